@@ -1,0 +1,1 @@
+//! Sockets, dispatch, one file per API, and the shell that drives the pure crates.

@@ -1,0 +1,1 @@
+//! Pure: group coordination; a request and the group state give records and a response.

@@ -1,0 +1,1 @@
+//! One partition's files: segments, indexes, epochs, producer state, recovery and retention.

@@ -1,0 +1,1 @@
+//! Pure: metadata records folded into an immutable cluster image, and deltas between images.

@@ -1,0 +1,1 @@
+//! Pure: KRaft consensus for the metadata log.

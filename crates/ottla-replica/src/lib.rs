@@ -1,0 +1,1 @@
+//! Pure: the leader and follower roles of one partition.

@@ -1,0 +1,1 @@
+//! Cluster builder, simulator, checkers and peers, for tests only.

@@ -1,0 +1,105 @@
+//! Topics and their partitions.
+
+use std::fmt;
+
+use bytestring::ByteString;
+
+use crate::{PartitionIndex, TopicId};
+
+/// The name of a topic: cheap to clone, shared with the buffer it was read from.
+pub type TopicName = ByteString;
+
+/// One partition, by the name of its topic.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TopicPartition {
+    pub topic: TopicName,
+    pub partition: PartitionIndex,
+}
+
+impl TopicPartition {
+    pub fn new(topic: impl Into<TopicName>, partition: i32) -> Self {
+        Self {
+            topic: topic.into(),
+            partition: PartitionIndex(partition),
+        }
+    }
+
+    /// The name of the partition's directory below a log directory: `<topic>-<partition>`.
+    pub fn dir_name(&self) -> String {
+        format!("{}-{}", self.topic, self.partition)
+    }
+
+    /// Reads a directory name of the form `<topic>-<partition>`. Names of deleted, future and stray
+    /// replicas carry a suffix and are not of this form.
+    pub fn from_dir_name(name: &str) -> Result<Self, TopicPartitionDirError> {
+        let error = || TopicPartitionDirError(name.to_owned());
+        let (topic, partition) = name.rsplit_once('-').ok_or_else(error)?;
+        let digits_only = !partition.is_empty() && partition.bytes().all(|b| b.is_ascii_digit());
+        if topic.is_empty() || !digits_only {
+            return Err(error());
+        }
+        let partition = partition.parse().map_err(|_| error())?;
+        Ok(Self::new(topic.to_owned(), partition))
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+impl fmt::Debug for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A directory whose name is not `<topic>-<partition>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPartitionDirError(pub String);
+
+impl fmt::Display for TopicPartitionDirError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "directory {:?} is not of the form <topic>-<partition>",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for TopicPartitionDirError {}
+
+/// One partition, by the id of its topic.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TopicIdPartition {
+    pub topic_id: TopicId,
+    pub partition: PartitionIndex,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TopicPartition;
+
+    #[test]
+    fn directory_names_round_trip() {
+        let partition = TopicPartition::new("orders-eu", 12);
+        assert_eq!(partition.dir_name(), "orders-eu-12");
+        assert_eq!(TopicPartition::from_dir_name("orders-eu-12"), Ok(partition));
+    }
+
+    #[test]
+    fn other_directories_are_refused() {
+        for name in [
+            "orders",
+            "-1",
+            "orders-",
+            "orders-x",
+            "orders-+1",
+            "orders-99999999999",
+        ] {
+            assert!(TopicPartition::from_dir_name(name).is_err(), "{name}");
+        }
+    }
+}
