@@ -1,0 +1,293 @@
+//! The resolved settings of one topic.
+//!
+//! One field for each topic setting of Kafka 4.3, named as Kafka's key with underscores, holding the
+//! value that applies after topic overrides, dynamic broker settings, the properties file and Kafka's
+//! defaults have been laid over each other. `Default` is Kafka's defaults. The values stand as Kafka
+//! has them, negative "no limit" markers included, because they are compared with and printed as
+//! Kafka's; the methods below answer the questions for which a marker would have to be interpreted.
+//!
+//! Where Kafka does the same: `org.apache.kafka.storage.internals.log.LogConfig`.
+
+use std::fmt;
+
+/// `cleanup.policy`: what happens to old records. Both may hold, and (since 4.2) neither.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CleanupPolicy {
+    pub delete: bool,
+    pub compact: bool,
+}
+
+impl CleanupPolicy {
+    pub const DELETE: CleanupPolicy = CleanupPolicy {
+        delete: true,
+        compact: false,
+    };
+    pub const COMPACT: CleanupPolicy = CleanupPolicy {
+        delete: false,
+        compact: true,
+    };
+}
+
+/// `message.timestamp.type`: whose clock stamps the records.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TimestampType {
+    /// The producer's timestamps are kept.
+    CreateTime,
+    /// The leader stamps each batch when it appends it.
+    LogAppendTime,
+}
+
+impl TimestampType {
+    /// Kafka's name: `CreateTime`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TimestampType::CreateTime => "CreateTime",
+            TimestampType::LogAppendTime => "LogAppendTime",
+        }
+    }
+
+    /// The type with this name; Kafka is strict about capitals here.
+    pub fn from_name(name: &str) -> Option<TimestampType> {
+        [TimestampType::CreateTime, TimestampType::LogAppendTime]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for TimestampType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `compression.type`: how batches stand in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BrokerCompressionType {
+    Uncompressed,
+    Zstd,
+    Lz4,
+    Snappy,
+    Gzip,
+    /// As the producer sent them.
+    Producer,
+}
+
+impl BrokerCompressionType {
+    /// In the order in which Kafka lists them in messages.
+    pub const ALL: [BrokerCompressionType; 6] = [
+        BrokerCompressionType::Uncompressed,
+        BrokerCompressionType::Zstd,
+        BrokerCompressionType::Lz4,
+        BrokerCompressionType::Snappy,
+        BrokerCompressionType::Gzip,
+        BrokerCompressionType::Producer,
+    ];
+
+    /// Kafka's name: `producer`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BrokerCompressionType::Uncompressed => "uncompressed",
+            BrokerCompressionType::Zstd => "zstd",
+            BrokerCompressionType::Lz4 => "lz4",
+            BrokerCompressionType::Snappy => "snappy",
+            BrokerCompressionType::Gzip => "gzip",
+            BrokerCompressionType::Producer => "producer",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<BrokerCompressionType> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for BrokerCompressionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The settings that apply to one topic.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TopicConfig {
+    pub cleanup_policy: CleanupPolicy,
+    pub compression_gzip_level: i32,
+    pub compression_lz4_level: i32,
+    pub compression_type: BrokerCompressionType,
+    pub compression_zstd_level: i32,
+    /// How long tombstones and transaction markers stay in a compacted log.
+    pub delete_retention_ms: i64,
+    /// How long a deleted segment's files stay under their `.deleted` name.
+    pub file_delete_delay_ms: i64,
+    /// Records after which an append flushes; `i64::MAX` for never.
+    pub flush_messages: i64,
+    /// Time after which unflushed records are flushed; `i64::MAX` for never.
+    pub flush_ms: i64,
+    /// `topic-partition:broker` entries, or `*` for all.
+    pub follower_replication_throttled_replicas: Vec<String>,
+    /// Bytes of records between two entries of the offset index.
+    pub index_interval_bytes: i32,
+    /// A segment size below the public minimum, which only tests set.
+    pub internal_segment_bytes: Option<i32>,
+    /// `topic-partition:broker` entries, or `*` for all.
+    pub leader_replication_throttled_replicas: Vec<String>,
+    /// -1 for no limit, -2 for the value of `retention_bytes`.
+    pub local_retention_bytes: i64,
+    /// -1 for no limit, -2 for the value of `retention_ms`.
+    pub local_retention_ms: i64,
+    pub max_compaction_lag_ms: i64,
+    /// The largest batch, after compression, headers included.
+    pub max_message_bytes: i32,
+    pub message_timestamp_after_max_ms: i64,
+    pub message_timestamp_before_max_ms: i64,
+    pub message_timestamp_type: TimestampType,
+    pub min_cleanable_dirty_ratio: f64,
+    pub min_compaction_lag_ms: i64,
+    pub min_insync_replicas: i32,
+    pub preallocate: bool,
+    pub remote_log_copy_disable: bool,
+    pub remote_log_delete_on_disable: bool,
+    pub remote_storage_enable: bool,
+    /// Negative for no limit.
+    pub retention_bytes: i64,
+    /// -1 for no limit.
+    pub retention_ms: i64,
+    pub segment_bytes: i32,
+    /// The most bytes of an offset or time index, at which a segment rolls.
+    pub segment_index_bytes: i32,
+    pub segment_jitter_ms: i64,
+    pub segment_ms: i64,
+    pub unclean_leader_election_enable: bool,
+}
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+impl Default for TopicConfig {
+    fn default() -> Self {
+        TopicConfig {
+            cleanup_policy: CleanupPolicy::DELETE,
+            compression_gzip_level: -1,
+            compression_lz4_level: 9,
+            compression_type: BrokerCompressionType::Producer,
+            compression_zstd_level: 3,
+            delete_retention_ms: DAY_MS,
+            file_delete_delay_ms: 60_000,
+            flush_messages: i64::MAX,
+            flush_ms: i64::MAX,
+            follower_replication_throttled_replicas: Vec::new(),
+            index_interval_bytes: 4096,
+            internal_segment_bytes: None,
+            leader_replication_throttled_replicas: Vec::new(),
+            local_retention_bytes: -2,
+            local_retention_ms: -2,
+            max_compaction_lag_ms: i64::MAX,
+            max_message_bytes: 1024 * 1024 + 12,
+            message_timestamp_after_max_ms: 3_600_000,
+            message_timestamp_before_max_ms: i64::MAX,
+            message_timestamp_type: TimestampType::CreateTime,
+            min_cleanable_dirty_ratio: 0.5,
+            min_compaction_lag_ms: 0,
+            min_insync_replicas: 1,
+            preallocate: false,
+            remote_log_copy_disable: false,
+            remote_log_delete_on_disable: false,
+            remote_storage_enable: false,
+            retention_bytes: -1,
+            retention_ms: 7 * DAY_MS,
+            segment_bytes: 1024 * 1024 * 1024,
+            segment_index_bytes: 10 * 1024 * 1024,
+            segment_jitter_ms: 0,
+            segment_ms: 7 * DAY_MS,
+            unclean_leader_election_enable: false,
+        }
+    }
+}
+
+impl TopicConfig {
+    /// The size at which a segment rolls: the tests' own setting goes first, as in
+    /// `LogConfig.segmentSize`.
+    pub fn effective_segment_bytes(&self) -> i32 {
+        self.internal_segment_bytes.unwrap_or(self.segment_bytes)
+    }
+
+    /// The age at which a segment rolls: a compacted topic must roll in time for
+    /// `max.compaction.lag.ms`, as in `LogConfig.maxSegmentMs`.
+    pub fn max_segment_ms(&self) -> i64 {
+        if self.cleanup_policy.compact && self.max_compaction_lag_ms > 0 {
+            self.segment_ms.min(self.max_compaction_lag_ms)
+        } else {
+            self.segment_ms
+        }
+    }
+
+    /// How much earlier than [`TopicConfig::max_segment_ms`] a new segment rolls, given a random
+    /// number, as in `LogConfig.randomSegmentJitter`.
+    pub fn segment_jitter(&self, random: u64) -> i64 {
+        let bound = self.segment_jitter_ms.min(self.segment_ms);
+        if bound <= 0 {
+            0
+        } else {
+            (random % bound as u64) as i64
+        }
+    }
+
+    /// `local.retention.ms` with -2 replaced by what it stands for.
+    pub fn effective_local_retention_ms(&self) -> i64 {
+        match self.local_retention_ms {
+            -2 => self.retention_ms,
+            value => value,
+        }
+    }
+
+    /// `local.retention.bytes` with -2 replaced by what it stands for.
+    pub fn effective_local_retention_bytes(&self) -> i64 {
+        match self.local_retention_bytes {
+            -2 => self.retention_bytes,
+            value => value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compacted_topic_rolls_in_time_for_compaction() {
+        let config = TopicConfig {
+            cleanup_policy: CleanupPolicy::COMPACT,
+            max_compaction_lag_ms: 1000,
+            ..TopicConfig::default()
+        };
+        assert_eq!(config.max_segment_ms(), 1000);
+        let config = TopicConfig {
+            cleanup_policy: CleanupPolicy::DELETE,
+            ..config
+        };
+        assert_eq!(config.max_segment_ms(), 7 * DAY_MS);
+    }
+
+    #[test]
+    fn jitter_stays_below_both_bounds() {
+        let config = TopicConfig {
+            segment_jitter_ms: 500,
+            segment_ms: 100,
+            ..Default::default()
+        };
+        for random in [0, 1, 99, 100, 12_345, u64::MAX] {
+            assert!((0..100).contains(&config.segment_jitter(random)));
+        }
+        assert_eq!(TopicConfig::default().segment_jitter(u64::MAX), 0);
+    }
+
+    #[test]
+    fn names_come_back() {
+        for kind in BrokerCompressionType::ALL {
+            assert_eq!(BrokerCompressionType::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(TimestampType::from_name("logappendtime"), None);
+        assert_eq!(
+            TimestampType::from_name("LogAppendTime"),
+            Some(TimestampType::LogAppendTime)
+        );
+    }
+}
