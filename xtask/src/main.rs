@@ -1,1 +1,35 @@
-fn main() {}
+//! The project's own chores, started with `cargo xtask COMMAND`: one file per command.
+//!
+//! A command is a module with an `Options` struct (clap's derive) and `pub fn run(options) -> anyhow::Result<()>`.
+//! What several commands share stands below them in modules named after the thing: the workspace's places, child
+//! processes, toolchains and peers. Nothing in here is linked into the product.
+
+mod tidy;
+
+mod process;
+mod workspace;
+
+use clap::Parser;
+
+/// Chores of the Ottla workspace.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    version,
+    disable_version_flag = true
+)]
+enum Command {
+    /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
+    Tidy(tidy::Options),
+}
+
+fn main() {
+    let outcome = match Command::parse() {
+        Command::Tidy(options) => tidy::run(&options),
+    };
+    if let Err(error) = outcome {
+        eprintln!("error: {error:#}");
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,161 @@
+//! Child processes: run one to its end with its output kept, or start one that is ended when its owner goes.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Runs a command to its end and gives back what it printed on standard output; on failure the error carries all
+/// that it printed.
+pub fn output_of(command: &mut Command) -> Result<String> {
+    let output = run_captured(command)?;
+    if !output.status.success() {
+        bail!(
+            "{} ended with {}:\n{}{}",
+            shown(command),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+    }
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("{} printed other than UTF-8", shown(command)))
+}
+
+/// Runs a command to its end with nothing on standard input, whatever its exit status.
+pub fn run_captured(command: &mut Command) -> Result<Output> {
+    command.stdin(Stdio::null());
+    command
+        .output()
+        .with_context(|| format!("cannot start {}", shown(command)))
+}
+
+/// A command as a person would type it, for messages.
+pub fn shown(command: &Command) -> String {
+    let mut line = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        line.push(' ');
+        line.push_str(&argument.to_string_lossy());
+    }
+    line
+}
+
+/// Whether a program of that name can be found on the `PATH`.
+pub fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| is_executable(&folder.join(program)))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// A child that does not outlive its owner.
+#[derive(Debug)]
+pub struct OwnedChild {
+    child: Child,
+}
+
+impl OwnedChild {
+    /// Starts the command; its standard input is empty, where its output goes is the caller's choice.
+    pub fn start(command: &mut Command) -> Result<OwnedChild> {
+        command.stdin(Stdio::null());
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", shown(command)))?;
+        Ok(OwnedChild { child })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The exit status, if the process has ended.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Asks the process to end (SIGTERM) and waits for it; kills it when it does not end in time.
+    pub fn stop(&mut self, patience: Duration) -> Result<ExitStatus> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        match self.wait(patience)? {
+            Some(status) => Ok(status),
+            None => {
+                self.child.kill()?;
+                let status = self.child.wait()?;
+                bail!(
+                    "process {} did not end within {patience:?} of SIGTERM: {status}",
+                    self.id()
+                );
+            }
+        }
+    }
+
+    /// Waits until the process ends, but not longer than that.
+    pub fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_failed_command_shows_its_output_and_status() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo said; echo complained >&2; exit 3"]);
+        let error = output_of(&mut command).unwrap_err().to_string();
+        assert!(
+            error.contains("said") && error.contains("complained"),
+            "{error}"
+        );
+        assert!(error.contains("exit status: 3"), "{error}");
+    }
+
+    #[test]
+    fn a_child_is_stopped_with_sigterm_and_killed_when_that_is_ignored() {
+        let mut polite = OwnedChild::start(Command::new("sleep").arg("60")).unwrap();
+        let status = polite.stop(Duration::from_secs(5)).unwrap();
+        assert!(!status.success());
+
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM; while :; do sleep 0.05; done"]);
+        let mut stubborn = OwnedChild::start(&mut command).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        let error = stubborn
+            .stop(Duration::from_millis(200))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("did not end"), "{error}");
+    }
+
+    #[test]
+    fn programs_are_looked_up_on_the_path() {
+        assert!(is_on_path("sh"));
+        assert!(!is_on_path("no-such-program-anywhere"));
+    }
+}
