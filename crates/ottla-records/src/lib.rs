@@ -1,1 +1,24 @@
 //! Record batches: view, validate, build, checksum, compress. Magic 2, and reading of magic 0 and 1.
+//!
+//! Owns the byte format of records (KIP-98 and, for reading, the message sets before it) and the four
+//! codecs. Never touches files, sockets, clocks or threads: time comes in as an argument, and every
+//! length that stands in a batch is checked against the bytes that are there before it is believed.
+//!
+//! Invariants:
+//! - A batch that was read is never copied: its body is a slice of the buffer it came in.
+//! - The partition leader and its epoch lie outside the checksum, so that assigning them changes only
+//!   the 61 bytes of the header.
+//! - No input, however broken, leads to a panic, an endless loop, or an allocation beyond the limit that
+//!   the caller gave.
+//!
+//! Kafka does the same in `org.apache.kafka.common.record` and in `LogValidator`.
+
+mod attributes;
+mod batch;
+mod error;
+mod header;
+
+pub use attributes::{Attributes, CompressionType, TimestampType};
+pub use batch::{RecordBatch, RecordBatches};
+pub use error::BatchError;
+pub use header::{BatchHeader, BatchPrefix};
