@@ -4,9 +4,11 @@
 //! What several commands share stands below them in modules named after the thing: the workspace's places, child
 //! processes, toolchains and peers. Nothing in here is linked into the product.
 
+mod peer;
 mod tidy;
 
 mod process;
+mod toolchain;
 mod workspace;
 
 use clap::Parser;
@@ -20,12 +22,15 @@ use clap::Parser;
     disable_version_flag = true
 )]
 enum Command {
+    /// Start a broker that is described in peers/, for trying things out and for comparison.
+    Peer(peer::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
     Tidy(tidy::Options),
 }
 
 fn main() {
     let outcome = match Command::parse() {
+        Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),
     };
     if let Err(error) = outcome {

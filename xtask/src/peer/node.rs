@@ -1,0 +1,234 @@
+//! One running node of a peer: its folder, ports, process and output.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::description::{InstalledPeer, fill_in};
+use super::probe;
+use crate::process::{self, OwnedChild};
+use crate::workspace;
+
+/// The sixteen bytes of "OttlaConformance" as Kafka writes a UUID.
+const CLUSTER_ID: &str = "T3R0bGFDb25mb3JtYW5jZQ";
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where and how a node is to run.
+#[derive(Debug, Clone, Default)]
+pub struct NodeOptions {
+    /// Holds configuration, data and output; may hold those of an earlier run, which then go on.
+    pub dir: PathBuf,
+    /// The client listener's port, the controller's is one above; free ones are looked for unless it is given.
+    pub port: Option<u16>,
+    /// Settings on top of `peers/server.properties`.
+    pub overrides: Vec<(String, String)>,
+}
+
+/// A started broker. It is killed when this value goes, unless it was stopped before.
+#[derive(Debug)]
+pub struct Node {
+    child: OwnedChild,
+    dir: PathBuf,
+    port: u16,
+    time_to_first_answer: Duration,
+}
+
+impl InstalledPeer {
+    /// Writes the node's configuration, formats its data directory if that is empty, starts it, and returns when it
+    /// has answered an ApiVersions request.
+    pub fn start(&self, options: NodeOptions) -> Result<Node> {
+        let (mut child, port, dir) = self.launch(options)?;
+        let began = Instant::now();
+        loop {
+            if probe::answers(port) {
+                let time_to_first_answer = began.elapsed();
+                return Ok(Node {
+                    child,
+                    dir,
+                    port,
+                    time_to_first_answer,
+                });
+            }
+            if let Some(status) = child.try_wait()? {
+                bail!(
+                    "{} ended at its start ({status}):\n{}",
+                    self.name(),
+                    tail_of(&dir)
+                );
+            }
+            if began.elapsed() > START_PATIENCE {
+                bail!(
+                    "{} did not answer in {START_PATIENCE:?}:\n{}",
+                    self.name(),
+                    tail_of(&dir)
+                );
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Starts a node that is expected to refuse, and gives back what it printed and how it ended.
+    pub fn start_refused(&self, options: NodeOptions) -> Result<(ExitStatus, String)> {
+        let (mut child, _, dir) = self.launch(options)?;
+        match child.wait(START_PATIENCE)? {
+            Some(status) => Ok((status, std::fs::read_to_string(output_file(&dir))?)),
+            None => bail!("{} was expected to refuse to start, and runs", self.name()),
+        }
+    }
+
+    fn launch(&self, options: NodeOptions) -> Result<(OwnedChild, u16, PathBuf)> {
+        let NodeOptions {
+            dir,
+            port,
+            overrides,
+        } = options;
+        std::fs::create_dir_all(&dir)?;
+        let dir = dir.canonicalize()?;
+        let port = match port {
+            Some(port) => port,
+            None => free_port_pair()?,
+        };
+        let config = dir.join("server.properties");
+        let places = BTreeMap::from([
+            ("port", port.to_string()),
+            ("controller_port", (port + 1).to_string()),
+            ("dir", dir.display().to_string()),
+            ("config", config.display().to_string()),
+            ("cluster_id", CLUSTER_ID.to_owned()),
+        ]);
+        let template = workspace::root().join("peers/server.properties");
+        let template = std::fs::read_to_string(template).context("peers/server.properties")?;
+        let mut properties = fill_in(&template, &places);
+        for (key, value) in &overrides {
+            // A later line of the same key counts, in Java's reader and in ours.
+            properties.push_str(&format!("{key}={value}\n"));
+        }
+        std::fs::write(&config, &properties)?;
+
+        let log_dirs = overrides.iter().find(|(key, _)| key == "log.dirs");
+        let first_log_dir = match log_dirs {
+            Some((_, dirs)) => PathBuf::from(dirs.split(',').next().unwrap_or_default()),
+            None => dir.join("data"),
+        };
+        if !first_log_dir.join("meta.properties").exists() {
+            process::output_of(&mut self.format_command(&places))
+                .with_context(|| format!("cannot format a data directory of {}", self.name()))?;
+        }
+        let output = File::create(output_file(&dir))?;
+        let mut command = self.start_command(&places);
+        command
+            .current_dir(&dir)
+            .stdout(Stdio::from(output.try_clone()?))
+            .stderr(output);
+        Ok((OwnedChild::start(&mut command)?, port, dir))
+    }
+}
+
+impl Node {
+    /// Host and port for clients.
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The log directory that `peers/server.properties` gives.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// From the start of the process to its first answer to ApiVersions.
+    pub fn time_to_first_answer(&self) -> Duration {
+        self.time_to_first_answer
+    }
+
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// The end of what the broker has printed.
+    pub fn output_tail(&self) -> String {
+        tail_of(&self.dir)
+    }
+
+    /// Stops it as an operator does, with SIGTERM. A broker that does not end in time is an error.
+    pub fn stop(&mut self) -> Result<ExitStatus> {
+        self.child.stop(STOP_PATIENCE)
+    }
+}
+
+fn output_file(dir: &Path) -> PathBuf {
+    dir.join("output.log")
+}
+
+fn tail_of(dir: &Path) -> String {
+    let text = std::fs::read(output_file(dir)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// Two neighbouring ports that nobody listens on, below the range from which the kernel gives ports to clients.
+fn free_port_pair() -> Result<u16> {
+    const FIRST: u16 = 20_000;
+    const PAIRS: u16 = 5_000;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % u32::from(PAIRS)) as u16;
+    for _ in 0..PAIRS {
+        let pair = (start + TAKEN.fetch_add(1, Ordering::Relaxed)) % PAIRS;
+        let port = FIRST + 2 * pair;
+        if is_free(port) && is_free(port + 1) {
+            return Ok(port);
+        }
+    }
+    bail!("no two neighbouring ports are free from {FIRST} on");
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+/// The value parser of `--override KEY=VALUE`.
+pub fn parse_override(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("give KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_ports_are_free_and_differ() {
+        let first = free_port_pair().unwrap();
+        let second = free_port_pair().unwrap();
+        assert_ne!(first, second);
+        let _holder = TcpListener::bind(("127.0.0.1", first)).unwrap();
+        assert!(!is_free(first));
+    }
+
+    #[test]
+    fn an_override_needs_a_key() {
+        assert_eq!(
+            parse_override("a=b=c"),
+            Ok(("a".to_owned(), "b=c".to_owned()))
+        );
+        assert!(parse_override("a").is_err());
+        assert!(parse_override("=a").is_err());
+    }
+}
