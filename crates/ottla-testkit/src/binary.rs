@@ -1,0 +1,51 @@
+//! Which `ottla` binary the process tests start.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The broker's binary: the one that the variable `OTTLA_BINARY` names, or else the one of the running test's own
+/// profile, built first so that a test never speaks to yesterday's broker.
+///
+/// # Panics
+/// When it cannot be built; there is nothing that a process test could do without it.
+pub fn ottla_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| match std::env::var_os("OTTLA_BINARY") {
+        Some(named) => PathBuf::from(named),
+        None => build(),
+    })
+}
+
+fn build() -> PathBuf {
+    let test = std::env::current_exe().expect("a running test has a path");
+    // <target>/<profile>/deps/<test>
+    let profile_dir = test
+        .parent()
+        .and_then(Path::parent)
+        .unwrap_or_else(|| panic!("{} does not stand in a target directory", test.display()));
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(other) => other,
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "ottla",
+            "--bin",
+            "ottla",
+            "--profile",
+            profile,
+        ])
+        .arg("--target-dir")
+        .arg(profile_dir.parent().unwrap_or(profile_dir))
+        .current_dir(root)
+        .status()
+        .expect("cargo can be started");
+    assert!(status.success(), "the broker's binary does not build");
+    profile_dir.join("ottla")
+}

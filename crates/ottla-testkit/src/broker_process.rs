@@ -1,0 +1,401 @@
+//! A broker as an operator runs it: the real binary, on ports and in a folder of its own, stopped with SIGTERM or
+//! killed, and started again on what it left behind.
+//!
+//! ```no_run
+//! use ottla_testkit::BrokerBuilder;
+//!
+//! let mut broker = BrokerBuilder::new().property("num.partitions", "3").start();
+//! let address = broker.bootstrap();
+//! broker.kill();
+//! broker.start_again();
+//! assert!(broker.stop().success());
+//! ```
+//!
+//! A broker that does not come up, or ends when it should not, panics with everything that it printed: a process test
+//! has nothing else to say then.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::binary::ottla_binary;
+
+/// A debug build on a busy machine needs far longer than a release build.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CLUSTER_ID: &str = "T3R0bGFQcm9jZXNzVGVzdA";
+
+/// How the broker is to be set up.
+#[derive(Debug, Clone, Default)]
+pub struct BrokerBuilder {
+    properties: Vec<(String, String)>,
+    log_dirs: Vec<String>,
+    dir: Option<PathBuf>,
+    port: Option<u16>,
+    is_unformatted: bool,
+    environment: Vec<(String, String)>,
+}
+
+/// How a broker ended that refused to start.
+#[derive(Debug)]
+pub struct Refusal {
+    pub status: ExitStatus,
+    /// Standard output and standard error together.
+    pub output: String,
+}
+
+/// A broker that runs, or that was stopped and can be started again. It is killed when this value goes.
+#[derive(Debug)]
+pub struct BrokerProcess {
+    child: Option<Child>,
+    dir: PathBuf,
+    port: u16,
+    environment: Vec<(String, String)>,
+    /// Removes the folder when the broker is gone.
+    _temporary: Option<TempDir>,
+}
+
+impl BrokerBuilder {
+    /// A combined node with one log directory, on free ports, in a temporary folder.
+    pub fn new() -> BrokerBuilder {
+        BrokerBuilder::default()
+    }
+
+    /// A line of `server.properties`; a later one of the same key replaces the earlier, also those that this builder
+    /// writes itself.
+    pub fn property(mut self, key: &str, value: &str) -> BrokerBuilder {
+        self.properties.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The log directories, named relative to the broker's folder; one called `data` unless this is called.
+    pub fn log_dirs(mut self, names: &[&str]) -> BrokerBuilder {
+        self.log_dirs = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// Keeps configuration and data in this folder, which is left there afterwards.
+    pub fn dir(mut self, dir: impl Into<PathBuf>) -> BrokerBuilder {
+        self.dir = Some(dir.into());
+        self
+    }
+
+    /// The client listener's port; the controller's is one above.
+    pub fn port(mut self, port: u16) -> BrokerBuilder {
+        self.port = Some(port);
+        self
+    }
+
+    /// Leaves out `storage format`, for tests of what a broker does with such a folder.
+    pub fn unformatted(mut self) -> BrokerBuilder {
+        self.is_unformatted = true;
+        self
+    }
+
+    /// A variable of the broker's environment.
+    pub fn environment(mut self, name: &str, value: &str) -> BrokerBuilder {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts the broker and returns when it answers on its client port.
+    pub fn start(self) -> BrokerProcess {
+        let mut broker = self.prepare();
+        broker.start_again();
+        broker
+    }
+
+    /// Starts a broker that is expected to refuse.
+    pub fn start_refused(self) -> Refusal {
+        let mut broker = self.prepare();
+        broker.launch();
+        let Some(status) = broker.wait_for_end(PATIENCE) else {
+            panic!(
+                "the broker was expected to refuse to start, and runs:\n{}",
+                broker.output()
+            );
+        };
+        Refusal {
+            status,
+            output: broker.output(),
+        }
+    }
+
+    fn prepare(self) -> BrokerProcess {
+        let (dir, temporary) = match self.dir {
+            Some(dir) => (dir, None),
+            None => {
+                let temporary = tempfile::Builder::new().prefix("ottla-test-").tempdir();
+                let temporary = temporary.expect("a temporary folder");
+                (temporary.path().to_path_buf(), Some(temporary))
+            }
+        };
+        std::fs::create_dir_all(&dir).expect("the broker's folder");
+        let port = self.port.unwrap_or_else(free_port_pair);
+        let controller_port = port + 1;
+        let names = if self.log_dirs.is_empty() {
+            vec!["data".to_owned()]
+        } else {
+            self.log_dirs
+        };
+        let log_dirs: Vec<String> = names
+            .iter()
+            .map(|name| dir.join(name).display().to_string())
+            .collect();
+        let mut text = format!(
+            "process.roles=broker,controller\n\
+             node.id=1\n\
+             controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             controller.listener.names=CONTROLLER\n\
+             offsets.topic.replication.factor=1\n\
+             log.dirs={}\n",
+            log_dirs.join(",")
+        );
+        for (key, value) in &self.properties {
+            text.push_str(&format!("{key}={value}\n"));
+        }
+        let config = dir.join("server.properties");
+        std::fs::write(&config, text).expect("server.properties can be written");
+        if !self.is_unformatted && !Path::new(&log_dirs[0]).join("meta.properties").exists() {
+            format(&config);
+        }
+        BrokerProcess {
+            child: None,
+            dir,
+            port,
+            environment: self.environment,
+            _temporary: temporary,
+        }
+    }
+}
+
+fn format(config: &Path) {
+    let output = Command::new(ottla_binary())
+        .args([
+            "storage",
+            "format",
+            "--standalone",
+            "--cluster-id",
+            CLUSTER_ID,
+            "--config",
+        ])
+        .arg(config)
+        .output()
+        .expect("the broker's binary can be started");
+    assert!(
+        output.status.success(),
+        "`ottla storage format` failed:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+impl BrokerProcess {
+    /// Host and port for clients.
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The broker's folder, which holds `server.properties` and the log directories.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The one log directory of a broker that was not given others.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// The process id of the running broker.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the broker runs").id()
+    }
+
+    /// Everything that the broker has printed since it was last started.
+    pub fn output(&self) -> String {
+        let bytes = std::fs::read(self.output_file()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Starts it on what is in its folder, and returns when it answers on its client port.
+    pub fn start_again(&mut self) {
+        self.launch();
+        let deadline = Instant::now() + PATIENCE;
+        while !answers(self.port) {
+            if let Some(status) = self.wait_for_end(Duration::ZERO) {
+                panic!(
+                    "the broker ended at its start ({status}):\n{}",
+                    self.output()
+                );
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the broker does not answer after {PATIENCE:?}:\n{}",
+                self.output()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it as an operator does, with SIGTERM, and waits for its end.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(rustix::process::Signal::TERM);
+        match self.wait_for_end(PATIENCE) {
+            Some(status) => status,
+            None => panic!("the broker did not end after SIGTERM:\n{}", self.output()),
+        }
+    }
+
+    /// Ends it as a crash does: SIGKILL, no goodbye.
+    pub fn kill(&mut self) {
+        self.signal(rustix::process::Signal::KILL);
+        self.wait_for_end(PATIENCE).expect("a killed process ends");
+    }
+
+    /// Sends the running broker a signal.
+    pub fn signal(&mut self, signal: rustix::process::Signal) {
+        let child = self.child.as_ref().expect("the broker runs");
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
+            .expect("the broker's process is there");
+    }
+
+    /// Runs one of the binary's tools against this broker; `{bootstrap}` in an argument becomes its address. The
+    /// result is what the tool printed; a tool that fails panics with it.
+    pub fn tool(&self, arguments: &[&str]) -> String {
+        let arguments = arguments
+            .iter()
+            .map(|argument| argument.replace("{bootstrap}", &self.bootstrap()));
+        let output = Command::new(ottla_binary())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("the broker's binary can be started");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "the tool failed:\n{printed}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        printed
+    }
+
+    fn launch(&mut self) {
+        assert!(self.child.is_none(), "the broker runs already");
+        let output = File::create(self.output_file()).expect("the output can be kept");
+        let child = Command::new(ottla_binary())
+            .arg("server")
+            .arg(self.dir.join("server.properties"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().expect("one file for both streams"))
+            .stderr(output)
+            .spawn()
+            .expect("the broker's binary can be started");
+        self.child = Some(child);
+    }
+
+    /// The exit status once the process has ended; `None` when it runs on after that time.
+    fn wait_for_end(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let child = self.child.as_mut().expect("the broker was started");
+            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+                self.child = None;
+                return Some(status);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn output_file(&self) -> PathBuf {
+        self.dir.join("output.log")
+    }
+}
+
+impl Drop for BrokerProcess {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Whether a broker on that port answers ApiVersions (in its first version, without an error).
+fn answers(port: u16) -> bool {
+    // api key 18, version 0, correlation id 1, null client id
+    const REQUEST: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) else {
+        return false;
+    };
+    let mut answer = [0; 10];
+    stream
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .is_ok()
+        && stream.write_all(&REQUEST).is_ok()
+        && stream.read_exact(&mut answer).is_ok()
+        && answer[4..] == [0, 0, 0, 1, 0, 0]
+}
+
+/// Two neighbouring ports that nobody listens on, below the range from which the kernel gives ports to clients, so
+/// that no outgoing connection of a test running beside this one takes them meanwhile.
+fn free_port_pair() -> u16 {
+    const FIRST: u16 = 10_100;
+    const PAIRS: u16 = 4_900;
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    // Test processes that run side by side begin at different places.
+    let start = (std::process::id().wrapping_mul(37) % u32::from(PAIRS)) as u16;
+    for _ in 0..PAIRS {
+        let port = FIRST + 2 * ((start + TAKEN.fetch_add(1, Ordering::Relaxed)) % PAIRS);
+        if [port, port + 1]
+            .iter()
+            .all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        {
+            return port;
+        }
+    }
+    panic!("no two neighbouring ports are free from {FIRST} on");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_given_out_are_free_and_differ() {
+        let first = free_port_pair();
+        let second = free_port_pair();
+        assert_ne!(first, second);
+        TcpListener::bind(("127.0.0.1", first)).unwrap();
+        TcpListener::bind(("127.0.0.1", first + 1)).unwrap();
+    }
+
+    #[test]
+    fn a_port_where_nobody_speaks_kafka_does_not_answer() {
+        let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let speaker = std::thread::spawn(move || {
+            let (mut stream, _) = silent.accept().unwrap();
+            stream.write_all(b"220 mail.example\r\n").unwrap();
+        });
+        assert!(!answers(port));
+        speaker.join().unwrap();
+        assert!(!answers(port));
+    }
+}
