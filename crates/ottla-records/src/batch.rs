@@ -7,7 +7,9 @@
 use bytes::Bytes;
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-use crate::{BatchError, BatchHeader, BatchPrefix, TimestampType};
+use crate::{
+    BatchError, BatchHeader, BatchPrefix, BatchRecords, CompressionType, TimestampType, decompress,
+};
 
 /// A record batch. Cloning shares the body.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +57,18 @@ impl RecordBatch {
     /// The bytes behind the header, compressed where the attributes say so.
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// The records, decompressed if they are compressed; more than `limit` bytes of them are an error.
+    /// The checksum is not verified.
+    pub fn records(&self, limit: usize) -> Result<BatchRecords, BatchError> {
+        let bytes = match self.header.compression_type()? {
+            CompressionType::None => self.body.clone(),
+            // Kafka does not look at the body of a batch without records.
+            _ if self.header.record_count == 0 => Bytes::new(),
+            codec => decompress(codec, &self.body, limit)?,
+        };
+        BatchRecords::new(self.header, bytes)
     }
 
     /// Header and body together.

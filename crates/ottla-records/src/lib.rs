@@ -15,10 +15,19 @@
 
 mod attributes;
 mod batch;
+mod builder;
+mod compression;
+pub mod control;
 mod error;
 mod header;
+mod record;
+mod source;
+mod varint;
 
 pub use attributes::{Attributes, CompressionType, TimestampType};
 pub use batch::{RecordBatch, RecordBatches};
+pub use builder::RecordBatchBuilder;
+pub use compression::{Compression, CompressionLevels, InvalidLevel, decompress};
 pub use error::BatchError;
 pub use header::{BatchHeader, BatchPrefix};
+pub use record::{BatchRecords, HeaderIter, Headers, Record, RecordHeader, RecordIter, RecordView};

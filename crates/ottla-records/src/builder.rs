@@ -1,0 +1,274 @@
+//! Building a batch of magic 2, record by record.
+//!
+//! Records are encoded as they are appended and compressed when the batch is built. Kafka's
+//! `MemoryRecordsBuilder` compresses on the way; the batches mean the same and differ in bytes only where
+//! the codec's output depends on how it is fed.
+
+use bytes::Bytes;
+use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+use crate::varint::{size_of_varint, size_of_varlong, write_varint, write_varlong};
+use crate::{Attributes, BatchHeader, Compression, RecordBatch, RecordHeader, TimestampType};
+
+/// Collects records for one batch.
+#[derive(Clone, Debug)]
+pub struct RecordBatchBuilder {
+    compression: Compression,
+    attributes: Attributes,
+    base_offset: Offset,
+    partition_leader_epoch: LeaderEpoch,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    base_sequence: Sequence,
+    /// The time of all records where the broker sets it.
+    log_append_time: Option<Timestamp>,
+    /// Of the first record; what the others are relative to.
+    base_timestamp: Timestamp,
+    max_timestamp: Timestamp,
+    /// Of the last record appended, -1 before the first.
+    last_offset_delta: i32,
+    record_count: i32,
+    records: Vec<u8>,
+}
+
+impl RecordBatchBuilder {
+    pub fn new(compression: Compression) -> RecordBatchBuilder {
+        RecordBatchBuilder {
+            compression,
+            attributes: Attributes::default().with_compression_type(compression.codec()),
+            base_offset: Offset::ZERO,
+            partition_leader_epoch: LeaderEpoch::UNKNOWN,
+            producer_id: ProducerId::NONE,
+            producer_epoch: ProducerEpoch::NONE,
+            base_sequence: Sequence::NONE,
+            log_append_time: None,
+            base_timestamp: Timestamp::NONE,
+            max_timestamp: Timestamp::NONE,
+            last_offset_delta: -1,
+            record_count: 0,
+            records: Vec::new(),
+        }
+    }
+
+    /// Reserves room for records of this many bytes.
+    #[must_use]
+    pub fn capacity(mut self, bytes: usize) -> Self {
+        self.records.reserve(bytes);
+        self
+    }
+
+    #[must_use]
+    pub fn base_offset(mut self, base_offset: Offset) -> Self {
+        self.base_offset = base_offset;
+        self
+    }
+
+    #[must_use]
+    pub fn partition_leader_epoch(mut self, leader_epoch: LeaderEpoch) -> Self {
+        self.partition_leader_epoch = leader_epoch;
+        self
+    }
+
+    /// Makes the batch an idempotent producer's.
+    #[must_use]
+    pub fn producer(
+        mut self,
+        id: ProducerId,
+        epoch: ProducerEpoch,
+        base_sequence: Sequence,
+    ) -> Self {
+        (self.producer_id, self.producer_epoch, self.base_sequence) = (id, epoch, base_sequence);
+        self
+    }
+
+    #[must_use]
+    pub fn transactional(mut self, transactional: bool) -> Self {
+        self.attributes = self.attributes.with_transactional(transactional);
+        self
+    }
+
+    #[must_use]
+    pub fn control(mut self, control: bool) -> Self {
+        self.attributes = self.attributes.with_control(control);
+        self
+    }
+
+    /// Gives all records this time, set by the broker.
+    #[must_use]
+    pub fn log_append_time(mut self, now: Timestamp) -> Self {
+        self.attributes = self
+            .attributes
+            .with_timestamp_type(TimestampType::LogAppendTime);
+        self.log_append_time = Some(now);
+        self
+    }
+
+    /// Appends a record at the next offset.
+    pub fn append(
+        &mut self,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[RecordHeader],
+    ) {
+        let offset_delta = self.last_offset_delta.checked_add(1);
+        let offset_delta = offset_delta.expect("a batch has fewer than 2^31 records");
+        self.append_at(offset_delta, timestamp, key, value, headers);
+    }
+
+    /// Appends a record `offset_delta` after the base offset, more than the record before it. Offsets
+    /// may be left out, as compaction does.
+    pub fn append_at(
+        &mut self,
+        offset_delta: i32,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[RecordHeader],
+    ) {
+        assert!(
+            offset_delta > self.last_offset_delta,
+            "offsets increase within a batch"
+        );
+        if self.record_count == 0 {
+            self.base_timestamp = timestamp;
+        }
+        let timestamp_delta = timestamp.0.wrapping_sub(self.base_timestamp.0);
+        write_record(
+            &mut self.records,
+            timestamp_delta,
+            offset_delta,
+            key,
+            value,
+            headers,
+        );
+        self.last_offset_delta = offset_delta;
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        self.record_count += 1;
+    }
+
+    pub fn record_count(&self) -> i32 {
+        self.record_count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.record_count == 0
+    }
+
+    /// The largest timestamp appended so far, -1 before the first.
+    pub fn max_timestamp(&self) -> Timestamp {
+        self.max_timestamp
+    }
+
+    /// The batch as it would be without compression.
+    pub fn uncompressed_size(&self) -> usize {
+        BatchHeader::SIZE + self.records.len()
+    }
+
+    /// What the batch would grow to without compression if this record were appended next.
+    pub fn uncompressed_size_with(
+        &self,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[RecordHeader],
+    ) -> usize {
+        let timestamp_delta = match self.record_count {
+            0 => 0,
+            _ => timestamp.0.wrapping_sub(self.base_timestamp.0),
+        };
+        let offset_delta = self.last_offset_delta.saturating_add(1);
+        let body = record_body_size(timestamp_delta, offset_delta, key, value, headers);
+        self.uncompressed_size() + size_of_varint(body as i32) + body
+    }
+
+    /// Compresses the records and puts the header in front.
+    pub fn build(self) -> RecordBatch {
+        let body = match self.compression {
+            Compression::None => Bytes::from(self.records),
+            compression => Bytes::from(compression.compress(&self.records)),
+        };
+        let batch_length = i32::try_from(body.len())
+            .ok()
+            .and_then(|length| length.checked_add(BatchHeader::MIN_LENGTH))
+            .expect("a batch is smaller than 2 GiB");
+        let header = BatchHeader {
+            base_offset: self.base_offset,
+            batch_length,
+            partition_leader_epoch: self.partition_leader_epoch,
+            magic: BatchHeader::MAGIC,
+            crc: 0,
+            attributes: self.attributes,
+            last_offset_delta: self.last_offset_delta.max(0),
+            base_timestamp: self.base_timestamp,
+            max_timestamp: self.log_append_time.unwrap_or(self.max_timestamp),
+            producer_id: self.producer_id,
+            producer_epoch: self.producer_epoch,
+            base_sequence: self.base_sequence,
+            record_count: self.record_count,
+        };
+        let mut batch = RecordBatch::new(header, body);
+        batch.header.crc = batch.compute_crc();
+        batch
+    }
+}
+
+fn write_record(
+    out: &mut Vec<u8>,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: &[RecordHeader],
+) {
+    let size = record_body_size(timestamp_delta, offset_delta, key, value, headers);
+    let size = i32::try_from(size).expect("a record is smaller than 2 GiB");
+    write_varint(out, size);
+    // No attribute of a record is in use.
+    out.push(0);
+    write_varlong(out, timestamp_delta);
+    write_varint(out, offset_delta);
+    write_nullable(out, key);
+    write_nullable(out, value);
+    write_varint(out, headers.len() as i32);
+    for header in headers {
+        write_nullable(out, Some(&header.key));
+        write_nullable(out, header.value.as_deref());
+    }
+}
+
+fn write_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => {
+            write_varint(out, bytes.len() as i32);
+            out.extend_from_slice(bytes);
+        }
+        None => write_varint(out, -1),
+    }
+}
+
+fn record_body_size(
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: &[RecordHeader],
+) -> usize {
+    let headers_size: usize = headers
+        .iter()
+        .map(|header| nullable_size(Some(&header.key)) + nullable_size(header.value.as_deref()))
+        .sum();
+    1 + size_of_varlong(timestamp_delta)
+        + size_of_varint(offset_delta)
+        + nullable_size(key)
+        + nullable_size(value)
+        + size_of_varint(headers.len() as i32)
+        + headers_size
+}
+
+fn nullable_size(bytes: Option<&[u8]>) -> usize {
+    match bytes {
+        Some(bytes) => size_of_varint(bytes.len() as i32) + bytes.len(),
+        None => 1,
+    }
+}

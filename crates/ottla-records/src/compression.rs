@@ -1,0 +1,271 @@
+//! The codecs of `compression.type`, with Kafka's levels, and decompression that is bounded.
+//!
+//! Data is decompressed as a stream of chunks and the bytes that came out are counted, so that a small
+//! batch that claims to be gigabytes is given up at the caller's limit, whatever its headers say. Each
+//! codec's file says what Kafka writes and what it reads besides.
+
+mod gzip;
+mod lz4;
+mod snappy;
+mod zstd;
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{BatchError, CompressionType};
+
+/// A codec with its level, to compress with. `CompressionType` converts into it with Kafka's default level.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Compression {
+    #[default]
+    None,
+    /// `compression.gzip.level`: 1 to 9, or -1 for zlib's default.
+    Gzip {
+        level: i32,
+    },
+    Snappy,
+    /// `compression.lz4.level`: 1 to 17. The default of 9 means the fast compressor, every other level
+    /// the high-compression one (KIP-390), where more than 12 is the same as 12.
+    Lz4 {
+        level: i32,
+    },
+    /// `compression.zstd.level`: -131072 to 22.
+    Zstd {
+        level: i32,
+    },
+}
+
+/// A level outside what Kafka accepts for the codec.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InvalidLevel {
+    pub codec: CompressionType,
+    pub level: i32,
+}
+
+impl fmt::Display for InvalidLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InvalidLevel { codec, level } = self;
+        match codec.levels() {
+            Some(levels) => write!(
+                f,
+                "{level} is no level of {codec}: give {} to {}, or {} for the default",
+                levels.min, levels.max, levels.default
+            ),
+            None => write!(f, "{codec} has no levels, but {level} was given"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidLevel {}
+
+/// The levels that Kafka 4.3 accepts for a codec. The default may lie outside the range (gzip's -1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompressionLevels {
+    pub min: i32,
+    pub max: i32,
+    pub default: i32,
+}
+
+impl CompressionType {
+    /// The codec's levels, `None` for the codecs that have none.
+    pub const fn levels(self) -> Option<CompressionLevels> {
+        let (min, max, default) = match self {
+            CompressionType::None | CompressionType::Snappy => return None,
+            CompressionType::Gzip => (1, 9, -1),
+            CompressionType::Lz4 => (1, 17, lz4::DEFAULT_LEVEL),
+            CompressionType::Zstd => (-131_072, 22, 3),
+        };
+        Some(CompressionLevels { min, max, default })
+    }
+}
+
+impl Compression {
+    /// The codec with this level.
+    pub fn with_level(codec: CompressionType, level: i32) -> Result<Compression, InvalidLevel> {
+        let levels = codec.levels().ok_or(InvalidLevel { codec, level })?;
+        if !(levels.min..=levels.max).contains(&level) && level != levels.default {
+            return Err(InvalidLevel { codec, level });
+        }
+        Ok(match codec {
+            CompressionType::Gzip => Compression::Gzip { level },
+            CompressionType::Lz4 => Compression::Lz4 { level },
+            CompressionType::Zstd => Compression::Zstd { level },
+            CompressionType::None | CompressionType::Snappy => unreachable!("they have no levels"),
+        })
+    }
+
+    pub const fn codec(self) -> CompressionType {
+        match self {
+            Compression::None => CompressionType::None,
+            Compression::Gzip { .. } => CompressionType::Gzip,
+            Compression::Snappy => CompressionType::Snappy,
+            Compression::Lz4 { .. } => CompressionType::Lz4,
+            Compression::Zstd { .. } => CompressionType::Zstd,
+        }
+    }
+
+    /// Compresses the records of a batch of magic 2.
+    pub fn compress(self, data: &[u8]) -> Vec<u8> {
+        match self {
+            Compression::None => data.to_vec(),
+            Compression::Gzip { level } => gzip::compress(data, level),
+            Compression::Snappy => snappy::compress(data),
+            Compression::Lz4 { level } => lz4::compress(data, level),
+            Compression::Zstd { level } => zstd::compress(data, level),
+        }
+    }
+}
+
+impl From<CompressionType> for Compression {
+    fn from(codec: CompressionType) -> Compression {
+        match codec {
+            CompressionType::None => Compression::None,
+            CompressionType::Snappy => Compression::Snappy,
+            CompressionType::Gzip => Compression::Gzip { level: -1 },
+            CompressionType::Lz4 => Compression::Lz4 {
+                level: lz4::DEFAULT_LEVEL,
+            },
+            CompressionType::Zstd => Compression::Zstd { level: 3 },
+        }
+    }
+}
+
+/// Decompresses all of `data`, at most `limit` bytes.
+pub fn decompress(codec: CompressionType, data: &[u8], limit: usize) -> Result<Bytes, BatchError> {
+    let decompressor = Decompressor::new(codec, data, limit)?;
+    read_to_end(decompressor, data.len())
+}
+
+/// Decompresses the value of a wrapper message of magic 0, whose lz4 frames have a header checksum that
+/// old clients computed wrongly and that Kafka ignores for that reason.
+pub(crate) fn decompress_magic_0(
+    codec: CompressionType,
+    data: &[u8],
+    limit: usize,
+) -> Result<Bytes, BatchError> {
+    let decompressor = match codec {
+        CompressionType::Lz4 => Decompressor {
+            codec,
+            limit,
+            read: 0,
+            inner: Inner::Lz4(lz4::FrameReader::new(data, lz4::HeaderChecksum::Ignored)?),
+        },
+        _ => Decompressor::new(codec, data, limit)?,
+    };
+    read_to_end(decompressor, data.len())
+}
+
+fn read_to_end(mut decompressor: Decompressor<'_>, compressed: usize) -> Result<Bytes, BatchError> {
+    // Grown by what really came out: nothing that the data says about its size is believed.
+    let mut out = vec![0; compressed.saturating_mul(3).clamp(4 * 1024, 256 * 1024)];
+    let mut length = 0;
+    loop {
+        if length == out.len() {
+            out.resize(out.len() * 2, 0);
+        }
+        let read = decompressor.read(&mut out[length..])?;
+        if read == 0 {
+            break;
+        }
+        length += read;
+    }
+    out.truncate(length);
+    Ok(Bytes::from(out))
+}
+
+/// Decompresses piece by piece and stops at a limit.
+pub(crate) struct Decompressor<'a> {
+    codec: CompressionType,
+    limit: usize,
+    read: usize,
+    inner: Inner<'a>,
+}
+
+enum Inner<'a> {
+    None(&'a [u8]),
+    Gzip(gzip::MemberReader<'a>),
+    Snappy(snappy::ChunkReader<'a>),
+    Lz4(lz4::FrameReader<'a>),
+    Zstd(zstd::FrameReader<'a>),
+}
+
+impl<'a> Decompressor<'a> {
+    pub(crate) fn new(
+        codec: CompressionType,
+        data: &'a [u8],
+        limit: usize,
+    ) -> Result<Decompressor<'a>, BatchError> {
+        let inner = match codec {
+            CompressionType::None => Inner::None(data),
+            CompressionType::Gzip => Inner::Gzip(gzip::MemberReader::new(data)),
+            CompressionType::Snappy => Inner::Snappy(snappy::ChunkReader::new(data, limit)?),
+            CompressionType::Lz4 => {
+                Inner::Lz4(lz4::FrameReader::new(data, lz4::HeaderChecksum::Verified)?)
+            }
+            CompressionType::Zstd => Inner::Zstd(zstd::FrameReader::new(data)?),
+        };
+        Ok(Decompressor {
+            codec,
+            limit,
+            read: 0,
+            inner,
+        })
+    }
+
+    /// Fills some of `out`, which is not empty. 0 at the end of the data.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, BatchError> {
+        let read = match &mut self.inner {
+            Inner::None(data) => {
+                let length = data.len().min(out.len());
+                let (now, later) = data.split_at(length);
+                out[..length].copy_from_slice(now);
+                *data = later;
+                length
+            }
+            Inner::Gzip(reader) => reader.read(out)?,
+            Inner::Snappy(reader) => reader.read(out)?,
+            Inner::Lz4(reader) => reader.read(out)?,
+            Inner::Zstd(reader) => reader.read(out)?,
+        };
+        self.read += read;
+        if self.read > self.limit {
+            return Err(BatchError::DecompressedTooLarge {
+                codec: self.codec,
+                limit: self.limit,
+            });
+        }
+        Ok(read)
+    }
+}
+
+fn broken(codec: CompressionType, reason: impl fmt::Display) -> BatchError {
+    BatchError::Decompression {
+        codec,
+        reason: reason.to_string(),
+    }
+}
+
+/// One decompressed block of a codec that works in blocks, and how much of it was handed out.
+#[derive(Default)]
+struct Block {
+    bytes: Vec<u8>,
+    given: usize,
+}
+
+impl Block {
+    fn is_used_up(&self) -> bool {
+        self.given == self.bytes.len()
+    }
+
+    fn give(&mut self, out: &mut [u8]) -> usize {
+        let rest = &self.bytes[self.given..];
+        let length = rest.len().min(out.len());
+        out[..length].copy_from_slice(&rest[..length]);
+        self.given += length;
+        length
+    }
+}
+
+#[cfg(test)]
+mod tests;

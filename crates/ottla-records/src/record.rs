@@ -1,0 +1,283 @@
+//! One record of magic 2, borrowed from the bytes of its batch or owning slices of them.
+//!
+//! ```text
+//! length varint | attributes i8 | timestamp delta varlong | offset delta varint
+//! | key length varint, key | value length varint, value | header count varint
+//! | (key length varint, key, value length varint, value)*
+//! ```
+//!
+//! A record is checked as a whole when it is stepped over, its headers too, so that looking at them later
+//! cannot fail and costs nothing where nobody looks. A negative length means null, whatever its value, as
+//! in Kafka's `DefaultRecord`; a header key may not be null.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use ottla_types::{Offset, Timestamp};
+
+use crate::source::{RecordParts, SliceSource, read_record};
+use crate::varint::read_varint;
+use crate::{BatchError, BatchHeader, TimestampType};
+
+/// A record that borrows from the bytes of its batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordView<'a> {
+    pub offset: Offset,
+    /// The record's own timestamp, or the batch's `max_timestamp` under `LogAppendTime`.
+    pub timestamp: Timestamp,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: Headers<'a>,
+    /// The record's bytes with its length prefix.
+    pub size_in_bytes: usize,
+}
+
+/// A record that owns slices of the buffer it was read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    pub offset: Offset,
+    pub timestamp: Timestamp,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    pub headers: Vec<RecordHeader>,
+}
+
+/// A header of a record. Kafka takes keys for UTF-8 without checking them, so they are bytes here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordHeader {
+    pub key: Bytes,
+    pub value: Option<Bytes>,
+}
+
+impl RecordHeader {
+    pub fn new(key: impl Into<Bytes>, value: Option<Bytes>) -> RecordHeader {
+        RecordHeader {
+            key: key.into(),
+            value,
+        }
+    }
+
+    /// The key as text, with replacement characters for what is not UTF-8, as the Java client shows it.
+    pub fn key_str(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.key)
+    }
+}
+
+/// The headers of a record, read as they are iterated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Headers<'a> {
+    /// The headers and nothing else, checked when the record was read.
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> Headers<'a> {
+    pub const EMPTY: Headers<'static> = Headers {
+        bytes: &[],
+        count: 0,
+    };
+
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn iter(&self) -> HeaderIter<'a> {
+        HeaderIter {
+            bytes: self.bytes,
+            remaining: self.count,
+        }
+    }
+}
+
+impl<'a> IntoIterator for Headers<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+    type IntoIter = HeaderIter<'a>;
+
+    fn into_iter(self) -> HeaderIter<'a> {
+        self.iter()
+    }
+}
+
+/// Key and value of one header after the other.
+#[derive(Clone, Debug)]
+pub struct HeaderIter<'a> {
+    bytes: &'a [u8],
+    remaining: usize,
+}
+
+impl<'a> HeaderIter<'a> {
+    fn take(&mut self) -> Option<Option<&'a [u8]>> {
+        let (length, size) = read_varint(self.bytes)?;
+        self.bytes = &self.bytes[size..];
+        let Ok(length) = usize::try_from(length) else {
+            return Some(None);
+        };
+        let (taken, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
+        Some(Some(taken))
+    }
+}
+
+impl<'a> Iterator for HeaderIter<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let key = self.take()??;
+        let value = self.take()?;
+        Some((key, value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+/// The records of one batch, uncompressed. Iterating it gives records that own slices of the buffer;
+/// [`BatchRecords::iter`] gives borrowed ones and does not allocate.
+#[derive(Clone, Debug)]
+pub struct BatchRecords {
+    header: BatchHeader,
+    bytes: Bytes,
+    position: usize,
+    read: i32,
+    failed: bool,
+}
+
+impl BatchRecords {
+    pub(crate) fn new(header: BatchHeader, bytes: Bytes) -> Result<BatchRecords, BatchError> {
+        if header.record_count < 0 {
+            return Err(BatchError::InvalidRecordCount {
+                count: header.record_count,
+            });
+        }
+        Ok(BatchRecords {
+            header,
+            bytes,
+            position: 0,
+            read: 0,
+            failed: false,
+        })
+    }
+
+    /// The uncompressed records one after the other.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// All records from the first, borrowed.
+    pub fn iter(&self) -> RecordIter<'_> {
+        RecordIter::new(&self.header, &self.bytes)
+    }
+}
+
+impl Iterator for BatchRecords {
+    type Item = Result<Record, BatchError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut iter = RecordIter {
+            header: &self.header,
+            source: SliceSource::at(&self.bytes, self.position),
+            read: self.read,
+            failed: self.failed,
+        };
+        let item = iter.next()?;
+        let (position, read, failed) = (iter.source.position(), iter.read, iter.failed);
+        let slice = |part: &[u8]| self.bytes.slice_ref(part);
+        let item = item.map(|view| Record {
+            offset: view.offset,
+            timestamp: view.timestamp,
+            key: view.key.map(slice),
+            value: view.value.map(slice),
+            headers: view
+                .headers
+                .iter()
+                .map(|(key, value)| RecordHeader {
+                    key: slice(key),
+                    value: value.map(slice),
+                })
+                .collect(),
+        });
+        (self.position, self.read, self.failed) = (position, read, failed);
+        Some(item)
+    }
+}
+
+/// Borrowed records of one batch. An error ends the iteration.
+#[derive(Clone, Debug)]
+pub struct RecordIter<'a> {
+    header: &'a BatchHeader,
+    source: SliceSource<'a>,
+    read: i32,
+    failed: bool,
+}
+
+impl<'a> RecordIter<'a> {
+    pub(crate) fn new(header: &'a BatchHeader, bytes: &'a [u8]) -> RecordIter<'a> {
+        RecordIter {
+            header,
+            source: SliceSource::at(bytes, 0),
+            read: 0,
+            failed: false,
+        }
+    }
+
+    fn view(&self, parts: RecordParts<&'a [u8]>) -> RecordView<'a> {
+        RecordView {
+            offset: record_offset(self.header, parts.offset_delta),
+            timestamp: record_timestamp(self.header, parts.timestamp_delta),
+            key: parts.key,
+            value: parts.value,
+            headers: Headers {
+                bytes: self.source.since(parts.headers_at),
+                count: parts.header_count,
+            },
+            size_in_bytes: parts.size_in_bytes,
+        }
+    }
+}
+
+impl<'a> Iterator for RecordIter<'a> {
+    type Item = Result<RecordView<'a>, BatchError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.read >= self.header.record_count {
+            return None;
+        }
+        let index = self.read;
+        self.read += 1;
+        let parts = match read_record(&mut self.source) {
+            Ok(parts) => parts,
+            Err(broken) => {
+                self.failed = true;
+                return Some(Err(broken.at(index)));
+            }
+        };
+        if self.read == self.header.record_count && !self.source.is_at_end() {
+            self.failed = true;
+            return Some(Err(BatchError::TrailingBytes {
+                count: self.header.record_count,
+            }));
+        }
+        Some(Ok(self.view(parts)))
+    }
+}
+
+/// The offset of the record with this delta. Sums wrap, as in Java, since both come from outside.
+pub(crate) fn record_offset(header: &BatchHeader, offset_delta: i32) -> Offset {
+    Offset(header.base_offset.0.wrapping_add(i64::from(offset_delta)))
+}
+
+/// The timestamp of the record with this delta: its own, or the batch's where the broker set it.
+pub(crate) fn record_timestamp(header: &BatchHeader, timestamp_delta: i64) -> Timestamp {
+    match header.attributes.timestamp_type() {
+        TimestampType::CreateTime => {
+            Timestamp(header.base_timestamp.0.wrapping_add(timestamp_delta))
+        }
+        TimestampType::LogAppendTime => header.max_timestamp,
+    }
+}

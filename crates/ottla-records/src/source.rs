@@ -1,0 +1,291 @@
+//! Stepping over records, from a slice or from a stream that is being decompressed.
+//!
+//! There is one reader of the record layout, [`read_record`], over two sources. From a slice it gives the
+//! parts of the record; from a stream it only passes over them, so that validating a compressed batch
+//! takes one window of memory, however large its records are.
+
+use crate::BatchError;
+use crate::compression::Decompressor;
+use crate::varint::{MAX_VARINT, MAX_VARLONG, read_varint, read_varlong};
+
+/// Why a record could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Broken {
+    Malformed(&'static str),
+    /// The stream under it failed: bad compressed data, or more of it than the limit.
+    Stream(BatchError),
+}
+
+impl Broken {
+    pub(crate) fn at(self, index: i32) -> BatchError {
+        match self {
+            Broken::Malformed(reason) => BatchError::MalformedRecord { index, reason },
+            Broken::Stream(error) => error,
+        }
+    }
+}
+
+const ENDS_EARLY: Broken = Broken::Malformed("the bytes end within it, or a number is too long");
+
+/// Where records are read from.
+pub(crate) trait Source {
+    /// What passing over bytes gives: the bytes, or nothing.
+    type Chunk;
+
+    fn byte(&mut self) -> Result<u8, Broken>;
+    fn varint(&mut self) -> Result<i32, Broken>;
+    fn varlong(&mut self) -> Result<i64, Broken>;
+    fn take(&mut self, length: usize) -> Result<Self::Chunk, Broken>;
+    /// Bytes read since the start.
+    fn position(&self) -> usize;
+    /// Whether `length` more bytes can be there; a stream cannot know.
+    fn may_have(&self, length: usize) -> bool;
+}
+
+/// The fields of a record, with `C` for key and value.
+pub(crate) struct RecordParts<C> {
+    pub(crate) timestamp_delta: i64,
+    pub(crate) offset_delta: i32,
+    pub(crate) key: Option<C>,
+    pub(crate) value: Option<C>,
+    pub(crate) header_count: usize,
+    /// Where the first header starts, in the source's positions.
+    pub(crate) headers_at: usize,
+    /// The record with its length prefix.
+    pub(crate) size_in_bytes: usize,
+}
+
+/// Reads the record at the source's position, all of it checked.
+#[inline(always)]
+pub(crate) fn read_record<S: Source>(source: &mut S) -> Result<RecordParts<S::Chunk>, Broken> {
+    let start = source.position();
+    let length = source.varint()?;
+    let body_start = source.position();
+    if length < 0 || !source.may_have(length as usize) {
+        return Err(Broken::Malformed("its length is not that of the bytes"));
+    }
+    let _attributes = source.byte()?;
+    let timestamp_delta = source.varlong()?;
+    let offset_delta = source.varint()?;
+    let key = take_nullable(source)?;
+    let value = take_nullable(source)?;
+    let header_count = source.varint()?;
+    let headers_at = source.position();
+    if header_count != 0 {
+        pass_headers(source, header_count)?;
+    }
+    if source.position() - body_start != length as usize {
+        return Err(Broken::Malformed("its length is not that of its fields"));
+    }
+    Ok(RecordParts {
+        timestamp_delta,
+        offset_delta,
+        key,
+        value,
+        header_count: header_count as usize,
+        headers_at,
+        size_in_bytes: source.position() - start,
+    })
+}
+
+#[inline(always)]
+fn take_nullable<S: Source>(source: &mut S) -> Result<Option<S::Chunk>, Broken> {
+    let length = source.varint()?;
+    if length < 0 {
+        return Ok(None);
+    }
+    source.take(length as usize).map(Some)
+}
+
+fn pass_headers<S: Source>(source: &mut S, count: i32) -> Result<(), Broken> {
+    // A header takes two bytes at least, so the count cannot make this loop longer than the bytes.
+    if count < 0 || !source.may_have(count as usize) {
+        return Err(Broken::Malformed("its number of headers is impossible"));
+    }
+    for _ in 0..count {
+        if take_nullable(source)?.is_none() {
+            return Err(Broken::Malformed("a header has no key"));
+        }
+        take_nullable(source)?;
+    }
+    Ok(())
+}
+
+/// Records in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct SliceSource<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> SliceSource<'a> {
+    pub(crate) fn at(bytes: &'a [u8], position: usize) -> SliceSource<'a> {
+        SliceSource { bytes, position }
+    }
+
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.position == self.bytes.len()
+    }
+
+    /// What was read since `position`.
+    pub(crate) fn since(&self, position: usize) -> &'a [u8] {
+        &self.bytes[position..self.position]
+    }
+}
+
+impl<'a> Source for SliceSource<'a> {
+    type Chunk = &'a [u8];
+
+    #[inline(always)]
+    fn byte(&mut self) -> Result<u8, Broken> {
+        let byte = *self.bytes.get(self.position).ok_or(ENDS_EARLY)?;
+        self.position += 1;
+        Ok(byte)
+    }
+
+    #[inline(always)]
+    fn varint(&mut self) -> Result<i32, Broken> {
+        let rest = self.bytes.get(self.position..).ok_or(ENDS_EARLY)?;
+        let (value, size) = read_varint(rest).ok_or(ENDS_EARLY)?;
+        self.position += size;
+        Ok(value)
+    }
+
+    #[inline(always)]
+    fn varlong(&mut self) -> Result<i64, Broken> {
+        let rest = self.bytes.get(self.position..).ok_or(ENDS_EARLY)?;
+        let (value, size) = read_varlong(rest).ok_or(ENDS_EARLY)?;
+        self.position += size;
+        Ok(value)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
+        let rest = self.bytes.get(self.position..).ok_or(ENDS_EARLY)?;
+        let taken = rest.get(..length).ok_or(ENDS_EARLY)?;
+        self.position += length;
+        Ok(taken)
+    }
+
+    #[inline(always)]
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    #[inline(always)]
+    fn may_have(&self, length: usize) -> bool {
+        length <= self.bytes.len() - self.position
+    }
+}
+
+/// Records that are being decompressed, through a window that is reused.
+pub(crate) struct StreamSource<'a> {
+    decompressor: Decompressor<'a>,
+    window: &'a mut Vec<u8>,
+    /// The part of the window that holds bytes not yet read.
+    start: usize,
+    end: usize,
+    position: usize,
+    ended: bool,
+}
+
+const WINDOW_BYTES: usize = 64 * 1024;
+
+impl<'a> StreamSource<'a> {
+    pub(crate) fn new(decompressor: Decompressor<'a>, window: &'a mut Vec<u8>) -> StreamSource<'a> {
+        window.resize(WINDOW_BYTES, 0);
+        StreamSource {
+            decompressor,
+            window,
+            start: 0,
+            end: 0,
+            position: 0,
+            ended: false,
+        }
+    }
+
+    /// Makes `wanted` bytes available, or all that are left. `wanted` is less than the window.
+    #[inline(always)]
+    fn fill(&mut self, wanted: usize) -> Result<&[u8], Broken> {
+        if self.end - self.start < wanted && !self.ended {
+            self.refill(wanted)?;
+        }
+        Ok(&self.window[self.start..self.end])
+    }
+
+    fn refill(&mut self, wanted: usize) -> Result<(), Broken> {
+        self.window.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < wanted && !self.ended {
+            let space = &mut self.window[self.end..];
+            let read = self.decompressor.read(space).map_err(Broken::Stream)?;
+            self.end += read;
+            self.ended = read == 0;
+        }
+        Ok(())
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.start += length;
+        self.position += length;
+    }
+
+    pub(crate) fn is_at_end(&mut self) -> Result<bool, BatchError> {
+        match self.fill(1) {
+            Ok(rest) => Ok(rest.is_empty()),
+            Err(broken) => Err(broken.at(0)),
+        }
+    }
+}
+
+impl Source for StreamSource<'_> {
+    type Chunk = ();
+
+    fn byte(&mut self) -> Result<u8, Broken> {
+        let byte = *self.fill(1)?.first().ok_or(ENDS_EARLY)?;
+        self.consume(1);
+        Ok(byte)
+    }
+
+    #[inline(always)]
+    fn varint(&mut self) -> Result<i32, Broken> {
+        let (value, size) = read_varint(self.fill(MAX_VARINT)?).ok_or(ENDS_EARLY)?;
+        self.consume(size);
+        Ok(value)
+    }
+
+    #[inline(always)]
+    fn varlong(&mut self) -> Result<i64, Broken> {
+        let (value, size) = read_varlong(self.fill(MAX_VARLONG)?).ok_or(ENDS_EARLY)?;
+        self.consume(size);
+        Ok(value)
+    }
+
+    fn take(&mut self, mut length: usize) -> Result<(), Broken> {
+        loop {
+            let available = self.end - self.start;
+            if available >= length {
+                self.consume(length);
+                return Ok(());
+            }
+            self.consume(available);
+            length -= available;
+            if self.fill(1)?.is_empty() {
+                return Err(ENDS_EARLY);
+            }
+        }
+    }
+
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn may_have(&self, _length: usize) -> bool {
+        true
+    }
+}
