@@ -1,1 +1,2 @@
 //! Sockets, dispatch, one file per API, and the shell that drives the pure crates.
+mod partition;

@@ -1,0 +1,38 @@
+//! The rules of the inbox; `under_loom` has its interleavings.
+
+mod under_loom;
+
+use super::inbox::Inbox;
+
+#[test]
+fn the_bound_counts_what_is_queued() {
+    let inbox = Inbox::new(100);
+    let mut token = inbox.push('a', 60).expect("the token is free");
+    assert!(!inbox.is_over_bound());
+    assert!(inbox.push('b', 60).is_none());
+    assert!(inbox.is_over_bound());
+    inbox.look(&mut token);
+    assert_eq!(inbox.pop(&token), Some('a'));
+    assert!(!inbox.is_over_bound());
+    assert_eq!(inbox.pop(&token), Some('b'));
+    assert_eq!(inbox.pop(&token), None);
+    assert!(inbox.release(token).is_none());
+}
+
+#[test]
+fn places_are_found_after_others_have_left_the_queue() {
+    let inbox = Inbox::new(100);
+    let mut token = inbox.push('a', 1).expect("the token is free");
+    let first = inbox.reserve(1);
+    let second = inbox.reserve(1);
+    assert!(inbox.fill(second, 'c').is_none());
+    inbox.look(&mut token);
+    assert_eq!(inbox.pop(&token), Some('a'));
+    assert_eq!(inbox.pop(&token), None);
+    assert!(inbox.fill(first, 'b').is_none());
+    assert_eq!(inbox.pop(&token), Some('b'));
+    assert_eq!(inbox.pop(&token), Some('c'));
+    let mut token = inbox.release(token).expect("a place was filled meanwhile");
+    inbox.look(&mut token);
+    assert!(inbox.release(token).is_none());
+}

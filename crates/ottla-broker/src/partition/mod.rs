@@ -1,0 +1,4 @@
+mod inbox;
+#[cfg(test)]
+mod inbox_tests;
+mod primitives;
