@@ -1,1 +1,47 @@
-//! Every request, response, metadata record and coordinator record of Kafka, generated from its schemas.
+//! Every request, response, metadata record and coordinator record of Kafka 4.3.1.
+//!
+//! The structs are generated at build time from `schema/`, which is Kafka's own schemas in a compact
+//! notation (`docs/wire-types.md`). This crate owns the bytes of the Kafka protocol and the version
+//! numbers in it; it knows nothing of sockets, files (beyond carrying a [`FileRegion`]) or what the
+//! messages mean.
+//!
+//! Invariants:
+//! - Decoding arbitrary bytes ends in a value or a [`DecodeError`]: no panic, no allocation beyond a
+//!   small multiple of the input, no recursion deeper than the schema.
+//! - Strings, bytes and records of a decoded message are slices of the buffer it was read from.
+//! - A value that a version cannot say is refused, as in Kafka's generated classes, unless the schema
+//!   calls the field ignorable.
+//!
+//! Kafka does the same in `org.apache.kafka.common.message` (generated) and `…common.protocol`.
+
+mod api_key;
+mod coordinator_record;
+mod encoder;
+mod error;
+mod generated;
+mod header;
+mod message;
+mod metadata_record;
+mod reader;
+mod records;
+mod tagged;
+
+pub use api_key::ApiKey;
+pub use encoder::{Chunk, Encoded, Encoder};
+pub use error::{DecodeError, EncodeError};
+pub use generated::{
+    group_records, messages, metadata_records, raft_records, share_records, storage_records,
+    transaction_records,
+};
+pub use header::{decode_api_versions_response, decode_request_header};
+pub use message::{ApiMessage, ApiRequest, Message};
+pub use reader::Reader;
+pub use records::{FileRegion, Records};
+pub use tagged::RawTaggedField;
+
+/// The records of all coordinators: groups, transactions and share groups.
+pub mod coordinator_records {
+    pub use crate::group_records::*;
+    pub use crate::share_records::*;
+    pub use crate::transaction_records::*;
+}

@@ -1,0 +1,318 @@
+//! One struct: its definition, its default, decoding and encoding.
+
+use std::fmt::Write as _;
+
+use crate::names;
+use crate::rust::fields;
+use crate::schema::{Field, Message, Struct, Versions};
+
+/// What the printers of one struct need to know about where it stands.
+pub(super) struct Place<'a> {
+    pub message: &'a Message,
+    pub shape: &'a Struct,
+}
+
+impl Place<'_> {
+    /// The expression that says whether the version is flexible, for a field that may be exempt.
+    pub fn flexible(&self, field: &Field) -> &'static str {
+        if field.inflexible {
+            "false"
+        } else {
+            self.flexible_expression()
+        }
+    }
+
+    fn flexible_expression(&self) -> &'static str {
+        let flexible = self.message.flexible.intersect(self.shape.versions);
+        if flexible.is_none() {
+            "false"
+        } else if flexible == self.shape.versions {
+            "true"
+        } else {
+            "flexible"
+        }
+    }
+
+    /// Whether a tag section can occur at all.
+    fn has_tags(&self) -> bool {
+        self.flexible_expression() != "false"
+    }
+}
+
+pub(super) fn print(out: &mut String, message: &Message, shape: &Struct, is_message: bool) {
+    let place = Place { message, shape };
+    print_definition(out, &place);
+    print_default(out, &place);
+    let _ = writeln!(out, "    impl Message for {} {{", shape.name);
+    print_decode(out, &place, is_message);
+    print_encode(out, &place, is_message);
+    out.push_str("    }\n");
+}
+
+fn derives_default(shape: &Struct) -> bool {
+    shape
+        .fields
+        .iter()
+        .all(|field| fields::default_value(field) == "Default::default()")
+}
+
+fn print_definition(out: &mut String, place: &Place<'_>) {
+    let shape = place.shape;
+    let default = if derives_default(shape) {
+        ", Default"
+    } else {
+        ""
+    };
+    let _ = writeln!(out, "    #[derive(Clone, Debug, PartialEq{default})]");
+    let _ = writeln!(out, "    pub struct {} {{", shape.name);
+    for field in &shape.fields {
+        let note = fields::version_note(field, shape.versions);
+        if !note.is_empty() {
+            let _ = writeln!(out, "        /// {note}");
+        }
+        let _ = writeln!(
+            out,
+            "        pub {}: {},",
+            names::field(&field.name),
+            fields::rust_type(field)
+        );
+    }
+    if place.has_tags() {
+        out.push_str("        pub unknown_tagged_fields: Vec<RawTaggedField>,\n");
+    }
+    out.push_str("    }\n");
+}
+
+fn print_default(out: &mut String, place: &Place<'_>) {
+    let shape = place.shape;
+    if derives_default(shape) {
+        return;
+    }
+    let _ = writeln!(out, "    impl Default for {} {{", shape.name);
+    out.push_str("        fn default() -> Self {\n            Self {\n");
+    for field in &shape.fields {
+        let _ = writeln!(
+            out,
+            "                {}: {},",
+            names::field(&field.name),
+            fields::default_value(field)
+        );
+    }
+    if place.has_tags() {
+        out.push_str("                unknown_tagged_fields: Vec::new(),\n");
+    }
+    out.push_str("            }\n        }\n    }\n");
+}
+
+/// `let flexible = v >= 9;`, where that is not known beforehand.
+fn print_flexible(out: &mut String, place: &Place<'_>) {
+    let lowest = place.message.flexible.lowest();
+    if let ("flexible", Some(lowest)) = (place.flexible_expression(), lowest) {
+        let _ = writeln!(out, "            let flexible = v >= {lowest};");
+    }
+}
+
+fn print_decode(out: &mut String, place: &Place<'_>, is_message: bool) {
+    let shape = place.shape;
+    out.push_str("        fn decode(r: &mut Reader, v: i16) -> Result<Self, DecodeError> {\n");
+    if is_message {
+        out.push_str("            check_decode_version(Self::NAME, &Self::VERSIONS, v)?;\n");
+    }
+    print_flexible(out, place);
+    out.push_str("            let mut m = Self::default();\n");
+    for field in &shape.fields {
+        let untagged = untagged_versions(field);
+        if untagged.is_none() {
+            continue;
+        }
+        let statement = format!(
+            "m.{} = {};",
+            names::field(&field.name),
+            fields::decode(place, field, untagged)
+        );
+        match condition(untagged, shape.versions) {
+            None => {
+                let _ = writeln!(out, "            {statement}");
+            }
+            Some(condition) => {
+                let _ = writeln!(out, "            if {condition} {{ {statement} }}");
+            }
+        }
+    }
+    if place.has_tags() {
+        let indent = if place.flexible_expression() == "true" {
+            ""
+        } else {
+            "    "
+        };
+        if !indent.is_empty() {
+            out.push_str("            if flexible {\n");
+        }
+        print_decode_tags(out, place, indent);
+        if !indent.is_empty() {
+            out.push_str("            }\n");
+        }
+    }
+    out.push_str("            Ok(m)\n        }\n");
+}
+
+fn print_decode_tags(out: &mut String, place: &Place<'_>, indent: &str) {
+    let tagged = tagged_fields(place.shape);
+    if tagged.is_empty() {
+        let _ = writeln!(
+            out,
+            "            {indent}m.unknown_tagged_fields = r.unknown_tagged_fields()?;"
+        );
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "            {indent}m.unknown_tagged_fields = r.tagged_fields(|r, tag| {{ match tag {{"
+    );
+    for (tag, versions, field) in tagged {
+        let target = names::field(&field.name);
+        let value = fields::decode(place, field, versions);
+        let guard = match condition(versions, flexible_range(place)) {
+            None => String::new(),
+            Some(condition) => {
+                format!("if !({condition}) {{ return Err(r.tag_not_valid(tag, v)); }} ")
+            }
+        };
+        let _ = writeln!(
+            out,
+            "                {indent}{tag} => {{ {guard}m.{target} = {value}; }}"
+        );
+    }
+    let _ = writeln!(
+        out,
+        "                {indent}_ => return Ok(false),\n            {indent}}} Ok(true) }})?;"
+    );
+}
+
+fn print_encode(out: &mut String, place: &Place<'_>, is_message: bool) {
+    let shape = place.shape;
+    out.push_str(
+        "        fn encode(&self, w: &mut Encoder, v: i16) -> Result<(), EncodeError> {\n",
+    );
+    if is_message {
+        out.push_str("            check_encode_version(Self::NAME, &Self::VERSIONS, v)?;\n");
+    }
+    print_flexible(out, place);
+    for field in &shape.fields {
+        let untagged = untagged_versions(field);
+        if !untagged.is_none() {
+            let statement = fields::encode(place, field, untagged);
+            match condition(untagged, shape.versions) {
+                None => {
+                    let _ = writeln!(out, "            {statement}");
+                }
+                Some(condition) => {
+                    let _ = writeln!(out, "            if {condition} {{ {statement} }}");
+                }
+            }
+        }
+        if let (false, Some(condition)) =
+            (field.ignorable, condition(field.versions, shape.versions))
+        {
+            let _ = writeln!(
+                out,
+                "            if !({condition}) && {} {{ return Err(not_representable(\"{}.{}\", v)); }}",
+                fields::is_set(field),
+                shape.name,
+                field.name
+            );
+        }
+    }
+    if place.has_tags() {
+        let expression = place.flexible_expression();
+        if expression != "true" {
+            let _ = writeln!(
+                out,
+                "            if !flexible {{ return w.no_tagged_fields(&self.unknown_tagged_fields, \"{}\", v); }}",
+                shape.name
+            );
+        }
+        print_encode_tags(out, place);
+    } else {
+        out.push_str("            Ok(())\n");
+    }
+    out.push_str("        }\n");
+}
+
+fn print_encode_tags(out: &mut String, place: &Place<'_>) {
+    let tagged = tagged_fields(place.shape);
+    if tagged.is_empty() {
+        out.push_str("            w.unknown_tagged_fields(&self.unknown_tagged_fields)\n");
+        return;
+    }
+    let mut count = Vec::new();
+    for (tag, versions, field) in &tagged {
+        let is_set = fields::is_set(field);
+        let present = match condition(*versions, flexible_range(place)) {
+            None => is_set,
+            Some(condition) => format!("{condition} && {is_set}"),
+        };
+        let _ = writeln!(out, "            let tag_{tag} = {present};");
+        count.push(format!("usize::from(tag_{tag})"));
+    }
+    let _ = writeln!(
+        out,
+        "            let mut tags = w.tagged_fields(&self.unknown_tagged_fields, {});",
+        count.join(" + ")
+    );
+    for (tag, versions, field) in &tagged {
+        let _ = writeln!(
+            out,
+            "            if tag_{tag} {{ tags.field({tag}, |w| {{ {} Ok(()) }})?; }}",
+            fields::encode(place, field, *versions)
+        );
+    }
+    out.push_str("            tags.finish()\n");
+}
+
+/// The versions of this struct in which it has a tag section.
+fn flexible_range(place: &Place<'_>) -> Versions {
+    place.message.flexible.intersect(place.shape.versions)
+}
+
+fn tagged_fields(shape: &Struct) -> Vec<(u32, Versions, &Field)> {
+    let mut tagged: Vec<_> = shape
+        .fields
+        .iter()
+        .filter_map(|field| field.tag.map(|(tag, versions)| (tag, versions, field)))
+        .collect();
+    tagged.sort_by_key(|(tag, _, _)| *tag);
+    tagged
+}
+
+/// The versions in which the field stands in its place among the others.
+fn untagged_versions(field: &Field) -> Versions {
+    match (field.tag, field.versions.lowest()) {
+        (Some((_, tagged)), Some(lowest)) => {
+            let first_tagged = tagged.lowest().expect("a tag is tagged in some version");
+            assert_eq!(
+                tagged.highest(),
+                field.versions.highest(),
+                "{}: tagged to the end",
+                field.name
+            );
+            Versions::new(lowest, first_tagged - 1)
+        }
+        _ => field.versions,
+    }
+}
+
+/// A test of `v` that is true within `versions`, knowing that `v` is within `parent`; `None` if it
+/// always is.
+pub(super) fn condition(versions: Versions, parent: Versions) -> Option<String> {
+    let (lowest, highest) = (versions.lowest()?, versions.highest()?);
+    let from_start = Some(lowest) <= parent.lowest();
+    let to_end = Some(highest) >= parent.highest();
+    match (from_start, to_end) {
+        (true, true) => None,
+        (true, false) => Some(format!("v <= {highest}")),
+        (false, true) => Some(format!("v >= {lowest}")),
+        (false, false) if lowest == highest => Some(format!("v == {lowest}")),
+        (false, false) => Some(format!("({lowest}..={highest}).contains(&v)")),
+    }
+}

@@ -1,0 +1,176 @@
+//! The table of APIs (`org.apache.kafka.common.protocol.ApiKeys`), printed from the request schemas.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// What the schemas say about an API besides its fields.
+#[derive(Clone, Copy, Debug)]
+struct ApiFacts {
+    name: &'static str,
+    /// Empty (lowest above highest) for an API that Kafka removed and keeps the number of.
+    lowest: i16,
+    highest: i16,
+    request_flexible_from: Option<i16>,
+    response_flexible_from: Option<i16>,
+    on_broker: bool,
+    on_controller: bool,
+    latest_version_unstable: bool,
+}
+
+/// Turns the printed table into the enum.
+macro_rules! api_keys {
+    ($( $name:ident = $code:literal, $lowest:literal..=$highest:literal,
+        request flexible $request_flexible:expr, response flexible $response_flexible:expr,
+        broker $broker:literal, controller $controller:literal, unstable $unstable:literal; )*) => {
+        /// The number of an API, under Kafka's name for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(i16)]
+        pub enum ApiKey {
+            $( $name = $code, )*
+        }
+
+        impl ApiKey {
+            /// All APIs, in the order of their numbers, the removed ones included.
+            pub const ALL: &'static [ApiKey] = &[$( ApiKey::$name, )*];
+
+            /// The API with this number.
+            pub const fn from_code(code: i16) -> Option<ApiKey> {
+                match code {
+                    $( $code => Some(ApiKey::$name), )*
+                    _ => None,
+                }
+            }
+
+            const fn facts(self) -> ApiFacts {
+                match self {
+                    $( ApiKey::$name => ApiFacts {
+                        name: stringify!($name),
+                        lowest: $lowest,
+                        highest: $highest,
+                        request_flexible_from: $request_flexible,
+                        response_flexible_from: $response_flexible,
+                        on_broker: $broker,
+                        on_controller: $controller,
+                        latest_version_unstable: $unstable,
+                    }, )*
+                }
+            }
+        }
+    };
+}
+
+include!(concat!(env!("OUT_DIR"), "/api_keys.rs"));
+
+impl ApiKey {
+    pub const fn code(self) -> i16 {
+        self as i16
+    }
+
+    /// Kafka's name, as in its logs and metrics: `ListOffsets`.
+    pub const fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// The versions that 4.3.1 has a schema for, an unstable last one included; empty for an API that
+    /// was removed.
+    pub const fn valid_versions(self) -> RangeInclusive<i16> {
+        let facts = self.facts();
+        facts.lowest..=facts.highest
+    }
+
+    /// The versions without an unstable last one: what is served and advertised unless
+    /// `unstable.api.versions.enable` says otherwise. May be empty.
+    pub const fn stable_versions(self) -> RangeInclusive<i16> {
+        let facts = self.facts();
+        facts.lowest..=facts.highest - facts.latest_version_unstable as i16
+    }
+
+    /// Whether the last of the valid versions may still change.
+    pub const fn latest_version_unstable(self) -> bool {
+        self.facts().latest_version_unstable
+    }
+
+    /// Whether brokers serve it.
+    pub const fn on_broker(self) -> bool {
+        self.facts().on_broker
+    }
+
+    /// Whether controllers serve it.
+    pub const fn on_controller(self) -> bool {
+        self.facts().on_controller
+    }
+
+    /// The lowest version to advertise on a broker listener. Produce says 0 though it serves from 3 on:
+    /// librdkafka takes anything else for a broker that cannot compress (KAFKA-18659).
+    pub const fn lowest_advertised_version(self) -> i16 {
+        match self {
+            ApiKey::Produce => 0,
+            _ => self.facts().lowest,
+        }
+    }
+
+    /// The version of the `RequestHeader` in front of a request, also for versions not known here: the
+    /// header of an ApiVersions request from a newer client must still be read.
+    pub const fn request_header_version(self, version: i16) -> i16 {
+        match self.facts().request_flexible_from {
+            Some(from) if version >= from => 2,
+            _ => 1,
+        }
+    }
+
+    /// The version of the `ResponseHeader`. ApiVersions always has the oldest: the client does not yet
+    /// know what the broker speaks (KIP-511).
+    pub const fn response_header_version(self, version: i16) -> i16 {
+        match (self, self.facts().response_flexible_from) {
+            (ApiKey::ApiVersions, _) => 0,
+            (_, Some(from)) if version >= from => 1,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ApiKey;
+
+    #[test]
+    fn codes_and_names_are_kafkas() {
+        assert_eq!(ApiKey::Produce.code(), 0);
+        assert_eq!(ApiKey::from_code(18), Some(ApiKey::ApiVersions));
+        assert_eq!(ApiKey::from_code(-1), None);
+        assert_eq!(ApiKey::ListConfigResources.name(), "ListConfigResources");
+        assert!(ApiKey::ALL.windows(2).all(|pair| pair[0] < pair[1]));
+        for key in ApiKey::ALL {
+            assert_eq!(ApiKey::from_code(key.code()), Some(*key));
+        }
+    }
+
+    #[test]
+    fn versions_are_those_of_the_reference() {
+        assert_eq!(ApiKey::Produce.valid_versions(), 3..=13);
+        assert_eq!(ApiKey::Produce.lowest_advertised_version(), 0);
+        assert_eq!(ApiKey::Fetch.valid_versions(), 4..=18);
+        assert!(ApiKey::LeaderAndIsr.valid_versions().is_empty());
+        let unstable: Vec<_> = ApiKey::ALL
+            .iter()
+            .filter(|key| key.latest_version_unstable())
+            .collect();
+        assert_eq!(unstable, [&ApiKey::InitProducerId]);
+        assert_eq!(ApiKey::InitProducerId.stable_versions(), 0..=5);
+    }
+
+    #[test]
+    fn headers_follow_flexibility_except_for_api_versions() {
+        assert_eq!(ApiKey::Produce.request_header_version(8), 1);
+        assert_eq!(ApiKey::Produce.request_header_version(9), 2);
+        assert_eq!(ApiKey::Produce.response_header_version(9), 1);
+        assert_eq!(ApiKey::ApiVersions.request_header_version(99), 2);
+        assert_eq!(ApiKey::ApiVersions.response_header_version(4), 0);
+    }
+}

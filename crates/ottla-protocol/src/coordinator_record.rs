@@ -1,0 +1,181 @@
+//! The frame around the records of coordinators: a key begins with its record type, a value with its
+//! version, both as 16 bits.
+//!
+//! Records of types that are not known are kept as they are, so that they survive load, expiry and
+//! compaction byte for byte. Kafka does the same in `CoordinatorRecordSerde`, except that it skips them.
+
+/// Turns the printed table into the enums of keys and values.
+macro_rules! coordinator_records {
+    ($keys:ident, $values:ident;
+     $( $record_type:literal => $variant:ident($key:ident, $value:ident), )*) => {
+        /// The key of a record of this coordinator.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $keys {
+            $( $variant($key), )*
+            /// A record type that is not known; all bytes of the key, the type included.
+            Unknown { record_type: i16, bytes: bytes::Bytes },
+        }
+
+        impl $keys {
+            /// The number that says which record it is.
+            pub const fn record_type(&self) -> i16 {
+                match self {
+                    $( $keys::$variant(_) => $record_type, )*
+                    $keys::Unknown { record_type, .. } => *record_type,
+                }
+            }
+
+            /// Reads the key of a record. What follows a known key is an error: it would be lost.
+            pub fn decode(key: &bytes::Bytes) -> Result<$keys, crate::DecodeError> {
+                let mut reader = crate::Reader::new(key.clone());
+                let record_type = reader.i16()?;
+                let decoded = match record_type {
+                    $( $record_type => {
+                        $keys::$variant(crate::Message::decode(&mut reader, 0)?)
+                    } )*
+                    _ => return Ok($keys::Unknown { record_type, bytes: key.clone() }),
+                };
+                reader.expect_end()?;
+                Ok(decoded)
+            }
+
+            pub fn encode(&self) -> Result<bytes::Bytes, crate::EncodeError> {
+                use crate::Message as _;
+                let mut out = crate::Encoder::new();
+                match self {
+                    $keys::Unknown { bytes, .. } => return Ok(bytes.clone()),
+                    $( $keys::$variant(key) => {
+                        out.i16($record_type);
+                        key.encode(&mut out, 0)?;
+                    } )*
+                }
+                out.finish().try_into_bytes()
+            }
+        }
+
+        $( impl From<$key> for $keys {
+            fn from(key: $key) -> $keys {
+                $keys::$variant(key)
+            }
+        } )*
+
+        /// The value of a record of this coordinator. A tombstone has none.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $values {
+            $( $variant($value), )*
+            /// A record type that is not known; all bytes of the value, the version included.
+            Unknown { record_type: i16, bytes: bytes::Bytes },
+        }
+
+        impl $values {
+            /// The number that says which record it is.
+            pub const fn record_type(&self) -> i16 {
+                match self {
+                    $( $values::$variant(_) => $record_type, )*
+                    $values::Unknown { record_type, .. } => *record_type,
+                }
+            }
+
+            /// Reads the value of a record whose key has this type.
+            pub fn decode(
+                record_type: i16,
+                value: &bytes::Bytes,
+            ) -> Result<$values, crate::DecodeError> {
+                Self::decode_versioned(record_type, value).map(|(value, _)| value)
+            }
+
+            /// Reads the value of a record, and the version that it was written in (-1 where the type is
+            /// not known). A version that is not known is an error naming both.
+            pub fn decode_versioned(
+                record_type: i16,
+                value: &bytes::Bytes,
+            ) -> Result<($values, i16), crate::DecodeError> {
+                let mut reader = crate::Reader::new(value.clone());
+                let decoded = match record_type {
+                    $( $record_type => {
+                        let version = reader.i16()?;
+                        if !$value::VERSIONS.contains(&version) {
+                            return Err(crate::DecodeError::UnknownRecord {
+                                record_type: record_type.into(),
+                                version: version.into(),
+                            });
+                        }
+                        let value = crate::Message::decode(&mut reader, version)?;
+                        ($values::$variant(value), version)
+                    } )*
+                    _ => return Ok(($values::Unknown { record_type, bytes: value.clone() }, -1)),
+                };
+                reader.expect_end()?;
+                Ok(decoded)
+            }
+
+            /// The value in this version; one of an unknown type as it was read.
+            pub fn encode(&self, version: i16) -> Result<bytes::Bytes, crate::EncodeError> {
+                use crate::Message as _;
+                let mut out = crate::Encoder::new();
+                out.i16(version);
+                match self {
+                    $values::Unknown { bytes, .. } => return Ok(bytes.clone()),
+                    $( $values::$variant(value) => value.encode(&mut out, version)?, )*
+                }
+                out.finish().try_into_bytes()
+            }
+        }
+
+        $( impl From<$value> for $values {
+            fn from(value: $value) -> $values {
+                $values::$variant(value)
+            }
+        } )*
+    };
+}
+pub(crate) use coordinator_records;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use crate::DecodeError;
+    use crate::coordinator_records::{
+        GroupRecordKey, GroupRecordValue, OffsetCommitKey, OffsetCommitValue,
+    };
+
+    #[test]
+    fn keys_begin_with_their_type_and_values_with_their_version() {
+        let key = GroupRecordKey::from(OffsetCommitKey {
+            group: "g".into(),
+            topic: "t".into(),
+            partition: 3,
+        });
+        let bytes = key.encode().unwrap();
+        assert_eq!(&bytes[..], b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x03");
+        assert_eq!(GroupRecordKey::decode(&bytes).unwrap(), key);
+
+        let value = GroupRecordValue::from(OffsetCommitValue {
+            offset: 9,
+            ..Default::default()
+        });
+        let bytes = value.encode(3).unwrap();
+        assert_eq!(&bytes[..2], b"\x00\x03");
+        assert_eq!(
+            GroupRecordValue::decode_versioned(1, &bytes).unwrap(),
+            (value, 3)
+        );
+    }
+
+    #[test]
+    fn unknown_types_are_kept_and_unknown_versions_named() {
+        let key = Bytes::from_static(b"\x7f\x00abc");
+        assert_eq!(GroupRecordKey::decode(&key).unwrap().encode().unwrap(), key);
+        let value = Bytes::from_static(b"\x00\x09xyz");
+        let kept = GroupRecordValue::decode(0x7f00, &value).unwrap();
+        assert_eq!(kept.encode(0).unwrap(), value);
+        assert_eq!(
+            GroupRecordValue::decode(1, &value),
+            Err(DecodeError::UnknownRecord {
+                record_type: 1,
+                version: 9
+            })
+        );
+    }
+}

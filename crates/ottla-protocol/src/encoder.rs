@@ -1,0 +1,392 @@
+//! Writes Kafka's primitive types, and splices records in where they are instead of copying them.
+//!
+//! Kafka does the same in `SendBuilder`: a response becomes a list of buffers and file regions.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use bytestring::ByteString;
+use ottla_types::Uuid;
+
+use crate::{EncodeError, FileRegion, Message, Records};
+
+/// Records smaller than this are copied: a separate chunk costs more than the copy.
+const SPLICE_FROM: usize = 4 * 1024;
+
+/// Collects the bytes of one or more messages.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    /// What was written before the last spliced chunk.
+    chunks: Vec<Chunk>,
+    /// The size of `chunks`.
+    chunks_len: u64,
+    current: BytesMut,
+}
+
+/// A part of an encoded message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Chunk {
+    Bytes(Bytes),
+    File(FileRegion),
+}
+
+impl Chunk {
+    /// In bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Chunk::Bytes(bytes) => bytes.len() as u64,
+            Chunk::File(region) => region.len,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What was written: chunks to be sent one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Encoded {
+    pub chunks: Vec<Chunk>,
+}
+
+impl Encoded {
+    /// The size of all chunks, in bytes.
+    pub fn len(&self) -> u64 {
+        self.chunks.iter().map(Chunk::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.chunks.iter().all(Chunk::is_empty)
+    }
+
+    /// One buffer, for tools and tests; refused when there is a file region in it.
+    pub fn try_into_bytes(self) -> Result<Bytes, EncodeError> {
+        if let [Chunk::Bytes(only)] = self.chunks.as_slice() {
+            return Ok(only.clone());
+        }
+        let mut all = BytesMut::with_capacity(self.len() as usize);
+        for chunk in &self.chunks {
+            match chunk {
+                Chunk::Bytes(bytes) => all.extend_from_slice(bytes),
+                Chunk::File(_) => return Err(EncodeError::FileRegion),
+            }
+        }
+        Ok(all.freeze())
+    }
+
+    /// One buffer, where the caller knows that no records are in a file.
+    ///
+    /// # Panics
+    /// When there is a file region in it.
+    pub fn into_bytes(self) -> Bytes {
+        self.try_into_bytes()
+            .expect("a message without file regions")
+    }
+}
+
+impl Encoder {
+    pub fn new() -> Encoder {
+        Encoder::with_capacity(256)
+    }
+
+    pub fn with_capacity(bytes: usize) -> Encoder {
+        Encoder {
+            current: BytesMut::with_capacity(bytes),
+            ..Encoder::default()
+        }
+    }
+
+    /// Bytes written so far, spliced ones included.
+    pub fn len(&self) -> u64 {
+        self.chunks_len + self.current.len() as u64
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn finish(mut self) -> Encoded {
+        self.end_chunk();
+        Encoded {
+            chunks: self.chunks,
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        if !self.current.is_empty() {
+            let bytes = self.current.split().freeze();
+            self.push(Chunk::Bytes(bytes));
+        }
+    }
+
+    fn push(&mut self, chunk: Chunk) {
+        self.chunks_len += chunk.len();
+        self.chunks.push(chunk);
+    }
+
+    /// Bytes as they are, without a length.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.current.extend_from_slice(bytes);
+    }
+
+    pub fn bool(&mut self, value: bool) {
+        self.current.put_u8(u8::from(value));
+    }
+
+    pub fn i8(&mut self, value: i8) {
+        self.current.put_i8(value);
+    }
+
+    pub fn i16(&mut self, value: i16) {
+        self.current.put_i16(value);
+    }
+
+    pub fn u16(&mut self, value: u16) {
+        self.current.put_u16(value);
+    }
+
+    pub fn i32(&mut self, value: i32) {
+        self.current.put_i32(value);
+    }
+
+    pub fn u32(&mut self, value: u32) {
+        self.current.put_u32(value);
+    }
+
+    pub fn i64(&mut self, value: i64) {
+        self.current.put_i64(value);
+    }
+
+    pub fn f64(&mut self, value: f64) {
+        self.current.put_f64(value);
+    }
+
+    pub fn uuid(&mut self, value: Uuid) {
+        self.current.put_slice(&value.0);
+    }
+
+    pub fn unsigned_varint(&mut self, value: u32) {
+        let (bytes, length) = unsigned_varint_bytes(value);
+        self.current.put_slice(&bytes[..length]);
+    }
+
+    /// Zigzag-coded.
+    pub fn varint(&mut self, value: i32) {
+        self.unsigned_varint(((value << 1) ^ (value >> 31)) as u32);
+    }
+
+    /// Zigzag-coded.
+    pub fn varlong(&mut self, value: i64) {
+        let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+        while rest >= 0x80 {
+            self.current.put_u8(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.current.put_u8(rest as u8);
+    }
+
+    fn string_length(&mut self, flexible: bool, length: usize) -> Result<(), EncodeError> {
+        let short = i16::try_from(length).map_err(|_| EncodeError::TooLong { length })?;
+        match flexible {
+            true => self.unsigned_varint(short as u32 + 1),
+            false => self.i16(short),
+        }
+        Ok(())
+    }
+
+    fn long_length(&mut self, flexible: bool, length: u64) -> Result<(), EncodeError> {
+        let error = EncodeError::TooLong {
+            length: length as usize,
+        };
+        let length = i32::try_from(length).map_err(|_| error)?;
+        match flexible {
+            true => self.unsigned_varint(length as u32 + 1),
+            false => self.i32(length),
+        }
+        Ok(())
+    }
+
+    fn long_null(&mut self, flexible: bool) {
+        match flexible {
+            true => self.unsigned_varint(0),
+            false => self.i32(-1),
+        }
+    }
+
+    pub fn string(&mut self, flexible: bool, value: &str) -> Result<(), EncodeError> {
+        self.string_length(flexible, value.len())?;
+        self.raw(value.as_bytes());
+        Ok(())
+    }
+
+    pub fn nullable_string(
+        &mut self,
+        flexible: bool,
+        value: Option<&ByteString>,
+    ) -> Result<(), EncodeError> {
+        match (value, flexible) {
+            (Some(value), _) => return self.string(flexible, value),
+            (None, true) => self.unsigned_varint(0),
+            (None, false) => self.i16(-1),
+        }
+        Ok(())
+    }
+
+    pub fn bytes(&mut self, flexible: bool, value: &[u8]) -> Result<(), EncodeError> {
+        self.long_length(flexible, value.len() as u64)?;
+        self.raw(value);
+        Ok(())
+    }
+
+    pub fn nullable_bytes(
+        &mut self,
+        flexible: bool,
+        value: Option<&Bytes>,
+    ) -> Result<(), EncodeError> {
+        match value {
+            Some(value) => self.bytes(flexible, value),
+            None => {
+                self.long_null(flexible);
+                Ok(())
+            }
+        }
+    }
+
+    /// The length, then the records as a chunk of their own unless they are few.
+    pub fn records(&mut self, flexible: bool, value: &Records) -> Result<(), EncodeError> {
+        self.long_length(flexible, value.len())?;
+        match value {
+            Records::Bytes(bytes) if bytes.len() < SPLICE_FROM => self.raw(bytes),
+            Records::Bytes(bytes) => {
+                self.end_chunk();
+                self.push(Chunk::Bytes(bytes.clone()));
+            }
+            Records::File(region) if region.len == 0 => {}
+            Records::File(region) => {
+                self.end_chunk();
+                self.push(Chunk::File(region.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn nullable_records(
+        &mut self,
+        flexible: bool,
+        value: Option<&Records>,
+    ) -> Result<(), EncodeError> {
+        match value {
+            Some(value) => self.records(flexible, value),
+            None => {
+                self.long_null(flexible);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn array<T>(
+        &mut self,
+        flexible: bool,
+        elements: &[T],
+        mut element: impl FnMut(&mut Encoder, &T) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        self.long_length(flexible, elements.len() as u64)?;
+        elements.iter().try_for_each(|value| element(self, value))
+    }
+
+    pub fn nullable_array<T>(
+        &mut self,
+        flexible: bool,
+        elements: Option<&[T]>,
+        element: impl FnMut(&mut Encoder, &T) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        match elements {
+            Some(elements) => self.array(flexible, elements, element),
+            None => {
+                self.long_null(flexible);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn strings(&mut self, flexible: bool, values: &[ByteString]) -> Result<(), EncodeError> {
+        self.array(flexible, values, |w, value| w.string(flexible, value))
+    }
+
+    pub fn nullable_strings(
+        &mut self,
+        flexible: bool,
+        values: Option<&[ByteString]>,
+    ) -> Result<(), EncodeError> {
+        self.nullable_array(flexible, values, |w, value| w.string(flexible, value))
+    }
+
+    pub(crate) fn structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        values: &[T],
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        self.array(flexible, values, |w, value| value.encode(w, version))
+    }
+
+    pub(crate) fn nullable_structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        values: Option<&[T]>,
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        self.nullable_array(flexible, values, |w, value| value.encode(w, version))
+    }
+
+    pub(crate) fn nullable_struct<T: Message>(
+        &mut self,
+        value: Option<&T>,
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        match value {
+            Some(value) => {
+                self.i8(1);
+                value.encode(self, version)
+            }
+            None => {
+                self.i8(-1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the size of what `write` writes, then that. Tagged fields are small and hold no records,
+    /// so moving them up by the size of their size is cheaper than measuring everything beforehand.
+    pub(crate) fn sized(
+        &mut self,
+        write: impl FnOnce(&mut Encoder) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        let chunks = self.chunks.len();
+        let start = self.current.len();
+        write(self)?;
+        assert_eq!(
+            chunks,
+            self.chunks.len(),
+            "records stand in no tagged field of any schema"
+        );
+        let length = self.current.len() - start;
+        let size = i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?;
+        let (bytes, prefix) = unsigned_varint_bytes(size as u32);
+        self.current.put_slice(&bytes[..prefix]);
+        self.current[start..].rotate_right(prefix);
+        Ok(())
+    }
+}
+
+fn unsigned_varint_bytes(value: u32) -> ([u8; 5], usize) {
+    let mut bytes = [0; 5];
+    let mut rest = value;
+    let mut length = 0;
+    while rest >= 0x80 {
+        bytes[length] = rest as u8 | 0x80;
+        rest >>= 7;
+        length += 1;
+    }
+    bytes[length] = rest as u8;
+    (bytes, length + 1)
+}

@@ -1,0 +1,64 @@
+//! The modules that the build script prints from `schema/`, and what their code leans on.
+
+/// Everything that the printed code uses without naming where it is from.
+pub(crate) mod prelude {
+    pub(crate) use std::ops::RangeInclusive;
+
+    pub(crate) use bytes::Bytes;
+    pub(crate) use bytestring::ByteString;
+    pub(crate) use ottla_types::Uuid;
+
+    pub(crate) use crate::api_key::ApiKey;
+    pub(crate) use crate::encoder::Encoder;
+    pub(crate) use crate::error::{
+        DecodeError, EncodeError, check_decode_version, check_encode_version, not_representable,
+        required,
+    };
+    pub(crate) use crate::message::{ApiMessage, ApiRequest, Message};
+    pub(crate) use crate::reader::Reader;
+    pub(crate) use crate::records::Records;
+    pub(crate) use crate::tagged::RawTaggedField;
+}
+
+macro_rules! printed {
+    ($(#[$doc:meta])* $module:ident, $file:literal $(, $import:item)*) => {
+        $(#[$doc])*
+        #[allow(clippy::all, unused_parens, unused_variables, unused_mut)]
+        #[rustfmt::skip]
+        pub mod $module {
+            $($import)*
+            include!(concat!(env!("OUT_DIR"), "/", $file));
+        }
+    };
+}
+
+printed! {
+    /// Requests, responses, headers and the consumer protocol: one module a message.
+    messages, "messages.rs"
+}
+printed! {
+    /// Records of the metadata log (`org.apache.kafka.common.metadata`).
+    metadata_records, "metadata_records.rs", use crate::metadata_record::metadata_records;
+}
+printed! {
+    /// Records of the group coordinator in `__consumer_offsets`.
+    group_records, "group_records.rs", use crate::coordinator_record::coordinator_records;
+}
+printed! {
+    /// Records of the transaction coordinator in `__transaction_state`.
+    transaction_records, "transaction_records.rs", use crate::coordinator_record::coordinator_records;
+}
+printed! {
+    /// Records of the share coordinator in `__share_group_state`.
+    share_records, "share_records.rs", use crate::coordinator_record::coordinator_records;
+}
+printed! {
+    /// Control records of the metadata log and the `quorum-state` file.
+    raft_records, "raft_records.rs"
+}
+printed! {
+    /// Transaction markers, producer snapshots and the remote log metadata topic.
+    storage_records, "storage_records.rs", use crate::metadata_record::metadata_records;
+}
+
+include!(concat!(env!("OUT_DIR"), "/list.rs"));

@@ -1,0 +1,162 @@
+//! The frame around a record of the metadata log and of the remote log metadata topic:
+//! frame version, record type and version as unsigned varints, then the record.
+//!
+//! Kafka does the same in `AbstractApiMessageSerde`.
+
+use crate::{DecodeError, EncodeError, Encoder, Reader};
+
+const FRAME_VERSION: u32 = 1;
+
+/// Reads the frame: the record's type and version.
+pub(crate) fn decode_frame(reader: &mut Reader) -> Result<(i32, i32), DecodeError> {
+    let version = reader.unsigned_varint()?;
+    if version != FRAME_VERSION {
+        return Err(DecodeError::UnknownFrameVersion { version });
+    }
+    let number = |reader: &mut Reader| reader.unsigned_varint().map(|number| number as i32);
+    Ok((number(reader)?, number(reader)?))
+}
+
+pub(crate) fn encode_frame(
+    out: &mut Encoder,
+    record_type: i16,
+    version: i16,
+    message: &'static str,
+) -> Result<(), EncodeError> {
+    if version < 0 {
+        return Err(EncodeError::UnsupportedVersion { message, version });
+    }
+    out.unsigned_varint(FRAME_VERSION);
+    out.unsigned_varint(record_type as u32);
+    out.unsigned_varint(version as u32);
+    Ok(())
+}
+
+/// Turns the printed table into the enum of records.
+macro_rules! metadata_records {
+    ($enum:ident; $( $record_type:literal => $variant:ident($record:ident), )*) => {
+        /// Any of the records, as one value.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $enum {
+            $( $variant($record), )*
+        }
+
+        impl $enum {
+            /// The number that says which record it is.
+            pub const fn api_key(&self) -> i16 {
+                match self { $( $enum::$variant(_) => $record_type, )* }
+            }
+
+            /// Kafka's name of the record.
+            pub const fn name(&self) -> &'static str {
+                match self { $( $enum::$variant(_) => $record::NAME, )* }
+            }
+
+            /// The last version of this record.
+            pub const fn highest_version(&self) -> i16 {
+                match self { $( $enum::$variant(_) => *$record::VERSIONS.end(), )* }
+            }
+
+            /// Reads the value of a record of the log.
+            pub fn decode(value: &bytes::Bytes) -> Result<$enum, crate::DecodeError> {
+                Self::decode_versioned(value).map(|(record, _)| record)
+            }
+
+            /// Reads the value of a record of the log, and the version that it was written in.
+            pub fn decode_versioned(
+                value: &bytes::Bytes,
+            ) -> Result<($enum, i16), crate::DecodeError> {
+                use crate::Message as _;
+                let mut reader = crate::Reader::new(value.clone());
+                let (record_type, version) = crate::metadata_record::decode_frame(&mut reader)?;
+                let unknown = crate::DecodeError::UnknownRecord { record_type, version };
+                let Ok(version) = i16::try_from(version) else { return Err(unknown) };
+                let record = match record_type {
+                    $( $record_type if $record::VERSIONS.contains(&version) => {
+                        $enum::$variant($record::decode(&mut reader, version)?)
+                    } )*
+                    _ => return Err(unknown),
+                };
+                reader.expect_end()?;
+                Ok((record, version))
+            }
+
+            /// The value of a record of the log, in the last version.
+            pub fn encode(&self) -> Result<bytes::Bytes, crate::EncodeError> {
+                self.encode_version(self.highest_version())
+            }
+
+            /// The value of a record of the log, in the version that the metadata version calls for.
+            pub fn encode_version(
+                &self,
+                version: i16,
+            ) -> Result<bytes::Bytes, crate::EncodeError> {
+                use crate::Message as _;
+                let mut out = crate::Encoder::new();
+                crate::metadata_record::encode_frame(
+                    &mut out, self.api_key(), version, self.name(),
+                )?;
+                match self { $( $enum::$variant(record) => record.encode(&mut out, version)?, )* }
+                out.finish().try_into_bytes()
+            }
+        }
+
+        $( impl From<$record> for $enum {
+            fn from(record: $record) -> $enum {
+                $enum::$variant(record)
+            }
+        } )*
+    };
+}
+pub(crate) use metadata_records;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use crate::DecodeError;
+    use crate::metadata_records::{FeatureLevelRecord, MetadataRecord, TopicRecord};
+
+    #[test]
+    fn the_frame_is_kafkas() {
+        let record = MetadataRecord::from(FeatureLevelRecord {
+            name: "kraft.version".into(),
+            feature_level: 1,
+            ..Default::default()
+        });
+        let bytes = record.encode().unwrap();
+        assert_eq!(&bytes[..], b"\x01\x0c\x00\x0ekraft.version\x00\x01\x00");
+        assert_eq!(MetadataRecord::decode(&bytes).unwrap(), record);
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let decode = |bytes: &'static [u8]| MetadataRecord::decode(&Bytes::from_static(bytes));
+        let unknown = |record_type, version| {
+            Err(DecodeError::UnknownRecord {
+                record_type,
+                version,
+            })
+        };
+        assert_eq!(decode(b"\x01\x7f\x00"), unknown(127, 0));
+        assert_eq!(decode(b"\x01\x02\x09"), unknown(2, 9));
+        assert_eq!(decode(b"\x01\x02\x80\x80\x04"), unknown(2, 65536));
+        assert_eq!(
+            decode(b"\x00\x02\x00"),
+            Err(DecodeError::UnknownFrameVersion { version: 0 })
+        );
+    }
+
+    #[test]
+    fn trailing_bytes_are_refused() {
+        let mut bytes = MetadataRecord::from(TopicRecord::default())
+            .encode()
+            .unwrap()
+            .to_vec();
+        bytes.push(0);
+        assert!(matches!(
+            MetadataRecord::decode(&bytes.into()),
+            Err(DecodeError::TrailingBytes { remaining: 1, .. })
+        ));
+    }
+}

@@ -1,0 +1,363 @@
+//! Reads Kafka's primitive types off a buffer, trusting nothing in it.
+//!
+//! Every length is checked against what remains before it is used. Slices share the buffer's
+//! allocation. Kafka does the same in `ByteBufferAccessor` and `ByteUtils`.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_types::Uuid;
+
+use crate::{DecodeError, Message, Records};
+
+/// A position in a buffer.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    buffer: Bytes,
+    position: usize,
+}
+
+/// What an array may reserve before its elements prove to be there, in bytes. Above it the vector
+/// grows as elements are decoded, so that a large count of small elements costs no more than it brings.
+const RESERVE_AT_MOST: usize = 64 * 1024;
+
+impl Reader {
+    pub fn new(buffer: Bytes) -> Reader {
+        Reader {
+            buffer,
+            position: 0,
+        }
+    }
+
+    /// Bytes not yet read.
+    pub fn remaining(&self) -> usize {
+        self.buffer.len() - self.position
+    }
+
+    /// Bytes read so far.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What is left, as one slice.
+    pub fn rest(&mut self) -> Bytes {
+        let rest = self.buffer.slice(self.position..);
+        self.position = self.buffer.len();
+        rest
+    }
+
+    /// Refuses bytes that were not read.
+    pub fn expect_end(&self) -> Result<(), DecodeError> {
+        match self.remaining() {
+            0 => Ok(()),
+            remaining => Err(DecodeError::TrailingBytes {
+                position: self.position,
+                remaining,
+            }),
+        }
+    }
+
+    /// A reader over `start..end` of the same buffer, which ends there. The range has been read.
+    pub(crate) fn at(&self, start: usize, end: usize) -> Reader {
+        Reader {
+            buffer: self.buffer.slice(..end),
+            position: start,
+        }
+    }
+
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.buffer.get(self.position).copied()
+    }
+
+    pub(crate) fn skip(&mut self, count: usize) -> Result<(), DecodeError> {
+        self.check(count)?;
+        self.position += count;
+        Ok(())
+    }
+
+    #[inline]
+    fn check(&self, needed: usize) -> Result<(), DecodeError> {
+        let remaining = self.remaining();
+        if needed <= remaining {
+            return Ok(());
+        }
+        Err(DecodeError::UnexpectedEnd {
+            position: self.position,
+            needed,
+            remaining,
+        })
+    }
+
+    /// The next `count` bytes, sharing the buffer.
+    pub fn slice(&mut self, count: usize) -> Result<Bytes, DecodeError> {
+        self.check(count)?;
+        let slice = self.buffer.slice(self.position..self.position + count);
+        self.position += count;
+        Ok(slice)
+    }
+
+    #[inline]
+    fn array_of<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        match self.buffer[self.position..].first_chunk::<N>() {
+            Some(bytes) => {
+                self.position += N;
+                Ok(*bytes)
+            }
+            None => Err(DecodeError::UnexpectedEnd {
+                position: self.position,
+                needed: N,
+                remaining: self.remaining(),
+            }),
+        }
+    }
+
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        Ok(self.i8()? != 0)
+    }
+
+    pub fn i8(&mut self) -> Result<i8, DecodeError> {
+        self.array_of().map(i8::from_be_bytes)
+    }
+
+    pub fn i16(&mut self) -> Result<i16, DecodeError> {
+        self.array_of().map(i16::from_be_bytes)
+    }
+
+    pub fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.array_of().map(u16::from_be_bytes)
+    }
+
+    pub fn i32(&mut self) -> Result<i32, DecodeError> {
+        self.array_of().map(i32::from_be_bytes)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array_of().map(u32::from_be_bytes)
+    }
+
+    pub fn i64(&mut self) -> Result<i64, DecodeError> {
+        self.array_of().map(i64::from_be_bytes)
+    }
+
+    pub fn f64(&mut self) -> Result<f64, DecodeError> {
+        self.array_of().map(f64::from_be_bytes)
+    }
+
+    pub fn uuid(&mut self) -> Result<Uuid, DecodeError> {
+        self.array_of().map(Uuid)
+    }
+
+    /// At most five bytes; the fifth may set only the four bits that are left of 32.
+    pub fn unsigned_varint(&mut self) -> Result<u32, DecodeError> {
+        let position = self.position;
+        let mut value = 0u32;
+        for shift in (0..35).step_by(7) {
+            let byte = self.i8()? as u8;
+            if shift == 28 && byte > 0x0f {
+                return Err(DecodeError::VarintTooLong { position });
+            }
+            value |= u32::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::VarintTooLong { position })
+    }
+
+    /// A zigzag-coded number of at most five bytes.
+    pub fn varint(&mut self) -> Result<i32, DecodeError> {
+        let value = self.unsigned_varint()?;
+        Ok((value >> 1) as i32 ^ -((value & 1) as i32))
+    }
+
+    /// A zigzag-coded number of at most ten bytes.
+    pub fn varlong(&mut self) -> Result<i64, DecodeError> {
+        let position = self.position;
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.i8()? as u8;
+            if shift == 63 && byte > 0x01 {
+                return Err(DecodeError::VarintTooLong { position });
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
+        Err(DecodeError::VarintTooLong { position })
+    }
+
+    /// The length of a compact type, which is written one too high; zero is null.
+    fn compact_length(&mut self) -> Result<Option<usize>, DecodeError> {
+        let position = self.position;
+        match self.unsigned_varint()? {
+            0 => Ok(None),
+            length if length <= i32::MAX as u32 => Ok(Some(length as usize - 1)),
+            length => Err(DecodeError::InvalidLength {
+                position,
+                length: i64::from(length) - 1,
+            }),
+        }
+    }
+
+    fn string_length(&mut self, flexible: bool) -> Result<Option<usize>, DecodeError> {
+        let position = self.position;
+        let length = if flexible {
+            self.compact_length()?
+        } else {
+            let length = self.i16()?;
+            (length >= 0).then_some(length as usize)
+        };
+        match length {
+            // Kafka's strings end at 32767 bytes, compact ones too.
+            Some(length) if length > i16::MAX as usize => Err(DecodeError::InvalidLength {
+                position,
+                length: length as i64,
+            }),
+            length => Ok(length),
+        }
+    }
+
+    /// The length of bytes, records or an array.
+    fn long_length(&mut self, flexible: bool) -> Result<Option<usize>, DecodeError> {
+        if flexible {
+            return self.compact_length();
+        }
+        let length = self.i32()?;
+        Ok((length >= 0).then_some(length as usize))
+    }
+
+    #[cold]
+    fn unexpected_null(&self) -> DecodeError {
+        DecodeError::UnexpectedNull {
+            position: self.position,
+        }
+    }
+
+    fn utf8(&mut self, length: usize) -> Result<ByteString, DecodeError> {
+        let position = self.position;
+        ByteString::try_from(self.slice(length)?).map_err(|_| DecodeError::NotUtf8 { position })
+    }
+
+    pub fn string(&mut self, flexible: bool) -> Result<ByteString, DecodeError> {
+        match self.string_length(flexible)? {
+            Some(length) => self.utf8(length),
+            None => Err(self.unexpected_null()),
+        }
+    }
+
+    pub fn nullable_string(&mut self, flexible: bool) -> Result<Option<ByteString>, DecodeError> {
+        self.string_length(flexible)?
+            .map(|length| self.utf8(length))
+            .transpose()
+    }
+
+    pub fn bytes(&mut self, flexible: bool) -> Result<Bytes, DecodeError> {
+        match self.long_length(flexible)? {
+            Some(length) => self.slice(length),
+            None => Err(self.unexpected_null()),
+        }
+    }
+
+    pub fn nullable_bytes(&mut self, flexible: bool) -> Result<Option<Bytes>, DecodeError> {
+        self.long_length(flexible)?
+            .map(|length| self.slice(length))
+            .transpose()
+    }
+
+    pub fn records(&mut self, flexible: bool) -> Result<Records, DecodeError> {
+        self.bytes(flexible).map(Records::Bytes)
+    }
+
+    pub fn nullable_records(&mut self, flexible: bool) -> Result<Option<Records>, DecodeError> {
+        Ok(self.nullable_bytes(flexible)?.map(Records::Bytes))
+    }
+
+    /// An array whose elements take `least_size` bytes or more each.
+    pub fn array<T>(
+        &mut self,
+        flexible: bool,
+        least_size: usize,
+        element: impl FnMut(&mut Reader) -> Result<T, DecodeError>,
+    ) -> Result<Vec<T>, DecodeError> {
+        match self.nullable_array(flexible, least_size, element)? {
+            Some(elements) => Ok(elements),
+            None => Err(self.unexpected_null()),
+        }
+    }
+
+    pub fn nullable_array<T>(
+        &mut self,
+        flexible: bool,
+        least_size: usize,
+        mut element: impl FnMut(&mut Reader) -> Result<T, DecodeError>,
+    ) -> Result<Option<Vec<T>>, DecodeError> {
+        let position = self.position;
+        let Some(count) = self.long_length(flexible)? else {
+            return Ok(None);
+        };
+        let remaining = self.remaining();
+        if count > remaining / least_size.max(1) {
+            let count = count as u64;
+            return Err(DecodeError::TooManyElements {
+                position,
+                count,
+                remaining,
+            });
+        }
+        let reserve = count.min(RESERVE_AT_MOST / size_of::<T>().max(1));
+        let mut elements = Vec::with_capacity(reserve);
+        for _ in 0..count {
+            elements.push(element(self)?);
+        }
+        Ok(Some(elements))
+    }
+
+    pub fn strings(&mut self, flexible: bool) -> Result<Vec<ByteString>, DecodeError> {
+        self.array(flexible, least_string_size(flexible), |r| {
+            r.string(flexible)
+        })
+    }
+
+    pub fn nullable_strings(
+        &mut self,
+        flexible: bool,
+    ) -> Result<Option<Vec<ByteString>>, DecodeError> {
+        self.nullable_array(flexible, least_string_size(flexible), |r| {
+            r.string(flexible)
+        })
+    }
+
+    pub(crate) fn structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        least_size: usize,
+        version: i16,
+    ) -> Result<Vec<T>, DecodeError> {
+        self.array(flexible, least_size, |r| T::decode(r, version))
+    }
+
+    pub(crate) fn nullable_structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        least_size: usize,
+        version: i16,
+    ) -> Result<Option<Vec<T>>, DecodeError> {
+        self.nullable_array(flexible, least_size, |r| T::decode(r, version))
+    }
+
+    /// A struct behind a byte that says whether it is there: negative for null.
+    pub(crate) fn nullable_struct<T: Message>(
+        &mut self,
+        version: i16,
+    ) -> Result<Option<T>, DecodeError> {
+        if self.i8()? < 0 {
+            Ok(None)
+        } else {
+            T::decode(self, version).map(Some)
+        }
+    }
+}
+
+fn least_string_size(flexible: bool) -> usize {
+    if flexible { 1 } else { 2 }
+}
