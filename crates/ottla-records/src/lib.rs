@@ -22,6 +22,7 @@ mod error;
 mod header;
 mod record;
 mod source;
+mod validate;
 mod varint;
 
 pub use attributes::{Attributes, CompressionType, TimestampType};
@@ -31,3 +32,10 @@ pub use compression::{Compression, CompressionLevels, InvalidLevel, decompress};
 pub use error::BatchError;
 pub use header::{BatchHeader, BatchPrefix};
 pub use record::{BatchRecords, HeaderIter, Headers, Record, RecordHeader, RecordIter, RecordView};
+pub use validate::{
+    AppendOrigin, RecordError, Rejection, ValidatedBatch, ValidationBuffers, ValidationRules,
+    read_produced_batch, validate,
+};
+
+#[cfg(test)]
+mod property_tests;
