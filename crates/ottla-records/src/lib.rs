@@ -20,6 +20,7 @@ mod compression;
 pub mod control;
 mod error;
 mod header;
+pub mod legacy;
 mod record;
 mod source;
 mod validate;

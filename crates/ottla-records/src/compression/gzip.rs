@@ -22,13 +22,13 @@ pub(super) fn compress(data: &[u8], level: i32) -> Vec<u8> {
 const MEMBER_START: [u8; 2] = [0x1f, 0x8b];
 
 pub(super) struct MemberReader<'a> {
-    decoder: GzDecoder<&'a [u8]>,
+    decoder: Box<GzDecoder<&'a [u8]>>,
 }
 
 impl<'a> MemberReader<'a> {
     pub(super) fn new(data: &'a [u8]) -> MemberReader<'a> {
         MemberReader {
-            decoder: GzDecoder::new(data),
+            decoder: Box::new(GzDecoder::new(data)),
         }
     }
 
@@ -46,7 +46,7 @@ impl<'a> MemberReader<'a> {
             if !rest.starts_with(&MEMBER_START) {
                 return Ok(0);
             }
-            self.decoder = GzDecoder::new(rest);
+            *self.decoder = GzDecoder::new(rest);
         }
     }
 }
