@@ -3,6 +3,37 @@
 //! Pure: nothing here opens a file, reads a clock or knows a running broker. Whoever has the text of a
 //! `server.properties` gets back typed values, warnings, or an error that says what to write instead.
 
+mod config_def;
+mod tables;
+
+mod properties;
 mod topic_config;
 
-pub use topic_config::{BrokerCompressionType, CleanupPolicy, TimestampType, TopicConfig};
+mod broker_config;
+
+mod describe;
+mod documentation;
+mod markdown;
+
+pub use broker_config::{
+    BrokerConfig, ConfigError, Listener, ProcessRoles, QuorumVoter, SecurityProtocol, Warning,
+    single_node_properties,
+};
+pub use config_def::{
+    ConfigDef, ConfigType, ConfigValue, DefaultValue, Importance, InvalidValue, Support,
+    UpdateMode, Validator, parse_host_port, parse_voter,
+};
+pub use describe::{
+    ConfigSource, DescribedConfig, Synonym, broker_config_synonyms, broker_synonym_of_topic_config,
+    describe_broker, describe_client_metrics, describe_cluster_default, describe_group,
+    describe_topic,
+};
+pub use markdown::settings_markdown;
+pub use properties::{Origin, Properties, PropertiesError, Property};
+pub use tables::{
+    BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, broker_config,
+    broker_configs, client_metrics_config, group_config, topic_config,
+};
+pub use topic_config::{
+    BrokerCompressionType, CleanupPolicy, InvalidTopicConfig, TimestampType, TopicConfig,
+};

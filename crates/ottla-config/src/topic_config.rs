@@ -8,7 +8,11 @@
 //!
 //! Where Kafka does the same: `org.apache.kafka.storage.internals.log.LogConfig`.
 
+mod resolve;
+
 use std::fmt;
+
+pub use resolve::InvalidTopicConfig;
 
 /// `cleanup.policy`: what happens to old records. Both may hold, and (since 4.2) neither.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,6 +30,20 @@ impl CleanupPolicy {
         delete: false,
         compact: true,
     };
+}
+
+impl From<&[String]> for CleanupPolicy {
+    fn from(policies: &[String]) -> CleanupPolicy {
+        let has = |name: &str| {
+            policies
+                .iter()
+                .any(|policy| policy.eq_ignore_ascii_case(name))
+        };
+        CleanupPolicy {
+            delete: has("delete"),
+            compact: has("compact"),
+        }
+    }
 }
 
 /// `message.timestamp.type`: whose clock stamps the records.
@@ -51,6 +69,13 @@ impl TimestampType {
         [TimestampType::CreateTime, TimestampType::LogAppendTime]
             .into_iter()
             .find(|kind| kind.name() == name)
+    }
+}
+
+/// For values that have been checked against the setting's table.
+impl From<&str> for TimestampType {
+    fn from(name: &str) -> TimestampType {
+        TimestampType::from_name(name).expect("the value has been checked")
     }
 }
 
@@ -97,6 +122,13 @@ impl BrokerCompressionType {
 
     pub fn from_name(name: &str) -> Option<BrokerCompressionType> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// For values that have been checked against the setting's table.
+impl From<&str> for BrokerCompressionType {
+    fn from(name: &str) -> BrokerCompressionType {
+        BrokerCompressionType::from_name(name).expect("the value has been checked")
     }
 }
 

@@ -1,0 +1,486 @@
+//! The configuration of one node, typed.
+//!
+//! A [`BrokerConfig`] is built from a properties file, checked setting by setting and then across
+//! settings, once when the node starts and again with every dynamic change (KIP-226). What does not
+//! change its behaviour here is still checked and kept in [`BrokerConfig::settings`], so that
+//! `DescribeConfigs` reports what the file says.
+//!
+//! Where Kafka does the same: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
+
+mod listeners;
+mod unknown_keys;
+mod validate;
+mod values;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::config_def::{InvalidValue, UpdateMode, parse_host_port, parse_voter};
+use crate::properties::{Properties, PropertiesError};
+use crate::tables::{broker_config, broker_configs};
+use crate::topic_config::TopicConfig;
+pub use listeners::{Listener, SecurityProtocol};
+pub(crate) use values::Values;
+
+/// `process.roles`: what this node does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessRoles {
+    pub broker: bool,
+    pub controller: bool,
+}
+
+/// One entry of `controller.quorum.voters`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QuorumVoter {
+    pub id: i32,
+    pub host: String,
+    pub port: u16,
+}
+
+/// A refused configuration. The message is one sentence that names the place, the key, the value and
+/// what to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConfigError {
+    /// The file cannot be read as properties.
+    Properties(PropertiesError),
+    /// A value that its setting does not accept.
+    Value {
+        place: String,
+        error: Box<InvalidValue>,
+    },
+    /// A value that asks for something that Ottla does not have.
+    Refused {
+        place: String,
+        key: String,
+        value: String,
+        reason: String,
+    },
+    /// Settings that do not go together, or one that is missing.
+    Conflict { place: String, message: String },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Properties(error) => error.fmt(f),
+            ConfigError::Value { place, error } => write!(f, "{place}: {error}"),
+            ConfigError::Refused {
+                place,
+                key,
+                value,
+                reason,
+            } => {
+                write!(f, "{place}: {key}={value} is refused: {reason}")
+            }
+            ConfigError::Conflict { place, message } => write!(f, "{place}: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl From<PropertiesError> for ConfigError {
+    fn from(error: PropertiesError) -> Self {
+        ConfigError::Properties(error)
+    }
+}
+
+/// Something in a configuration that is probably not meant, but harms nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    pub place: String,
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// Declares the fields that are one setting each; their names are Kafka's keys with underscores.
+macro_rules! broker_config {
+    ($( $field:ident: $type:ty = $key:literal, )*) => {
+        /// The configuration of one node.
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct BrokerConfig {
+            pub node_id: i32,
+            pub process_roles: ProcessRoles,
+            pub controller_quorum_voters: Vec<QuorumVoter>,
+            pub controller_quorum_bootstrap_servers: Vec<(String, u16)>,
+            /// Upper case, as Kafka normalises listener names.
+            pub controller_listener_names: Vec<String>,
+            /// Every listener this node binds, controller listeners included.
+            pub listeners: Vec<Listener>,
+            /// What clients and other brokers are told to connect to.
+            pub advertised_listeners: Vec<Listener>,
+            /// What controllers and brokers are told to reach this controller at.
+            pub advertised_controller_listeners: Vec<Listener>,
+            pub inter_broker_listener_name: String,
+            /// `log.dirs`, or `log.dir`, as written.
+            pub log_dirs: Vec<String>,
+            /// `metadata.log.dir`, or the first of the log directories.
+            pub metadata_log_dir: String,
+            /// Addresses with a connection limit of their own.
+            pub max_connections_per_ip_overrides: BTreeMap<String, i32>,
+            /// What applies to a topic without settings of its own.
+            pub topic_defaults: TopicConfig,
+            $( #[doc = concat!("`", $key, "`")] pub $field: $type, )*
+            /// The properties file, `broker.id` and `node.id` filled in for each other.
+            static_settings: BTreeMap<String, String>,
+            /// Dynamic settings of the cluster and of this broker, as they apply.
+            dynamic_default_settings: BTreeMap<String, String>,
+            dynamic_settings: BTreeMap<String, String>,
+            file_name: String,
+        }
+
+        impl BrokerConfig {
+            fn build(values: &Values<'_>) -> Result<BrokerConfig, ConfigError> {
+                let effective = listeners::resolve(values)?;
+                let log_dirs = match values.optional_list("log.dirs") {
+                    Some(dirs) => dirs,
+                    None => values.list("log.dir"),
+                };
+                let metadata_log_dir = values
+                    .optional_text("metadata.log.dir")
+                    .or_else(|| log_dirs.first().cloned())
+                    .ok_or_else(|| values.conflict(
+                        "log.dirs",
+                        "there is no log directory; give log.dirs=/path/to/data",
+                    ))?;
+                let roles = values.list("process.roles");
+                let config = BrokerConfig {
+                    node_id: values.get("node.id"),
+                    process_roles: ProcessRoles {
+                        broker: roles.iter().any(|role| role == "broker"),
+                        controller: roles.iter().any(|role| role == "controller"),
+                    },
+                    controller_quorum_voters: values
+                        .list("controller.quorum.voters")
+                        .iter()
+                        .filter_map(|voter| parse_voter(voter))
+                        .map(|(id, host, port)| QuorumVoter { id, host, port })
+                        .collect(),
+                    controller_quorum_bootstrap_servers: values
+                        .list("controller.quorum.bootstrap.servers")
+                        .iter()
+                        .filter_map(|server| parse_host_port(server))
+                        .collect(),
+                    controller_listener_names: effective.controller_names,
+                    listeners: effective.listeners,
+                    advertised_listeners: effective.advertised,
+                    advertised_controller_listeners: effective.advertised_controller,
+                    inter_broker_listener_name: effective.inter_broker_name,
+                    log_dirs,
+                    metadata_log_dir,
+                    max_connections_per_ip_overrides: values.connection_overrides()?,
+                    topic_defaults: values.topic_defaults(),
+                    $( $field: values.get($key), )*
+                    static_settings: values.static_settings(),
+                    dynamic_default_settings: BTreeMap::new(),
+                    dynamic_settings: BTreeMap::new(),
+                    file_name: values.file_name().to_owned(),
+                };
+                validate::across_settings(&config, values)?;
+                Ok(config)
+            }
+
+            /// The settings that have a field of their own.
+            #[cfg(test)]
+            pub(crate) const TYPED_KEYS: &'static [&'static str] = &[$( $key, )*];
+        }
+    };
+}
+
+broker_config! {
+    auto_create_topics_enable: bool = "auto.create.topics.enable",
+    broker_heartbeat_interval_ms: i32 = "broker.heartbeat.interval.ms",
+    broker_rack: Option<String> = "broker.rack",
+    broker_session_timeout_ms: i32 = "broker.session.timeout.ms",
+    connections_max_idle_ms: i64 = "connections.max.idle.ms",
+    cordoned_log_dirs: Vec<String> = "cordoned.log.dirs",
+    default_replication_factor: i32 = "default.replication.factor",
+    delete_topic_enable: bool = "delete.topic.enable",
+    fetch_max_bytes: i32 = "fetch.max.bytes",
+    group_coordinator_rebalance_protocols: Vec<String> = "group.coordinator.rebalance.protocols",
+    group_initial_rebalance_delay_ms: i32 = "group.initial.rebalance.delay.ms",
+    group_max_session_timeout_ms: i32 = "group.max.session.timeout.ms",
+    group_max_size: i32 = "group.max.size",
+    group_min_session_timeout_ms: i32 = "group.min.session.timeout.ms",
+    internal_metadata_delete_delay_millis: i64 = "internal.metadata.delete.delay.millis",
+    internal_metadata_log_segment_bytes: Option<i32> = "internal.metadata.log.segment.bytes",
+    internal_metadata_max_batch_size_in_bytes: i32 = "internal.metadata.max.batch.size.in.bytes",
+    log_cleaner_enable: bool = "log.cleaner.enable",
+    log_flush_offset_checkpoint_interval_ms: i32 = "log.flush.offset.checkpoint.interval.ms",
+    log_flush_scheduler_interval_ms: i64 = "log.flush.scheduler.interval.ms",
+    log_flush_start_offset_checkpoint_interval_ms: i32 =
+        "log.flush.start.offset.checkpoint.interval.ms",
+    log_initial_task_delay_ms: i64 = "log.initial.task.delay.ms",
+    log_retention_check_interval_ms: i64 = "log.retention.check.interval.ms",
+    max_connection_creation_rate: i32 = "max.connection.creation.rate",
+    max_connections: i32 = "max.connections",
+    max_connections_per_ip: i32 = "max.connections.per.ip",
+    max_incremental_fetch_session_cache_slots: i32 = "max.incremental.fetch.session.cache.slots",
+    max_request_partition_size_limit: i32 = "max.request.partition.size.limit",
+    message_max_bytes: i32 = "message.max.bytes",
+    metadata_log_max_record_bytes_between_snapshots: i64 =
+        "metadata.log.max.record.bytes.between.snapshots",
+    metadata_log_max_snapshot_interval_ms: i64 = "metadata.log.max.snapshot.interval.ms",
+    metadata_log_segment_bytes: i32 = "metadata.log.segment.bytes",
+    metadata_log_segment_ms: i64 = "metadata.log.segment.ms",
+    metadata_max_idle_interval_ms: i32 = "metadata.max.idle.interval.ms",
+    metadata_max_retention_bytes: i64 = "metadata.max.retention.bytes",
+    metadata_max_retention_ms: i64 = "metadata.max.retention.ms",
+    num_io_threads: i32 = "num.io.threads",
+    num_network_threads: i32 = "num.network.threads",
+    num_partitions: i32 = "num.partitions",
+    num_recovery_threads_per_data_dir: i32 = "num.recovery.threads.per.data.dir",
+    offset_metadata_max_bytes: i32 = "offset.metadata.max.bytes",
+    offsets_commit_timeout_ms: i32 = "offsets.commit.timeout.ms",
+    offsets_retention_check_interval_ms: i64 = "offsets.retention.check.interval.ms",
+    offsets_retention_minutes: i32 = "offsets.retention.minutes",
+    offsets_topic_compression_codec: i32 = "offsets.topic.compression.codec",
+    offsets_topic_num_partitions: i32 = "offsets.topic.num.partitions",
+    offsets_topic_replication_factor: i16 = "offsets.topic.replication.factor",
+    offsets_topic_segment_bytes: i32 = "offsets.topic.segment.bytes",
+    producer_id_expiration_check_interval_ms: i32 = "producer.id.expiration.check.interval.ms",
+    producer_id_expiration_ms: i32 = "producer.id.expiration.ms",
+    queued_max_request_bytes: i64 = "queued.max.request.bytes",
+    queued_max_requests: i32 = "queued.max.requests",
+    replica_high_watermark_checkpoint_interval_ms: i64 =
+        "replica.high.watermark.checkpoint.interval.ms",
+    replica_lag_time_max_ms: i64 = "replica.lag.time.max.ms",
+    request_timeout_ms: i32 = "request.timeout.ms",
+    socket_listen_backlog_size: i32 = "socket.listen.backlog.size",
+    socket_receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",
+    socket_request_max_bytes: i32 = "socket.request.max.bytes",
+    socket_send_buffer_bytes: i32 = "socket.send.buffer.bytes",
+    transaction_max_timeout_ms: i32 = "transaction.max.timeout.ms",
+    transaction_state_log_num_partitions: i32 = "transaction.state.log.num.partitions",
+    transaction_state_log_replication_factor: i16 = "transaction.state.log.replication.factor",
+    transaction_state_log_segment_bytes: i32 = "transaction.state.log.segment.bytes",
+    transaction_state_log_min_isr: i32 = "transaction.state.log.min.isr",
+    transactional_id_expiration_ms: i32 = "transactional.id.expiration.ms",
+    unstable_api_versions_enable: bool = "unstable.api.versions.enable",
+    unstable_feature_versions_enable: bool = "unstable.feature.versions.enable",
+}
+
+impl BrokerConfig {
+    /// Reads the configuration of a node out of its properties.
+    pub fn from_properties(
+        properties: &Properties,
+    ) -> Result<(BrokerConfig, Vec<Warning>), ConfigError> {
+        let mut warnings = Vec::new();
+        for property in properties.effective() {
+            let place = || properties.place(&property.key);
+            match broker_config(&property.key) {
+                Some(def) => {
+                    def.parse(&property.value)
+                        .map_err(|error| ConfigError::Value {
+                            place: place(),
+                            error: error.into(),
+                        })?;
+                    if let Some(reason) = def.refusal(&property.value) {
+                        return Err(ConfigError::Refused {
+                            place: place(),
+                            key: property.key.clone(),
+                            value: property.value.trim().to_owned(),
+                            reason: reason.to_owned(),
+                        });
+                    }
+                }
+                None => {
+                    if let Some(message) = unknown_keys::warning(&property.key) {
+                        warnings.push(Warning {
+                            place: place(),
+                            message,
+                        });
+                    }
+                }
+            }
+        }
+        let values = Values::new(properties);
+        for def in broker_configs() {
+            if def.default == crate::DefaultValue::Required && properties.get(def.name).is_none() {
+                return Err(values.conflict(
+                    def.name,
+                    &format!(
+                        "{} is missing; give {}",
+                        def.name,
+                        missing_example(def.name)
+                    ),
+                ));
+            }
+        }
+        let config = BrokerConfig::build(&values)?;
+        validate::warnings(&config, &values, &mut warnings);
+        Ok((config, warnings))
+    }
+
+    /// This configuration with dynamic settings laid over the file's: the cluster's, then this
+    /// broker's. A dynamic value that is not accepted is left out and reported, as Kafka does, because
+    /// a running broker must not stop over a setting that someone else made.
+    pub fn with_dynamic(
+        &self,
+        cluster: &BTreeMap<String, String>,
+        broker: &BTreeMap<String, String>,
+    ) -> (BrokerConfig, Vec<Warning>) {
+        let mut warnings = Vec::new();
+        let mut accepted = [BTreeMap::new(), BTreeMap::new()];
+        let mut result = None;
+        let places = [
+            "the cluster's dynamic settings",
+            "this broker's dynamic settings",
+        ];
+        for (index, settings) in [cluster, broker].into_iter().enumerate() {
+            for (key, value) in settings {
+                let mut attempt = accepted.clone();
+                attempt[index].insert(key.clone(), value.clone());
+                match self.check_dynamic(key, value, index == 0) {
+                    Ok(()) => {}
+                    Err(message) => {
+                        warnings.push(Warning {
+                            place: places[index].into(),
+                            message,
+                        });
+                        continue;
+                    }
+                }
+                match self.rebuild(&attempt) {
+                    Ok(config) => {
+                        accepted = attempt;
+                        result = Some(config);
+                    }
+                    Err(error) => warnings.push(Warning {
+                        place: places[index].into(),
+                        message: error.to_string(),
+                    }),
+                }
+            }
+        }
+        let config = result.or_else(|| self.rebuild(&accepted).ok());
+        (config.unwrap_or_else(|| self.clone()), warnings)
+    }
+
+    fn rebuild(
+        &self,
+        dynamic: &[BTreeMap<String, String>; 2],
+    ) -> Result<BrokerConfig, ConfigError> {
+        let mut properties = Properties::new(&self.file_name);
+        for (key, value) in &self.static_settings {
+            properties.set(key, value);
+        }
+        for (key, value) in dynamic.iter().flatten() {
+            properties.set(key, value);
+            // A dynamic `log.retention.ms` also goes before a static `log.retention.hours`, which the
+            // order of the synonyms gives by itself.
+        }
+        let mut config = BrokerConfig::build(&Values::new(&properties))?;
+        config.static_settings = self.static_settings.clone();
+        [config.dynamic_default_settings, config.dynamic_settings] = dynamic.clone();
+        Ok(config)
+    }
+
+    /// Checks one dynamic setting before it is stored; the message is for the client. Settings that
+    /// nobody knows are stored, as Kafka does.
+    pub fn check_dynamic(&self, key: &str, value: &str, cluster_wide: bool) -> Result<(), String> {
+        let base = key
+            .strip_prefix("listener.name.")
+            .and_then(|rest| rest.split_once('.'))
+            .map_or(key, |(_, base)| base);
+        let Some(def) = broker_config(base) else {
+            return Ok(());
+        };
+        match def.update_mode {
+            UpdateMode::ReadOnly => {
+                return Err(format!("Cannot update these configs dynamically: [{key}]"));
+            }
+            UpdateMode::PerBroker if cluster_wide => {
+                return Err(format!(
+                    "Cannot update these configs at default cluster level, broker id must be \
+                     specified: [{key}]"
+                ));
+            }
+            _ => {}
+        }
+        def.parse(value).map_err(|error| error.kafka_message())?;
+        if let Some(reason) = def.refusal(value) {
+            return Err(format!(
+                "Invalid value {value} for configuration {key}: {reason}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The settings of the file.
+    pub fn static_settings(&self) -> &BTreeMap<String, String> {
+        &self.static_settings
+    }
+
+    /// The dynamic settings of the cluster that apply.
+    pub fn dynamic_default_settings(&self) -> &BTreeMap<String, String> {
+        &self.dynamic_default_settings
+    }
+
+    /// The dynamic settings of this broker that apply.
+    pub fn dynamic_settings(&self) -> &BTreeMap<String, String> {
+        &self.dynamic_settings
+    }
+
+    /// The text that applies for a key, before its default: dynamic for this broker, dynamic for the
+    /// cluster, file.
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        [
+            &self.dynamic_settings,
+            &self.dynamic_default_settings,
+            &self.static_settings,
+        ]
+        .into_iter()
+        .find_map(|settings| settings.get(key))
+        .map(String::as_str)
+    }
+
+    /// Whether other nodes are needed for this one to work, which is not served yet.
+    pub fn is_combined(&self) -> bool {
+        self.process_roles.broker && self.process_roles.controller
+    }
+}
+
+/// The configuration of a single node that keeps its data in one directory: what `ottla server` runs
+/// with when it is given no file. Replication factors are 1, as in the file that Kafka comes with.
+pub fn single_node_properties(data_dir: &str, listener: &str, controller: &str) -> Properties {
+    let mut properties = Properties::new("the built-in configuration");
+    for (key, value) in [
+        ("process.roles", "broker,controller"),
+        ("node.id", "1"),
+        (
+            "listeners",
+            &format!("PLAINTEXT://{listener},CONTROLLER://{controller}"),
+        ),
+        ("controller.listener.names", "CONTROLLER"),
+        ("controller.quorum.bootstrap.servers", controller),
+        ("log.dirs", data_dir),
+        ("offsets.topic.replication.factor", "1"),
+        ("transaction.state.log.replication.factor", "1"),
+        ("transaction.state.log.min.isr", "1"),
+        ("share.coordinator.state.topic.replication.factor", "1"),
+        ("share.coordinator.state.topic.min.isr", "1"),
+    ] {
+        properties.set(key, value);
+    }
+    properties
+}
+
+fn missing_example(name: &str) -> &'static str {
+    match name {
+        "process.roles" => "process.roles=broker,controller for a node that is both",
+        "controller.listener.names" => {
+            "controller.listener.names=CONTROLLER and a listener of that name"
+        }
+        "node.id" => "node.id=1, a number that no other node of the cluster has",
+        _ => "a value",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,411 @@
+use super::*;
+use crate::Support;
+
+const COMBINED: &str = "\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=localhost:9093
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=3
+log.retention.hours=168
+offsets.topic.replication.factor=1
+";
+
+fn properties(extra: &str) -> Properties {
+    Properties::parse(&format!("{COMBINED}{extra}"), "server.properties").expect("readable")
+}
+
+fn load(extra: &str) -> Result<(BrokerConfig, Vec<Warning>), ConfigError> {
+    BrokerConfig::from_properties(&properties(extra))
+}
+
+fn config(extra: &str) -> BrokerConfig {
+    load(extra).expect("accepted").0
+}
+
+#[track_caller]
+fn refused(extra: &str, message: &str) {
+    assert_eq!(
+        load(extra).expect_err("must be refused").to_string(),
+        message
+    );
+}
+
+fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()))
+        .collect()
+}
+
+#[test]
+fn kafkas_own_file_is_accepted() {
+    let (config, warnings) = load("").unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.node_id, 1);
+    assert!(config.is_combined());
+    assert_eq!(config.num_partitions, 3);
+    assert_eq!(config.metadata_log_dir, "/tmp/kraft-combined-logs");
+    assert_eq!(config.inter_broker_listener_name, "PLAINTEXT");
+    let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
+    assert_eq!(listeners, ["PLAINTEXT://:9092", "CONTROLLER://:9093"]);
+    let advertised: Vec<String> = config
+        .advertised_listeners
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(advertised, ["PLAINTEXT://localhost:9092"]);
+    assert_eq!(
+        config.advertised_controller_listeners[0].to_string(),
+        "CONTROLLER://localhost:9093"
+    );
+    assert_eq!(config.topic_defaults, TopicConfig::default());
+    assert_eq!(config.static_settings()["broker.id"], "1");
+}
+
+#[test]
+fn the_built_in_configuration_is_accepted() {
+    let properties = single_node_properties("./ottla-data", "127.0.0.1:9092", "127.0.0.1:9093");
+    let (config, warnings) = BrokerConfig::from_properties(&properties).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.offsets_topic_replication_factor, 1);
+    assert_eq!(config.log_dirs, ["./ottla-data"]);
+}
+
+#[test]
+fn retention_takes_the_finest_unit_given() {
+    let retention = |extra: &str| config(extra).topic_defaults.retention_ms;
+    assert_eq!(retention("log.retention.hours=2"), 7_200_000);
+    assert_eq!(retention("log.retention.minutes=5"), 300_000);
+    assert_eq!(retention("log.retention.minutes=5\nlog.retention.ms=7"), 7);
+    assert_eq!(retention("log.retention.hours=-1"), -1);
+    assert_eq!(config("log.roll.ms=5000").topic_defaults.segment_ms, 5000);
+    assert_eq!(
+        config("log.roll.hours=1").topic_defaults.segment_ms,
+        3_600_000
+    );
+    let flush = |extra: &str| config(extra).topic_defaults.flush_ms;
+    assert_eq!(flush("log.flush.scheduler.interval.ms=9"), 9);
+    assert_eq!(
+        flush("log.flush.scheduler.interval.ms=9\nlog.flush.interval.ms=3"),
+        3
+    );
+}
+
+#[test]
+fn a_bad_value_names_file_line_key_and_what_is_accepted() {
+    refused(
+        "\n# a comment\nlog.retention.hours=abc\n",
+        "server.properties line 13: log.retention.hours=abc: not a number; give hours, -1 for no \
+         limit",
+    );
+    let mut over = properties("");
+    over.set("num.partitions", "none");
+    assert_eq!(
+        BrokerConfig::from_properties(&over)
+            .unwrap_err()
+            .to_string(),
+        "--override num.partitions: num.partitions=none: not a number; give a whole number, at \
+         least 1"
+    );
+}
+
+#[test]
+fn java_plugins_are_refused() {
+    for (line, part) in [
+        (
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "access control",
+        ),
+        (
+            "client.quota.callback.class=com.example.Quotas",
+            "Java process",
+        ),
+        ("metric.reporters=com.example.Reporter", "Java process"),
+        (
+            "create.topic.policy.class.name=com.example.Policy",
+            "Java process",
+        ),
+        ("remote.log.storage.system.enable=true", "tiered storage"),
+        (
+            "principal.builder.class=com.example.Principals",
+            "Java process",
+        ),
+        (
+            "group.consumer.assignors=com.example.Assignor",
+            "Java classes",
+        ),
+    ] {
+        let message = load(line).expect_err(line).to_string();
+        assert!(
+            message.starts_with("server.properties line 11: "),
+            "{message}"
+        );
+        assert!(
+            message.contains("is refused") && message.contains(part),
+            "{message}"
+        );
+    }
+    for line in [
+        "metric.reporters=",
+        "metric.reporters=org.apache.kafka.common.metrics.JmxReporter",
+        "authorizer.class.name=",
+        "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "remote.log.storage.system.enable=false",
+    ] {
+        load(line).expect(line);
+    }
+}
+
+#[test]
+fn secure_listeners_are_refused_for_now() {
+    refused(
+        "listener.security.protocol.map=PLAINTEXT:SSL,CONTROLLER:PLAINTEXT\n\
+         security.inter.broker.protocol=PLAINTEXT",
+        "server.properties line 3: listener PLAINTEXT uses SSL, which is not served yet; give it \
+         PLAINTEXT in listener.security.protocol.map, and reach it through a tunnel or a private \
+         network",
+    );
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    refused(
+        "broker.id=2",
+        "server.properties line 11: broker.id=2 and node.id=1 differ; give the same number or \
+         remove broker.id",
+    );
+    refused(
+        "log.retention.ms=0",
+        "server.properties line 11: log.retention.ms=0: give -1 for no limit, or at least 1",
+    );
+    refused(
+        "queued.max.request.bytes=1000",
+        "server.properties line 11: queued.max.request.bytes=1000 is less than \
+         socket.request.max.bytes=104857600; raise it, or give -1 for no limit",
+    );
+    refused(
+        "controller.quorum.voters=2@localhost:9093",
+        "server.properties line 11: controller.quorum.voters does not have this controller; add \
+         1@host:port, or correct node.id",
+    );
+    refused(
+        "inter.broker.listener.name=INTERNAL",
+        "server.properties line 11: inter.broker.listener.name=INTERNAL: \
+         listener.security.protocol.map does not have it; add INTERNAL:PLAINTEXT there",
+    );
+    refused(
+        "max.connections.per.ip=0",
+        "server.properties line 11: max.connections.per.ip=0 would let nobody in; name those who \
+         may in max.connections.per.ip.overrides=host:count",
+    );
+    refused(
+        "cordoned.log.dirs=/elsewhere",
+        "server.properties line 11: cordoned.log.dirs has /elsewhere, which log.dirs does not \
+         have; write it as it stands there",
+    );
+    refused(
+        "group.coordinator.rebalance.protocols=consumer",
+        "server.properties line 11: group.coordinator.rebalance.protocols must have classic, \
+         which cannot be disabled; add it or remove the line",
+    );
+}
+
+#[test]
+fn listeners_are_checked() {
+    refused(
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9092",
+        "server.properties line 11: listeners: PLAINTEXT://:9092 and CONTROLLER://:9092 share a \
+         port; give each its own, unless one is an IPv4 address and the other an IPv6 address",
+    );
+    refused(
+        "listeners=PLAINTEXT:9092,CONTROLLER://:9093",
+        "server.properties line 11: listeners: PLAINTEXT:9092 is not a listener; give \
+         NAME://host:port",
+    );
+    refused(
+        "listeners=CLIENTS://:9092,CONTROLLER://:9093\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT",
+        "server.properties line 11: listeners: there is no protocol for listener CLIENTS; add \
+         CLIENTS:PLAINTEXT to listener.security.protocol.map",
+    );
+    refused(
+        "advertised.listeners=PLAINTEXT://0.0.0.0:9092",
+        "server.properties line 11: PLAINTEXT://0.0.0.0:9092 would be told to clients, who cannot \
+         connect to 0.0.0.0; give advertised.listeners=PLAINTEXT://host:9092 with a name or \
+         address of this machine",
+    );
+    refused(
+        "controller.listener.names=OTHER",
+        "server.properties line 3: listeners: there is no protocol for listener CONTROLLER; add \
+         CONTROLLER:PLAINTEXT to listener.security.protocol.map",
+    );
+    let both = config(
+        "listeners=PLAINTEXT://127.0.0.1:9092,INSIDE://[::1]:9092,CONTROLLER://:9093\n\
+         advertised.listeners=PLAINTEXT://a:9092,INSIDE://b:9092\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         inter.broker.listener.name=inside\n\
+         controller.quorum.voters=1@quorum:9095",
+    );
+    assert_eq!(both.listeners[1].to_string(), "INSIDE://[::1]:9092");
+    assert_eq!(both.inter_broker_listener_name, "INSIDE");
+    // The controller is advertised as the voters say, since its own listener names no host.
+    assert_eq!(
+        both.advertised_controller_listeners[0].to_string(),
+        "CONTROLLER://quorum:9095"
+    );
+}
+
+#[test]
+fn missing_settings_say_what_to_give() {
+    let parse = |text| {
+        BrokerConfig::from_properties(&Properties::parse(text, "s.properties").unwrap())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        parse("node.id=1\ncontroller.listener.names=CONTROLLER\n"),
+        "s.properties: process.roles is missing; give process.roles=broker,controller for a node \
+         that is both"
+    );
+    assert!(
+        parse("process.roles=broker\nbroker.id=1\n")
+            .contains("controller.listener.names is missing")
+    );
+}
+
+#[test]
+fn unknown_keys_warn() {
+    let warnings = load("log.retention.hour=5\nzookeeper.connect=localhost:2181\n")
+        .unwrap()
+        .1;
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "server.properties line 11: log.retention.hour is not a setting and is ignored; did \
+             you mean log.retention.hours?",
+            "server.properties line 12: zookeeper.connect is ignored: Kafka 4 has no ZooKeeper; \
+             the controllers are given by controller.quorum.bootstrap.servers",
+        ]
+    );
+}
+
+#[test]
+fn dynamic_settings_go_over_the_file() {
+    let base = config("log.retention.hours=1");
+    let (changed, warnings) = base.with_dynamic(
+        &settings(&[("log.retention.ms", "500"), ("message.max.bytes", "2000")]),
+        &settings(&[("message.max.bytes", "3000")]),
+    );
+    assert_eq!(warnings, []);
+    assert_eq!(changed.topic_defaults.retention_ms, 500);
+    assert_eq!(changed.topic_defaults.max_message_bytes, 3000);
+    assert_eq!(changed.setting("message.max.bytes"), Some("3000"));
+    let (back, _) = changed.with_dynamic(&settings(&[]), &settings(&[]));
+    assert_eq!(back, base);
+}
+
+#[test]
+fn a_bad_dynamic_setting_is_left_out_and_reported() {
+    let (changed, warnings) = config("").with_dynamic(
+        &settings(&[
+            ("message.max.bytes", "many"),
+            ("log.roll.ms", "0"),
+            ("log.retention.ms", "9"),
+        ]),
+        &settings(&[("log.dirs", "/elsewhere")]),
+    );
+    assert_eq!(changed.topic_defaults.retention_ms, 9);
+    assert_eq!(changed.log_dirs, ["/tmp/kraft-combined-logs"]);
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+}
+
+#[test]
+fn dynamic_settings_are_checked_before_they_are_stored() {
+    let config = config("");
+    assert_eq!(config.check_dynamic("log.retention.ms", "5", true), Ok(()));
+    assert_eq!(config.check_dynamic("anything.else", "5", true), Ok(()));
+    assert_eq!(
+        config.check_dynamic("log.dirs", "/x", false),
+        Err("Cannot update these configs dynamically: [log.dirs]".into())
+    );
+    assert_eq!(
+        config.check_dynamic("listeners", "PLAINTEXT://:9092", true),
+        Err(
+            "Cannot update these configs at default cluster level, broker id must be specified: \
+             [listeners]"
+                .into()
+        )
+    );
+    assert!(
+        config
+            .check_dynamic("num.io.threads", "none", true)
+            .is_err()
+    );
+}
+
+#[test]
+fn the_tables_are_sound() {
+    let mut names: Vec<&str> = broker_configs().map(|def| def.name).collect();
+    assert_eq!(names.len(), 363);
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 363);
+    for def in broker_configs()
+        .chain(crate::TOPIC_CONFIGS)
+        .chain(crate::GROUP_CONFIGS)
+    {
+        let _ = def.default_value();
+        if let Some(text) = def.default_text() {
+            assert_eq!(def.refusal(text), None, "{}", def.name);
+        }
+        assert!(!def.accepted().is_empty());
+    }
+}
+
+#[test]
+fn every_supported_setting_is_read() {
+    let read_into_other_fields = [
+        "advertised.listeners",
+        "broker.id",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "log.flush.interval.ms",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.roll.hours",
+        "log.roll.jitter.hours",
+        "max.connections.per.ip.overrides",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "security.inter.broker.protocol",
+    ];
+    for def in broker_configs() {
+        let topic_default = crate::TOPIC_CONFIGS
+            .iter()
+            .any(|topic| crate::broker_synonym_of_topic_config(topic.name) == Some(def.name));
+        let read = topic_default
+            || read_into_other_fields.contains(&def.name)
+            || BrokerConfig::TYPED_KEYS.contains(&def.name);
+        if def.support == Support::Supported {
+            assert!(
+                read,
+                "{} is called supported, but nothing reads it",
+                def.name
+            );
+        }
+    }
+    for key in BrokerConfig::TYPED_KEYS {
+        assert!(broker_config(key).is_some(), "{key}");
+    }
+}

@@ -1,0 +1,186 @@
+//! What to say about a key that Kafka 4.3 does not know.
+
+use crate::tables::{broker_config, broker_configs};
+
+/// Settings of older Kafkas that people still copy from articles, and what has become of them.
+const REMOVED: &[(&str, &str)] = &[
+    (
+        "zookeeper.connect",
+        "Kafka 4 has no ZooKeeper; the controllers are given by controller.quorum.bootstrap.servers",
+    ),
+    (
+        "zookeeper.connection.timeout.ms",
+        "Kafka 4 has no ZooKeeper; remove the line",
+    ),
+    (
+        "zookeeper.session.timeout.ms",
+        "Kafka 4 has no ZooKeeper; remove the line",
+    ),
+    (
+        "inter.broker.protocol.version",
+        "it was replaced by the feature metadata.version, which is kept in the data directory; remove the line",
+    ),
+    (
+        "log.message.format.version",
+        "there is only one message format; remove the line",
+    ),
+    (
+        "log.message.downconversion.enable",
+        "there is only one message format; remove the line",
+    ),
+    (
+        "message.format.version",
+        "there is only one message format; remove the line",
+    ),
+    (
+        "log.message.timestamp.difference.max.ms",
+        "give log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms",
+    ),
+    (
+        "log.cleanup.interval.mins",
+        "give log.retention.check.interval.ms, in milliseconds",
+    ),
+    ("log.file.size", "give log.segment.bytes"),
+    ("log.retention.size", "give log.retention.bytes"),
+    (
+        "log.default.flush.interval.ms",
+        "give log.flush.interval.ms",
+    ),
+    ("log.flush.interval", "give log.flush.interval.messages"),
+    (
+        "replica.lag.max.messages",
+        "give replica.lag.time.max.ms, in milliseconds",
+    ),
+    ("brokerid", "give node.id"),
+    (
+        "broker.id.generation.enable",
+        "node ids are always given; remove the line",
+    ),
+    (
+        "reserved.broker.max.id",
+        "node ids are always given; remove the line",
+    ),
+    ("host.name", "give listeners=PLAINTEXT://host:port"),
+    ("port", "give listeners=PLAINTEXT://host:port"),
+    (
+        "advertised.host.name",
+        "give advertised.listeners=PLAINTEXT://host:port",
+    ),
+    (
+        "advertised.port",
+        "give advertised.listeners=PLAINTEXT://host:port",
+    ),
+    (
+        "control.plane.listener.name",
+        "give controller.listener.names",
+    ),
+    (
+        "offsets.commit.required.acks",
+        "offsets are always committed by all replicas in sync; remove the line",
+    ),
+    (
+        "group.coordinator.new.enable",
+        "there is only one group coordinator; remove the line",
+    ),
+    (
+        "delegation.token.master.key",
+        "give delegation.token.secret.key",
+    ),
+    ("auto.include.jmx.reporter", "give metric.reporters"),
+    (
+        "enable.zookeeper",
+        "Kafka 4 has no ZooKeeper; remove the line",
+    ),
+    ("log.dir.name", "give log.dirs"),
+];
+
+/// A warning about an unknown key, or nothing for a key that belongs to a known group.
+pub(super) fn warning(key: &str) -> Option<String> {
+    if let Some(rest) = key.strip_prefix("listener.name.") {
+        let known = rest.split_once('.').is_some_and(|(_, base)| {
+            // SASL settings of a listener also carry the mechanism.
+            broker_config(base).is_some()
+                || base
+                    .split_once('.')
+                    .is_some_and(|(_, base)| broker_config(base).is_some())
+        });
+        return (!known).then(|| format!("{key} is not a setting of a listener; it is ignored"));
+    }
+    let plugin_prefixes = ["rsm.config.", "rlmm.config.", "config.providers."];
+    if plugin_prefixes.iter().any(|prefix| key.starts_with(prefix)) {
+        return None;
+    }
+    if let Some((_, advice)) = REMOVED.iter().find(|(removed, _)| *removed == key) {
+        return Some(format!("{key} is ignored: {advice}"));
+    }
+    if key.starts_with("zookeeper.") {
+        return Some(format!(
+            "{key} is ignored: Kafka 4 has no ZooKeeper; remove the line"
+        ));
+    }
+    Some(match nearest(key) {
+        Some(name) => format!("{key} is not a setting and is ignored; did you mean {name}?"),
+        None => format!("{key} is not a setting and is ignored"),
+    })
+}
+
+/// The setting whose name is most like this one, if any is like it.
+fn nearest(key: &str) -> Option<&'static str> {
+    let simplified = key.replace(['_', '-'], ".").to_ascii_lowercase();
+    let limit = (key.len() / 5).clamp(1, 4);
+    broker_configs()
+        .filter(|def| !def.internal)
+        .map(|def| (distance(&simplified, def.name), def.name))
+        .min()
+        .filter(|(distance, _)| *distance <= limit)
+        .map(|(_, name)| name)
+}
+
+/// Levenshtein's distance, over bytes: setting names are ASCII.
+fn distance(left: &str, right: &str) -> usize {
+    let right = right.as_bytes();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (index, left) in left.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, &byte) in right.iter().enumerate() {
+            let substituted = diagonal + usize::from(byte != left);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_recognised() {
+        assert_eq!(nearest("log.retention.hour"), Some("log.retention.hours"));
+        assert_eq!(nearest("num_partitions"), Some("num.partitions"));
+        assert_eq!(nearest("advertised.listener"), Some("advertised.listeners"));
+        assert_eq!(nearest("my.own.key"), None);
+    }
+
+    #[test]
+    fn no_removed_setting_is_known() {
+        for (name, _) in REMOVED {
+            assert!(broker_config(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn listener_settings_are_known() {
+        assert_eq!(
+            warning("listener.name.internal.ssl.keystore.location"),
+            None
+        );
+        assert_eq!(
+            warning("listener.name.sasl.scram-sha-256.sasl.jaas.config"),
+            None
+        );
+        assert!(warning("listener.name.internal.colour").is_some());
+    }
+}

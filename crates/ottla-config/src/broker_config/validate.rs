@@ -1,0 +1,401 @@
+//! What settings must hold together.
+//!
+//! Where Kafka does the same: `KafkaConfig.validateValues`.
+
+use super::{BrokerConfig, ConfigError, SecurityProtocol, Values, Warning};
+
+/// Refuses a configuration whose settings contradict each other.
+pub(super) fn across_settings(
+    config: &BrokerConfig,
+    values: &Values<'_>,
+) -> Result<(), ConfigError> {
+    identity(config, values)?;
+    logs(config, values)?;
+    quorum(config, values)?;
+    listeners(config, values)?;
+    connections(config, values)?;
+    let fetch_wait: i32 = values.get("replica.fetch.wait.max.ms");
+    let socket_timeout: i32 = values.get("replica.socket.timeout.ms");
+    require(
+        values,
+        fetch_wait <= socket_timeout,
+        "replica.fetch.wait.max.ms",
+        || {
+            format!(
+                "replica.fetch.wait.max.ms={fetch_wait} is more than \
+             replica.socket.timeout.ms={socket_timeout}; lower it, or fetches would time out"
+            )
+        },
+    )?;
+    let lag = config.replica_lag_time_max_ms;
+    require(
+        values,
+        i64::from(fetch_wait) <= lag,
+        "replica.fetch.wait.max.ms",
+        || {
+            format!(
+                "replica.fetch.wait.max.ms={fetch_wait} is more than replica.lag.time.max.ms={lag}; \
+             lower it, or replicas would leave the ISR again and again"
+            )
+        },
+    )?;
+    let protocols = &config.group_coordinator_rebalance_protocols;
+    require(
+        values,
+        protocols.iter().any(|protocol| protocol == "classic"),
+        "group.coordinator.rebalance.protocols",
+        || {
+            "group.coordinator.rebalance.protocols must have classic, which cannot be disabled; \
+             add it or remove the line"
+                .into()
+        },
+    )
+}
+
+fn require(
+    values: &Values<'_>,
+    holds: bool,
+    key: &str,
+    message: impl FnOnce() -> String,
+) -> Result<(), ConfigError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(values.conflict(key, &message()))
+    }
+}
+
+fn identity(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
+    let broker_id: i32 = values.get("broker.id");
+    require(values, broker_id == config.node_id, "broker.id", || {
+        format!(
+            "broker.id={broker_id} and node.id={} differ; give the same number or remove broker.id",
+            config.node_id
+        )
+    })
+}
+
+fn logs(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
+    let topic = &config.topic_defaults;
+    require(values, topic.segment_ms >= 1, "log.roll.ms", || {
+        format!(
+            "log.roll.ms={}: give milliseconds, at least 1",
+            topic.segment_ms
+        )
+    })?;
+    require(
+        values,
+        topic.segment_jitter_ms >= 0,
+        "log.roll.jitter.ms",
+        || {
+            format!(
+                "log.roll.jitter.ms={}: give milliseconds, at least 0",
+                topic.segment_jitter_ms
+            )
+        },
+    )?;
+    let key = [
+        "log.retention.ms",
+        "log.retention.minutes",
+        "log.retention.hours",
+    ]
+    .into_iter()
+    .find(|key| values.is_given(key))
+    .unwrap_or("log.retention.ms");
+    require(values, topic.retention_ms != 0, key, || {
+        format!("{key}=0: give -1 for no limit, or at least 1")
+    })?;
+    let (min, max) = (topic.min_compaction_lag_ms, topic.max_compaction_lag_ms);
+    require(
+        values,
+        min <= max,
+        "log.cleaner.min.compaction.lag.ms",
+        || {
+            format!(
+                "log.cleaner.min.compaction.lag.ms={min} is more than \
+             log.cleaner.max.compaction.lag.ms={max}; lower it"
+            )
+        },
+    )?;
+    let buffer: i64 = values.get("log.cleaner.dedupe.buffer.size");
+    let threads: i32 = values.get("log.cleaner.threads");
+    let enough = threads == 0 || buffer / i64::from(threads) > 1024 * 1024;
+    require(values, enough, "log.cleaner.dedupe.buffer.size", || {
+        format!(
+            "log.cleaner.dedupe.buffer.size={buffer} is too small for {threads} cleaner threads; \
+             give more than 1048576 bytes for each"
+        )
+    })?;
+    let cordoned = &config.cordoned_log_dirs;
+    if cordoned.iter().any(|dir| dir == "*") {
+        return require(values, cordoned.len() == 1, "cordoned.log.dirs", || {
+            "cordoned.log.dirs has * and other directories; give * alone".into()
+        });
+    }
+    let unknown: Vec<&str> = cordoned
+        .iter()
+        .filter(|dir| !config.log_dirs.contains(dir))
+        .map(String::as_str)
+        .collect();
+    require(values, unknown.is_empty(), "cordoned.log.dirs", || {
+        format!(
+            "cordoned.log.dirs has {}, which log.dirs does not have; write it as it stands there",
+            unknown.join(", ")
+        )
+    })
+}
+
+fn quorum(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
+    let voters = &config.controller_quorum_voters;
+    let bootstrap = &config.controller_quorum_bootstrap_servers;
+    let known = !voters.is_empty() || !bootstrap.is_empty();
+    require(values, known, "controller.quorum.voters", || {
+        "no controllers are given; give controller.quorum.bootstrap.servers=host:port, or \
+         controller.quorum.voters=id@host:port"
+            .into()
+    })?;
+    let mut ids: Vec<i32> = voters.iter().map(|voter| voter.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    require(
+        values,
+        ids.len() == voters.len(),
+        "controller.quorum.voters",
+        || "controller.quorum.voters has two voters of one id; give each its own".into(),
+    )?;
+    let is_voter = voters.iter().any(|voter| voter.id == config.node_id);
+    let roles = config.process_roles;
+    if roles.controller {
+        return require(
+            values,
+            voters.is_empty() || is_voter,
+            "controller.quorum.voters",
+            || {
+                format!(
+                    "controller.quorum.voters does not have this controller; add {}@host:port, or \
+                     correct node.id",
+                    config.node_id
+                )
+            },
+        );
+    }
+    require(values, !is_voter, "controller.quorum.voters", || {
+        format!(
+            "controller.quorum.voters has node.id={}, but process.roles does not have controller; \
+             add the role or remove the voter",
+            config.node_id
+        )
+    })?;
+    let auto_join: bool = values.get("controller.quorum.auto.join.enable");
+    require(
+        values,
+        !auto_join,
+        "controller.quorum.auto.join.enable",
+        || {
+            "controller.quorum.auto.join.enable=true needs the role controller in process.roles; give \
+         false"
+            .into()
+        },
+    )
+}
+
+fn listeners(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
+    let roles = config.process_roles;
+    let controller_listeners: Vec<&str> = config
+        .listeners
+        .iter()
+        .filter(|listener| listener.is_controller)
+        .map(|listener| listener.name.as_str())
+        .collect();
+    if roles.controller {
+        let missing = config
+            .controller_listener_names
+            .iter()
+            .find(|name| !controller_listeners.contains(&name.as_str()));
+        require(
+            values,
+            missing.is_none(),
+            "controller.listener.names",
+            || {
+                let name = missing.map(String::as_str).unwrap_or_default();
+                format!(
+                    "controller.listener.names has {name}, but listeners does not; add \
+                 {name}://host:port to listeners"
+                )
+            },
+        )?;
+        if !roles.broker {
+            let other = config
+                .listeners
+                .iter()
+                .find(|listener| !listener.is_controller);
+            require(values, other.is_none(), "listeners", || {
+                format!(
+                    "listeners has {}, which controller.listener.names does not have; a node that \
+                     is only a controller has no other listeners",
+                    other
+                        .map(|listener| listener.name.as_str())
+                        .unwrap_or_default()
+                )
+            })?;
+        }
+    } else {
+        require(values, controller_listeners.is_empty(), "listeners", || {
+            format!(
+                "listeners has {}, which is for controllers, but process.roles does not have \
+                 controller; remove the listener or add the role",
+                controller_listeners.join(", ")
+            )
+        })?;
+    }
+    for listener in &config.listeners {
+        require(
+            values,
+            listener.protocol == SecurityProtocol::Plaintext,
+            "listeners",
+            || {
+                format!(
+                    "listener {} uses {}, which is not served yet; give it PLAINTEXT in \
+                 listener.security.protocol.map, and reach it through a tunnel or a private network",
+                    listener.name,
+                    listener.protocol.name()
+                )
+            },
+        )?;
+    }
+    let advertised = config
+        .advertised_listeners
+        .iter()
+        .chain(&config.advertised_controller_listeners);
+    for listener in advertised {
+        require(
+            values,
+            listener.host.as_deref() != Some("0.0.0.0"),
+            if values.is_given("advertised.listeners") {
+                "advertised.listeners"
+            } else {
+                "listeners"
+            },
+            || {
+                format!(
+                    "{listener} would be told to clients, who cannot connect to 0.0.0.0; give \
+                     advertised.listeners={}://host:{} with a name or address of this machine",
+                    listener.name, listener.port
+                )
+            },
+        )?;
+    }
+    if !roles.broker {
+        return Ok(());
+    }
+    require(
+        values,
+        !config.advertised_listeners.is_empty(),
+        "listeners",
+        || {
+            "every listener is for controllers; add one for clients, such as PLAINTEXT://:9092, to \
+         listeners"
+                .into()
+        },
+    )?;
+    let names: Vec<&str> = config
+        .advertised_listeners
+        .iter()
+        .map(|listener| listener.name.as_str())
+        .collect();
+    let inter_broker = config.inter_broker_listener_name.as_str();
+    require(
+        values,
+        names.contains(&inter_broker),
+        "inter.broker.listener.name",
+        || {
+            format!(
+                "brokers would talk over listener {inter_broker}, which is not advertised; give \
+             inter.broker.listener.name={}",
+                names.join(" or ")
+            )
+        },
+    )?;
+    for name in &names {
+        let bound = config
+            .listeners
+            .iter()
+            .any(|listener| listener.name == *name);
+        require(values, bound, "advertised.listeners", || {
+            format!(
+                "advertised.listeners has {name}, which listeners does not have; add it there or \
+                 correct the name"
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn connections(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
+    let (queued, request) = (
+        config.queued_max_request_bytes,
+        config.socket_request_max_bytes,
+    );
+    require(
+        values,
+        queued <= 0 || queued >= i64::from(request),
+        "queued.max.request.bytes",
+        || {
+            format!(
+                "queued.max.request.bytes={queued} is less than \
+                 socket.request.max.bytes={request}; raise it, or give -1 for no limit"
+            )
+        },
+    )?;
+    let useless =
+        config.max_connections_per_ip == 0 && config.max_connections_per_ip_overrides.is_empty();
+    require(values, !useless, "max.connections.per.ip", || {
+        "max.connections.per.ip=0 would let nobody in; name those who may in \
+         max.connections.per.ip.overrides=host:count"
+            .into()
+    })?;
+    let delay: i32 = values.get("connection.failed.authentication.delay.ms");
+    let idle = config.connections_max_idle_ms;
+    require(
+        values,
+        idle < 0 || i64::from(delay) < idle,
+        "connections.max.idle.ms",
+        || {
+            format!(
+                "connection.failed.authentication.delay.ms={delay} is not less than \
+                 connections.max.idle.ms={idle}; lower it"
+            )
+        },
+    )
+}
+
+/// Settings that go together, but probably not as they were meant.
+pub(super) fn warnings(config: &BrokerConfig, values: &Values<'_>, warnings: &mut Vec<Warning>) {
+    let mut warn = |key: &str, message: String| {
+        let ConfigError::Conflict { place, message } = values.conflict(key, &message) else {
+            return;
+        };
+        warnings.push(Warning { place, message });
+    };
+    let (heartbeat, session) = (
+        config.broker_heartbeat_interval_ms,
+        config.broker_session_timeout_ms,
+    );
+    if i64::from(heartbeat) * 2 > i64::from(session) {
+        warn(
+            "broker.heartbeat.interval.ms",
+            format!(
+                "broker.heartbeat.interval.ms={heartbeat} is more than half of \
+                 broker.session.timeout.ms={session}: a single late heartbeat fences the broker"
+            ),
+        );
+    }
+    if values.is_given("log.cleaner.enable") && !config.log_cleaner_enable {
+        warn(
+            "log.cleaner.enable",
+            "log.cleaner.enable=false: compacted topics, the consumer offsets among them, would \
+             grow for ever"
+                .into(),
+        );
+    }
+}

@@ -1,0 +1,681 @@
+//! What a setting is: its type, default, valid values, who may change it, and what Ottla does with it.
+//!
+//! A value is parsed and checked here and nowhere else, whether it comes from a properties file, a
+//! command line or an `AlterConfigs` request. What a client reads about a refused value is what Kafka
+//! would say ([`InvalidValue::kafka_message`]); what a person reads who wrote it into a file also says
+//! what to write instead ([`InvalidValue`]'s `Display`).
+//!
+//! Where Kafka does the same: `org.apache.kafka.common.config.ConfigDef`.
+
+use std::fmt;
+
+/// The type of a setting's value. The discriminants are those of `DescribeConfigs` responses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i8)]
+pub enum ConfigType {
+    Boolean = 1,
+    String = 2,
+    Int = 3,
+    Short = 4,
+    Long = 5,
+    Double = 6,
+    List = 7,
+    Class = 8,
+    Password = 9,
+}
+
+impl ConfigType {
+    /// Kafka's name: `INT`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ConfigType::Boolean => "BOOLEAN",
+            ConfigType::String => "STRING",
+            ConfigType::Int => "INT",
+            ConfigType::Short => "SHORT",
+            ConfigType::Long => "LONG",
+            ConfigType::Double => "DOUBLE",
+            ConfigType::List => "LIST",
+            ConfigType::Class => "CLASS",
+            ConfigType::Password => "PASSWORD",
+        }
+    }
+
+    /// The number in a `DescribeConfigs` response.
+    pub const fn code(self) -> i8 {
+        self as i8
+    }
+}
+
+/// What applies when a setting is not given. Values stand as Kafka prints them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DefaultValue {
+    /// The setting must be given.
+    Required,
+    /// No value: another setting decides, or the feature is off.
+    Null,
+    Text(&'static str),
+}
+
+/// Which values of the type are accepted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Validator {
+    Any,
+    AtLeast(f64),
+    Between(f64, f64),
+    OneOf(&'static [&'static str]),
+    OneOfAnyCase(&'static [&'static str]),
+    NonEmpty,
+    /// Any values, none twice, none empty.
+    List,
+    /// As `List`, with at least one value.
+    NonEmptyList,
+    /// As `List`, out of these.
+    ListOf(&'static [&'static str]),
+    /// As `NonEmptyList`, out of these.
+    NonEmptyListOf(&'static [&'static str]),
+    /// 1 to 9, or -1 for the library's own choice.
+    GzipLevel,
+    /// `id@host:port` entries.
+    QuorumVoters,
+    /// `host:port` entries.
+    BootstrapServers,
+    /// `partition:broker` entries, `*`, or nothing.
+    ThrottledReplicas,
+    /// `latest`, `earliest` or `by_duration:` with an ISO 8601 duration.
+    ShareOffsetReset,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Importance {
+    High,
+    Medium,
+    Low,
+}
+
+impl Importance {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Importance::High => "high",
+            Importance::Medium => "medium",
+            Importance::Low => "low",
+        }
+    }
+}
+
+/// Whether a broker setting can change while the broker runs (KIP-226).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpdateMode {
+    ReadOnly,
+    /// For one broker at a time.
+    PerBroker,
+    /// For one broker, or as a default of all.
+    ClusterWide,
+}
+
+impl UpdateMode {
+    /// Kafka's name: `cluster-wide`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UpdateMode::ReadOnly => "read-only",
+            UpdateMode::PerBroker => "per-broker",
+            UpdateMode::ClusterWide => "cluster-wide",
+        }
+    }
+}
+
+/// What Ottla does with a setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Support {
+    Supported,
+    /// Checked, kept and reported, but nothing comes of it, for the reason given.
+    AcceptedWithoutEffect(&'static str),
+    /// Refused, for the reason given, unless the value is the default or one of `except`, which ask
+    /// for nothing that is missing.
+    Refused {
+        reason: &'static str,
+        except: &'static [&'static str],
+    },
+}
+
+/// One setting.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ConfigDef {
+    pub name: &'static str,
+    pub config_type: ConfigType,
+    pub default: DefaultValue,
+    pub validator: Validator,
+    pub importance: Importance,
+    pub update_mode: UpdateMode,
+    pub support: Support,
+    /// Kafka's own internal settings: accepted, never listed to clients.
+    pub internal: bool,
+}
+
+/// A value of a setting.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ConfigValue {
+    Boolean(bool),
+    /// `INT`, `SHORT` and `LONG`: the range of the type has been checked.
+    Integer(i64),
+    Double(f64),
+    /// `STRING`, `CLASS` and `PASSWORD`.
+    Text(String),
+    List(Vec<String>),
+}
+
+/// A value that a setting does not accept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvalidValue {
+    pub key: String,
+    pub value: String,
+    /// Why, in Kafka's words.
+    pub problem: String,
+    /// Why, shorter, for a person.
+    pub short: String,
+    /// What to write instead.
+    pub accepted: String,
+}
+
+impl InvalidValue {
+    /// What Kafka answers to a request with this value.
+    pub fn kafka_message(&self) -> String {
+        if self.problem.starts_with("Configuration '") {
+            // Kafka's list checks bring the whole sentence along.
+            return self.problem.clone();
+        }
+        format!(
+            "Invalid value {} for configuration {}: {}",
+            self.value, self.key, self.problem
+        )
+    }
+}
+
+impl fmt::Display for InvalidValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}={}: {}; give {}",
+            self.key, self.value, self.short, self.accepted
+        )
+    }
+}
+
+impl std::error::Error for InvalidValue {}
+
+impl ConfigDef {
+    /// The value that `text` stands for, blanks around it ignored.
+    pub fn parse(&self, text: &str) -> Result<ConfigValue, InvalidValue> {
+        let trimmed = text.trim();
+        let value = match self.config_type {
+            ConfigType::Boolean => {
+                if trimmed.eq_ignore_ascii_case("true") {
+                    ConfigValue::Boolean(true)
+                } else if trimmed.eq_ignore_ascii_case("false") {
+                    ConfigValue::Boolean(false)
+                } else {
+                    return Err(self.invalid(
+                        text,
+                        "Expected value to be either true or false".into(),
+                        "neither true nor false",
+                    ));
+                }
+            }
+            ConfigType::Int | ConfigType::Short | ConfigType::Long => {
+                let (min, max) = match self.config_type {
+                    ConfigType::Int => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                    ConfigType::Short => (i64::from(i16::MIN), i64::from(i16::MAX)),
+                    _ => (i64::MIN, i64::MAX),
+                };
+                match trimmed.parse::<i64>() {
+                    Ok(number) if (min..=max).contains(&number) => ConfigValue::Integer(number),
+                    parsed => {
+                        let short = match parsed {
+                            Ok(_) => "does not fit the type of the setting",
+                            Err(_) => "not a number",
+                        };
+                        return Err(self.invalid(text, self.not_a_number(), short));
+                    }
+                }
+            }
+            ConfigType::Double => match parse_java_double(trimmed) {
+                Some(number) => ConfigValue::Double(number),
+                None => return Err(self.invalid(text, self.not_a_number(), "not a number")),
+            },
+            ConfigType::List => ConfigValue::List(split_list(trimmed)),
+            ConfigType::String | ConfigType::Class | ConfigType::Password => {
+                ConfigValue::Text(trimmed.to_owned())
+            }
+        };
+        self.validator.check(self, text, &value)?;
+        Ok(value)
+    }
+
+    /// The default as a value; `None` where there is none.
+    pub fn default_value(&self) -> Option<ConfigValue> {
+        match self.default {
+            DefaultValue::Required | DefaultValue::Null => None,
+            DefaultValue::Text(text) => Some(
+                self.parse(text)
+                    .expect("the tables' defaults are valid: a test checks it"),
+            ),
+        }
+    }
+
+    /// The default as Kafka prints it; `None` where there is none.
+    pub const fn default_text(&self) -> Option<&'static str> {
+        match self.default {
+            DefaultValue::Required | DefaultValue::Null => None,
+            DefaultValue::Text(text) => Some(text),
+        }
+    }
+
+    /// Whether values must not be shown.
+    pub const fn is_sensitive(&self) -> bool {
+        matches!(self.config_type, ConfigType::Password)
+    }
+
+    /// The reason for which Ottla refuses this value, if it does.
+    pub fn refusal(&self, text: &str) -> Option<&'static str> {
+        let Support::Refused { reason, except } = self.support else {
+            return None;
+        };
+        let text = text.trim();
+        let accepted =
+            text.is_empty() || self.default_text() == Some(text) || except.contains(&text);
+        (!accepted).then_some(reason)
+    }
+
+    fn not_a_number(&self) -> String {
+        format!("Not a number of type {}", self.config_type.name())
+    }
+
+    pub(crate) fn invalid(&self, value: &str, problem: String, short: &str) -> InvalidValue {
+        let value = if self.is_sensitive() {
+            "[hidden]".to_owned()
+        } else {
+            value.trim().to_owned()
+        };
+        InvalidValue {
+            key: self.name.to_owned(),
+            value,
+            problem,
+            short: short.to_owned(),
+            accepted: self.accepted(),
+        }
+    }
+
+    /// What the setting accepts, to be read after "give": "a number of milliseconds, at least 1".
+    pub fn accepted(&self) -> String {
+        let mut text = match self.validator {
+            Validator::OneOf(values) | Validator::OneOfAnyCase(values) => {
+                return format!("one of {}", values.join(", "));
+            }
+            Validator::ListOf(values) => {
+                return format!("any of {}, separated by commas", values.join(", "));
+            }
+            Validator::NonEmptyListOf(values) => {
+                return format!("one or more of {}, separated by commas", values.join(", "));
+            }
+            Validator::List => return "values separated by commas, none twice".into(),
+            Validator::NonEmptyList => {
+                return "one or more values separated by commas, none twice".into();
+            }
+            Validator::GzipLevel => return "1 to 9, or -1 for the default level".into(),
+            Validator::QuorumVoters => {
+                return "voters as id@host:port, separated by commas".into();
+            }
+            Validator::BootstrapServers => {
+                return "controllers as host:port, separated by commas".into();
+            }
+            Validator::ThrottledReplicas => {
+                return "partition:broker pairs separated by commas, or * for all".into();
+            }
+            Validator::ShareOffsetReset => {
+                return "latest, earliest, or by_duration: and a duration such as PT12H".into();
+            }
+            Validator::NonEmpty => "a text that is not empty".to_owned(),
+            Validator::Any | Validator::AtLeast(_) | Validator::Between(..) => {
+                match self.config_type {
+                    ConfigType::Boolean => return "true or false".into(),
+                    ConfigType::Double => "a number".to_owned(),
+                    ConfigType::Int | ConfigType::Short | ConfigType::Long => self.unit(),
+                    _ => "a text".to_owned(),
+                }
+            }
+        };
+        match self.validator {
+            Validator::AtLeast(min) if min != -1.0 || !self.is_unlimited_below_zero() => {
+                text += &format!(", at least {}", number(min));
+            }
+            Validator::Between(min, max) => {
+                text += &format!(", {} to {}", number(min), number(max));
+            }
+            Validator::Any if self.config_type == ConfigType::Int && !self.has_unit() => {
+                text += &format!(", at most {}", i32::MAX);
+            }
+            _ => {}
+        }
+        if self.is_unlimited_below_zero() {
+            text += ", -1 for no limit";
+        }
+        text
+    }
+
+    fn unit(&self) -> String {
+        for (suffix, unit) in UNITS {
+            if self.name.ends_with(suffix) {
+                return (*unit).to_owned();
+            }
+        }
+        "a whole number".to_owned()
+    }
+
+    fn has_unit(&self) -> bool {
+        UNITS.iter().any(|(suffix, _)| self.name.ends_with(suffix))
+    }
+
+    /// Retention settings, for which a negative number means that nothing is ever deleted, and the
+    /// bound on queued bytes.
+    fn is_unlimited_below_zero(&self) -> bool {
+        matches!(
+            self.name,
+            "log.retention.hours"
+                | "log.retention.minutes"
+                | "log.retention.ms"
+                | "log.retention.bytes"
+                | "retention.ms"
+                | "retention.bytes"
+                | "metadata.max.retention.bytes"
+                | "metadata.max.retention.ms"
+                | "queued.max.request.bytes"
+        )
+    }
+}
+
+const UNITS: &[(&str, &str)] = &[
+    (".hours", "hours"),
+    (".minutes", "minutes"),
+    (".ms", "milliseconds"),
+    (".millis", "milliseconds"),
+    (".seconds", "seconds"),
+    (".secs", "seconds"),
+    (".bytes", "a number of bytes"),
+    (".bytes.per.second", "a number of bytes per second"),
+];
+
+/// A bound without the fraction that its type would print.
+fn number(bound: f64) -> String {
+    if bound.fract() == 0.0 {
+        format!("{}", bound as i64)
+    } else {
+        format!("{bound}")
+    }
+}
+
+/// Java accepts a type suffix after a floating-point number.
+fn parse_java_double(text: &str) -> Option<f64> {
+    let digits = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
+    // Rust also reads "inf" and "infinity"; Java only "Infinity" and "NaN".
+    let numeric = digits.bytes().any(|byte| byte.is_ascii_digit());
+    if !numeric && !matches!(digits.trim_start_matches(['+', '-']), "Infinity" | "NaN") {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// Splits at commas, with blanks around them ignored; an empty text is an empty list.
+pub(crate) fn split_list(text: &str) -> Vec<String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Vec::new();
+    }
+    text.split(',').map(|item| item.trim().to_owned()).collect()
+}
+
+impl Validator {
+    fn check(self, def: &ConfigDef, text: &str, value: &ConfigValue) -> Result<(), InvalidValue> {
+        match (self, value) {
+            (Validator::AtLeast(min), _) => check_range(def, text, value, min, f64::INFINITY),
+            (Validator::Between(min, max), _) => check_range(def, text, value, min, max),
+            (Validator::GzipLevel, ConfigValue::Integer(level)) => {
+                if (1..=9).contains(level) || *level == -1 {
+                    return Ok(());
+                }
+                Err(def.invalid(
+                    text,
+                    format!("Value must be between 1 and 9 or equal to -1, got {level}"),
+                    "not a gzip level",
+                ))
+            }
+            (Validator::OneOf(values), ConfigValue::Text(given)) => {
+                if values.contains(&given.as_str()) {
+                    return Ok(());
+                }
+                let problem = format!("String must be one of: {}", values.join(", "));
+                Err(def.invalid(text, problem, "unknown value"))
+            }
+            (Validator::OneOfAnyCase(values), ConfigValue::Text(given)) => {
+                if values.iter().any(|value| value.eq_ignore_ascii_case(given)) {
+                    return Ok(());
+                }
+                let problem = format!(
+                    "String must be one of (case insensitive): {}",
+                    values.join(", ")
+                );
+                Err(def.invalid(text, problem, "unknown value"))
+            }
+            (Validator::NonEmpty, ConfigValue::Text(given)) if given.is_empty() => {
+                Err(def.invalid(text, "String must be non-empty".into(), "empty"))
+            }
+            (Validator::ShareOffsetReset, ConfigValue::Text(given)) => {
+                if is_share_offset_reset(given) {
+                    return Ok(());
+                }
+                let problem = "should be 'latest', 'earliest' or start with 'by_duration:' \
+                               followed by a positive duration";
+                Err(def.invalid(text, problem.into(), "unknown value"))
+            }
+            (Validator::List, ConfigValue::List(items)) => check_list(def, text, items, true, &[]),
+            (Validator::NonEmptyList, ConfigValue::List(items)) => {
+                check_list(def, text, items, false, &[])
+            }
+            (Validator::ListOf(values), ConfigValue::List(items)) => {
+                check_list(def, text, items, true, values)
+            }
+            (Validator::NonEmptyListOf(values), ConfigValue::List(items)) => {
+                check_list(def, text, items, false, values)
+            }
+            (Validator::QuorumVoters, ConfigValue::List(items)) => {
+                for item in items {
+                    if parse_voter(item).is_none() {
+                        let problem = format!("No voter id and address in {item}");
+                        return Err(def.invalid(text, problem, &format!("{item} is not a voter")));
+                    }
+                }
+                Ok(())
+            }
+            (Validator::BootstrapServers, ConfigValue::List(items)) => {
+                for item in items {
+                    if parse_host_port(item).is_none() {
+                        let problem = format!("Unable to parse {item} to a host and port");
+                        return Err(def.invalid(text, problem, &format!("{item} has no port")));
+                    }
+                }
+                Ok(())
+            }
+            (Validator::ThrottledReplicas, ConfigValue::List(items)) => {
+                let is_pair = |item: &String| {
+                    item.split_once(':').is_some_and(|(partition, broker)| {
+                        let is_number = |text: &str| {
+                            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+                        };
+                        is_number(partition) && is_number(broker)
+                    })
+                };
+                if items.iter().all(is_pair) || items.as_slice() == ["*"] {
+                    return Ok(());
+                }
+                let problem = format!(
+                    "{} must be the literal '*' or a list of replicas in the following format: \
+                     [partitionId]:[brokerId],[partitionId]:[brokerId],...",
+                    def.name
+                );
+                Err(def.invalid(text, problem, "not a list of replicas"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The valid values in a few words, for the table of settings.
+    pub fn describe(self) -> String {
+        match self {
+            Validator::Any | Validator::List => String::new(),
+            Validator::AtLeast(min) => format!("≥ {}", number(min)),
+            Validator::Between(min, max) => format!("{} to {}", number(min), number(max)),
+            Validator::OneOf(values) | Validator::ListOf(values) => values.join(", "),
+            Validator::NonEmptyListOf(values) => values.join(", "),
+            Validator::OneOfAnyCase(values) => values.join(", ").to_lowercase(),
+            Validator::NonEmpty | Validator::NonEmptyList => "not empty".into(),
+            Validator::GzipLevel => "1 to 9, -1".into(),
+            Validator::QuorumVoters => "id@host:port".into(),
+            Validator::BootstrapServers => "host:port".into(),
+            Validator::ThrottledReplicas => "partition:broker, *".into(),
+            Validator::ShareOffsetReset => "latest, earliest, by_duration:…".into(),
+        }
+    }
+}
+
+fn check_range(
+    def: &ConfigDef,
+    text: &str,
+    value: &ConfigValue,
+    min: f64,
+    max: f64,
+) -> Result<(), InvalidValue> {
+    let value = match value {
+        ConfigValue::Integer(value) => *value as f64,
+        ConfigValue::Double(value) => *value,
+        _ => return Ok(()),
+    };
+    if value < min {
+        let problem = format!("Value must be at least {}", number(min));
+        return Err(def.invalid(text, problem, "too small"));
+    }
+    if value > max {
+        let problem = format!("Value must be no more than {}", number(max));
+        return Err(def.invalid(text, problem, "too large"));
+    }
+    Ok(())
+}
+
+fn check_list(
+    def: &ConfigDef,
+    text: &str,
+    items: &[String],
+    empty_allowed: bool,
+    values: &[&str],
+) -> Result<(), InvalidValue> {
+    let name = def.name;
+    if items.is_empty() && !empty_allowed {
+        let valid = match values {
+            [] => "any non-empty value".to_owned(),
+            values => format!("[{}]", values.join(", ")),
+        };
+        let problem =
+            format!("Configuration '{name}' must not be empty. Valid values include: {valid}");
+        return Err(def.invalid(text, problem, "empty"));
+    }
+    for (index, item) in items.iter().enumerate() {
+        if items[..index].contains(item) {
+            let problem = format!("Configuration '{name}' values must not be duplicated.");
+            return Err(def.invalid(text, problem, &format!("{item} stands there twice")));
+        }
+    }
+    for item in items {
+        if item.is_empty() {
+            let problem = format!("Configuration '{name}' values must not be empty.");
+            return Err(def.invalid(text, problem, "a value between the commas is empty"));
+        }
+        if !values.is_empty() && !values.contains(&item.as_str()) {
+            // Kafka names the offending item here, not the whole list.
+            let problem = format!("String must be one of: {}", values.join(", "));
+            let mut error = def.invalid(text, problem, &format!("{item} is unknown"));
+            error.value = item.clone();
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn is_share_offset_reset(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    if value == "latest" || value == "earliest" {
+        return true;
+    }
+    let Some(duration) = value.strip_prefix("by_duration:") else {
+        return false;
+    };
+    is_iso_duration(duration)
+}
+
+/// `PnDTnHnMn.nS`, as `java.time.Duration` reads it, and not negative.
+fn is_iso_duration(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('p') else {
+        return false;
+    };
+    let (days, time) = match rest.split_once('t') {
+        Some((days, time)) if !time.is_empty() => (days, time),
+        Some(_) => return false,
+        None => (rest, ""),
+    };
+    let mut found = false;
+    let mut digits_only = |text: &str, fraction: bool| {
+        found = true;
+        let dots = text.matches('.').count();
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'.')
+            && (dots == 0 || (fraction && dots == 1 && !text.starts_with('.')))
+    };
+    if !days.is_empty() {
+        match days.strip_suffix('d') {
+            Some(number) if digits_only(number, false) => {}
+            _ => return false,
+        }
+    }
+    let mut time = time;
+    for (unit, fraction) in [('h', false), ('m', false), ('s', true)] {
+        if let Some((number, rest)) = time.split_once(unit) {
+            if !digits_only(number, fraction) {
+                return false;
+            }
+            time = rest;
+        }
+    }
+    time.is_empty() && found
+}
+
+/// `id@host:port`, as `controller.quorum.voters` has it.
+pub fn parse_voter(text: &str) -> Option<(i32, String, u16)> {
+    let (id, address) = text.trim().split_once('@')?;
+    let id = id.parse().ok().filter(|id| *id >= 0)?;
+    let (host, port) = parse_host_port(address)?;
+    Some((id, host, port))
+}
+
+/// `host:port` or `[v6]:port`.
+pub fn parse_host_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.trim().rsplit_once(':')?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    if host.is_empty() || host.contains(['[', ']', '/', ' ', '@']) {
+        return None;
+    }
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,415 @@
+//! What `DescribeConfigs` answers: every setting of a thing with its value, where the value comes
+//! from, and which other settings stand behind it.
+//!
+//! Where Kafka does the same: `kafka.server.ConfigHelper`, `ServerTopicConfigSynonyms`,
+//! `DynamicBrokerConfig.brokerConfigSynonyms`.
+
+use std::collections::BTreeMap;
+
+use crate::broker_config::BrokerConfig;
+use crate::config_def::{ConfigDef, ConfigType, split_list};
+use crate::tables::{
+    CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, broker_config, broker_configs,
+};
+use crate::topic_config::TopicConfig;
+
+/// Where a value comes from; the discriminants are those of `DescribeConfigs` responses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i8)]
+pub enum ConfigSource {
+    Unknown = 0,
+    Topic = 1,
+    DynamicBroker = 2,
+    DynamicDefaultBroker = 3,
+    StaticBroker = 4,
+    Default = 5,
+    DynamicBrokerLogger = 6,
+    ClientMetrics = 7,
+    Group = 8,
+}
+
+impl ConfigSource {
+    pub const ALL: [ConfigSource; 9] = [
+        ConfigSource::Unknown,
+        ConfigSource::Topic,
+        ConfigSource::DynamicBroker,
+        ConfigSource::DynamicDefaultBroker,
+        ConfigSource::StaticBroker,
+        ConfigSource::Default,
+        ConfigSource::DynamicBrokerLogger,
+        ConfigSource::ClientMetrics,
+        ConfigSource::Group,
+    ];
+
+    pub const fn code(self) -> i8 {
+        self as i8
+    }
+
+    pub fn from_code(code: i8) -> ConfigSource {
+        Self::ALL
+            .into_iter()
+            .find(|source| source.code() == code)
+            .unwrap_or(ConfigSource::Unknown)
+    }
+
+    /// The name that Kafka's tools print: `DYNAMIC_TOPIC_CONFIG`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ConfigSource::Unknown => "UNKNOWN",
+            ConfigSource::Topic => "DYNAMIC_TOPIC_CONFIG",
+            ConfigSource::DynamicBroker => "DYNAMIC_BROKER_CONFIG",
+            ConfigSource::DynamicDefaultBroker => "DYNAMIC_DEFAULT_BROKER_CONFIG",
+            ConfigSource::StaticBroker => "STATIC_BROKER_CONFIG",
+            ConfigSource::Default => "DEFAULT_CONFIG",
+            ConfigSource::DynamicBrokerLogger => "DYNAMIC_BROKER_LOGGER_CONFIG",
+            ConfigSource::ClientMetrics => "DYNAMIC_CLIENT_METRICS_CONFIG",
+            ConfigSource::Group => "DYNAMIC_GROUP_CONFIG",
+        }
+    }
+}
+
+/// One value that stands behind a setting, in the order in which they are asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Synonym {
+    pub name: String,
+    /// Nothing for a secret, and for a setting without a value.
+    pub value: Option<String>,
+    pub source: ConfigSource,
+}
+
+/// One setting of a thing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescribedConfig {
+    pub name: String,
+    /// Nothing for a secret, and for a setting without a value.
+    pub value: Option<String>,
+    pub source: ConfigSource,
+    pub is_sensitive: bool,
+    pub is_read_only: bool,
+    pub synonyms: Vec<Synonym>,
+    /// Nothing for a name that is not in the tables.
+    pub config_type: Option<ConfigType>,
+    /// What the setting is, where there is a text of ours about it.
+    pub documentation: Option<&'static str>,
+}
+
+impl DescribedConfig {
+    /// The number in a `DescribeConfigs` response; 0 for unknown.
+    pub fn type_code(&self) -> i8 {
+        self.config_type.map_or(0, ConfigType::code)
+    }
+}
+
+type Settings = BTreeMap<String, String>;
+
+/// The broker setting behind a topic setting that is asked first
+/// (`ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS`).
+pub fn broker_synonym_of_topic_config(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "cleanup.policy" => "log.cleanup.policy",
+        "compression.gzip.level" => "compression.gzip.level",
+        "compression.lz4.level" => "compression.lz4.level",
+        "compression.type" => "compression.type",
+        "compression.zstd.level" => "compression.zstd.level",
+        "delete.retention.ms" => "log.cleaner.delete.retention.ms",
+        "file.delete.delay.ms" => "log.segment.delete.delay.ms",
+        "flush.messages" => "log.flush.interval.messages",
+        "flush.ms" => "log.flush.interval.ms",
+        "index.interval.bytes" => "log.index.interval.bytes",
+        "local.retention.bytes" => "log.local.retention.bytes",
+        "local.retention.ms" => "log.local.retention.ms",
+        "max.compaction.lag.ms" => "log.cleaner.max.compaction.lag.ms",
+        "max.message.bytes" => "message.max.bytes",
+        "message.timestamp.after.max.ms" => "log.message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms" => "log.message.timestamp.before.max.ms",
+        "message.timestamp.type" => "log.message.timestamp.type",
+        "min.cleanable.dirty.ratio" => "log.cleaner.min.cleanable.ratio",
+        "min.compaction.lag.ms" => "log.cleaner.min.compaction.lag.ms",
+        "min.insync.replicas" => "min.insync.replicas",
+        "preallocate" => "log.preallocate",
+        "retention.bytes" => "log.retention.bytes",
+        "retention.ms" => "log.retention.ms",
+        "segment.bytes" => "log.segment.bytes",
+        "segment.index.bytes" => "log.index.size.max.bytes",
+        "segment.jitter.ms" => "log.roll.jitter.ms",
+        "segment.ms" => "log.roll.ms",
+        "unclean.leader.election.enable" => "unclean.leader.election.enable",
+        _ => return None,
+    })
+}
+
+/// All names under which a broker setting can be given, first asked first; just itself for most
+/// (`DynamicBrokerConfig.brokerConfigSynonyms`).
+pub fn broker_config_synonyms(name: &str) -> Vec<&str> {
+    match name {
+        "log.roll.ms" | "log.roll.hours" => vec!["log.roll.ms", "log.roll.hours"],
+        "log.roll.jitter.ms" | "log.roll.jitter.hours" => {
+            vec!["log.roll.jitter.ms", "log.roll.jitter.hours"]
+        }
+        "log.flush.interval.ms" => vec!["log.flush.interval.ms", "log.flush.scheduler.interval.ms"],
+        "log.retention.ms" | "log.retention.minutes" | "log.retention.hours" => {
+            vec![
+                "log.retention.ms",
+                "log.retention.minutes",
+                "log.retention.hours",
+            ]
+        }
+        _ => match name
+            .strip_prefix("listener.name.")
+            .and_then(|rest| rest.split_once('.'))
+        {
+            Some((_, base)) => {
+                let mechanism = LISTENER_MECHANISM_CONFIGS
+                    .iter()
+                    .find(|it| base.ends_with(*it));
+                vec![name, mechanism.copied().unwrap_or(base)]
+            }
+            None => vec![name],
+        },
+    }
+}
+
+/// Settings that a listener can have for each of its SASL mechanisms.
+const LISTENER_MECHANISM_CONFIGS: &[&str] = &[
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+];
+
+/// The broker setting behind a group setting, if there is one (`GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
+fn broker_synonym_of_group_config(name: &str) -> Option<&'static str> {
+    let broker_name = format!("group.{name}");
+    broker_config(&broker_name).map(|def| def.name)
+}
+
+/// The values behind a broker setting: dynamic for this broker, dynamic for the cluster, from the file,
+/// by default.
+fn broker_values(config: &BrokerConfig, name: &str, is_sensitive: bool) -> Vec<Synonym> {
+    let names = broker_config_synonyms(name);
+    let mut values = Vec::new();
+    let mut add = |name: &str, value: Option<&str>, source| {
+        let value = value.filter(|_| !is_sensitive).map(str::to_owned);
+        values.push(Synonym {
+            name: name.to_owned(),
+            value,
+            source,
+        });
+    };
+    for (settings, source) in [
+        (config.dynamic_settings(), ConfigSource::DynamicBroker),
+        (
+            config.dynamic_default_settings(),
+            ConfigSource::DynamicDefaultBroker,
+        ),
+        (config.static_settings(), ConfigSource::StaticBroker),
+    ] {
+        for name in &names {
+            if let Some(value) = settings.get(*name) {
+                add(name, Some(value), source);
+            }
+        }
+    }
+    for name in &names {
+        if let Some(def) = broker_config(name) {
+            match def.default {
+                // A default of null is not listed by Kafka: its map has no value for the key.
+                crate::DefaultValue::Null | crate::DefaultValue::Required => {}
+                crate::DefaultValue::Text(text) => add(name, Some(text), ConfigSource::Default),
+            }
+        }
+    }
+    // A base setting is not described by the overrides of its listeners.
+    let own = values.iter().position(|value| value.name == name);
+    match own {
+        Some(first) => values.split_off(first),
+        None => Vec::new(),
+    }
+}
+
+/// The settings of a topic, given those it has of its own.
+pub fn describe_topic(broker: &BrokerConfig, overrides: &Settings) -> Vec<DescribedConfig> {
+    let pairs = overrides
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    let (config, _) = TopicConfig::resolve_leniently(&broker.topic_defaults, pairs);
+    let mut described = Vec::new();
+    for def in TOPIC_CONFIGS
+        .iter()
+        .filter(|def| !def.internal || overrides.contains_key(def.name))
+    {
+        let mut synonyms = match broker_synonym_of_topic_config(def.name) {
+            Some(name) => broker_values(broker, name, false),
+            None => Vec::new(),
+        };
+        let mut value = config.value_text(def.name);
+        if let Some(own) = overrides.get(def.name) {
+            value = Some(as_written(def, own));
+            synonyms.insert(0, synonym(def.name, &value, ConfigSource::Topic));
+        }
+        described.push(entry(def, value, synonyms, false));
+    }
+    described
+}
+
+/// The settings of the broker itself.
+pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
+    let mut described = Vec::new();
+    for def in broker_configs() {
+        if def.internal && broker.setting(def.name).is_none() {
+            continue;
+        }
+        let own = broker.setting(def.name).map(|text| as_written(def, text));
+        let value = own.or_else(|| def.default_text().map(str::to_owned));
+        described.push(broker_entry(
+            def,
+            value,
+            broker_values(broker, def.name, def.is_sensitive()),
+        ));
+    }
+    // Keys that are not in the tables are shown as secrets, because nobody knows that they are none.
+    let mut unknown: Vec<&String> = broker
+        .static_settings()
+        .keys()
+        .chain(broker.dynamic_default_settings().keys())
+        .chain(broker.dynamic_settings().keys())
+        .filter(|key| broker_config(key).is_none())
+        .collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    for key in unknown {
+        described.push(unknown_entry(key, broker_values(broker, key, true)));
+    }
+    described
+}
+
+/// The dynamic settings that all brokers of the cluster share.
+pub fn describe_cluster_default(broker: &BrokerConfig) -> Vec<DescribedConfig> {
+    let only_dynamic = |mut synonyms: Vec<Synonym>| {
+        synonyms.retain(|synonym| synonym.source == ConfigSource::DynamicDefaultBroker);
+        synonyms
+    };
+    let describe = |(key, value): (&String, &String)| match broker_config(key) {
+        Some(def) => {
+            let synonyms = only_dynamic(broker_values(broker, key, def.is_sensitive()));
+            broker_entry(def, Some(as_written(def, value)), synonyms)
+        }
+        None => unknown_entry(key, only_dynamic(broker_values(broker, key, true))),
+    };
+    broker
+        .dynamic_default_settings()
+        .iter()
+        .map(describe)
+        .collect()
+}
+
+/// The settings of a group, given those it has of its own.
+pub fn describe_group(broker: &BrokerConfig, overrides: &Settings) -> Vec<DescribedConfig> {
+    let describe = |def: &'static ConfigDef| {
+        let mut synonyms = match broker_synonym_of_group_config(def.name) {
+            Some(name) => broker_values(broker, name, false),
+            None => {
+                let default = def.default_text().map(str::to_owned);
+                vec![synonym(def.name, &default, ConfigSource::Default)]
+            }
+        };
+        let mut value = synonyms
+            .first()
+            .and_then(|synonym| synonym.value.clone())
+            .or_else(|| def.default_text().map(str::to_owned));
+        if let Some(own) = overrides.get(def.name) {
+            value = Some(as_written(def, own));
+            synonyms.insert(0, synonym(def.name, &value, ConfigSource::Group));
+        }
+        entry(def, value, synonyms, false)
+    };
+    GROUP_CONFIGS.iter().map(describe).collect()
+}
+
+/// The settings of a client metrics subscription, given those it has of its own.
+pub fn describe_client_metrics(overrides: &Settings) -> Vec<DescribedConfig> {
+    let describe = |def: &'static ConfigDef| match overrides.get(def.name) {
+        Some(own) => {
+            let value = Some(as_written(def, own));
+            let synonyms = vec![synonym(def.name, &value, ConfigSource::ClientMetrics)];
+            entry(def, value, synonyms, false)
+        }
+        None => entry(
+            def,
+            def.default_text().map(str::to_owned),
+            Vec::new(),
+            false,
+        ),
+    };
+    CLIENT_METRICS_CONFIGS.iter().map(describe).collect()
+}
+
+fn synonym(name: &str, value: &Option<String>, source: ConfigSource) -> Synonym {
+    Synonym {
+        name: name.to_owned(),
+        value: value.clone(),
+        source,
+    }
+}
+
+/// A value as Kafka prints it once it has been parsed: lists without blanks, booleans in small letters.
+fn as_written(def: &ConfigDef, text: &str) -> String {
+    match def.config_type {
+        ConfigType::List => split_list(text).join(","),
+        ConfigType::Boolean => text.trim().to_ascii_lowercase(),
+        ConfigType::Int | ConfigType::Short | ConfigType::Long => text
+            .trim()
+            .parse::<i64>()
+            .map_or_else(|_| text.to_owned(), |it| it.to_string()),
+        _ => text.trim().to_owned(),
+    }
+}
+
+fn entry(
+    def: &ConfigDef,
+    value: Option<String>,
+    synonyms: Vec<Synonym>,
+    is_read_only: bool,
+) -> DescribedConfig {
+    let is_sensitive = def.is_sensitive();
+    DescribedConfig {
+        name: def.name.to_owned(),
+        value: value.filter(|_| !is_sensitive),
+        source: synonyms
+            .first()
+            .map_or(ConfigSource::Default, |synonym| synonym.source),
+        is_sensitive,
+        is_read_only,
+        synonyms,
+        config_type: Some(def.config_type),
+        documentation: crate::documentation::of(def.name),
+    }
+}
+
+fn broker_entry(def: &ConfigDef, value: Option<String>, synonyms: Vec<Synonym>) -> DescribedConfig {
+    entry(
+        def,
+        value,
+        synonyms,
+        def.update_mode == crate::UpdateMode::ReadOnly,
+    )
+}
+
+fn unknown_entry(key: &str, synonyms: Vec<Synonym>) -> DescribedConfig {
+    DescribedConfig {
+        name: key.to_owned(),
+        value: None,
+        source: synonyms
+            .first()
+            .map_or(ConfigSource::Default, |synonym| synonym.source),
+        is_sensitive: true,
+        is_read_only: true,
+        synonyms,
+        config_type: None,
+        documentation: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

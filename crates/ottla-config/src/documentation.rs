@@ -1,0 +1,70 @@
+//! One sentence about each setting that people look up most: those of topics.
+//!
+//! `DescribeConfigs` can ask for documentation. Settings without a text here answer without one.
+
+/// The sentence about this setting, if there is one.
+pub(crate) fn of(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "cleanup.policy" => {
+            "What happens to old records: they are deleted, compacted by key, or both."
+        }
+        "compression.gzip.level" => "How hard gzip tries when the broker compresses batches.",
+        "compression.lz4.level" => "How hard lz4 tries when the broker compresses batches.",
+        "compression.type" => {
+            "How batches are compressed in the log; producer keeps them as they were sent."
+        }
+        "compression.zstd.level" => "How hard zstd tries when the broker compresses batches.",
+        "delete.retention.ms" => "How long a compacted topic keeps the mark of a deleted key.",
+        "file.delete.delay.ms" => {
+            "How long the files of a deleted segment stay before they are removed."
+        }
+        "flush.messages" => "After how many records the log is written through to the disk.",
+        "flush.ms" => "After how long records are written through to the disk.",
+        "index.interval.bytes" => {
+            "How many bytes of records lie between two entries of the offset index."
+        }
+        "max.compaction.lag.ms" => "The longest that a record may stay uncompacted.",
+        "max.message.bytes" => "The largest batch that is accepted, after compression.",
+        "message.timestamp.after.max.ms" => {
+            "How far a record's timestamp may lie ahead of the broker's clock."
+        }
+        "message.timestamp.before.max.ms" => {
+            "How far a record's timestamp may lie behind the broker's clock."
+        }
+        "message.timestamp.type" => {
+            "Whether records keep the producer's timestamp or get the broker's."
+        }
+        "min.cleanable.dirty.ratio" => {
+            "The share of uncompacted records at which a log is compacted."
+        }
+        "min.compaction.lag.ms" => "The shortest that a record stays uncompacted.",
+        "min.insync.replicas" => {
+            "How many replicas must have a record that is produced with acks=all."
+        }
+        "preallocate" => "Whether the file of a new segment is made at its full size.",
+        "retention.bytes" => "How many bytes of a partition are kept; -1 for no limit.",
+        "retention.ms" => "How long records are kept; -1 for no limit.",
+        "segment.bytes" => "The size at which a new segment begins.",
+        "segment.index.bytes" => "The size of an index at which a new segment begins.",
+        "segment.jitter.ms" => {
+            "How much earlier, at random, a new segment begins, so that not all do at once."
+        }
+        "segment.ms" => "The age at which a new segment begins.",
+        "unclean.leader.election.enable" => {
+            "Whether a replica that lacks acknowledged records may become the leader."
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn documented_settings_exist() {
+        let count = crate::TOPIC_CONFIGS
+            .iter()
+            .filter(|def| super::of(def.name).is_some())
+            .count();
+        assert_eq!(count, 26);
+    }
+}

@@ -1,0 +1,373 @@
+//! Java's `.properties` files, read by Java's rules.
+//!
+//! Keeps what `java.util.Properties` throws away: the line on which each key stands, so that whoever
+//! wrote a bad value is told where. As in Java, the last of several lines with one key wins, an escape
+//! that means nothing loses its backslash, and the bytes of a file are ISO 8859-1.
+//!
+//! Where the rules are written down: `java.util.Properties.load(Reader)`.
+
+use std::fmt;
+
+/// Where a value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The line, counted from 1, on which the key begins.
+    Line(usize),
+    /// The command line.
+    Override,
+}
+
+/// One key with its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Property {
+    pub key: String,
+    pub value: String,
+    pub origin: Origin,
+}
+
+/// The contents of a properties file, and what the command line laid over it.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Properties {
+    /// As it was given, for messages.
+    file_name: String,
+    /// In the order of the file; a later one with the same key wins.
+    entries: Vec<Property>,
+}
+
+/// The file breaks Java's rules.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PropertiesError {
+    pub file_name: String,
+    pub line: usize,
+    /// The escape as it stands in the file.
+    pub escape: String,
+}
+
+impl fmt::Display for PropertiesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} line {}: {} is not a character; write \\u and four hexadecimal digits, or double \
+             the backslash if it is meant as one",
+            self.file_name, self.line, self.escape
+        )
+    }
+}
+
+impl std::error::Error for PropertiesError {}
+
+impl Properties {
+    /// No settings, under the name that messages give to their place.
+    pub fn new(file_name: &str) -> Properties {
+        Properties {
+            file_name: file_name.to_owned(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Reads the bytes of a file.
+    pub fn parse_bytes(bytes: &[u8], file_name: &str) -> Result<Properties, PropertiesError> {
+        let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
+        Properties::parse(&text, file_name)
+    }
+
+    /// Reads a text.
+    pub fn parse(text: &str, file_name: &str) -> Result<Properties, PropertiesError> {
+        let mut properties = Properties::new(file_name);
+        for logical in LogicalLines::new(text) {
+            let unescape = |escaped: &[char]| {
+                unescape(escaped).map_err(|escape| PropertiesError {
+                    file_name: file_name.to_owned(),
+                    line: logical.line,
+                    escape,
+                })
+            };
+            let (key, value) = split_key(&logical.text);
+            let (key, value) = (unescape(key)?, unescape(value)?);
+            properties.entries.push(Property {
+                key,
+                value,
+                origin: Origin::Line(logical.line),
+            });
+        }
+        Ok(properties)
+    }
+
+    /// Lays one setting over the file, as `--override key=value` does.
+    pub fn set(&mut self, key: &str, value: &str) {
+        let (key, value) = (key.to_owned(), value.to_owned());
+        self.entries.push(Property {
+            key,
+            value,
+            origin: Origin::Override,
+        });
+    }
+
+    pub fn file_name(&self) -> &str {
+        &self.file_name
+    }
+
+    /// The property that applies for this key.
+    pub fn get(&self, key: &str) -> Option<&Property> {
+        self.entries
+            .iter()
+            .rev()
+            .find(|property| property.key == key)
+    }
+
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.get(key).map(|property| property.value.as_str())
+    }
+
+    /// Every property in the order of the file, those that a later line replaces included.
+    pub fn entries(&self) -> &[Property] {
+        &self.entries
+    }
+
+    /// The properties that apply, in the order of the file.
+    pub fn effective(&self) -> impl Iterator<Item = &Property> {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, property)| {
+                let replaced = self.entries[index + 1..]
+                    .iter()
+                    .any(|later| later.key == property.key);
+                (!replaced).then_some(property)
+            })
+    }
+
+    /// Where a key stands, for messages: `server.properties line 12`.
+    pub fn place(&self, key: &str) -> String {
+        match self.get(key).map(|property| &property.origin) {
+            Some(Origin::Line(line)) => format!("{} line {line}", self.file_name),
+            Some(Origin::Override) => format!("--override {key}"),
+            None => self.file_name.clone(),
+        }
+    }
+}
+
+/// A line with its continuations, still escaped.
+struct LogicalLine {
+    line: usize,
+    text: Vec<char>,
+}
+
+/// The logical lines of a text, comments and blank lines left out.
+struct LogicalLines<'a> {
+    rest: std::iter::Peekable<std::str::Chars<'a>>,
+    /// The line, counted from 1, at which `rest` begins.
+    line: usize,
+}
+
+impl<'a> LogicalLines<'a> {
+    fn new(text: &'a str) -> Self {
+        LogicalLines {
+            rest: text.chars().peekable(),
+            line: 1,
+        }
+    }
+
+    /// The characters up to the end of the natural line, blanks at its beginning dropped.
+    fn natural_line(&mut self) -> Option<Vec<char>> {
+        self.rest.peek()?;
+        let mut line = Vec::new();
+        for character in self.rest.by_ref() {
+            match character {
+                '\n' => break,
+                '\r' => {
+                    self.rest.next_if_eq(&'\n');
+                    break;
+                }
+                blank if is_blank(blank) && line.is_empty() => {}
+                other => line.push(other),
+            }
+        }
+        self.line += 1;
+        Some(line)
+    }
+}
+
+impl Iterator for LogicalLines<'_> {
+    type Item = LogicalLine;
+
+    fn next(&mut self) -> Option<LogicalLine> {
+        loop {
+            let first = self.line;
+            let mut text = self.natural_line()?;
+            if matches!(text.first(), None | Some('#' | '!')) {
+                continue;
+            }
+            // An odd number of backslashes at the end: the last one is not escaped itself.
+            while text
+                .iter()
+                .rev()
+                .take_while(|&&character| character == '\\')
+                .count()
+                % 2
+                == 1
+            {
+                text.pop();
+                match self.natural_line() {
+                    Some(more) => text.extend(more),
+                    None => break,
+                }
+            }
+            return Some(LogicalLine { line: first, text });
+        }
+    }
+}
+
+fn is_blank(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\x0c')
+}
+
+/// The key ends at the first blank, `=` or `:` that is not escaped; blanks and one separator follow.
+fn split_key(text: &[char]) -> (&[char], &[char]) {
+    let mut escaped = false;
+    let mut end = text.len();
+    for (index, &character) in text.iter().enumerate() {
+        if !escaped && (is_blank(character) || character == '=' || character == ':') {
+            end = index;
+            break;
+        }
+        escaped = character == '\\' && !escaped;
+    }
+    let (key, mut value) = text.split_at(end);
+    while let [first, rest @ ..] = value
+        && is_blank(*first)
+    {
+        value = rest;
+    }
+    if let ['=' | ':', rest @ ..] = value {
+        value = rest;
+        while let [first, rest @ ..] = value
+            && is_blank(*first)
+        {
+            value = rest;
+        }
+    }
+    (key, value)
+}
+
+/// Resolves escapes; the error is the escape that is none.
+fn unescape(text: &[char]) -> Result<String, String> {
+    // Escapes are UTF-16 units, so that a pair of them can be one character.
+    let mut units = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    let mut buffer = [0; 2];
+    while let Some(&character) = rest.next() {
+        let character = match character {
+            '\\' => match rest.next() {
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some('f') => '\x0c',
+                Some('u') => {
+                    let digits: String = rest.by_ref().take(4).collect();
+                    let valid =
+                        digits.len() == 4 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                    if !valid {
+                        return Err(format!("\\u{digits}"));
+                    }
+                    units.push(u16::from_str_radix(&digits, 16).expect("four digits"));
+                    continue;
+                }
+                Some(&other) => other,
+                None => break,
+            },
+            other => other,
+        };
+        units.extend_from_slice(character.encode_utf16(&mut buffer));
+    }
+    Ok(String::from_utf16_lossy(&units))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        let properties = Properties::parse(text, "test.properties").expect("readable");
+        properties
+            .effective()
+            .map(|it| (it.key.clone(), it.value.clone()))
+            .collect()
+    }
+
+    #[track_caller]
+    fn reads(text: &str, expected: &[(&str, &str)]) {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect();
+        assert_eq!(pairs(text), expected, "{text:?}");
+    }
+
+    #[test]
+    fn separators() {
+        reads("a=b", &[("a", "b")]);
+        reads("  a  =  b c  ", &[("a", "b c  ")]);
+        reads("a:b=c", &[("a", "b=c")]);
+        reads("a b", &[("a", "b")]);
+        reads(
+            "a\tb\r\nc\x0c=d\re=f",
+            &[("a", "b"), ("c", "d"), ("e", "f")],
+        );
+        reads("a", &[("a", "")]);
+        reads("a==b", &[("a", "=b")]);
+        reads("=b", &[("", "b")]);
+        reads(r"a\=b\:c\ d=e", &[("a=b:c d", "e")]);
+        reads(r"a\\=b", &[("a\\", "b")]);
+    }
+
+    #[test]
+    fn comments_and_blank_lines() {
+        reads("# a=b\n\n   ! c=d\\\n \t\n e=f#g\n", &[("e", "f#g")]);
+    }
+
+    #[test]
+    fn continuations() {
+        reads(
+            "a=b,\\\n    c,\\\r\n  d\ne=f",
+            &[("a", "b,c,d"), ("e", "f")],
+        );
+        reads("a=b\\\\\nc=d", &[("a", "b\\"), ("c", "d")]);
+        reads("a=b\\\n#c", &[("a", "b#c")]);
+        reads("a=b\\\n\nc=d", &[("a", "b"), ("c", "d")]);
+        reads("a=b\\", &[("a", "b")]);
+        reads("a\\\n  b=c", &[("ab", "c")]);
+    }
+
+    #[test]
+    fn escapes() {
+        reads(r"a=\t\n\r\f\q\\", &[("a", "\t\n\r\x0cq\\")]);
+        reads(r"a=\u00e9\uD83D\uDE00", &[("a", "é😀")]);
+        let error = Properties::parse("x=1\na=C:\\users", "test.properties").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "test.properties line 2: \\users is not a character; write \\u and four hexadecimal \
+             digits, or double the backslash if it is meant as one"
+        );
+        assert!(Properties::parse(r"a=\u12", "test.properties").is_err());
+    }
+
+    #[test]
+    fn bytes_are_latin_1() {
+        let properties = Properties::parse_bytes(b"a=caf\xe9", "test.properties").unwrap();
+        assert_eq!(properties.value("a"), Some("café"));
+    }
+
+    #[test]
+    fn the_last_line_wins_and_lines_are_known() {
+        let mut properties =
+            Properties::parse("a=1\nb=2\\\n3\n\n# c\na=4\n", "test.properties").unwrap();
+        assert_eq!(properties.value("a"), Some("4"));
+        assert_eq!(properties.place("a"), "test.properties line 6");
+        assert_eq!(properties.place("b"), "test.properties line 2");
+        assert_eq!(properties.effective().count(), 2);
+        properties.set("b", "5");
+        assert_eq!(properties.value("b"), Some("5"));
+        assert_eq!(properties.place("b"), "--override b");
+    }
+}

@@ -1,0 +1,190 @@
+//! Every setting of Kafka 4.3.1, one line each.
+//!
+//! The columns are: name, type, default, valid values, importance, update mode, what Ottla does with
+//! it, and `internal` for settings that Kafka hides from clients. Defaults stand as Kafka prints them;
+//! `null` is no value, `required` one that must be given. The tests parse every default, and check the
+//! tables against the typed configurations.
+
+use crate::config_def::*;
+
+/// Turns the lines of a table into [`ConfigDef`]s.
+macro_rules! configs {
+    ($vis:vis const $table:ident; $( $name:literal $kind:ident $default:tt $valid:tt
+        $importance:ident $mode:ident $support:ident $($internal:ident)?; )*) => {
+        $vis const $table: &[ConfigDef] = &[$( ConfigDef {
+            name: $name,
+            config_type: ConfigType::$kind,
+            default: configs!(@default $default),
+            validator: configs!(@valid $valid),
+            importance: Importance::$importance,
+            update_mode: UpdateMode::$mode,
+            support: $support,
+            internal: configs!(@internal $($internal)?),
+        }, )*];
+    };
+    (@default null) => { DefaultValue::Null };
+    (@default required) => { DefaultValue::Required };
+    (@default $text:literal) => { DefaultValue::Text($text) };
+    (@valid _) => { Validator::Any };
+    (@valid (at_least $min:literal)) => { Validator::AtLeast($min as f64) };
+    (@valid (between $min:literal, $max:literal)) => {
+        Validator::Between($min as f64, $max as f64)
+    };
+    (@valid (one_of $($value:literal),*)) => { Validator::OneOf(&[$($value),*]) };
+    (@valid (one_of_any_case $($value:literal),*)) => { Validator::OneOfAnyCase(&[$($value),*]) };
+    (@valid (list_of $($value:literal),*)) => { Validator::ListOf(&[$($value),*]) };
+    (@valid (non_empty_list_of $($value:literal),*)) => {
+        Validator::NonEmptyListOf(&[$($value),*])
+    };
+    (@valid (list)) => { Validator::List };
+    (@valid (non_empty_list)) => { Validator::NonEmptyList };
+    (@valid (non_empty)) => { Validator::NonEmpty };
+    (@valid (gzip_level)) => { Validator::GzipLevel };
+    (@valid (quorum_voters)) => { Validator::QuorumVoters };
+    (@valid (bootstrap_servers)) => { Validator::BootstrapServers };
+    (@valid (throttled_replicas)) => { Validator::ThrottledReplicas };
+    (@valid (share_offset_reset)) => { Validator::ShareOffsetReset };
+    (@internal) => { false };
+    (@internal internal) => { true };
+}
+
+mod client_metrics;
+mod controller;
+mod group;
+mod groups;
+mod listeners;
+mod log;
+mod metrics_and_quotas;
+mod remote_log;
+mod replication;
+mod security;
+mod server;
+mod share_and_streams;
+mod topic;
+mod transactions;
+
+/// The settings of a topic.
+pub const TOPIC_CONFIGS: &[ConfigDef] = topic::ROWS;
+
+/// The settings of a group.
+pub const GROUP_CONFIGS: &[ConfigDef] = group::ROWS;
+
+/// The settings of a client metrics subscription.
+pub const CLIENT_METRICS_CONFIGS: &[ConfigDef] = client_metrics::ROWS;
+
+/// The settings of a broker or controller, area by area.
+pub const BROKER_CONFIG_AREAS: &[(&str, &[ConfigDef])] = &[
+    (
+        "Node, roles, controller quorum, metadata log",
+        controller::ROWS,
+    ),
+    ("Listeners and connections", listeners::ROWS),
+    ("Server", server::ROWS),
+    ("Logs", log::ROWS),
+    ("Replication", replication::ROWS),
+    ("Consumer groups", groups::ROWS),
+    ("Transactions and producers", transactions::ROWS),
+    ("Share groups and streams groups", share_and_streams::ROWS),
+    ("Metrics and quotas", metrics_and_quotas::ROWS),
+    ("Security", security::ROWS),
+    ("Tiered storage", remote_log::ROWS),
+];
+
+/// All settings of a broker or controller.
+pub fn broker_configs() -> impl Iterator<Item = &'static ConfigDef> {
+    BROKER_CONFIG_AREAS.iter().flat_map(|(_, rows)| rows.iter())
+}
+
+/// The broker setting with this name.
+pub fn broker_config(name: &str) -> Option<&'static ConfigDef> {
+    broker_configs().find(|def| def.name == name)
+}
+
+/// The topic setting with this name.
+pub fn topic_config(name: &str) -> Option<&'static ConfigDef> {
+    TOPIC_CONFIGS.iter().find(|def| def.name == name)
+}
+
+/// The group setting with this name.
+pub fn group_config(name: &str) -> Option<&'static ConfigDef> {
+    GROUP_CONFIGS.iter().find(|def| def.name == name)
+}
+
+/// The client metrics setting with this name.
+pub fn client_metrics_config(name: &str) -> Option<&'static ConfigDef> {
+    CLIENT_METRICS_CONFIGS.iter().find(|def| def.name == name)
+}
+
+const SUPPORTED: Support = Support::Supported;
+const THREADS: Support =
+    Support::AcceptedWithoutEffect("threads are sized by the machine, not by the setting");
+const PURGATORY: Support =
+    Support::AcceptedWithoutEffect("waiting requests are dropped when they are answered");
+const CLUSTER: Support =
+    Support::AcceptedWithoutEffect("a single node has no other brokers or controllers to ask");
+const COORDINATOR_BUFFERS: Support =
+    Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
+const COMPACTION: Support = Support::AcceptedWithoutEffect("logs are not compacted yet");
+const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
+const METRICS: Support = Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
+const TELEMETRY: Support = Support::AcceptedWithoutEffect("client telemetry is not collected yet");
+const TRANSACTIONS: Support = Support::AcceptedWithoutEffect("transactions are not served yet");
+const CONSUMER: Support =
+    Support::AcceptedWithoutEffect("the consumer group protocol of KIP-848 is not served yet");
+const SHARE: Support = Support::AcceptedWithoutEffect("share groups are not served yet");
+const STREAMS: Support = Support::AcceptedWithoutEffect("streams groups are not served yet");
+const REMOTE: Support = Support::AcceptedWithoutEffect("tiered storage is not served yet");
+const TLS: Support = Support::AcceptedWithoutEffect("TLS listeners are refused for now");
+const SASL: Support = Support::AcceptedWithoutEffect("SASL listeners are refused for now");
+const TOKENS: Support =
+    Support::AcceptedWithoutEffect("delegation tokens need SASL, which is not served yet");
+const UNUSED: Support = Support::AcceptedWithoutEffect("there is nothing to tune with it here");
+
+const PLUGIN: Support = Support::Refused {
+    reason: "it names a class to be loaded into a Java process, and this is none; \
+             remove the line",
+    except: &[],
+};
+const AUTHORIZER: Support = Support::Refused {
+    reason: "access control lists are not enforced yet, and starting without them would leave \
+             the data open to everyone; remove the line if that is meant",
+    except: &[],
+};
+const REPORTERS: Support = Support::Refused {
+    reason: "a metrics reporter is a class to be loaded into a Java process, and this is none; \
+             remove the line",
+    except: &["org.apache.kafka.common.metrics.JmxReporter"],
+};
+const REPLICA_SELECTOR: Support = Support::Refused {
+    reason: "only org.apache.kafka.common.replica.RackAwareReplicaSelector and \
+             org.apache.kafka.common.replica.LeaderSelector are known; other selectors are Java \
+             classes, which cannot be loaded here",
+    except: &[
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "org.apache.kafka.common.replica.LeaderSelector",
+    ],
+};
+const CONSUMER_ASSIGNORS: Support = Support::Refused {
+    reason: "only the assignors uniform and range are known; others are Java classes, which \
+             cannot be loaded here",
+    except: &[
+        "uniform",
+        "range",
+        "range,uniform",
+        "uniform, range",
+        "range, uniform",
+    ],
+};
+const SHARE_ASSIGNORS: Support = Support::Refused {
+    reason: "only the assignor simple is known; others are Java classes, which cannot be loaded \
+             here",
+    except: &[],
+};
+const REMOTE_ENABLE: Support = Support::Refused {
+    reason: "tiered storage is not served yet; give false, or remove the line",
+    except: &["FALSE", "False"],
+};
+const REMOTE_TOPIC: Support = Support::Refused {
+    reason: "tiered storage is not served yet",
+    except: &["FALSE", "False"],
+};

@@ -1,0 +1,12 @@
+//! Settings of one client metrics subscription.
+//!
+//! Source of names, types, defaults and valid values: Kafka 4.3.1, `ClientMetricsConfigs`.
+
+use super::*;
+
+configs! {
+    pub(super) const ROWS;
+    "interval.ms" Int  "300000" _      Medium ClusterWide TELEMETRY;
+    "match"       List ""       (list) Medium ClusterWide TELEMETRY;
+    "metrics"     List ""       (list) Medium ClusterWide TELEMETRY;
+}

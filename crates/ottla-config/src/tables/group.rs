@@ -1,0 +1,26 @@
+//! Settings of one group.
+//!
+//! Source of names, types, defaults and valid values: Kafka 4.3.1, `GroupConfig`.
+
+use super::*;
+
+configs! {
+    pub(super) const ROWS;
+    "consumer.assignment.interval.ms"    Int     "1000"             (at_least 0)               Medium ClusterWide CONSUMER;
+    "consumer.heartbeat.interval.ms"     Int     "5000"             (at_least 1)               Medium ClusterWide CONSUMER;
+    "consumer.session.timeout.ms"        Int     "45000"            (at_least 1)               Medium ClusterWide CONSUMER;
+    "share.assignment.interval.ms"       Int     "1000"             (at_least 0)               Medium ClusterWide SHARE;
+    "share.auto.offset.reset"            String  "latest"           (share_offset_reset)       Medium ClusterWide SHARE;
+    "share.delivery.count.limit"         Int     "5"                (at_least 2)               Medium ClusterWide SHARE;
+    "share.heartbeat.interval.ms"        Int     "5000"             (at_least 1)               Medium ClusterWide SHARE;
+    "share.isolation.level"              String  "read_uncommitted" (one_of "read_committed", "read_uncommitted") Medium ClusterWide SHARE;
+    "share.partition.max.record.locks"   Int     "2000"             (at_least 100)             Medium ClusterWide SHARE;
+    "share.record.lock.duration.ms"      Int     "30000"            (at_least 1000)            Medium ClusterWide SHARE;
+    "share.renew.acknowledge.enable"     Boolean "true"             _                          Medium ClusterWide SHARE;
+    "share.session.timeout.ms"           Int     "45000"            (at_least 1)               Medium ClusterWide SHARE;
+    "streams.assignment.interval.ms"     Int     "1000"             (at_least 0)               Medium ClusterWide STREAMS;
+    "streams.heartbeat.interval.ms"      Int     "5000"             (at_least 1)               Medium ClusterWide STREAMS;
+    "streams.initial.rebalance.delay.ms" Int     "3000"             (at_least 0)               Medium ClusterWide STREAMS;
+    "streams.num.standby.replicas"       Int     "0"                (at_least 0)               Medium ClusterWide STREAMS;
+    "streams.session.timeout.ms"         Int     "45000"            (at_least 1)               Medium ClusterWide STREAMS;
+}

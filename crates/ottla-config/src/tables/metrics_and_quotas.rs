@@ -1,0 +1,27 @@
+//! Settings of metrics, client telemetry and quotas.
+//!
+//! Source of names, types, defaults and valid values: Kafka 4.3.1, `MetricConfigs`, `QuotaConfig`.
+
+use super::*;
+
+configs! {
+    pub(super) const ROWS;
+    "alter.log.dirs.replication.quota.window.num"          Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
+    "alter.log.dirs.replication.quota.window.size.seconds" Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "client.quota.callback.class"                          Class  null                           _            Low    ReadOnly PLUGIN;
+    "controller.quota.window.num"                          Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
+    "controller.quota.window.size.seconds"                 Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "follower.replication.throttled.rate"                  Long   "9223372036854775807"          (at_least 0) Medium ClusterWide QUOTAS;
+    "kafka.metrics.polling.interval.secs"                  Int    "10"                           (at_least 1) Low    ReadOnly METRICS;
+    "kafka.metrics.reporters"                              List   ""                             (list)       Low    ReadOnly PLUGIN;
+    "leader.replication.throttled.rate"                    Long   "9223372036854775807"          (at_least 0) Medium ClusterWide QUOTAS;
+    "metric.reporters"                                     List   "org.apache.kafka.common.metrics.JmxReporter" (list)       Low    ClusterWide REPORTERS;
+    "metrics.num.samples"                                  Int    "2"                            (at_least 1) Low    ReadOnly METRICS;
+    "metrics.recording.level"                              String "INFO"                         _            Low    ReadOnly METRICS;
+    "metrics.sample.window.ms"                             Long   "30000"                        (at_least 1) Low    ReadOnly METRICS;
+    "quota.window.num"                                     Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
+    "quota.window.size.seconds"                            Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "replication.quota.window.num"                         Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
+    "replication.quota.window.size.seconds"                Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "telemetry.max.bytes"                                  Int    "1048576"                      (at_least 1) Low    ReadOnly TELEMETRY;
+}

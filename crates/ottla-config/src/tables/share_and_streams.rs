@@ -1,0 +1,59 @@
+//! Settings of share groups, the share coordinator and streams groups.
+//!
+//! Source of names, types, defaults and valid values: Kafka 4.3.1, `ShareGroupConfig`, `ShareCoordinatorConfig`, `GroupCoordinatorConfig`.
+
+use super::*;
+
+configs! {
+    pub(super) const ROWS;
+    "group.share.assignment.interval.ms"                     Int    "1000"                         (at_least 0)             Medium ClusterWide SHARE;
+    "group.share.assignors"                                  List   "simple"                       (non_empty_list)         Medium ReadOnly SHARE_ASSIGNORS;
+    "group.share.delivery.count.limit"                       Int    "5"                            (between 2, 10)          Medium ReadOnly SHARE;
+    "group.share.heartbeat.interval.ms"                      Int    "5000"                         (at_least 1)             Medium ReadOnly SHARE;
+    "group.share.initialize.retry.interval.ms"               Int    "30000"                        (at_least 1)             Low    ReadOnly SHARE internal;
+    "group.share.max.assignment.interval.ms"                 Int    "15000"                        (at_least 0)             Medium ReadOnly SHARE;
+    "group.share.max.delivery.count.limit"                   Int    "10"                           (between 5, 25)          Medium ReadOnly SHARE;
+    "group.share.max.heartbeat.interval.ms"                  Int    "15000"                        (at_least 1)             Medium ReadOnly SHARE;
+    "group.share.max.partition.max.record.locks"             Int    "4000"                         (between 2000, 10000)    Medium ReadOnly SHARE;
+    "group.share.max.record.lock.duration.ms"                Int    "60000"                        (between 30000, 3600000) Medium ReadOnly SHARE;
+    "group.share.max.session.timeout.ms"                     Int    "60000"                        (at_least 1)             Medium ReadOnly SHARE;
+    "group.share.max.share.sessions"                         Int    "2000"                         (at_least 1)             Medium ReadOnly SHARE;
+    "group.share.max.size"                                   Int    "200"                          (between 1, 1000)        Medium ReadOnly SHARE;
+    "group.share.min.assignment.interval.ms"                 Int    "0"                            (at_least 0)             Medium ReadOnly SHARE;
+    "group.share.min.delivery.count.limit"                   Int    "2"                            (between 2, 5)           Medium ReadOnly SHARE;
+    "group.share.min.heartbeat.interval.ms"                  Int    "5000"                         (at_least 1)             Medium ReadOnly SHARE;
+    "group.share.min.partition.max.record.locks"             Int    "100"                          (between 100, 2000)      Medium ReadOnly SHARE;
+    "group.share.min.record.lock.duration.ms"                Int    "15000"                        (between 1000, 30000)    Medium ReadOnly SHARE;
+    "group.share.min.session.timeout.ms"                     Int    "45000"                        (at_least 1)             Medium ReadOnly SHARE;
+    "group.share.partition.max.record.locks"                 Int    "2000"                         (between 100, 10000)     Medium ReadOnly SHARE;
+    "group.share.persister.class.name"                       String "org.apache.kafka.server.share.persister.DefaultStatePersister" _                        Medium ReadOnly PLUGIN internal;
+    "group.share.record.lock.duration.ms"                    Int    "30000"                        (between 1000, 3600000)  Medium ReadOnly SHARE;
+    "group.share.session.timeout.ms"                         Int    "45000"                        (at_least 1)             Medium ReadOnly SHARE;
+    "group.streams.assignment.interval.ms"                   Int    "1000"                         (at_least 0)             Medium ClusterWide STREAMS;
+    "group.streams.heartbeat.interval.ms"                    Int    "5000"                         (at_least 1)             Medium ReadOnly STREAMS;
+    "group.streams.initial.rebalance.delay.ms"               Int    "3000"                         (at_least 0)             Medium ReadOnly STREAMS;
+    "group.streams.max.assignment.interval.ms"               Int    "15000"                        (at_least 0)             Medium ReadOnly STREAMS;
+    "group.streams.max.heartbeat.interval.ms"                Int    "15000"                        (at_least 1)             Medium ReadOnly STREAMS;
+    "group.streams.max.session.timeout.ms"                   Int    "60000"                        (at_least 1)             Medium ReadOnly STREAMS;
+    "group.streams.max.size"                                 Int    "2147483647"                   (at_least 1)             Medium ReadOnly STREAMS;
+    "group.streams.max.standby.replicas"                     Int    "2"                            (at_least 0)             Medium ReadOnly STREAMS;
+    "group.streams.min.assignment.interval.ms"               Int    "0"                            (at_least 0)             Medium ReadOnly STREAMS;
+    "group.streams.min.heartbeat.interval.ms"                Int    "5000"                         (at_least 1)             Medium ReadOnly STREAMS;
+    "group.streams.min.session.timeout.ms"                   Int    "45000"                        (at_least 1)             Medium ReadOnly STREAMS;
+    "group.streams.num.standby.replicas"                     Int    "0"                            (at_least 0)             Medium ReadOnly STREAMS;
+    "group.streams.session.timeout.ms"                       Int    "45000"                        (at_least 1)             Medium ReadOnly STREAMS;
+    "share.coordinator.append.linger.ms"                     Int    "-1"                           (at_least -1)            Medium ReadOnly SHARE;
+    "share.coordinator.cached.buffer.max.bytes"              Int    "1048588"                      (at_least 524288)        Medium ClusterWide SHARE;
+    "share.coordinator.cold.partition.snapshot.interval.ms"  Int    "300000"                       (at_least 1)             Low    ReadOnly SHARE internal;
+    "share.coordinator.load.buffer.size"                     Int    "5242880"                      (at_least 1)             High   ReadOnly SHARE;
+    "share.coordinator.snapshot.update.records.per.snapshot" Int    "500"                          (between 0, 500)         Medium ReadOnly SHARE;
+    "share.coordinator.state.topic.compression.codec"        Int    "0"                            _                        High   ReadOnly SHARE;
+    "share.coordinator.state.topic.min.isr"                  Short  "2"                            (at_least 1)             High   ReadOnly SHARE;
+    "share.coordinator.state.topic.num.partitions"           Int    "50"                           (at_least 1)             High   ReadOnly SHARE;
+    "share.coordinator.state.topic.prune.interval.ms"        Int    "300000"                       (at_least 1)             Low    ReadOnly SHARE internal;
+    "share.coordinator.state.topic.replication.factor"       Short  "3"                            (at_least 1)             High   ReadOnly SHARE;
+    "share.coordinator.state.topic.segment.bytes"            Int    "104857600"                    (at_least 1)             High   ReadOnly SHARE;
+    "share.coordinator.threads"                              Int    "1"                            (at_least 1)             Medium ReadOnly SHARE;
+    "share.coordinator.write.timeout.ms"                     Int    "5000"                         (at_least 1)             High   ReadOnly SHARE;
+    "share.fetch.purgatory.purge.interval.requests"          Int    "1000"                         _                        Medium ReadOnly SHARE;
+}

@@ -1,0 +1,43 @@
+//! Settings of one topic.
+//!
+//! Source of names, types, defaults and valid values: Kafka 4.3.1, `LogConfig`.
+
+use super::*;
+
+configs! {
+    pub(super) const ROWS;
+    "cleanup.policy"                          List    "delete"              (list_of "compact", "delete") Medium ClusterWide SUPPORTED;
+    "compression.gzip.level"                  Int     "-1"                  (gzip_level)               Medium ClusterWide SUPPORTED;
+    "compression.lz4.level"                   Int     "9"                   (between 1, 17)            Medium ClusterWide SUPPORTED;
+    "compression.type"                        String  "producer"            (one_of "uncompressed", "zstd", "lz4", "snappy", "gzip", "producer") Medium ClusterWide SUPPORTED;
+    "compression.zstd.level"                  Int     "3"                   (between -131072, 22)      Medium ClusterWide SUPPORTED;
+    "delete.retention.ms"                     Long    "86400000"            (at_least 0)               Medium ClusterWide COMPACTION;
+    "file.delete.delay.ms"                    Long    "60000"               (at_least 0)               Medium ClusterWide SUPPORTED;
+    "flush.messages"                          Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;
+    "flush.ms"                                Long    "9223372036854775807" (at_least 0)               Medium ClusterWide SUPPORTED;
+    "follower.replication.throttled.replicas" List    ""                    (throttled_replicas)       Medium ClusterWide QUOTAS;
+    "index.interval.bytes"                    Int     "4096"                (at_least 0)               Medium ClusterWide SUPPORTED;
+    "internal.segment.bytes"                  Int     null                  _                          Medium ClusterWide SUPPORTED internal;
+    "leader.replication.throttled.replicas"   List    ""                    (throttled_replicas)       Medium ClusterWide QUOTAS;
+    "local.retention.bytes"                   Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
+    "local.retention.ms"                      Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
+    "max.compaction.lag.ms"                   Long    "9223372036854775807" (at_least 1)               Medium ClusterWide COMPACTION;
+    "max.message.bytes"                       Int     "1048588"             (at_least 0)               Medium ClusterWide SUPPORTED;
+    "message.timestamp.after.max.ms"          Long    "3600000"             (at_least 0)               Medium ClusterWide SUPPORTED;
+    "message.timestamp.before.max.ms"         Long    "9223372036854775807" (at_least 0)               Medium ClusterWide SUPPORTED;
+    "message.timestamp.type"                  String  "CreateTime"          (one_of "CreateTime", "LogAppendTime") Medium ClusterWide SUPPORTED;
+    "min.cleanable.dirty.ratio"               Double  "0.5"                 (between 0, 1)             Medium ClusterWide COMPACTION;
+    "min.compaction.lag.ms"                   Long    "0"                   (at_least 0)               Medium ClusterWide COMPACTION;
+    "min.insync.replicas"                     Int     "1"                   (at_least 1)               Medium ClusterWide SUPPORTED;
+    "preallocate"                             Boolean "false"               _                          Medium ClusterWide SUPPORTED;
+    "remote.log.copy.disable"                 Boolean "false"               _                          Medium ClusterWide REMOTE_TOPIC;
+    "remote.log.delete.on.disable"            Boolean "false"               _                          Medium ClusterWide REMOTE_TOPIC;
+    "remote.storage.enable"                   Boolean "false"               _                          Medium ClusterWide REMOTE_TOPIC;
+    "retention.bytes"                         Long    "-1"                  _                          Medium ClusterWide SUPPORTED;
+    "retention.ms"                            Long    "604800000"           (at_least -1)              Medium ClusterWide SUPPORTED;
+    "segment.bytes"                           Int     "1073741824"          (at_least 1048576)         Medium ClusterWide SUPPORTED;
+    "segment.index.bytes"                     Int     "10485760"            (at_least 4)               Medium ClusterWide SUPPORTED;
+    "segment.jitter.ms"                       Long    "0"                   (at_least 0)               Medium ClusterWide SUPPORTED;
+    "segment.ms"                              Long    "604800000"           (at_least 1)               Medium ClusterWide SUPPORTED;
+    "unclean.leader.election.enable"          Boolean "false"               _                          Medium ClusterWide SUPPORTED;
+}
