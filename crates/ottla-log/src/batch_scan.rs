@@ -1,0 +1,154 @@
+//! Steps through the batches of a `.log` file from a given position, whatever their magic.
+//!
+//! Looks only at headers, through a window of the file that is read at once; the bytes of a batch are
+//! fetched on request. Stops silently at a batch that is not all there, as Kafka's `FileLogInputStream`
+//! does: that is how the unwritten end of a file looks. A length or magic that no format has is an error.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use ottla_records::{BatchError, BatchHeader, BatchPrefix};
+use ottla_types::{LeaderEpoch, Offset, Timestamp};
+
+/// Enough for the headers between two index entries of small batches.
+pub(crate) const LOOKUP_WINDOW: usize = 4 * 1024;
+/// For reading whole files.
+pub(crate) const SEQUENTIAL_WINDOW: usize = 1024 * 1024;
+
+/// Where a batch stands, and what its header says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BatchLocation {
+    pub(crate) position: u64,
+    pub(crate) size: u64,
+    pub(crate) base_offset: Offset,
+    pub(crate) last_offset: Offset,
+    pub(crate) max_timestamp: Timestamp,
+    pub(crate) leader_epoch: LeaderEpoch,
+    /// `None` for magic 0 and 1.
+    pub(crate) header: Option<BatchHeader>,
+}
+
+impl BatchLocation {
+    pub(crate) fn end_position(&self) -> u64 {
+        self.position + self.size
+    }
+
+    pub(crate) fn next_offset(&self) -> Offset {
+        self.last_offset.plus(1)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScanError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("at byte {position}: {error}")]
+    Corrupt { position: u64, error: BatchError },
+    #[error("at byte {position}: offsets {base_offset} to {last_offset} are no range of a batch")]
+    Offsets {
+        position: u64,
+        base_offset: Offset,
+        last_offset: Offset,
+    },
+}
+
+pub(crate) struct BatchScanner<'a> {
+    file: &'a File,
+    position: u64,
+    end: u64,
+    window: Vec<u8>,
+    window_start: u64,
+    window_size: usize,
+}
+
+impl<'a> BatchScanner<'a> {
+    /// Steps from `position`, which must be the start of a batch, to before `end`.
+    pub(crate) fn new(file: &'a File, position: u64, end: u64, window_size: usize) -> Self {
+        Self {
+            file,
+            position,
+            end,
+            window: Vec::new(),
+            window_start: 0,
+            window_size,
+        }
+    }
+
+    /// The next batch, or `None` where no whole batch follows.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<BatchLocation>, ScanError> {
+        let position = self.position;
+        let remaining = self.end.saturating_sub(position);
+        if remaining < BatchPrefix::SIZE as u64 {
+            return Ok(None);
+        }
+        let wanted = remaining.min(BatchHeader::SIZE as u64) as usize;
+        let bytes = self.load(position, wanted)?;
+        let corrupt = |error| ScanError::Corrupt { position, error };
+        let prefix = BatchPrefix::parse(bytes).map_err(corrupt)?;
+        let size = prefix.size_in_bytes() as u64;
+        if size > remaining {
+            return Ok(None);
+        }
+        let header = match prefix.magic {
+            BatchHeader::MAGIC => Some(BatchHeader::parse(bytes).map_err(corrupt)?),
+            _ => None,
+        };
+        let (last_offset, max_timestamp, leader_epoch) = match &header {
+            Some(header) => (
+                header.last_offset(),
+                header.max_timestamp,
+                header.partition_leader_epoch,
+            ),
+            None => {
+                let timestamp = match (prefix.magic, bytes.get(18..26)) {
+                    (1, Some(timestamp)) => {
+                        i64::from_be_bytes(timestamp.try_into().expect("eight bytes"))
+                    }
+                    _ => -1,
+                };
+                let timestamp = Timestamp(timestamp);
+                (prefix.base_offset, timestamp, LeaderEpoch::UNKNOWN)
+            }
+        };
+        if prefix.base_offset.0 < 0 || last_offset < prefix.base_offset || last_offset.0 == i64::MAX
+        {
+            return Err(ScanError::Offsets {
+                position,
+                base_offset: prefix.base_offset,
+                last_offset,
+            });
+        }
+        self.position += size;
+        Ok(Some(BatchLocation {
+            position,
+            size,
+            base_offset: prefix.base_offset,
+            last_offset,
+            max_timestamp,
+            leader_epoch,
+            header,
+        }))
+    }
+
+    /// The bytes of a batch that was found.
+    pub(crate) fn bytes(&mut self, batch: &BatchLocation) -> io::Result<&[u8]> {
+        self.load(batch.position, batch.size as usize)
+    }
+
+    fn load(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
+        let window_end = self.window_start + self.window.len() as u64;
+        if position < self.window_start || position + len as u64 > window_end {
+            let available = self.end - position;
+            let size = (self.window_size as u64).max(len as u64).min(available) as usize;
+            self.window.resize(size, 0);
+            // Cleared first, so that a failed read leaves no bytes that look loaded.
+            let mut window = std::mem::take(&mut self.window);
+            self.file.read_exact_at(&mut window, position)?;
+            self.window = window;
+            self.window_start = position;
+        }
+        let start = (position - self.window_start) as usize;
+        Ok(&self.window[start..start + len])
+    }
+}

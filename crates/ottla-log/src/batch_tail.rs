@@ -1,0 +1,163 @@
+//! The boundaries between the newest batches of the active segment, for readers at the end of the log.
+//!
+//! A ring of slots that the appender fills and any reader may look at, without a lock: most fetches are
+//! for what was written last, and find their positions here without reading index or file.
+//!
+//! Each slot is one boundary: the offset that follows a batch and the position where the batch ends. Slot
+//! `n` is overwritten by slot `n + SLOTS`. A reader accepts what it read only if, afterwards, the count
+//! shows that the overwriting had not begun:
+//! 1. the appender publishes count `n` after filling slot `n - 1`, then fills slot `n` with release
+//!    stores;
+//! 2. a reader that sees any of those stores therefore sees a count of at least `n` afterwards;
+//! 3. so a count below `i + SLOTS` read after slot `i` proves that slot `i` was whole.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use ottla_types::Offset;
+
+const SLOTS: u64 = 128;
+
+pub(crate) struct BatchTail {
+    slots: Box<[Slot]>,
+    /// Boundaries published so far; the newest is number `count - 1`.
+    count: AtomicU64,
+}
+
+#[derive(Default)]
+struct Slot {
+    next_offset: AtomicI64,
+    end_position: AtomicU64,
+}
+
+/// Where one batch ends and the next begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Boundary {
+    /// The offset after the last of the batch before the boundary.
+    pub(crate) next_offset: Offset,
+    pub(crate) position: u64,
+}
+
+impl BatchTail {
+    /// A tail that knows one boundary: the end of what is in the segment already.
+    pub(crate) fn new(first: Boundary) -> Self {
+        let tail = Self {
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            count: AtomicU64::new(0),
+        };
+        tail.push(first);
+        tail
+    }
+
+    /// Adds a boundary. Only the appender calls this.
+    pub(crate) fn push(&self, boundary: Boundary) {
+        let count = self.count.load(Ordering::Relaxed);
+        let slot = &self.slots[(count % SLOTS) as usize];
+        slot.next_offset
+            .store(boundary.next_offset.0, Ordering::Release);
+        slot.end_position
+            .store(boundary.position, Ordering::Release);
+        self.count.store(count + 1, Ordering::Release);
+    }
+
+    fn read(&self, number: u64) -> Option<Boundary> {
+        let slot = &self.slots[(number % SLOTS) as usize];
+        let boundary = Boundary {
+            next_offset: Offset(slot.next_offset.load(Ordering::Acquire)),
+            position: slot.end_position.load(Ordering::Acquire),
+        };
+        (self.count.load(Ordering::Acquire) < number + SLOTS).then_some(boundary)
+    }
+
+    /// The last boundary whose next offset is at most `offset`, and the one after it if there is one.
+    /// `None` where the ring does not reach back that far.
+    pub(crate) fn floor(&self, offset: Offset) -> Option<(Boundary, Option<Boundary>)> {
+        let count = self.count.load(Ordering::Acquire);
+        let oldest = (count + 1).saturating_sub(SLOTS);
+        // The newest boundary is what tailing readers ask for; others are found by halving.
+        let newest = self.read(count - 1)?;
+        if newest.next_offset <= offset {
+            return Some((newest, None));
+        }
+        let (mut low, mut high) = (oldest, count - 1);
+        let mut after = newest;
+        let mut before = self.read(low)?;
+        if before.next_offset > offset {
+            return None;
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let boundary = self.read(middle)?;
+            if boundary.next_offset <= offset {
+                (low, before) = (middle, boundary);
+            } else {
+                (high, after) = (middle, boundary);
+            }
+        }
+        Some((before, Some(after)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use ottla_types::Offset;
+
+    use super::{BatchTail, Boundary, SLOTS};
+
+    fn boundary(n: i64) -> Boundary {
+        Boundary {
+            next_offset: Offset(n * 10),
+            position: n as u64 * 1000,
+        }
+    }
+
+    #[test]
+    fn boundaries_are_found_while_the_ring_holds_them() {
+        let tail = BatchTail::new(boundary(0));
+        assert_eq!(tail.floor(Offset(0)), Some((boundary(0), None)));
+        assert_eq!(tail.floor(Offset(9)), Some((boundary(0), None)));
+        for n in 1..=1000 {
+            tail.push(boundary(n));
+        }
+        assert_eq!(tail.floor(Offset(10_000)), Some((boundary(1000), None)));
+        let reach = 1000 - SLOTS as i64 + 2;
+        for n in reach..1000 {
+            let expected = Some((boundary(n), Some(boundary(n + 1))));
+            assert_eq!(tail.floor(Offset(n * 10)), expected, "{n}");
+            assert_eq!(tail.floor(Offset(n * 10 + 9)), expected, "{n}");
+        }
+        assert_eq!(tail.floor(Offset(reach * 10 - 1)), None);
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_a_boundary() {
+        let tail = BatchTail::new(boundary(0));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 1..400_000 {
+                    tail.push(boundary(n));
+                }
+                stop.store(true, Ordering::Release);
+            });
+            let mut found = 0u64;
+            while !stop.load(Ordering::Acquire) || found == 0 {
+                let newest = tail.read(tail.count.load(Ordering::Acquire) - 1);
+                let Some(newest) = newest else { continue };
+                for back in 0..SLOTS as i64 {
+                    let offset = Offset(newest.next_offset.0 - back * 10);
+                    if let Some((before, after)) = tail.floor(offset) {
+                        assert_eq!(before.position, before.next_offset.0 as u64 * 100);
+                        assert!(before.next_offset <= offset);
+                        if let Some(after) = after {
+                            assert_eq!(after.position, after.next_offset.0 as u64 * 100);
+                            assert_eq!(after.next_offset.0, before.next_offset.0 + 10);
+                        }
+                        found += 1;
+                    }
+                }
+            }
+        });
+    }
+}

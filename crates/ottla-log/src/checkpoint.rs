@@ -1,0 +1,196 @@
+//! Kafka's checkpoint files: a version line, a count line, and one line for each entry.
+//!
+//! All are replaced as a whole: written under a `.tmp` name, forced to disk, renamed, and the rename
+//! forced too. Kafka: `CheckpointFile`.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::StorageError;
+
+mod clean_shutdown;
+mod meta_properties;
+mod offset_checkpoint;
+mod partition_metadata;
+
+pub use clean_shutdown::{CLEAN_SHUTDOWN_FILE, CleanShutdown};
+pub use meta_properties::{META_PROPERTIES, MetaProperties, MetaPropertiesError};
+pub use offset_checkpoint::{
+    CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
+    RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
+};
+pub use partition_metadata::{PARTITION_METADATA, PartitionMetadata};
+
+const VERSION: &str = "0";
+
+/// No file that this module reads is larger: a million partitions with names of full length. A larger
+/// one is not read into memory.
+const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
+
+/// A checkpoint that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("{}: line {line}: {reason}: {text:?}", path.display())]
+    Malformed {
+        path: PathBuf,
+        line: usize,
+        text: String,
+        reason: &'static str,
+    },
+}
+
+/// Replaces `path` by `bytes` such that a crash leaves either the old or the new file, whole.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(|error| StorageError::new("write", &temporary, error))?;
+    std::fs::rename(&temporary, path)
+        .map_err(|error| StorageError::new("rename to", path, error))?;
+    match path.parent() {
+        Some(dir) => sync_dir(dir),
+        None => Ok(()),
+    }
+}
+
+/// Forces the entries of a directory to disk: files created, renamed and removed in it.
+pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|error| StorageError::new("flush directory", dir, error))
+}
+
+/// Reads a small file as a whole, `None` where it does not exist.
+pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+    let read = File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    match read {
+        Ok(bytes) if bytes.len() as u64 > MAX_FILE_BYTES => {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "the file is too large");
+            Err(StorageError::new("read", path, error))
+        }
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StorageError::new("read", path, error)),
+    }
+}
+
+/// Writes a checkpoint of `entries`, each a line by `format`.
+pub(crate) fn write<T>(
+    path: &Path,
+    entries: &[T],
+    format: impl Fn(&T, &mut String),
+) -> Result<(), StorageError> {
+    let mut text = format!("{VERSION}\n{}\n", entries.len());
+    for entry in entries {
+        format(entry, &mut text);
+        text.push('\n');
+    }
+    write_atomically(path, text.as_bytes())
+}
+
+/// Reads a checkpoint whose lines have `fields` fields each; no entries where the file is missing or
+/// ends before its count, as Kafka has it.
+pub(crate) fn read<T>(
+    path: &Path,
+    fields: usize,
+    parse: impl Fn(&[&str]) -> Option<T>,
+) -> Result<Vec<T>, CheckpointError> {
+    let Some(bytes) = read_file(path)? else {
+        return Ok(Vec::new());
+    };
+    let malformed = |line: usize, text: &str, reason| CheckpointError::Malformed {
+        path: path.to_owned(),
+        line,
+        text: text.chars().take(200).collect(),
+        reason,
+    };
+    let text = std::str::from_utf8(&bytes).map_err(|_| malformed(1, "", "not UTF-8"))?;
+    let mut lines = text.lines();
+    let Some(version) = lines.next() else {
+        return Ok(Vec::new());
+    };
+    if version.parse() != Ok(0) {
+        return Err(malformed(1, version, "unrecognised version, expected 0"));
+    }
+    let Some(count) = lines.next() else {
+        return Ok(Vec::new());
+    };
+    let expected: usize = count
+        .parse()
+        .map_err(|_| malformed(2, count, "expected the number of entries"))?;
+    let mut entries = Vec::new();
+    for (index, line) in lines.enumerate() {
+        let parts: Vec<&str> = line.split_whitespace().collect();
+        let entry = (parts.len() == fields)
+            .then(|| parse(&parts))
+            .flatten()
+            .ok_or_else(|| malformed(index + 3, line, "malformed entry"))?;
+        entries.push(entry);
+    }
+    if entries.len() != expected {
+        let reason = "the number of entries is not the number of lines that follow";
+        return Err(malformed(2, count, reason));
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CheckpointError, read, write_atomically};
+
+    fn numbers(text: &str) -> Result<Vec<i32>, CheckpointError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        write_atomically(&path, text.as_bytes()).unwrap();
+        read(&path, 1, |fields| fields[0].parse().ok())
+    }
+
+    #[test]
+    fn whole_files_are_read() {
+        assert_eq!(numbers("0\n2\n5\n-7\n").unwrap(), [5, -7]);
+        assert_eq!(numbers("0\n0\n").unwrap(), []);
+        assert_eq!(numbers("").unwrap(), []);
+        assert_eq!(numbers("0\n").unwrap(), []);
+    }
+
+    #[test]
+    fn broken_files_say_where() {
+        for (text, line) in [
+            ("1\n0\n", 1),
+            ("x\n0\n", 1),
+            ("0\nmany\n", 2),
+            ("0\n1\n", 2),
+            ("0\n1\n5\n6\n", 2),
+            ("0\n1\nfive\n", 3),
+            ("0\n1\n5 6\n", 3),
+        ] {
+            match numbers(text) {
+                Err(CheckpointError::Malformed { line: found, .. }) => {
+                    assert_eq!(found, line, "{text:?}");
+                }
+                other => panic!("{text:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_beside_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        write_atomically(&dir.path().join("a"), b"one").unwrap();
+        write_atomically(&dir.path().join("a"), b"two").unwrap();
+        let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(names.len(), 1);
+        assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"two");
+    }
+}

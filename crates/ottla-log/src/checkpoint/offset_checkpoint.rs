@@ -1,0 +1,72 @@
+//! Files of one offset for each partition, in every log directory. Kafka: `OffsetCheckpointFile`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use ottla_types::{Offset, TopicPartition};
+
+use super::CheckpointError;
+use crate::error::StorageError;
+
+/// Up to where each log has been forced to disk.
+pub const RECOVERY_POINT_CHECKPOINT: &str = "recovery-point-offset-checkpoint";
+/// Where each log starts that does not start with its first segment.
+pub const LOG_START_OFFSET_CHECKPOINT: &str = "log-start-offset-checkpoint";
+/// The high watermark of each replica.
+pub const REPLICATION_OFFSET_CHECKPOINT: &str = "replication-offset-checkpoint";
+/// Up to where each log has been compacted.
+pub const CLEANER_OFFSET_CHECKPOINT: &str = "cleaner-offset-checkpoint";
+
+/// An offset for each partition.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct OffsetCheckpoint {
+    pub offsets: BTreeMap<TopicPartition, Offset>,
+}
+
+impl OffsetCheckpoint {
+    /// Reads the file, which holds nothing where it is missing.
+    pub fn read(path: &Path) -> Result<OffsetCheckpoint, CheckpointError> {
+        let entries = super::read(path, 3, |fields| {
+            let partition = fields[1].parse().ok()?;
+            let offset = fields[2].parse().ok()?;
+            let topic = fields[0].to_owned();
+            Some((TopicPartition::new(topic, partition), Offset(offset)))
+        })?;
+        Ok(OffsetCheckpoint {
+            offsets: entries.into_iter().collect(),
+        })
+    }
+
+    /// Replaces the file durably.
+    pub fn write(&self, path: &Path) -> Result<(), StorageError> {
+        let entries: Vec<_> = self.offsets.iter().collect();
+        super::write(path, &entries, |(partition, offset), line| {
+            let TopicPartition { topic, partition } = partition;
+            let _ = write!(line, "{topic} {partition} {offset}");
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_types::{Offset, TopicPartition};
+
+    use super::{OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT};
+
+    #[test]
+    fn the_file_is_kafkas() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(RECOVERY_POINT_CHECKPOINT);
+        let mut checkpoint = OffsetCheckpoint::default();
+        assert_eq!(OffsetCheckpoint::read(&path).unwrap(), checkpoint);
+        for (topic, partition, offset) in [("orders-eu", 10, 7), ("orders-eu", 2, i64::MAX)] {
+            let partition = TopicPartition::new(topic, partition);
+            checkpoint.offsets.insert(partition, Offset(offset));
+        }
+        checkpoint.write(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "0\n2\norders-eu 2 9223372036854775807\norders-eu 10 7\n");
+        assert_eq!(OffsetCheckpoint::read(&path).unwrap(), checkpoint);
+    }
+}

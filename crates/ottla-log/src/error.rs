@@ -1,0 +1,123 @@
+//! What can go wrong with a log, one small enum for each operation.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ottla_types::{ErrorCode, Offset};
+
+/// An operation on a file that failed. The directory that holds it goes offline, except where the disk
+/// is only full.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} {}: {error}", path.display())]
+pub struct StorageError {
+    /// What was attempted: "write to", "rename".
+    pub action: &'static str,
+    pub path: PathBuf,
+    #[source]
+    pub error: io::Error,
+}
+
+impl StorageError {
+    pub(crate) fn new(action: &'static str, path: &Path, error: io::Error) -> Self {
+        Self {
+            action,
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// No space or quota left: appends are refused, but what is there stays readable and deletable, and
+    /// the directory need not go offline.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(
+            self.error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+    }
+}
+
+/// An append that was refused, in whole or from some batch on.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct AppendError {
+    /// How many of the batches, from the first, are in the log all the same and visible.
+    pub batches_written: usize,
+    pub reason: AppendErrorReason,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AppendErrorReason {
+    #[error(
+        "batch of {size} bytes is larger than a segment of {segment_bytes} bytes (segment.bytes)"
+    )]
+    LargerThanSegment { size: usize, segment_bytes: usize },
+    #[error("batch starts at offset {base_offset}, but the log ends at {log_end_offset}")]
+    UnexpectedOffset {
+        base_offset: Offset,
+        log_end_offset: Offset,
+    },
+    #[error("batch from offset {base_offset} to {last_offset} is no range")]
+    InvalidOffsets {
+        base_offset: Offset,
+        last_offset: Offset,
+    },
+    /// The bytes of a short write have been cut off again; the log is as it was, and a later append may
+    /// succeed.
+    #[error("disk full: {0}")]
+    DiskFull(StorageError),
+    /// The directory must go offline: the write failed, or what it left could not be cut off.
+    #[error(transparent)]
+    Storage(StorageError),
+}
+
+impl AppendErrorReason {
+    /// Sorts a failed operation by what must happen to the directory.
+    pub(crate) fn from_storage(error: StorageError) -> Self {
+        if error.is_disk_full() {
+            AppendErrorReason::DiskFull(error)
+        } else {
+            AppendErrorReason::Storage(error)
+        }
+    }
+
+    /// The code that Kafka answers a produce request with.
+    pub fn error_code(&self) -> ErrorCode {
+        match self {
+            AppendErrorReason::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
+            AppendErrorReason::UnexpectedOffset { .. }
+            | AppendErrorReason::InvalidOffsets { .. } => ErrorCode::UnknownServerError,
+            AppendErrorReason::DiskFull(_) | AppendErrorReason::Storage(_) => {
+                ErrorCode::KafkaStorageError
+            }
+        }
+    }
+}
+
+/// A read that has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("offset {offset} is outside of the log, which holds {log_start_offset} to {log_end_offset}")]
+    OffsetOutOfRange {
+        offset: Offset,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+    },
+    /// A batch in the log cannot be read: the partition answers with an error, others are unaffected.
+    #[error("segment {segment_base_offset} is corrupt: {reason}")]
+    Corrupt {
+        segment_base_offset: Offset,
+        reason: String,
+    },
+    #[error(transparent)]
+    Storage(StorageError),
+}
+
+impl ReadError {
+    pub fn error_code(&self) -> ErrorCode {
+        match self {
+            ReadError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            ReadError::Corrupt { .. } => ErrorCode::CorruptMessage,
+            ReadError::Storage(_) => ErrorCode::KafkaStorageError,
+        }
+    }
+}

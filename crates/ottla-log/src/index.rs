@@ -1,0 +1,18 @@
+//! The three indexes of a segment: offset to position, timestamp to offset, aborted transactions.
+//!
+//! All are sequences of fixed-size entries, append-only while the segment is active. The newest entries
+//! live in memory and reach the file when enough have gathered, or when the segment is flushed: an
+//! append costs no write for its index entry, and nothing has to be preallocated and cut later as
+//! Kafka's mapped files are. What a crash loses of the tail, recovery writes again, because the segments
+//! from the recovery point on are always scanned.
+
+mod entries;
+mod offset_index;
+mod time_index;
+mod transaction_index;
+
+pub(crate) use offset_index::OffsetIndex;
+pub(crate) use time_index::TimeIndex;
+pub use time_index::TimestampOffset;
+pub use transaction_index::AbortedTxn;
+pub(crate) use transaction_index::TransactionIndex;

@@ -1,0 +1,234 @@
+//! Fixed-size entries of which the older stand in a file and the newest in memory.
+//!
+//! One thread pushes (the holder of the partition's run token), any number search. The lock is held only
+//! for work in memory: a search that has to go to the file first copies the number of entries there,
+//! which are immutable, and reads without it. Writing the tail to the file is serialised by its own lock,
+//! because the pusher and the flush job may both do it.
+
+use std::cmp::Ordering;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The tail is written out by the pusher when it holds twice this many entries, so that memory stays
+/// bounded where nobody flushes.
+const SPILL_ENTRIES: usize = 512;
+
+/// Entries read at once when the range of a search in the file has become small.
+const BLOCK_ENTRIES: u32 = 256;
+
+pub(crate) struct Entries<const SIZE: usize> {
+    state: Mutex<State<SIZE>>,
+    writing: Mutex<()>,
+}
+
+struct State<const SIZE: usize> {
+    /// Opened by the first that needs it.
+    file: Option<Arc<File>>,
+    /// How many entries stand in the file.
+    in_file: u32,
+    /// Those after them.
+    tail: Vec<[u8; SIZE]>,
+}
+
+/// How the file is opened when it is needed: it lies at another path after a rename.
+pub(crate) trait OpenFile {
+    fn open(&self) -> io::Result<File>;
+}
+
+impl<F: Fn() -> io::Result<File>> OpenFile for F {
+    fn open(&self) -> io::Result<File> {
+        self()
+    }
+}
+
+impl<const SIZE: usize> Entries<SIZE> {
+    /// The entries of a file that holds `in_file` of them.
+    pub(crate) fn new(in_file: u32) -> Self {
+        Self {
+            state: Mutex::new(State {
+                file: None,
+                in_file,
+                tail: Vec::new(),
+            }),
+            writing: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        let state = self.state.lock();
+        state.in_file + state.tail.len() as u32
+    }
+
+    pub(crate) fn push(&self, entry: [u8; SIZE]) {
+        self.state.lock().tail.push(entry);
+    }
+
+    /// Whether [`Entries::write_tail`] is due for the sake of memory.
+    pub(crate) fn is_tail_long(&self) -> bool {
+        self.state.lock().tail.len() >= 2 * SPILL_ENTRIES
+    }
+
+    /// Writes the entries that only memory holds, if nobody else is doing so.
+    pub(crate) fn try_write_tail(&self, open: impl OpenFile) -> io::Result<()> {
+        match self.writing.try_lock() {
+            Some(_guard) => self.write_tail_locked(open),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the entries that only memory holds.
+    pub(crate) fn write_tail(&self, open: impl OpenFile) -> io::Result<()> {
+        let _guard = self.writing.lock();
+        self.write_tail_locked(open)
+    }
+
+    fn write_tail_locked(&self, open: impl OpenFile) -> io::Result<()> {
+        let (bytes, in_file, count) = {
+            let state = self.state.lock();
+            if state.tail.is_empty() {
+                return Ok(());
+            }
+            (state.tail.concat(), state.in_file, state.tail.len())
+        };
+        self.file(open)?
+            .write_all_at(&bytes, u64::from(in_file) * SIZE as u64)?;
+        let mut state = self.state.lock();
+        state.tail.drain(..count);
+        if state.tail.is_empty() {
+            state.tail = Vec::new();
+        }
+        state.in_file += count as u32;
+        Ok(())
+    }
+
+    /// Forces the file to disk. Entries in memory are not part of it.
+    pub(crate) fn sync(&self, open: impl OpenFile) -> io::Result<()> {
+        self.file(open)?.sync_data()
+    }
+
+    fn file(&self, open: impl OpenFile) -> io::Result<Arc<File>> {
+        if let Some(file) = &self.state.lock().file {
+            return Ok(file.clone());
+        }
+        let opened = Arc::new(open.open()?);
+        Ok(self.state.lock().file.get_or_insert(opened).clone())
+    }
+
+    /// Entry `n`, or `None` past the last.
+    pub(crate) fn get(&self, n: u32, open: impl OpenFile) -> io::Result<Option<[u8; SIZE]>> {
+        {
+            let state = self.state.lock();
+            if n >= state.in_file {
+                return Ok(state.tail.get((n - state.in_file) as usize).copied());
+            }
+        }
+        let mut entry = [0; SIZE];
+        self.file(open)?
+            .read_exact_at(&mut entry, u64::from(n) * SIZE as u64)?;
+        Ok(Some(entry))
+    }
+
+    /// The last entry that `order` does not find greater than what is looked for, and its number. The
+    /// entries must be sorted by `order`.
+    pub(crate) fn floor(
+        &self,
+        order: impl Fn(&[u8; SIZE]) -> Ordering,
+        open: impl OpenFile,
+    ) -> io::Result<Option<(u32, [u8; SIZE])>> {
+        let in_file = {
+            let state = self.state.lock();
+            let after = state
+                .tail
+                .partition_point(|entry| order(entry) != Ordering::Greater);
+            if after > 0 {
+                let number = state.in_file + after as u32 - 1;
+                return Ok(Some((number, state.tail[after - 1])));
+            }
+            state.in_file
+        };
+        if in_file == 0 {
+            return Ok(None);
+        }
+        let file = self.file(open)?;
+        let (mut low, mut high) = (0, in_file);
+        while high - low > BLOCK_ENTRIES {
+            let middle = low + (high - low) / 2;
+            let mut entry = [0; SIZE];
+            file.read_exact_at(&mut entry, u64::from(middle) * SIZE as u64)?;
+            match order(&entry) {
+                Ordering::Greater => high = middle,
+                _ => low = middle,
+            }
+        }
+        let mut block = vec![0; (high - low) as usize * SIZE];
+        file.read_exact_at(&mut block, u64::from(low) * SIZE as u64)?;
+        let (entries, _) = block.as_chunks::<SIZE>();
+        let after = entries.partition_point(|entry| order(entry) != Ordering::Greater);
+        Ok(after
+            .checked_sub(1)
+            .map(|last| (low + last as u32, entries[last])))
+    }
+
+    /// All entries, for indexes that are read from front to back.
+    pub(crate) fn all(&self, open: impl OpenFile) -> io::Result<Vec<[u8; SIZE]>> {
+        let (in_file, tail) = {
+            let state = self.state.lock();
+            (state.in_file, state.tail.clone())
+        };
+        if in_file == 0 {
+            return Ok(tail);
+        }
+        let mut bytes = vec![0; in_file as usize * SIZE];
+        self.file(open)?.read_exact_at(&mut bytes, 0)?;
+        let (entries, _) = bytes.as_chunks::<SIZE>();
+        Ok([entries, &tail].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::{Entries, SPILL_ENTRIES};
+
+    fn number(entry: &[u8; 4]) -> u32 {
+        u32::from_be_bytes(*entry)
+    }
+
+    #[test]
+    fn entries_are_found_in_file_and_memory() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path());
+        let entries = Entries::<4>::new(0);
+        assert_eq!(entries.floor(|e| number(e).cmp(&5), open).unwrap(), None);
+        for n in 0..2000u32 {
+            entries.push((n * 10).to_be_bytes());
+            if n == 1499 {
+                assert!(entries.is_tail_long());
+                entries.write_tail(open).unwrap();
+                assert!(!entries.is_tail_long());
+            }
+        }
+        assert_eq!(entries.len(), 2000);
+        assert!(1500 > 2 * SPILL_ENTRIES);
+        for n in 0..2000u32 {
+            for target in [n * 10, n * 10 + 9] {
+                let found = entries.floor(|e| number(e).cmp(&target), open).unwrap();
+                assert_eq!(found, Some((n, (n * 10).to_be_bytes())), "{target}");
+            }
+            assert_eq!(
+                entries.get(n, open).unwrap(),
+                Some((n * 10).to_be_bytes())
+            );
+        }
+        assert_eq!(entries.get(2000, open).unwrap(), None);
+        entries.write_tail(open).unwrap();
+        let again = Entries::<4>::new(2000);
+        assert_eq!(again.all(open).unwrap(), entries.all(open).unwrap());
+        assert_eq!(std::fs::metadata(file.path()).unwrap().len(), 8000);
+    }
+}

@@ -1,0 +1,127 @@
+//! `.timeindex`: from a timestamp to an offset up to which no record is younger.
+//!
+//! An entry is the largest timestamp of the segment so far (i64) and the last offset, relative to the
+//! segment's base (u32), of the batch that brought it. Both grow. The last entry of a sealed segment is
+//! the largest timestamp of all of it. Kafka: `TimeIndex`.
+
+use std::io;
+
+use ottla_types::{Offset, Timestamp};
+
+use super::entries::{Entries, OpenFile};
+
+pub(crate) struct TimeIndex {
+    base_offset: Offset,
+    entries: Entries<{ TimeIndex::ENTRY_SIZE }>,
+    last: parking_lot::Mutex<Option<TimestampOffset>>,
+}
+
+/// A timestamp and the offset that has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimestampOffset {
+    pub timestamp: Timestamp,
+    pub offset: Offset,
+}
+
+impl TimeIndex {
+    pub(crate) const ENTRY_SIZE: usize = 12;
+
+    /// The index of a file with `in_file` entries, the last of which is `last`.
+    pub(crate) fn new(base_offset: Offset, in_file: u32, last: Option<TimestampOffset>) -> Self {
+        Self {
+            base_offset,
+            entries: Entries::new(in_file),
+            last: parking_lot::Mutex::new(last),
+        }
+    }
+
+    pub(crate) fn entries(&self) -> &Entries<{ TimeIndex::ENTRY_SIZE }> {
+        &self.entries
+    }
+
+    /// Adds an entry if it is younger than the last: timestamps in the index must not stand still.
+    pub(crate) fn append_if_younger(&self, entry: TimestampOffset) {
+        let mut last = self.last.lock();
+        let last_timestamp = last.map_or(Timestamp::NONE, |last| last.timestamp);
+        if entry.timestamp <= last_timestamp {
+            return;
+        }
+        let relative = u32::try_from(entry.offset.since(self.base_offset));
+        let relative = relative.expect("the segment rolls before offsets overflow its index");
+        let mut bytes = [0; Self::ENTRY_SIZE];
+        bytes[..8].copy_from_slice(&entry.timestamp.0.to_be_bytes());
+        bytes[8..].copy_from_slice(&relative.to_be_bytes());
+        self.entries.push(bytes);
+        *last = Some(entry);
+    }
+
+    /// The last entry that is not younger than `timestamp`; where there is none, the segment's base.
+    pub(crate) fn lookup(&self, timestamp: Timestamp, open: impl OpenFile) -> io::Result<Offset> {
+        let found = self
+            .entries
+            .floor(|entry| self.parse(entry).timestamp.cmp(&timestamp), open)?;
+        Ok(found.map_or(self.base_offset, |(_, entry)| self.parse(&entry).offset))
+    }
+
+    pub(crate) fn last_entry(&self) -> Option<TimestampOffset> {
+        *self.last.lock()
+    }
+
+    pub(crate) fn entry(&self, n: u32, open: impl OpenFile) -> io::Result<Option<TimestampOffset>> {
+        Ok(self.entries.get(n, open)?.map(|entry| self.parse(&entry)))
+    }
+
+    fn parse(&self, entry: &[u8; Self::ENTRY_SIZE]) -> TimestampOffset {
+        Self::parse_entry(self.base_offset, entry)
+    }
+
+    pub(crate) fn parse_entry(
+        base_offset: Offset,
+        entry: &[u8; Self::ENTRY_SIZE],
+    ) -> TimestampOffset {
+        let timestamp = i64::from_be_bytes(entry[..8].try_into().expect("eight bytes"));
+        let relative = u32::from_be_bytes(entry[8..].try_into().expect("four bytes"));
+        TimestampOffset {
+            timestamp: Timestamp(timestamp),
+            offset: base_offset.plus(i64::from(relative)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use ottla_types::{Offset, Timestamp};
+
+    use super::{TimeIndex, TimestampOffset};
+
+    #[test]
+    fn entries_are_kafkas_bytes_and_only_grow() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path());
+        let index = TimeIndex::new(Offset(100), 0, None);
+        let add = |timestamp, offset| {
+            index.append_if_younger(TimestampOffset {
+                timestamp: Timestamp(timestamp),
+                offset: Offset(offset),
+            });
+        };
+        add(-1, 100);
+        add(0x0102, 105);
+        add(0x0102, 110);
+        add(0x0203, 120);
+        index.entries().write_tail(open).unwrap();
+        let expected = [
+            [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 5],
+            [0, 0, 0, 0, 0, 0, 2, 3, 0, 0, 0, 20],
+        ];
+        assert_eq!(std::fs::read(file.path()).unwrap(), expected.concat());
+        for (timestamp, offset) in [(0x0101, 100), (0x0102, 105), (0x0202, 105), (9999, 120)] {
+            let found = index.lookup(Timestamp(timestamp), open).unwrap();
+            assert_eq!(found, Offset(offset), "{timestamp}");
+        }
+        assert_eq!(index.last_entry().unwrap().offset, Offset(120));
+        assert_eq!(index.entry(2, open).unwrap(), None);
+    }
+}

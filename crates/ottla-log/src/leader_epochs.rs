@@ -1,0 +1,155 @@
+//! Which offsets were written under which leader epoch, and the `leader-epoch-checkpoint` file.
+//!
+//! Owns a list of (epoch, first offset of the epoch), both strictly growing. Readers get a snapshot of
+//! it; the file is written by a maintenance job, before the recovery point passes the records that brought
+//! a new epoch, so that a crash loses no entry: recovery reads those records again.
+//!
+//! Kafka: `LeaderEpochFileCache`, `LeaderEpochCheckpointFile`.
+
+use std::path::Path;
+
+use ottla_types::{LeaderEpoch, Offset};
+
+use crate::checkpoint::{self, CheckpointError};
+use crate::error::StorageError;
+
+/// `leader-epoch-checkpoint`, in the partition's directory.
+pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EpochEntry {
+    pub epoch: LeaderEpoch,
+    /// The first offset of the epoch.
+    pub start_offset: Offset,
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LeaderEpochs {
+    entries: Vec<EpochEntry>,
+}
+
+impl LeaderEpochs {
+    pub fn entries(&self) -> &[EpochEntry] {
+        &self.entries
+    }
+
+    pub fn latest(&self) -> Option<EpochEntry> {
+        self.entries.last().copied()
+    }
+
+    pub fn earliest(&self) -> Option<EpochEntry> {
+        self.entries.first().copied()
+    }
+
+    /// Notes that `epoch` starts at `start_offset`, dropping entries that contradict it. Returns whether
+    /// anything changed.
+    pub fn assign(&mut self, epoch: LeaderEpoch, start_offset: Offset) -> bool {
+        if epoch.0 < 0 || start_offset.0 < 0 {
+            return false;
+        }
+        if let Some(latest) = self.latest()
+            && epoch == latest.epoch
+            && start_offset >= latest.start_offset
+        {
+            return false;
+        }
+        let keep = self
+            .entries
+            .iter()
+            .rposition(|entry| entry.epoch < epoch && entry.start_offset < start_offset);
+        self.entries.truncate(keep.map_or(0, |last| last + 1));
+        self.entries.push(EpochEntry {
+            epoch,
+            start_offset,
+        });
+        true
+    }
+
+    /// The largest epoch at most `epoch` that the log knows and the offset at which it ended, as
+    /// OffsetForLeaderEpoch and truncation need it. `None` where the epoch is unknown or newer than all.
+    /// An epoch older than all gets its own number and the start of the first.
+    pub fn end_offset_for(
+        &self,
+        epoch: LeaderEpoch,
+        log_end_offset: Offset,
+    ) -> Option<(LeaderEpoch, Offset)> {
+        if epoch == LeaderEpoch::UNKNOWN {
+            return None;
+        }
+        if self.latest().is_some_and(|latest| latest.epoch == epoch) {
+            return Some((epoch, log_end_offset));
+        }
+        let higher = self.entries.partition_point(|entry| entry.epoch <= epoch);
+        let next = self.entries.get(higher)?;
+        let found = match higher.checked_sub(1) {
+            Some(floor) => self.entries[floor].epoch,
+            None => epoch,
+        };
+        Some((found, next.start_offset))
+    }
+
+    /// The epoch under which `offset` was or will be written.
+    pub fn epoch_for(&self, offset: Offset) -> Option<LeaderEpoch> {
+        let after = self
+            .entries
+            .partition_point(|entry| entry.start_offset <= offset);
+        Some(self.entries[after.checked_sub(1)?].epoch)
+    }
+
+    /// Forgets epochs that start at or behind `end_offset`. Returns whether anything changed.
+    pub fn truncate_from_end(&mut self, end_offset: Offset) -> bool {
+        let keep = self
+            .entries
+            .partition_point(|entry| entry.start_offset < end_offset);
+        let changed = keep < self.entries.len();
+        self.entries.truncate(keep);
+        changed
+    }
+
+    /// Forgets epochs that ended at or before `start_offset`; the one that holds it starts there now.
+    /// Returns whether anything changed.
+    pub fn truncate_from_start(&mut self, start_offset: Offset) -> bool {
+        let after = self
+            .entries
+            .partition_point(|entry| entry.start_offset <= start_offset);
+        let Some(first) = after.checked_sub(1) else {
+            return false;
+        };
+        let changed = first > 0 || self.entries[0].start_offset != start_offset;
+        self.entries.drain(..first);
+        self.entries[0].start_offset = start_offset;
+        changed
+    }
+
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Reads the checkpoint of a partition; an empty list where there is no file.
+    pub fn read(partition_dir: &Path) -> Result<LeaderEpochs, CheckpointError> {
+        let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
+        let mut epochs = LeaderEpochs::default();
+        let entries = checkpoint::read(&path, 2, |fields| {
+            Some(EpochEntry {
+                epoch: LeaderEpoch(fields[0].parse().ok()?),
+                start_offset: Offset(fields[1].parse().ok()?),
+            })
+        })?;
+        for entry in entries {
+            epochs.assign(entry.epoch, entry.start_offset);
+        }
+        Ok(epochs)
+    }
+
+    /// Writes the checkpoint of a partition durably.
+    pub fn write(&self, partition_dir: &Path) -> Result<(), StorageError> {
+        let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
+        checkpoint::write(&path, &self.entries, |entry, line| {
+            use std::fmt::Write;
+            let _ = write!(line, "{} {}", entry.epoch, entry.start_offset);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,389 @@
+//! Reading a log while it is appended to.
+//!
+//! A [`LogReader`] shares with the [`Log`](crate::Log) a snapshot of the list of segments and a few
+//! counters, and never takes a lock that an append holds while it writes. Publishing goes in this order:
+//! the bytes are written, then the segment's size, then the boundaries of the tail, then the log end
+//! offset; a reader that loads the log end offset first therefore finds everything below it.
+//!
+//! Kafka: `UnifiedLog.read`, `LocalLog.read`, `UnifiedLog.fetchOffsetByTimestamp`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use ottla_config::TopicConfig;
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+
+use crate::batch_scan::ScanError;
+use crate::batch_tail::BatchTail;
+use crate::error::{ReadError, StorageError};
+use crate::index::AbortedTxn;
+use crate::leader_epochs::LeaderEpochs;
+use crate::region::FileRegion;
+use crate::segment::{PartitionDir, Segment, SegmentFile};
+
+mod timestamps;
+
+pub use timestamps::{TimestampLookup, TimestampTarget};
+
+/// What the owner of a log and its readers share.
+pub(crate) struct Shared {
+    pub(crate) topic_partition: TopicPartition,
+    pub(crate) dir: Arc<PartitionDir>,
+    pub(crate) config: ArcSwap<TopicConfig>,
+    pub(crate) segments: ArcSwap<SegmentList>,
+    pub(crate) leader_epochs: ArcSwap<LeaderEpochs>,
+    pub(crate) log_start_offset: AtomicI64,
+    pub(crate) log_end_offset: AtomicI64,
+    pub(crate) high_watermark: AtomicI64,
+    /// The first offset of the oldest transaction that is open or not yet below the high watermark;
+    /// `i64::MAX` where there is none.
+    pub(crate) first_unstable_offset: AtomicI64,
+    /// Everything below has been forced to disk.
+    pub(crate) recovery_point: AtomicI64,
+    /// Raised by every truncation, so that a flush that was under way does not claim what came after.
+    pub(crate) truncations: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn offset(&self, counter: &AtomicI64) -> Offset {
+        Offset(counter.load(Ordering::Acquire))
+    }
+}
+
+/// The segments of a log in the order of their base offsets; never empty. The last is the active one.
+pub(crate) struct SegmentList {
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// The newest batch boundaries of the active segment.
+    pub(crate) tail: Arc<BatchTail>,
+}
+
+impl SegmentList {
+    pub(crate) fn active(&self) -> &Arc<Segment> {
+        self.segments.last().expect("a log has a segment")
+    }
+
+    /// The number of the segment that holds `offset`, if it is not before the first.
+    pub(crate) fn floor(&self, offset: Offset) -> Option<usize> {
+        let after = self
+            .segments
+            .partition_point(|segment| segment.base_offset <= offset);
+        after.checked_sub(1)
+    }
+}
+
+/// Reads a log. Cheap to clone; any number may read at once, while the log is appended to.
+#[derive(Clone)]
+pub struct LogReader {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Where an offset stands: Kafka's `LogOffsetMetadata`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OffsetPosition {
+    pub offset: Offset,
+    pub segment_base_offset: Offset,
+    /// Bytes from the start of the segment.
+    pub position_in_segment: u64,
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct ReadResult {
+    /// The batches, the first of which holds the offset asked for or follows it; the last may be cut off.
+    /// `None` where there is nothing to read below the upper bound yet.
+    pub region: Option<FileRegion>,
+    /// Where the read starts.
+    pub start: OffsetPosition,
+    /// The first batch did not fit into the bytes allowed and is cut off.
+    pub first_entry_incomplete: bool,
+}
+
+impl ReadResult {
+    pub fn len(&self) -> u64 {
+        self.region.as_ref().map_or(0, |region| region.len)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.region.is_none()
+    }
+}
+
+impl LogReader {
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.shared.topic_partition
+    }
+
+    /// The directory of the partition.
+    pub fn dir(&self) -> std::path::PathBuf {
+        self.shared.dir.path()
+    }
+
+    pub fn config(&self) -> Arc<TopicConfig> {
+        self.shared.config.load_full()
+    }
+
+    /// The first offset that may be read.
+    pub fn log_start_offset(&self) -> Offset {
+        self.shared.offset(&self.shared.log_start_offset)
+    }
+
+    /// The offset of the next record to be appended.
+    pub fn log_end_offset(&self) -> Offset {
+        self.shared.offset(&self.shared.log_end_offset)
+    }
+
+    /// The offset below which all in-sync replicas have everything, as the log was last told.
+    pub fn high_watermark(&self) -> Offset {
+        self.shared.offset(&self.shared.high_watermark)
+    }
+
+    /// The offset below which every transaction is decided, at most the high watermark.
+    pub fn last_stable_offset(&self) -> Offset {
+        let high_watermark = self.high_watermark();
+        let unstable = self.shared.offset(&self.shared.first_unstable_offset);
+        unstable.min(high_watermark)
+    }
+
+    /// Everything below has been forced to disk.
+    pub fn recovery_point(&self) -> Offset {
+        self.shared.offset(&self.shared.recovery_point)
+    }
+
+    pub fn leader_epochs(&self) -> Arc<LeaderEpochs> {
+        self.shared.leader_epochs.load_full()
+    }
+
+    /// The bytes of all segments' `.log` files.
+    pub fn size(&self) -> u64 {
+        let list = self.shared.segments.load();
+        list.segments.iter().map(|segment| segment.size()).sum()
+    }
+
+    pub fn number_of_segments(&self) -> usize {
+        self.shared.segments.load().segments.len()
+    }
+
+    /// The base offset of every segment, ascending. The last is the active one.
+    pub fn segment_base_offsets(&self) -> Vec<Offset> {
+        let list = self.shared.segments.load();
+        let bases = list.segments.iter().map(|segment| segment.base_offset);
+        bases.collect()
+    }
+
+    /// The end offset of the largest epoch up to `epoch`: see [`LeaderEpochs::end_offset_for`].
+    pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        let epochs = self.shared.leader_epochs.load();
+        epochs.end_offset_for(epoch, self.log_end_offset())
+    }
+
+    /// Whether a read from `offset` finds its position in memory; otherwise it reads index and log files,
+    /// which may have to come from the disk.
+    pub fn is_position_in_memory(&self, offset: Offset) -> bool {
+        let list = self.shared.segments.load();
+        offset >= list.active().base_offset && list.tail.floor(offset).is_some()
+    }
+
+    /// Batches from the one that holds `from`, or the next there is, that start below `upper_bound`:
+    /// as many bytes as fit into `max_bytes`, but with `min_one_message` never less than the first batch.
+    /// `upper_bound` is the high watermark, the last stable offset or the log end offset.
+    pub fn read(
+        &self,
+        from: Offset,
+        max_bytes: u64,
+        upper_bound: Offset,
+        min_one_message: bool,
+    ) -> Result<ReadResult, ReadError> {
+        let log_end_offset = self.log_end_offset();
+        let log_start_offset = self.log_start_offset();
+        let out_of_range = || ReadError::OffsetOutOfRange {
+            offset: from,
+            log_start_offset,
+            log_end_offset,
+        };
+        if from < log_start_offset || from > log_end_offset {
+            return Err(out_of_range());
+        }
+        let list = self.shared.segments.load_full();
+        let first = list.floor(from).ok_or_else(out_of_range)?;
+        let upper_bound = upper_bound.min(log_end_offset);
+        for (index, segment) in list.segments.iter().enumerate().skip(first) {
+            let nothing = |position| ReadResult {
+                region: None,
+                start: OffsetPosition {
+                    offset: from,
+                    segment_base_offset: segment.base_offset,
+                    position_in_segment: position,
+                },
+                first_entry_incomplete: false,
+            };
+            if from >= upper_bound || segment.base_offset >= upper_bound {
+                // The position only tells how far apart two offsets are, and is not worth a look into
+                // the file.
+                let tail = (index + 1 == list.segments.len()).then(|| list.tail.floor(from));
+                let position = tail.flatten().map_or(0, |(before, _)| before.position);
+                return Ok(nothing(position));
+            }
+            let Some((position, first_size)) = self.locate(&list, index, from)? else {
+                continue;
+            };
+            let end = self.end_position(&list, index, upper_bound)?;
+            if position >= end {
+                return Ok(nothing(position));
+            }
+            let limit = match min_one_message {
+                true => max_bytes.max(first_size),
+                false => max_bytes,
+            };
+            let len = limit.min(end - position);
+            if len == 0 {
+                return Ok(nothing(position));
+            }
+            let file = segment
+                .log_file()
+                .map_err(|error| self.read_error(segment, error.into()))?;
+            return Ok(ReadResult {
+                region: Some(FileRegion {
+                    file,
+                    position,
+                    len,
+                }),
+                first_entry_incomplete: limit < first_size,
+                ..nothing(position)
+            });
+        }
+        // Everything behind `from` in the last segment was compacted away.
+        Ok(ReadResult {
+            region: None,
+            start: OffsetPosition {
+                offset: log_end_offset,
+                segment_base_offset: list.active().base_offset,
+                position_in_segment: list.active().size(),
+            },
+            first_entry_incomplete: false,
+        })
+    }
+
+    /// Position and size of the first batch in segment `index` that ends at or behind `offset`.
+    fn locate(
+        &self,
+        list: &SegmentList,
+        index: usize,
+        offset: Offset,
+    ) -> Result<Option<(u64, u64)>, ReadError> {
+        let segment = &list.segments[index];
+        let is_active = index + 1 == list.segments.len();
+        if is_active && let Some((before, after)) = list.tail.floor(offset) {
+            let after = after.map(|after| (before.position, after.position - before.position));
+            return Ok(after);
+        }
+        let found = segment
+            .locate(offset, segment.size())
+            .map_err(|error| self.read_error(segment, error))?;
+        Ok(found.map(|batch| (batch.position, batch.size)))
+    }
+
+    /// The position in segment `index` below which all batches start below `upper_bound`.
+    fn end_position(
+        &self,
+        list: &SegmentList,
+        index: usize,
+        upper_bound: Offset,
+    ) -> Result<u64, ReadError> {
+        let segment = &list.segments[index];
+        match list.segments.get(index + 1) {
+            Some(next) if next.base_offset <= upper_bound => return Ok(segment.size()),
+            Some(_) => {}
+            None => {
+                if let Some((before, _)) = list.tail.floor(upper_bound) {
+                    return Ok(before.position);
+                }
+            }
+        }
+        let size = segment.size();
+        let found = segment
+            .locate(upper_bound, size)
+            .map_err(|error| self.read_error(segment, error))?;
+        Ok(found.map_or(size, |batch| batch.position))
+    }
+
+    /// The transactions that were aborted and have records among the batches of `result`, a read from
+    /// `from` for a `read_committed` consumer.
+    pub fn aborted_transactions_of(
+        &self,
+        from: Offset,
+        result: &ReadResult,
+    ) -> Result<Vec<AbortedTxn>, ReadError> {
+        let list = self.shared.segments.load_full();
+        let has_any = |segment: &Arc<Segment>| segment.transaction_index.entries().len() > 0;
+        let (Some(region), true) = (&result.region, list.segments.iter().any(has_any)) else {
+            return Ok(Vec::new());
+        };
+        let base_offset = result.start.segment_base_offset;
+        let Some(index) = list.floor(base_offset) else {
+            return Ok(Vec::new());
+        };
+        let segment = &list.segments[index];
+        let end = region.position + region.len;
+        let indexed = segment
+            .offset_index
+            .first_offset_at_or_after(end, segment.opener(SegmentFile::OffsetIndex))
+            .map_err(|error| self.read_error(segment, error.into()))?;
+        let upper_bound = indexed
+            .or_else(|| Some(list.segments.get(index + 1)?.base_offset))
+            .unwrap_or_else(|| self.log_end_offset());
+        self.aborted_transactions(from, upper_bound)
+    }
+
+    /// The transactions that were aborted and have records in `[from, upper_bound)`.
+    pub fn aborted_transactions(
+        &self,
+        from: Offset,
+        upper_bound: Offset,
+    ) -> Result<Vec<AbortedTxn>, ReadError> {
+        let list = self.shared.segments.load_full();
+        let first = list.floor(from).unwrap_or(0);
+        let mut aborted = Vec::new();
+        for segment in &list.segments[first..] {
+            let opener = segment.opener(SegmentFile::TransactionIndex);
+            let found = segment
+                .transaction_index
+                .collect(from, upper_bound, opener)
+                .map_err(|error| self.read_error(segment, error.into()))?;
+            aborted.extend(found.aborted);
+            if found.is_complete {
+                break;
+            }
+        }
+        Ok(aborted)
+    }
+
+    pub(crate) fn read_error(&self, segment: &Segment, error: ScanError) -> ReadError {
+        match error {
+            // The segment was deleted or truncated between the look at the list and the look at the
+            // file; the log start or end has moved past the offset by now.
+            ScanError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                ReadError::OffsetOutOfRange {
+                    offset: segment.base_offset,
+                    log_start_offset: self.log_start_offset(),
+                    log_end_offset: self.log_end_offset(),
+                }
+            }
+            ScanError::Io(error) => {
+                let path = segment.path(SegmentFile::Log).unwrap_or_else(|_| self.dir());
+                ReadError::Storage(StorageError::new("read", &path, error))
+            }
+            error => ReadError::Corrupt {
+                segment_base_offset: segment.base_offset,
+                reason: error.to_string(),
+            },
+        }
+    }
+
+    /// The largest timestamp of any record, or `None` where none has one.
+    pub fn max_timestamp(&self) -> Option<Timestamp> {
+        let list = self.shared.segments.load();
+        let timestamps = list.segments.iter().filter_map(|s| s.max_timestamp());
+        timestamps.map(|max| max.timestamp).max()
+    }
+}

@@ -1,0 +1,332 @@
+//! One segment: a `.log` file of batches and its indexes.
+//!
+//! Owns the names of its files, their handles (opened when first needed, except that the active segment's
+//! log file is opened with it), and the counters that tell readers how much of the file they may see. The
+//! appender writes through [`Segment::log_file`] and then publishes; bytes below [`Segment::size`] are
+//! never changed in place, because readers may have handed them to the network.
+//!
+//! Kafka: `LogSegment`.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwapOption;
+use ottla_types::{Offset, Timestamp};
+use parking_lot::{Mutex, RwLock};
+
+use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
+use crate::file_names::{
+    DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX,
+    file_name,
+};
+use crate::index::{OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex};
+
+/// The path of a partition's directory, which changes when the partition is marked for deletion.
+#[derive(Debug)]
+pub(crate) struct PartitionDir(RwLock<PathBuf>);
+
+impl PartitionDir {
+    pub(crate) fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(path)))
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.read().clone()
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.read().join(name)
+    }
+
+    pub(crate) fn set(&self, path: PathBuf) {
+        *self.0.write() = path;
+    }
+}
+
+pub(crate) struct Segment {
+    pub(crate) base_offset: Offset,
+    dir: Arc<PartitionDir>,
+    state: Mutex<FileState>,
+    log: ArcSwapOption<File>,
+    /// Bytes that readers may see.
+    size: AtomicU64,
+    pub(crate) offset_index: OffsetIndex,
+    pub(crate) time_index: TimeIndex,
+    pub(crate) transaction_index: TransactionIndex,
+    /// The largest timestamp in the segment and the last offset of the batch that brought it.
+    max_timestamp: Mutex<Option<TimestampOffset>>,
+}
+
+/// What has become of the files of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FileState {
+    /// Under their own names.
+    Present,
+    /// Renamed to `.deleted`; may be unlinked at any time.
+    Deleted,
+    /// Other files stand under the names: the segment was truncated. Only handles that are open are of
+    /// use.
+    Replaced,
+}
+
+/// The files of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SegmentFile {
+    Log,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+}
+
+impl SegmentFile {
+    pub(crate) const ALL: [SegmentFile; 4] = [
+        SegmentFile::Log,
+        SegmentFile::OffsetIndex,
+        SegmentFile::TimeIndex,
+        SegmentFile::TransactionIndex,
+    ];
+
+    pub(crate) const fn suffix(self) -> &'static str {
+        match self {
+            SegmentFile::Log => LOG_SUFFIX,
+            SegmentFile::OffsetIndex => OFFSET_INDEX_SUFFIX,
+            SegmentFile::TimeIndex => TIME_INDEX_SUFFIX,
+            SegmentFile::TransactionIndex => TRANSACTION_INDEX_SUFFIX,
+        }
+    }
+}
+
+/// How much of each index stands in its file; from a directory listing or a rebuild.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct IndexSizes {
+    pub(crate) offset_entries: u32,
+    pub(crate) time_entries: u32,
+    pub(crate) last_time_entry: Option<TimestampOffset>,
+    pub(crate) transaction_entries: u32,
+}
+
+impl Segment {
+    pub(crate) fn new(
+        dir: Arc<PartitionDir>,
+        base_offset: Offset,
+        size: u64,
+        indexes: IndexSizes,
+        log: Option<File>,
+    ) -> Self {
+        Self {
+            base_offset,
+            dir,
+            state: Mutex::new(FileState::Present),
+            log: ArcSwapOption::new(log.map(Arc::new)),
+            size: AtomicU64::new(size),
+            offset_index: OffsetIndex::new(base_offset, indexes.offset_entries),
+            time_index: TimeIndex::new(base_offset, indexes.time_entries, indexes.last_time_entry),
+            transaction_index: TransactionIndex::new(indexes.transaction_entries),
+            max_timestamp: Mutex::new(indexes.last_time_entry),
+        }
+    }
+
+    /// Creates the files of an empty segment. What stands under their names is deleted first, as Kafka's
+    /// `LocalLog.roll` does: it can only be left over from a crash.
+    pub(crate) fn create(dir: &Arc<PartitionDir>, base_offset: Offset) -> io::Result<Self> {
+        let mut log = None;
+        for kind in SegmentFile::ALL {
+            let path = dir.join(&file_name(base_offset, kind.suffix()));
+            let mut options = File::options();
+            options.read(true).write(true);
+            if kind == SegmentFile::TransactionIndex {
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => continue,
+                }
+            }
+            let file = options.create(true).truncate(true).open(&path)?;
+            if kind == SegmentFile::Log {
+                log = Some(file);
+            }
+        }
+        let indexes = IndexSizes::default();
+        Ok(Self::new(dir.clone(), base_offset, 0, indexes, log))
+    }
+
+    /// Bytes that readers may see.
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Publishes bytes that have been written.
+    pub(crate) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
+    /// The handle of the log file, opened if it was not yet.
+    pub(crate) fn log_file(&self) -> io::Result<Arc<File>> {
+        if let Some(file) = self.log.load_full() {
+            return Ok(file);
+        }
+        let state = self.state.lock();
+        if let Some(file) = self.log.load_full() {
+            return Ok(file);
+        }
+        let path = self.path_in_state(*state, SegmentFile::Log)?;
+        let file = Arc::new(File::options().read(true).write(true).open(path)?);
+        self.log.store(Some(file.clone()));
+        Ok(file)
+    }
+
+    /// Where a file of the segment lies now.
+    pub(crate) fn path(&self, kind: SegmentFile) -> io::Result<PathBuf> {
+        self.path_in_state(*self.state.lock(), kind)
+    }
+
+    fn path_in_state(&self, state: FileState, kind: SegmentFile) -> io::Result<PathBuf> {
+        let mut name = file_name(self.base_offset, kind.suffix());
+        match state {
+            FileState::Present => {}
+            FileState::Deleted => name.push_str(DELETED_SUFFIX),
+            FileState::Replaced => {
+                let message = "the segment was truncated while it was read";
+                return Err(io::Error::new(io::ErrorKind::NotFound, message));
+            }
+        }
+        Ok(self.dir.join(&name))
+    }
+
+    /// Opens a file of the segment for reading and writing; index files are created where they are
+    /// missing, because they come into being with their first entry.
+    pub(crate) fn opener(&self, kind: SegmentFile) -> impl Fn() -> io::Result<File> + Copy + '_ {
+        move || {
+            let state = self.state.lock();
+            let path = self.path_in_state(*state, kind)?;
+            let mut options = File::options();
+            options.read(true).write(true);
+            options
+                .create(*state == FileState::Present)
+                .truncate(false)
+                .open(path)
+        }
+    }
+
+    /// Renames all files of the segment to `.deleted` names. Open handles stay good.
+    pub(crate) fn rename_to_deleted(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if *state != FileState::Present {
+            return Ok(());
+        }
+        for kind in SegmentFile::ALL {
+            let from = self.path_in_state(FileState::Present, kind)?;
+            let to = self.path_in_state(FileState::Deleted, kind)?;
+            match std::fs::rename(from, to) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        *state = FileState::Deleted;
+        Ok(())
+    }
+
+    /// From now on the names belong to another segment with the same base.
+    pub(crate) fn mark_replaced(&self) {
+        *self.state.lock() = FileState::Replaced;
+    }
+
+    /// Lets go of the handle of a sealed segment; it is opened again when it is needed.
+    pub(crate) fn close_log_file(&self) {
+        self.log.store(None);
+    }
+
+    /// The first batch whose last offset is at least `offset`, among the bytes below `end`.
+    pub(crate) fn locate(
+        &self,
+        offset: Offset,
+        end: u64,
+    ) -> Result<Option<BatchLocation>, ScanError> {
+        let file = self.log_file()?;
+        let indexed = self
+            .offset_index
+            .lookup(offset, self.opener(SegmentFile::OffsetIndex))?;
+        match self.scan_for(&file, indexed, offset, end) {
+            // An index that points into the middle of a batch, or behind the offset, is not believed:
+            // the file itself tells.
+            Ok(IndexedScan::NotFromHere) | Err(ScanError::Corrupt { .. } | ScanError::Offsets { .. })
+                if indexed > 0 =>
+            {
+                tracing::warn!(
+                    segment = %self.base_offset,
+                    position = indexed,
+                    "the offset index does not fit its segment; reading the segment from its start"
+                );
+                self.scan_for(&file, 0, offset, end)
+            }
+            result => result,
+        }
+        .map(|scan| match scan {
+            IndexedScan::Found(batch) => Some(batch),
+            IndexedScan::NotFromHere | IndexedScan::End => None,
+        })
+    }
+
+    fn scan_for(
+        &self,
+        file: &File,
+        position: u64,
+        offset: Offset,
+        end: u64,
+    ) -> Result<IndexedScan, ScanError> {
+        if position > end {
+            return Ok(IndexedScan::NotFromHere);
+        }
+        let mut scanner = BatchScanner::new(file, position, end, LOOKUP_WINDOW);
+        let mut is_first = true;
+        while let Some(batch) = scanner.next_batch()? {
+            if batch.last_offset >= offset {
+                // The batch that an index entry points at ends at or before the offset looked for,
+                // unless it is the very batch that holds it.
+                if is_first && position > 0 && batch.base_offset > offset {
+                    return Ok(IndexedScan::NotFromHere);
+                }
+                return Ok(IndexedScan::Found(batch));
+            }
+            is_first = false;
+        }
+        if is_first && position > 0 {
+            return Ok(IndexedScan::NotFromHere);
+        }
+        Ok(IndexedScan::End)
+    }
+
+    pub(crate) fn max_timestamp(&self) -> Option<TimestampOffset> {
+        *self.max_timestamp.lock()
+    }
+
+    pub(crate) fn set_max_timestamp(&self, max_timestamp: Option<TimestampOffset>) {
+        *self.max_timestamp.lock() = max_timestamp;
+    }
+
+    /// The largest timestamp of its records, or when the file was last changed where none has one:
+    /// what retention by time goes by.
+    pub(crate) fn largest_timestamp(&self) -> io::Result<Timestamp> {
+        match self.max_timestamp() {
+            Some(max) if max.timestamp.0 >= 0 => Ok(max.timestamp),
+            _ => Ok(timestamp_of(self.log_file()?.metadata()?.modified()?)),
+        }
+    }
+}
+
+enum IndexedScan {
+    Found(BatchLocation),
+    /// No whole batch at or behind the offset.
+    End,
+    /// The position is not where the index should have pointed.
+    NotFromHere,
+}
+
+/// Milliseconds since the epoch, 0 for times before it.
+pub(crate) fn timestamp_of(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
