@@ -96,7 +96,9 @@ impl AppendErrorReason {
 /// A read that has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("offset {offset} is outside of the log, which holds {log_start_offset} to {log_end_offset}")]
+    #[error(
+        "offset {offset} is outside of the log, which holds {log_start_offset} to {log_end_offset}"
+    )]
     OffsetOutOfRange {
         offset: Offset,
         log_start_offset: Offset,
@@ -120,4 +122,13 @@ impl ReadError {
             ReadError::Storage(_) => ErrorCode::KafkaStorageError,
         }
     }
+}
+
+/// A log that cannot be opened or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Checkpoint(#[from] crate::checkpoint::CheckpointError),
 }

@@ -1,1 +1,31 @@
-//! One partition's files: segments, indexes, epochs, producer state, recovery and retention.
+//! One partition's files: segments, indexes, epochs, producer state, recovery, retention. Kafka's format, byte for byte.
+//!
+//! Owns everything below a partition's directory and the formats of the checkpoint files beside it. Never
+//! touches sockets, other partitions or the clock: the time is an argument.
+//!
+//! Invariants:
+//! - What readers can see is in the file, whole, and is never overwritten in place.
+//! - A [`Log`] is changed by one thread at a time; [`LogReader`]s read meanwhile.
+//! - Nothing that can block for long (forcing to disk, unlinking) happens in an append: it is handed out as
+//!   a job.
+//! - Bytes found on disk lead to an error or a decision, never to a panic.
+
+mod batch_scan;
+mod batch_tail;
+pub mod checkpoint;
+mod error;
+pub mod file_names;
+mod index;
+mod leader_epochs;
+mod log;
+mod reader;
+mod region;
+mod segment;
+
+pub use checkpoint::CheckpointError;
+pub use error::{AppendError, AppendErrorReason, LogError, ReadError, StorageError};
+pub use index::{AbortedTxn, TimestampOffset};
+pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
+pub use log::{AppendInfo, Log, OpenParams, RecoveryReport};
+pub use reader::{LogReader, OffsetPosition, ReadResult, TimestampLookup, TimestampTarget};
+pub use region::FileRegion;

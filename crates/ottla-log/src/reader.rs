@@ -370,7 +370,9 @@ impl LogReader {
                 }
             }
             ScanError::Io(error) => {
-                let path = segment.path(SegmentFile::Log).unwrap_or_else(|_| self.dir());
+                let path = segment
+                    .path(SegmentFile::Log)
+                    .unwrap_or_else(|_| self.dir());
                 ReadError::Storage(StorageError::new("read", &path, error))
             }
             error => ReadError::Corrupt {

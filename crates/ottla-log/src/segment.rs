@@ -252,7 +252,8 @@ impl Segment {
         match self.scan_for(&file, indexed, offset, end) {
             // An index that points into the middle of a batch, or behind the offset, is not believed:
             // the file itself tells.
-            Ok(IndexedScan::NotFromHere) | Err(ScanError::Corrupt { .. } | ScanError::Offsets { .. })
+            Ok(IndexedScan::NotFromHere)
+            | Err(ScanError::Corrupt { .. } | ScanError::Offsets { .. })
                 if indexed > 0 =>
             {
                 tracing::warn!(

@@ -103,7 +103,11 @@ impl MetaProperties {
             line("directory.id", directory_id.to_string());
         }
         if let Some(node_id) = self.node_id {
-            let key = if self.version == 0 { "broker.id" } else { "node.id" };
+            let key = if self.version == 0 {
+                "broker.id"
+            } else {
+                "node.id"
+            };
             line(key, node_id.to_string());
         }
         line("version", self.version.to_string());

@@ -66,7 +66,10 @@ mod tests {
         }
         checkpoint.write(&path).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "0\n2\norders-eu 2 9223372036854775807\norders-eu 10 7\n");
+        assert_eq!(
+            text,
+            "0\n2\norders-eu 2 9223372036854775807\norders-eu 10 7\n"
+        );
         assert_eq!(OffsetCheckpoint::read(&path).unwrap(), checkpoint);
     }
 }

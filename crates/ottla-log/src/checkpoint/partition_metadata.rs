@@ -33,7 +33,11 @@ impl PartitionMetadata {
         let mut lines = text.lines();
         let version = lines.next().unwrap_or_default();
         // Kafka accepts versions above its own: they may only add lines.
-        if value(version).and_then(|value| value.parse().ok()).filter(|v: &i32| *v >= 0) == None {
+        if value(version)
+            .and_then(|value| value.parse().ok())
+            .filter(|v: &i32| *v >= 0)
+            == None
+        {
             return Err(malformed(1, version, "expected \"version: 0\""));
         }
         let id = lines.next().unwrap_or_default();

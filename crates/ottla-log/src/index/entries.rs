@@ -220,10 +220,7 @@ mod tests {
                 let found = entries.floor(|e| number(e).cmp(&target), open).unwrap();
                 assert_eq!(found, Some((n, (n * 10).to_be_bytes())), "{target}");
             }
-            assert_eq!(
-                entries.get(n, open).unwrap(),
-                Some((n * 10).to_be_bytes())
-            );
+            assert_eq!(entries.get(n, open).unwrap(), Some((n * 10).to_be_bytes()));
         }
         assert_eq!(entries.get(2000, open).unwrap(), None);
         entries.write_tail(open).unwrap();

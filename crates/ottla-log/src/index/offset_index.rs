@@ -86,7 +86,9 @@ impl OffsetIndex {
     fn parse(&self, entry: &[u8; Self::ENTRY_SIZE]) -> OffsetPosition {
         let (words, _) = entry.as_chunks::<4>();
         OffsetPosition {
-            offset: self.base_offset.plus(i64::from(u32::from_be_bytes(words[0]))),
+            offset: self
+                .base_offset
+                .plus(i64::from(u32::from_be_bytes(words[0]))),
             position: u64::from(u32::from_be_bytes(words[1])),
         }
     }

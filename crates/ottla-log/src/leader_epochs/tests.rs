@@ -52,7 +52,10 @@ fn an_epoch_ends_where_the_next_starts() {
 fn offsets_belong_to_the_epoch_that_started_before_them() {
     let epochs = epochs(&[(2, 5), (4, 9)]);
     let epoch = |offset| epochs.epoch_for(Offset(offset)).map(|epoch| epoch.0);
-    assert_eq!([4, 5, 8, 9, 100].map(epoch), [None, Some(2), Some(2), Some(4), Some(4)]);
+    assert_eq!(
+        [4, 5, 8, 9, 100].map(epoch),
+        [None, Some(2), Some(2), Some(4), Some(4)]
+    );
 }
 
 #[test]
@@ -72,7 +75,10 @@ fn truncation_cuts_at_both_ends() {
 #[test]
 fn the_file_is_kafkas() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(LeaderEpochs::read(dir.path()).unwrap(), LeaderEpochs::default());
+    assert_eq!(
+        LeaderEpochs::read(dir.path()).unwrap(),
+        LeaderEpochs::default()
+    );
     let list = epochs(&[(2, 5), (4, 9)]);
     list.write(dir.path()).unwrap();
     let text = std::fs::read_to_string(dir.path().join(LEADER_EPOCH_CHECKPOINT)).unwrap();

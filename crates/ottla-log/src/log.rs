@@ -1,0 +1,119 @@
+//! One partition's log: the owner that appends, rolls, truncates and hands out maintenance work.
+//!
+//! A [`Log`] is stepped by one thread at a time, the holder of the partition's run token. Its state (log
+//! end offset, producers, epochs, indexes) changes only after the bytes that cause the change are in the
+//! file. It never forces anything to disk, unlinks or waits on the append path: such work is handed out as
+//! [`jobs`](crate::jobs) that a maintenance thread runs.
+//!
+//! Kafka: `UnifiedLog`, `LocalLog`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ottla_config::TopicConfig;
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+
+use crate::leader_epochs::LeaderEpochs;
+use crate::reader::{LogReader, SegmentList, Shared};
+use crate::segment::Segment;
+
+mod append;
+mod open;
+mod roll;
+
+pub use append::AppendInfo;
+pub use open::{OpenParams, RecoveryReport};
+
+pub struct Log {
+    shared: Arc<Shared>,
+    config: Arc<TopicConfig>,
+    active: ActiveSegment,
+    leader_epochs: LeaderEpochs,
+    /// For the jitter of the next segments; from [`OpenParams::random_seed`].
+    random: u64,
+}
+
+/// What only the appender knows of the active segment.
+struct ActiveSegment {
+    segment: Arc<Segment>,
+    file: Arc<std::fs::File>,
+    /// When it was created, for rolling segments whose records have no timestamp.
+    created: Timestamp,
+    /// The largest timestamp of the first batch: the age of the segment counts from it.
+    first_batch_timestamp: Option<Timestamp>,
+    /// How much earlier than `segment.ms` it rolls.
+    roll_jitter_ms: i64,
+    bytes_since_last_index_entry: u64,
+}
+
+impl Log {
+    /// A view for readers.
+    pub fn reader(&self) -> LogReader {
+        LogReader {
+            shared: self.shared.clone(),
+        }
+    }
+
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.shared.topic_partition
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.shared.dir.path()
+    }
+
+    pub fn config(&self) -> &Arc<TopicConfig> {
+        &self.config
+    }
+
+    /// Applies changed settings; they hold from the next operation on.
+    pub fn set_config(&mut self, config: Arc<TopicConfig>) {
+        self.shared.config.store(config.clone());
+        self.config = config;
+    }
+
+    pub fn log_start_offset(&self) -> Offset {
+        self.shared.offset(&self.shared.log_start_offset)
+    }
+
+    pub fn log_end_offset(&self) -> Offset {
+        self.shared.offset(&self.shared.log_end_offset)
+    }
+
+    pub fn high_watermark(&self) -> Offset {
+        self.shared.offset(&self.shared.high_watermark)
+    }
+
+    pub fn leader_epochs(&self) -> &LeaderEpochs {
+        &self.leader_epochs
+    }
+
+    pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
+        self.leader_epochs.latest().map(|entry| entry.epoch)
+    }
+
+    fn segments(&self) -> Arc<SegmentList> {
+        self.shared.segments.load_full()
+    }
+
+    fn next_random(&mut self) -> u64 {
+        // SplitMix64: enough to spread rolls, and reproducible from the seed.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn publish_epochs(&self) {
+        let epochs = Arc::new(self.leader_epochs.clone());
+        self.shared.leader_epochs.store(epochs);
+    }
+
+    fn set_log_end_offset(&self, offset: Offset) {
+        self.shared
+            .log_end_offset
+            .store(offset.0, Ordering::Release);
+    }
+}

@@ -1,0 +1,353 @@
+//! Appending batches, and rolling to a new segment when the active one is full.
+//!
+//! Batches that fit into the active segment go to the file in one vectored write of their headers and
+//! bodies. Only when it has succeeded does anything become visible. A write that fails half way is cut
+//! back to the last whole batch; those before it count as written.
+//!
+//! Kafka: `UnifiedLog.append`, `LogSegment.append`, `LogSegment.shouldRoll`.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+
+use ottla_records::{BatchHeader, RecordBatch};
+use ottla_types::{Offset, Timestamp};
+
+use super::Log;
+use crate::batch_tail::Boundary;
+use crate::error::{AppendError, AppendErrorReason, StorageError};
+use crate::index::{OffsetIndex, TimeIndex, TimestampOffset};
+use crate::segment::{Segment, SegmentFile};
+
+/// Batches that one vectored write holds at most; two slices each.
+const MAX_BATCHES_PER_WRITE: usize = 16;
+
+/// What an append did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AppendInfo {
+    /// Of the first batch.
+    pub first_offset: Offset,
+    /// Of the last batch, inclusive.
+    pub last_offset: Offset,
+    pub bytes: u64,
+    /// A new segment was begun.
+    pub rolled: bool,
+    /// `flush.messages` asks for a flush before this append is acknowledged.
+    pub flush_due: bool,
+}
+
+impl Log {
+    /// Appends batches whose offsets and leader epochs are assigned and which have been validated. Their
+    /// offsets must grow and start at or behind the log end offset (a follower may skip some).
+    pub fn append(
+        &mut self,
+        batches: &[RecordBatch],
+        now: Timestamp,
+    ) -> Result<AppendInfo, AppendError> {
+        let mut info = AppendInfo {
+            first_offset: batches
+                .first()
+                .map_or(self.log_end_offset(), |batch| batch.header.base_offset),
+            last_offset: self.log_end_offset().plus(-1),
+            bytes: 0,
+            rolled: false,
+            flush_due: false,
+        };
+        let mut written = 0;
+        while written < batches.len() {
+            let rest = &batches[written..];
+            let result = self
+                .check_offsets(&rest[0])
+                .and_then(|()| self.roll_for(&rest[0], now))
+                .and_then(|rolled| {
+                    info.rolled |= rolled;
+                    self.append_to_active(rest, now)
+                });
+            match result {
+                Ok((count, bytes)) => {
+                    written += count;
+                    info.bytes += bytes;
+                    info.last_offset = batches[written - 1].header.last_offset();
+                }
+                Err(failure) => {
+                    return Err(AppendError {
+                        batches_written: written + failure.written,
+                        reason: failure.reason,
+                    });
+                }
+            }
+        }
+        let recovery_point = self.shared.offset(&self.shared.recovery_point);
+        info.flush_due = self.log_end_offset().since(recovery_point) >= self.config.flush_messages;
+        Ok(info)
+    }
+
+    fn check_offsets(&self, batch: &RecordBatch) -> Result<(), Failure> {
+        let header = &batch.header;
+        let log_end_offset = self.log_end_offset();
+        if header.last_offset_delta < 0 || header.base_offset.0 > i64::MAX - (1 << 32) {
+            return Err(Failure::from(AppendErrorReason::InvalidOffsets {
+                base_offset: header.base_offset,
+                last_offset: header.last_offset(),
+            }));
+        }
+        if header.base_offset < log_end_offset {
+            return Err(Failure::from(AppendErrorReason::UnexpectedOffset {
+                base_offset: header.base_offset,
+                log_end_offset,
+            }));
+        }
+        let (size, segment_bytes) = (batch.size_in_bytes(), self.segment_bytes());
+        if size as u64 > segment_bytes {
+            return Err(Failure::from(AppendErrorReason::LargerThanSegment {
+                size,
+                segment_bytes: segment_bytes as usize,
+            }));
+        }
+        Ok(())
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.config.effective_segment_bytes().max(0) as u64
+    }
+
+    /// Begins a new segment if the active one has no room for `batch` or is too old. Returns whether it
+    /// did.
+    fn roll_for(&mut self, batch: &RecordBatch, now: Timestamp) -> Result<bool, Failure> {
+        if !self.is_roll_due(&batch.header, batch.size_in_bytes() as u64, now) {
+            return Ok(false);
+        }
+        self.roll_at(batch.header.base_offset, now)
+            .map_err(|error| Failure::from(AppendErrorReason::from_storage(error)))?;
+        Ok(true)
+    }
+
+    fn is_roll_due(&self, header: &BatchHeader, batch_bytes: u64, now: Timestamp) -> bool {
+        let active = &self.active;
+        let size = active.segment.size();
+        if size + batch_bytes > self.segment_bytes() {
+            return true;
+        }
+        if size > 0 {
+            let waited = match active.first_batch_timestamp {
+                Some(first) if first.0 >= 0 => header.max_timestamp.0.saturating_sub(first.0),
+                _ => now.0.saturating_sub(active.created.0),
+            };
+            if waited
+                > self
+                    .config
+                    .max_segment_ms()
+                    .saturating_sub(active.roll_jitter_ms)
+            {
+                return true;
+            }
+        }
+        let index_bytes = self.config.segment_index_bytes.max(0) as usize;
+        let offset_entries = active.segment.offset_index.entries().len() as usize;
+        let time_entries = active.segment.time_index.entries().len() as usize;
+        // The last place of the time index is kept for the entry that is added at the roll.
+        offset_entries >= index_bytes / OffsetIndex::ENTRY_SIZE
+            || time_entries + 1 >= index_bytes / TimeIndex::ENTRY_SIZE
+            || !fits_relative(header.last_offset(), active.segment.base_offset)
+    }
+
+    /// Writes the first of `batches` and as many behind it as the active segment has room for. Returns
+    /// how many batches and bytes those are.
+    fn append_to_active(
+        &mut self,
+        batches: &[RecordBatch],
+        now: Timestamp,
+    ) -> Result<(usize, u64), Failure> {
+        let (count, bytes) = self.batches_for_one_write(batches, now);
+        let batches = &batches[..count];
+        let mut headers = [[0; BatchHeader::SIZE]; MAX_BATCHES_PER_WRITE];
+        for (bytes, batch) in headers.iter_mut().zip(batches) {
+            *bytes = batch.header.to_bytes();
+        }
+        let mut slices = [IoSlice::new(&[]); 2 * MAX_BATCHES_PER_WRITE];
+        for (index, (header, batch)) in headers.iter().zip(batches).enumerate() {
+            slices[2 * index] = IoSlice::new(header);
+            slices[2 * index + 1] = IoSlice::new(batch.body());
+        }
+        let position = self.active.segment.size();
+        match write_all(&self.active.file, &mut slices[..2 * count], position) {
+            Ok(()) => {
+                self.publish(batches);
+                Ok((count, bytes))
+            }
+            Err((error, written)) => Err(self.cut_back(batches, position, written, error)),
+        }
+    }
+
+    /// How many of `batches` go into the active segment with one write: the first has been found to fit.
+    fn batches_for_one_write(&self, batches: &[RecordBatch], now: Timestamp) -> (usize, u64) {
+        let mut bytes = batches[0].size_in_bytes() as u64;
+        let mut count = 1;
+        let limit = batches.len().min(MAX_BATCHES_PER_WRITE);
+        // Where a roll is near, batches are written one by one, so that each is measured against indexes
+        // that hold those before it.
+        let index_entries = self.active.segment.time_index.entries().len() as usize;
+        let index_room = self.config.segment_index_bytes.max(0) as usize / TimeIndex::ENTRY_SIZE;
+        if index_entries + limit + 1 >= index_room || self.active.segment.size() == 0 {
+            return (count, bytes);
+        }
+        let mut end = batches[0].header.next_offset();
+        while count < limit {
+            let batch = &batches[count];
+            let next_bytes = bytes + batch.size_in_bytes() as u64;
+            let is_in_order =
+                batch.header.base_offset >= end && batch.header.last_offset_delta >= 0;
+            if !is_in_order || self.is_roll_due(&batch.header, next_bytes, now) {
+                break;
+            }
+            end = batch.header.next_offset();
+            bytes = next_bytes;
+            count += 1;
+        }
+        (count, bytes)
+    }
+
+    /// Cuts the file back to the whole batches of a write that failed, and makes those visible.
+    fn cut_back(
+        &mut self,
+        batches: &[RecordBatch],
+        position: u64,
+        written: u64,
+        error: io::Error,
+    ) -> Failure {
+        let mut end = position;
+        let mut whole = 0;
+        for batch in batches {
+            let next = end + batch.size_in_bytes() as u64;
+            if next > position + written {
+                break;
+            }
+            end = next;
+            whole += 1;
+        }
+        let segment = self.active.segment.clone();
+        let path = segment
+            .path(SegmentFile::Log)
+            .unwrap_or_else(|_| self.dir());
+        if let Err(cut_error) = self.active.file.set_len(end) {
+            return Failure {
+                written: 0,
+                reason: AppendErrorReason::Storage(StorageError::new(
+                    "cut back a failed write to",
+                    &path,
+                    cut_error,
+                )),
+            };
+        }
+        self.publish(&batches[..whole]);
+        Failure {
+            written: whole,
+            reason: AppendErrorReason::from_storage(StorageError::new("write to", &path, error)),
+        }
+    }
+
+    /// Makes batches visible that are in the file.
+    fn publish(&mut self, batches: &[RecordBatch]) {
+        let Some(last) = batches.last() else {
+            return;
+        };
+        let active = &mut self.active;
+        let segment = &active.segment;
+        let mut position = segment.size();
+        let mut max_timestamp = segment.max_timestamp();
+        let index_interval_bytes = self.config.index_interval_bytes.max(0) as u64;
+        let list = self.shared.segments.load();
+        let mut epochs_changed = false;
+        for batch in batches {
+            let header = &batch.header;
+            let last_offset = header.last_offset();
+            if max_timestamp.is_none_or(|max| header.max_timestamp > max.timestamp) {
+                max_timestamp = Some(TimestampOffset {
+                    timestamp: header.max_timestamp,
+                    offset: last_offset,
+                });
+            }
+            active
+                .first_batch_timestamp
+                .get_or_insert(header.max_timestamp);
+            if active.bytes_since_last_index_entry > index_interval_bytes {
+                segment.offset_index.append(last_offset, position);
+                if let Some(max) = max_timestamp {
+                    segment.time_index.append_if_younger(max);
+                }
+                active.bytes_since_last_index_entry = 0;
+            }
+            let size = batch.size_in_bytes() as u64;
+            position += size;
+            active.bytes_since_last_index_entry += size;
+            list.tail.push(Boundary {
+                next_offset: header.next_offset(),
+                position,
+            });
+            epochs_changed |= self
+                .leader_epochs
+                .assign(header.partition_leader_epoch, header.base_offset);
+        }
+        segment.set_max_timestamp(max_timestamp);
+        segment.set_size(position);
+        drop(list);
+        if epochs_changed {
+            self.publish_epochs();
+        }
+        self.spill_indexes();
+        self.set_log_end_offset(last.header.next_offset());
+    }
+
+    /// Writes out index entries where memory holds many. An error is left to the flush, which must
+    /// write them before the recovery point may move.
+    fn spill_indexes(&self) {
+        let segment: &Segment = &self.active.segment;
+        if segment.offset_index.entries().is_tail_long() {
+            let opener = segment.opener(SegmentFile::OffsetIndex);
+            let _ = segment.offset_index.entries().try_write_tail(opener);
+        }
+        if segment.time_index.entries().is_tail_long() {
+            let opener = segment.opener(SegmentFile::TimeIndex);
+            let _ = segment.time_index.entries().try_write_tail(opener);
+        }
+    }
+}
+
+/// An append that stopped.
+struct Failure {
+    /// Batches of the last write that are in the log all the same.
+    written: usize,
+    reason: AppendErrorReason,
+}
+
+impl From<AppendErrorReason> for Failure {
+    fn from(reason: AppendErrorReason) -> Self {
+        Failure { written: 0, reason }
+    }
+}
+
+/// Whether `offset` can stand in the indexes of a segment.
+pub(super) fn fits_relative(offset: Offset, base_offset: Offset) -> bool {
+    (0..=i64::from(i32::MAX)).contains(&offset.since(base_offset))
+}
+
+/// Writes all slices at `position`, going on after short writes. On an error, says how many bytes are
+/// in the file.
+fn write_all(
+    file: &File,
+    mut slices: &mut [IoSlice<'_>],
+    position: u64,
+) -> Result<(), (io::Error, u64)> {
+    let mut written = 0;
+    while !slices.is_empty() {
+        match rustix::io::pwritev(file, slices, position + written) {
+            Ok(0) => return Err((io::ErrorKind::WriteZero.into(), written)),
+            Ok(count) => {
+                written += count as u64;
+                IoSlice::advance_slices(&mut slices, count);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err((error.into(), written)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! From a time to an offset: ListOffsets.
+//!
+//! Kafka: `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp`.
+
+use ottla_records::RecordBatch;
+use ottla_types::{LeaderEpoch, Offset, Timestamp};
+
+use super::LogReader;
+use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
+use crate::error::ReadError;
+use crate::segment::{Segment, SegmentFile};
+
+/// Decompressing one batch to find a record in it stops at this many bytes.
+const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
+
+/// Which offset is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimestampTarget {
+    /// The log start offset (-2).
+    Earliest,
+    /// The log end offset (-1). The caller answers with the high watermark or last stable offset where
+    /// the request's isolation level says so.
+    Latest,
+    /// The first record with the largest timestamp (-3, KIP-734).
+    MaxTimestamp,
+    /// The first record that is not older than this.
+    At(Timestamp),
+}
+
+/// The answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimestampLookup {
+    pub offset: Offset,
+    /// The record's timestamp, -1 for the two ends of the log.
+    pub timestamp: Timestamp,
+    /// The epoch that the offset was written in, where it is known.
+    pub leader_epoch: Option<LeaderEpoch>,
+}
+
+impl LogReader {
+    /// `None` where no record fits. Reads files: not for reactor threads, except for the two ends.
+    pub fn offset_for_timestamp(
+        &self,
+        target: TimestampTarget,
+    ) -> Result<Option<TimestampLookup>, ReadError> {
+        match target {
+            TimestampTarget::Earliest => {
+                let offset = self.log_start_offset();
+                let epochs = self.shared.leader_epochs.load();
+                let first = epochs.earliest().filter(|e| e.start_offset <= offset);
+                Ok(Some(TimestampLookup {
+                    offset,
+                    timestamp: Timestamp::NONE,
+                    leader_epoch: first.map(|entry| entry.epoch),
+                }))
+            }
+            TimestampTarget::Latest => Ok(Some(TimestampLookup {
+                offset: self.log_end_offset(),
+                timestamp: Timestamp::NONE,
+                leader_epoch: self.leader_epochs().latest().map(|entry| entry.epoch),
+            })),
+            TimestampTarget::MaxTimestamp => self.first_with_max_timestamp(),
+            TimestampTarget::At(timestamp) => self.first_not_older(timestamp),
+        }
+    }
+
+    fn first_with_max_timestamp(&self) -> Result<Option<TimestampLookup>, ReadError> {
+        let list = self.shared.segments.load_full();
+        let mut latest: Option<(&Segment, crate::TimestampOffset)> = None;
+        for segment in &list.segments {
+            let Some(max) = segment.max_timestamp() else {
+                continue;
+            };
+            if latest.is_none_or(|(_, best)| max.timestamp > best.timestamp) {
+                latest = Some((segment, max));
+            }
+        }
+        let Some((segment, max)) = latest.filter(|(_, max)| max.timestamp.0 >= 0) else {
+            return Ok(None);
+        };
+        self.find_in(
+            segment,
+            max.offset,
+            self.log_start_offset(),
+            |batch| batch.max_timestamp == max.timestamp,
+            max.timestamp,
+        )
+    }
+
+    fn first_not_older(&self, timestamp: Timestamp) -> Result<Option<TimestampLookup>, ReadError> {
+        let from = self.log_start_offset();
+        let list = self.shared.segments.load_full();
+        for segment in &list.segments {
+            let largest = segment
+                .largest_timestamp()
+                .map_err(|error| self.read_error(segment, error.into()))?;
+            if largest < timestamp {
+                continue;
+            }
+            let indexed = segment
+                .time_index
+                .lookup(timestamp, segment.opener(SegmentFile::TimeIndex))
+                .map_err(|error| self.read_error(segment, error.into()))?;
+            let fits = |batch: &BatchLocation| batch.max_timestamp >= timestamp;
+            return self.find_in(segment, indexed.max(from), from, fits, timestamp);
+        }
+        Ok(None)
+    }
+
+    /// The first record from `from` on that is not older than `timestamp`, in a batch that `fits`,
+    /// looking from the batch on that holds `start`.
+    fn find_in(
+        &self,
+        segment: &Segment,
+        start: Offset,
+        from: Offset,
+        fits: impl Fn(&BatchLocation) -> bool,
+        timestamp: Timestamp,
+    ) -> Result<Option<TimestampLookup>, ReadError> {
+        let corrupt = |error| self.read_error(segment, error);
+        let io = |error: std::io::Error| self.read_error(segment, error.into());
+        let size = segment.size();
+        let Some(first) = segment.locate(start, size).map_err(corrupt)? else {
+            return Ok(None);
+        };
+        let file = segment.log_file().map_err(io)?;
+        let mut scanner = BatchScanner::new(&file, first.position, size, LOOKUP_WINDOW);
+        while let Some(batch) = scanner.next_batch().map_err(corrupt)? {
+            if !fits(&batch) || batch.last_offset < from {
+                continue;
+            }
+            let bytes = bytes::Bytes::copy_from_slice(scanner.bytes(&batch).map_err(io)?);
+            let found = first_record(&batch, bytes, from, timestamp).map_err(|error| {
+                corrupt(ScanError::Corrupt {
+                    position: batch.position,
+                    error,
+                })
+            })?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The first record in a batch from `from` on that is not older than `timestamp`.
+fn first_record(
+    location: &BatchLocation,
+    mut bytes: bytes::Bytes,
+    from: Offset,
+    timestamp: Timestamp,
+) -> Result<Option<TimestampLookup>, ottla_records::BatchError> {
+    let leader_epoch = Some(location.leader_epoch).filter(|epoch| epoch.0 >= 0);
+    let found = |offset, timestamp| {
+        Some(TimestampLookup {
+            offset,
+            timestamp,
+            leader_epoch,
+        })
+    };
+    if location.header.is_none() {
+        return Ok(found(
+            location.base_offset.max(from),
+            location.max_timestamp,
+        ));
+    }
+    let batch = RecordBatch::read(&mut bytes)?;
+    for record in batch.records(MAX_DECOMPRESSED_BYTES)? {
+        let record = record?;
+        if record.offset >= from && record.timestamp >= timestamp {
+            return Ok(found(record.offset, record.timestamp));
+        }
+    }
+    Ok(None)
+}
