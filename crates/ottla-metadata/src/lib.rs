@@ -1,1 +1,48 @@
 //! Pure: metadata records folded into an immutable cluster image, and deltas between images.
+//!
+//! The metadata log is the one representation of a cluster. Every broker and controller folds its
+//! records into the same image: `MetadataImage::apply`. Where the records come from, and what is done
+//! about a delta, is not known here; there is no input, output, clock or randomness.
+//!
+//! Every record type of Kafka 4.3.1 is understood or kept, so that a snapshot of the image loses nothing.
+
+mod metadata_version;
+
+pub mod feature;
+
+mod image;
+
+mod features;
+
+mod cluster;
+
+mod topics;
+
+mod partition;
+
+mod configs;
+
+mod kept_records;
+
+mod delta;
+
+mod loader;
+
+mod replay_error;
+
+pub use cluster::{
+    BrokerRegistration, ClusterImage, ControllerRegistration, Endpoint, SupportedFeature,
+};
+pub use configs::{ConfigEntries, ConfigResource, ConfigResourceType, ConfigurationsImage};
+pub use delta::{LocalReplica, LocalReplicaChanges, MetadataDelta, TopicsDelta};
+pub use feature::Feature;
+pub use features::FeaturesImage;
+pub use image::{MetadataImage, Provenance};
+pub use kept_records::{
+    AclsImage, ClientQuotasImage, DelegationTokensImage, KeptRecords, QuotaEntity, ScramImage,
+};
+pub use loader::MetadataLoader;
+pub use metadata_version::MetadataVersion;
+pub use partition::{LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration};
+pub use replay_error::ReplayError;
+pub use topics::{TopicImage, TopicsImage};

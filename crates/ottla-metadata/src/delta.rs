@@ -1,0 +1,230 @@
+//! What changed from one image to the next.
+//!
+//! A delta names what changed and holds both images, so that whoever acts on it can compare them.
+//!
+//! In Kafka: `MetadataDelta`, `TopicsDelta`, `LocalReplicaChanges`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicName};
+
+use crate::{ConfigResource, MetadataImage, PartitionRegistration, TopicImage};
+
+/// Topics and partitions that changed. A topic that was both created and deleted stands nowhere here.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TopicsDelta {
+    /// Topics that were not in the image before.
+    pub created: BTreeSet<TopicId>,
+    /// Partitions that were created or changed, those of created topics included.
+    pub changed: BTreeMap<TopicId, BTreeSet<PartitionIndex>>,
+    /// Topics that are gone, as they were before.
+    pub deleted: BTreeMap<TopicId, Arc<TopicImage>>,
+}
+
+impl TopicsDelta {
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.deleted.is_empty()
+    }
+}
+
+/// The difference between two images.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MetadataDelta {
+    pub before: MetadataImage,
+    pub after: MetadataImage,
+    pub topics: TopicsDelta,
+    /// Resources of which a setting was set or taken back; those of deleted topics included.
+    pub configs: BTreeSet<ConfigResource>,
+    /// Brokers that registered, changed or are gone.
+    pub brokers: BTreeSet<BrokerId>,
+    pub controllers: BTreeSet<BrokerId>,
+    pub features: bool,
+    pub producer_ids: bool,
+    pub client_quotas: bool,
+    pub acls: bool,
+    pub scram: bool,
+    pub delegation_tokens: bool,
+}
+
+impl MetadataDelta {
+    pub(crate) fn new(before: MetadataImage) -> MetadataDelta {
+        MetadataDelta {
+            after: before.clone(),
+            before,
+            topics: TopicsDelta::default(),
+            configs: BTreeSet::new(),
+            brokers: BTreeSet::new(),
+            controllers: BTreeSet::new(),
+            features: false,
+            producer_ids: false,
+            client_quotas: false,
+            acls: false,
+            scram: false,
+            delegation_tokens: false,
+        }
+    }
+
+    /// The difference between any two images: how a snapshot that replaces an image is published.
+    pub fn between(before: MetadataImage, after: MetadataImage) -> MetadataDelta {
+        let mut delta = MetadataDelta::new(before);
+        let (before, topics) = (&delta.before, &mut delta.topics);
+        for topic in after.topics.iter() {
+            let old = before.topics.by_id(topic.id);
+            if old.is_some_and(|old| Arc::ptr_eq(old, topic)) {
+                continue;
+            }
+            let changed: BTreeSet<PartitionIndex> = topic
+                .partitions()
+                .filter(|(index, partition)| {
+                    old.and_then(|old| old.partition(*index)) != Some(partition)
+                })
+                .map(|(index, _)| index)
+                .collect();
+            if old.is_none() {
+                topics.created.insert(topic.id);
+            }
+            if old.is_none() || !changed.is_empty() {
+                topics.changed.insert(topic.id, changed);
+            }
+        }
+        for topic in before.topics.iter() {
+            if after.topics.by_id(topic.id).is_none() {
+                topics.deleted.insert(topic.id, Arc::clone(topic));
+            }
+        }
+        let resources = before.configs.resources().chain(after.configs.resources());
+        for (resource, _) in resources {
+            if before.configs.resource(resource) != after.configs.resource(resource) {
+                delta.configs.insert(resource.clone());
+            }
+        }
+        for broker in before.cluster.brokers().chain(after.cluster.brokers()) {
+            if before.cluster.broker(broker.id) != after.cluster.broker(broker.id) {
+                delta.brokers.insert(broker.id);
+            }
+        }
+        for controller in before
+            .cluster
+            .controllers()
+            .chain(after.cluster.controllers())
+        {
+            if before.cluster.controller(controller.id) != after.cluster.controller(controller.id) {
+                delta.controllers.insert(controller.id);
+            }
+        }
+        delta.features = before.features != after.features;
+        delta.producer_ids = before.next_producer_id != after.next_producer_id;
+        delta.client_quotas = before.client_quotas != after.client_quotas;
+        delta.acls = before.kept.acls != after.kept.acls;
+        delta.scram = before.kept.scram != after.kept.scram;
+        delta.delegation_tokens = before.kept.delegation_tokens != after.kept.delegation_tokens;
+        delta.after = after;
+        delta
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.topics.is_empty()
+            && self.configs.is_empty()
+            && self.brokers.is_empty()
+            && self.controllers.is_empty()
+            && !(self.features
+                || self.producer_ids
+                || self.client_quotas
+                || self.acls
+                || self.scram
+                || self.delegation_tokens)
+    }
+
+    pub fn has_metadata_version_changed(&self) -> bool {
+        self.before.features.metadata_version() != self.after.features.metadata_version()
+    }
+
+    /// What `broker` has to do about its replicas.
+    pub fn local_changes(&self, broker: BrokerId) -> LocalReplicaChanges {
+        let mut changes = LocalReplicaChanges::default();
+        for topic in self.topics.deleted.values() {
+            for (index, partition) in topic.partitions() {
+                if partition.is_replica(broker) {
+                    changes
+                        .deleted
+                        .push(LocalReplica::new(topic, index, partition));
+                }
+            }
+        }
+        for (id, indexes) in &self.topics.changed {
+            let Some(topic) = self.after.topics.by_id(*id) else {
+                continue;
+            };
+            let before = self.before.topics.by_id(*id);
+            for &index in indexes {
+                let Some(partition) = topic.partition(index) else {
+                    continue;
+                };
+                let previous = before.and_then(|before| before.partition(index));
+                if !partition.is_replica(broker) {
+                    if let Some(previous) = previous.filter(|previous| previous.is_replica(broker))
+                    {
+                        changes
+                            .deleted
+                            .push(LocalReplica::new(topic, index, previous));
+                    }
+                    continue;
+                }
+                if previous
+                    .is_some_and(|previous| previous.partition_epoch == partition.partition_epoch)
+                {
+                    continue;
+                }
+                let replica = LocalReplica::new(topic, index, partition);
+                if partition.leader == broker {
+                    changes.leaders.push(replica);
+                } else {
+                    changes.followers.push(replica);
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// One replica that a broker keeps or kept.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LocalReplica {
+    pub topic: TopicName,
+    pub topic_id: TopicId,
+    pub partition: PartitionIndex,
+    pub registration: PartitionRegistration,
+}
+
+impl LocalReplica {
+    fn new(
+        topic: &TopicImage,
+        partition: PartitionIndex,
+        registration: &PartitionRegistration,
+    ) -> LocalReplica {
+        LocalReplica {
+            topic: topic.name.clone(),
+            topic_id: topic.id,
+            partition,
+            registration: registration.clone(),
+        }
+    }
+}
+
+/// What a delta means for the replicas of one broker.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct LocalReplicaChanges {
+    /// Replicas that the broker no longer has, as they were.
+    pub deleted: Vec<LocalReplica>,
+    /// Replicas that the broker leads, new or with a new partition epoch.
+    pub leaders: Vec<LocalReplica>,
+    /// Replicas that the broker follows, new or with a new partition epoch.
+    pub followers: Vec<LocalReplica>,
+}
+
+impl LocalReplicaChanges {
+    pub fn is_empty(&self) -> bool {
+        self.deleted.is_empty() && self.leaders.is_empty() && self.followers.is_empty()
+    }
+}

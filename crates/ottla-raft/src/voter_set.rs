@@ -1,0 +1,208 @@
+//! Who votes: the voters of the quorum with their directories and endpoints.
+//!
+//! With `kraft.version` 0 the set is configuration (`controller.quorum.voters`) and names no directories;
+//! with 1 it is data: a `VotersRecord` in the snapshot or the log (KIP-853).
+//!
+//! In Kafka: `VoterSet`, `ReplicaKey`, `KRaftVersion`.
+
+use std::collections::BTreeMap;
+
+use bytestring::ByteString;
+use ottla_protocol::raft_records::{VotersRecord, leader_change_message, voters_record};
+use ottla_types::{BrokerId, DirectoryId};
+
+/// The level of `kraft.version`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum KRaftVersion {
+    /// Voters are configured.
+    #[default]
+    V0,
+    /// Voters stand in the log (KIP-853).
+    V1,
+}
+
+impl KRaftVersion {
+    pub fn from_feature_level(level: i16) -> Option<KRaftVersion> {
+        match level {
+            0 => Some(KRaftVersion::V0),
+            1 => Some(KRaftVersion::V1),
+            _ => None,
+        }
+    }
+
+    pub fn feature_level(self) -> i16 {
+        match self {
+            KRaftVersion::V0 => 0,
+            KRaftVersion::V1 => 1,
+        }
+    }
+
+    /// Whether the voter set stands in the log.
+    pub fn is_reconfig_supported(self) -> bool {
+        self >= KRaftVersion::V1
+    }
+}
+
+/// A replica of the metadata log. The directory tells a voter from the same node with a lost disk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ReplicaKey {
+    pub id: BrokerId,
+    /// `None` where it is not known: static voters, or peers that speak `kraft.version` 0.
+    pub directory_id: Option<DirectoryId>,
+}
+
+impl ReplicaKey {
+    pub fn new(id: BrokerId, directory_id: DirectoryId) -> ReplicaKey {
+        ReplicaKey {
+            id,
+            directory_id: (!directory_id.is_zero()).then_some(directory_id),
+        }
+    }
+
+    /// Kafka writes version 0 of the message, which has no room for the directory.
+    pub(crate) fn to_leader_change_voter(self) -> leader_change_message::Voter {
+        leader_change_message::Voter {
+            voter_id: self.id.value(),
+            ..Default::default()
+        }
+    }
+}
+
+/// Where a voter can be reached under one listener name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VoterEndpoint {
+    pub name: ByteString,
+    pub host: ByteString,
+    pub port: u16,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Voter {
+    pub key: ReplicaKey,
+    pub endpoints: Vec<VoterEndpoint>,
+    /// The levels of `kraft.version` that the voter can work with, both included.
+    pub supported_kraft_versions: (i16, i16),
+}
+
+/// Why a record names no usable voter set.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VoterSetError {
+    #[error("the voter set names no voter")]
+    Empty,
+    #[error("the voter set names voter {0} twice")]
+    Duplicate(BrokerId),
+    #[error("the voter set names voter {0} with a negative id")]
+    Negative(BrokerId),
+}
+
+/// The voters, by id. Never empty.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VoterSet {
+    voters: BTreeMap<BrokerId, Voter>,
+}
+
+impl VoterSet {
+    pub fn new(voters: impl IntoIterator<Item = Voter>) -> Result<VoterSet, VoterSetError> {
+        let mut by_id = BTreeMap::new();
+        for voter in voters {
+            let id = voter.key.id;
+            if id.value() < 0 {
+                return Err(VoterSetError::Negative(id));
+            }
+            if by_id.insert(id, voter).is_some() {
+                return Err(VoterSetError::Duplicate(id));
+            }
+        }
+        if by_id.is_empty() {
+            return Err(VoterSetError::Empty);
+        }
+        Ok(VoterSet { voters: by_id })
+    }
+
+    pub fn from_record(record: &VotersRecord) -> Result<VoterSet, VoterSetError> {
+        VoterSet::new(record.voters.iter().map(|voter| {
+            Voter {
+                key: ReplicaKey::new(BrokerId(voter.voter_id), voter.voter_directory_id),
+                endpoints: voter
+                    .endpoints
+                    .iter()
+                    .map(|endpoint| VoterEndpoint {
+                        name: endpoint.name.clone(),
+                        host: endpoint.host.clone(),
+                        port: endpoint.port,
+                    })
+                    .collect(),
+                supported_kraft_versions: (
+                    voter.kraft_version_feature.min_supported_version,
+                    voter.kraft_version_feature.max_supported_version,
+                ),
+            }
+        }))
+    }
+
+    pub fn to_record(&self) -> VotersRecord {
+        VotersRecord {
+            version: 0,
+            voters: self
+                .voters
+                .values()
+                .map(|voter| voters_record::Voter {
+                    voter_id: voter.key.id.value(),
+                    voter_directory_id: voter.key.directory_id.unwrap_or_default(),
+                    endpoints: voter
+                        .endpoints
+                        .iter()
+                        .map(|endpoint| voters_record::Endpoint {
+                            name: endpoint.name.clone(),
+                            host: endpoint.host.clone(),
+                            port: endpoint.port,
+                            ..Default::default()
+                        })
+                        .collect(),
+                    kraft_version_feature: voters_record::KRaftVersionFeature {
+                        min_supported_version: voter.supported_kraft_versions.0,
+                        max_supported_version: voter.supported_kraft_versions.1,
+                        ..Default::default()
+                    },
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }
+    }
+
+    /// In the order of their ids.
+    pub fn voters(&self) -> impl Iterator<Item = &Voter> {
+        self.voters.values()
+    }
+
+    pub fn len(&self) -> usize {
+        self.voters.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.voters.is_empty()
+    }
+
+    pub fn voter(&self, id: BrokerId) -> Option<&Voter> {
+        self.voters.get(&id)
+    }
+
+    /// Whether `key` votes. A voter whose directory is not known is known by its id alone.
+    pub fn is_voter(&self, key: ReplicaKey) -> bool {
+        self.voter(key.id).is_some_and(|voter| {
+            voter.key.directory_id.is_none() || voter.key.directory_id == key.directory_id
+        })
+    }
+
+    /// This set with `voter` in place of the entry of the same replica; `None` when there is no such
+    /// entry or it says the same already.
+    pub(crate) fn updated(&self, voter: &Voter) -> Option<VoterSet> {
+        if !self.is_voter(voter.key) || self.voter(voter.key.id) == Some(voter) {
+            return None;
+        }
+        let mut voters = self.voters.clone();
+        voters.insert(voter.key.id, voter.clone());
+        Some(VoterSet { voters })
+    }
+}
