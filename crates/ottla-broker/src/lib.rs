@@ -1,2 +1,29 @@
-//! Sockets, dispatch, one file per API, and the shell that drives the pure crates.
+//! The broker: sockets, dispatch, one file per API, and the shell that drives the pure crates.
+//!
+//! Owns every thread, task, clock and random number of a running broker. What a request means is decided
+//! in the pure crates wherever state is involved; the code here reads requests, gives events to whoever
+//! owns the state, executes the effects, and sends the answers.
+//!
+//! The way of a request: `net/connection.rs` reads it, `dispatch.rs` decodes it and finds its handler in
+//! the one table of served APIs, `api/<name>.rs` handles it. Produce has a way of its own from
+//! `net/connection.rs` on, because it may overtake an unanswered Produce.
+
+mod api;
+mod authorizer;
+mod broker;
+mod complaints;
+mod dispatch;
+mod metrics;
+mod net;
 mod partition;
+mod request_context;
+mod request_memory;
+mod start;
+
+pub use authorizer::{Authorizer, Operation, ResourceType};
+pub use broker::Broker;
+pub use dispatch::served_apis;
+pub use metrics::{Metric, Metrics};
+pub use net::{Connection, ListenerInfo};
+pub use request_context::RequestContext;
+pub use start::{RunningBroker, StartError};

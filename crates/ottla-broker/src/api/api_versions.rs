@@ -1,0 +1,112 @@
+//! ApiVersions (KIP-35, KIP-511, KIP-584): what the broker serves and which features the cluster has.
+
+use std::sync::Arc;
+
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::api_versions_response::{
+    ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
+};
+use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use ottla_types::ErrorCode;
+
+use crate::dispatch::{served_apis, served_versions};
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ApiVersionsRequest,
+) -> ApiVersionsResponse {
+    if context.api_version >= 3 {
+        let (name, version) = (
+            request.client_software_name,
+            request.client_software_version,
+        );
+        if !is_software_name(&name) || !is_software_name(&version) {
+            return ApiVersionsResponse {
+                error_code: ErrorCode::InvalidRequest.code(),
+                ..Default::default()
+            };
+        }
+        context.connection.set_client_software(name, version);
+    }
+    let features = broker.features();
+    // Before version 4, clients cannot read a feature that may be at level 0 (KAFKA-17492).
+    let may_be_zero = context.api_version >= 4;
+    let supported = features.supported.iter();
+    ApiVersionsResponse {
+        error_code: ErrorCode::None.code(),
+        api_keys: served_apis()
+            .into_iter()
+            .map(|(key, versions)| ApiVersion {
+                api_key: key.code(),
+                // Produce says 0 though it is served from 3 on: see `lowest_advertised_version`.
+                min_version: key.lowest_advertised_version().min(*versions.start()),
+                max_version: *versions.end(),
+                ..Default::default()
+            })
+            .collect(),
+        supported_features: supported
+            .filter(|feature| may_be_zero || feature.min_level > 0)
+            .map(|feature| SupportedFeatureKey {
+                name: feature.name.clone(),
+                min_version: feature.min_level,
+                max_version: feature.max_level,
+                ..Default::default()
+            })
+            .collect(),
+        finalized_features_epoch: features.finalized_epoch,
+        finalized_features: features
+            .finalized
+            .iter()
+            .map(|(name, level)| FinalizedFeatureKey {
+                name: name.clone(),
+                max_version_level: *level,
+                min_version_level: *level,
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+/// What a client with a version from the future is told, in version 0: which versions of ApiVersions
+/// itself there are.
+pub(crate) fn unsupported_version() -> ApiVersionsResponse {
+    let versions = served_versions(ApiKey::ApiVersions);
+    ApiVersionsResponse {
+        error_code: ErrorCode::UnsupportedVersion.code(),
+        api_keys: vec![ApiVersion {
+            api_key: ApiKey::ApiVersions.code(),
+            min_version: *versions.start(),
+            max_version: *versions.end(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// Letters, digits, dots and dashes, the last two not at the ends: `ApiVersionsRequest.isValid`.
+fn is_software_name(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    let ends = [name.bytes().next(), name.bytes().next_back()];
+    name.bytes().all(is_inner)
+        && ends
+            .iter()
+            .all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn software_names_are_judged_as_kafka_judges_them() {
+        for good in ["a", "apache-kafka-java", "4.3.1", "librdkafka", "x--y..z"] {
+            assert!(is_software_name(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", ".1", "a b", "ä", "a_b"] {
+            assert!(!is_software_name(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! One file per API, named after it. Only here and in the protocol crate do version numbers appear.
+
+pub(crate) mod api_versions;
+pub(crate) mod produce;

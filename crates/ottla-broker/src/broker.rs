@@ -1,0 +1,111 @@
+//! What all parts of a running broker share.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::{ArcSwap, Guard};
+use bytestring::ByteString;
+use ottla_config::BrokerConfig;
+use ottla_types::{BrokerId, Timestamp};
+use tokio::sync::watch;
+
+use crate::authorizer::Authorizer;
+use crate::complaints::Complaints;
+use crate::metrics::Metrics;
+use crate::net::Connections;
+use crate::request_memory::RequestMemory;
+
+/// The shared state of a broker. Everything in it is either immutable, or guards itself.
+#[derive(Debug)]
+pub struct Broker {
+    /// The file's settings with the dynamic ones laid over them.
+    config: ArcSwap<BrokerConfig>,
+    pub authorizer: Authorizer,
+    pub metrics: Metrics,
+    pub(crate) complaints: Complaints,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) request_memory: RequestMemory,
+    started: Instant,
+    /// Becomes true when the broker begins to stop.
+    stopping: watch::Sender<bool>,
+}
+
+/// The features of the cluster, as ApiVersions tells them.
+#[derive(Clone, Debug)]
+pub struct Features {
+    pub supported: Vec<SupportedFeature>,
+    /// Name and level.
+    pub finalized: Vec<(ByteString, i16)>,
+    /// The metadata offset at which they were read; -1 where none was.
+    pub finalized_epoch: i64,
+}
+
+/// A feature that this broker knows, with its lowest and highest level.
+#[derive(Clone, Debug)]
+pub struct SupportedFeature {
+    pub name: ByteString,
+    pub min_level: i16,
+    pub max_level: i16,
+}
+
+impl Broker {
+    pub(crate) fn new(config: BrokerConfig) -> Self {
+        Broker {
+            authorizer: Authorizer,
+            metrics: Metrics::default(),
+            complaints: Complaints::default(),
+            connections: Arc::default(),
+            request_memory: RequestMemory::new(config.queued_max_request_bytes),
+            started: Instant::now(),
+            stopping: watch::Sender::new(false),
+            config: ArcSwap::from_pointee(config),
+        }
+    }
+
+    pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
+        self.config.load()
+    }
+
+    /// Puts a configuration with other dynamic settings in force.
+    pub fn set_config(&self, config: BrokerConfig) {
+        self.config.store(Arc::new(config));
+    }
+
+    pub fn broker_id(&self) -> BrokerId {
+        BrokerId(self.config().node_id)
+    }
+
+    /// Milliseconds of the broker's own clock, which only moves forward. For waiting and deadlines.
+    pub fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// The time of day. For what is written down.
+    pub fn timestamp(&self) -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        Timestamp(since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64))
+    }
+
+    pub fn features(&self) -> Features {
+        Features {
+            supported: Vec::new(),
+            finalized: Vec::new(),
+            finalized_epoch: -1,
+        }
+    }
+
+    /// Ends when the broker begins to stop.
+    pub async fn stopping(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives as long as the broker, so waiting cannot fail.
+        let _ = stopping.wait_for(|&stopping| stopping).await;
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.send_replace(true);
+    }
+}

@@ -1,0 +1,294 @@
+//! One connection: reads requests, has them answered, and sends the answers in the order of the requests.
+//!
+//! A Produce may start while earlier Produces of the connection wait for their acknowledgements; every
+//! other request first waits until all before it are answered, because clients rely on Kafka's taking
+//! one request of a connection at a time (a commit, then a fetch of the offsets; InitProducerId, then a
+//! Produce). What is in flight is bounded in number and in bytes; over the bound the connection is not
+//! read, and neither is it while the peer does not take its answers.
+//!
+//! Kafka does the same in `kafka.network.Processor`, where a channel is muted while a request of it is
+//! processed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_protocol::{ApiKey, DecodeError, Encoded, Reader, decode_request_header};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::connections::{Connection, Registered};
+use super::frame::{FrameError, FrameReader, Front};
+use super::send::SendQueue;
+use crate::dispatch::{self, RequestError};
+use crate::metrics::Metric;
+use crate::{Broker, RequestContext, api};
+
+/// The most requests of a connection that wait for their answers.
+const MAX_IN_FLIGHT: usize = 64;
+/// From here on a connection takes no further request until one in flight is answered.
+const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
+/// After so many bytes other connections of the thread get their turn.
+const YIELD_BYTES: usize = 1024 * 1024;
+/// Frames that lack more than this take their memory from the budget that all connections share.
+const BUDGETED_BYTES: usize = 16 * 1024;
+
+/// An answer that may take a while.
+pub(crate) trait PendingAnswer: Send + Sync {
+    fn is_ready(&self) -> bool;
+
+    /// The answer, once it is ready.
+    fn take(&self) -> Answer;
+}
+
+/// What a request comes to.
+pub(crate) enum Answer {
+    Response(Encoded),
+    /// The client expects none.
+    Nothing,
+    Pending(Arc<dyn PendingAnswer>),
+    /// Nothing can be said, and the peer has to notice.
+    Close,
+}
+
+/// Why a connection ends before its peer closes it.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionError {
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("closed by the broker")]
+    Closed,
+}
+
+impl From<DecodeError> for ConnectionError {
+    fn from(error: DecodeError) -> Self {
+        ConnectionError::Request(RequestError::Malformed(error))
+    }
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Registered) {
+    let connection = Arc::clone(&registered.connection);
+    let mut session = Session {
+        frames: FrameReader::new(broker.config().socket_request_max_bytes.max(0) as usize),
+        in_flight: VecDeque::new(),
+        in_flight_bytes: 0,
+        memory: None,
+        queue: SendQueue::default(),
+        unyielded_bytes: 0,
+        broker,
+        connection,
+        stream,
+    };
+    let broker = Arc::clone(&session.broker);
+    match session.run().await {
+        Ok(()) | Err(ConnectionError::Closed | ConnectionError::Io(_)) => {}
+        Err(ConnectionError::Request(RequestError::Unanswerable(reason))) => {
+            broker.metrics.add(Metric::ServerErrors, 1);
+            tracing::error!(peer = %registered.connection.peer_addr, "connection closed: {reason}");
+        }
+        Err(error @ (ConnectionError::Frame(_) | ConnectionError::Request(_))) => {
+            broker.metrics.add(Metric::MalformedRequests, 1);
+            broker.complaints.say(|| {
+                tracing::warn!(
+                    peer = %registered.connection.peer_addr,
+                    "connection closed, as what it sent is not a request of the Kafka protocol: {error}"
+                );
+            });
+        }
+    }
+    broker.metrics.add(Metric::ConnectionsClosed, 1);
+    drop(registered);
+}
+
+struct Session {
+    broker: Arc<Broker>,
+    connection: Arc<Connection>,
+    stream: TcpStream,
+    frames: FrameReader,
+    /// Requests without an answer, in their order. Only Produces wait here.
+    in_flight: VecDeque<InFlight>,
+    in_flight_bytes: usize,
+    /// The part of the shared budget that the frame being read takes.
+    memory: Option<OwnedSemaphorePermit>,
+    queue: SendQueue,
+    /// Bytes read since other connections had their turn.
+    unyielded_bytes: usize,
+}
+
+struct InFlight {
+    answer: Answer,
+    bytes: usize,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+impl Session {
+    async fn run(&mut self) -> Result<(), ConnectionError> {
+        loop {
+            while self.has_room() && !self.connection.is_draining() {
+                let Some(frame) = self.frames.next_frame()? else {
+                    break;
+                };
+                self.take_request(frame).await?;
+            }
+            self.send_ready().await?;
+            if self.connection.is_closed() {
+                return Err(ConnectionError::Closed);
+            }
+            if self.connection.is_draining() && self.in_flight.is_empty() {
+                return Ok(());
+            }
+            if !self.has_room() || self.connection.is_draining() {
+                self.connection.woken().await;
+                continue;
+            }
+            let front = self.frames.front()?;
+            if let Front::Complete { .. } = front {
+                continue;
+            }
+            self.take_memory(&front).await?;
+            match self.frames.read_from(&self.stream, &front) {
+                Ok(0) => return Ok(()),
+                Ok(read) => {
+                    self.broker.metrics.add(Metric::BytesReceived, read as u64);
+                    self.unyielded_bytes += read;
+                    if self.unyielded_bytes >= YIELD_BYTES {
+                        self.unyielded_bytes = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.frames.shrink();
+                    tokio::select! {
+                        biased;
+                        () = self.connection.woken() => {}
+                        readable = self.stream.readable() => readable?,
+                    }
+                    self.unyielded_bytes = 0;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.in_flight.len() < MAX_IN_FLIGHT && self.in_flight_bytes < MAX_IN_FLIGHT_BYTES
+    }
+
+    /// Waits until the shared budget has room for the rest of a large frame.
+    async fn take_memory(&mut self, front: &Front) -> Result<(), ConnectionError> {
+        let Front::Partial { missing } = *front else {
+            return Ok(());
+        };
+        if missing < BUDGETED_BYTES || self.memory.is_some() {
+            return Ok(());
+        }
+        let budget = &self.broker.request_memory;
+        self.memory = Some(match budget.try_take(missing) {
+            Some(taken) => taken,
+            None => tokio::select! {
+                taken = budget.take(missing) => taken,
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            },
+        });
+        Ok(())
+    }
+
+    async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
+        let bytes = frame.len();
+        let mut reader = Reader::new(frame);
+        let (api_key, header) = decode_request_header(&mut reader)?;
+        let now_ms = self.broker.now_ms();
+        self.connection.on_active(now_ms);
+        self.broker.metrics.count_request(api_key);
+        let context = RequestContext {
+            api_key,
+            api_version: header.request_api_version,
+            correlation_id: header.correlation_id,
+            client_id: header.client_id,
+            connection: Arc::clone(&self.connection),
+            received_at_ms: now_ms,
+        };
+        let answer = if api_key == ApiKey::Produce {
+            api::produce::start(&self.broker, &context, reader)?
+        } else {
+            self.await_all_answers().await?;
+            self.send_ready().await?;
+            let handled = dispatch::handle(&self.broker, &context, reader);
+            tokio::select! {
+                biased;
+                handled = handled => handled?,
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        };
+        self.in_flight_bytes += bytes;
+        self.in_flight.push_back(InFlight {
+            answer,
+            bytes,
+            _memory: self.memory.take(),
+        });
+        self.queue_ready()?;
+        Ok(())
+    }
+
+    /// The barrier before every request that is no Produce.
+    async fn await_all_answers(&mut self) -> Result<(), ConnectionError> {
+        loop {
+            self.queue_ready()?;
+            if self.in_flight.is_empty() {
+                return Ok(());
+            }
+            self.send_ready().await?;
+            tokio::select! {
+                () = self.connection.woken() => {}
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        }
+    }
+
+    /// Moves the answers whose turn it is to the send queue.
+    fn queue_ready(&mut self) -> Result<(), ConnectionError> {
+        while let Some(first) = self.in_flight.front() {
+            if let Answer::Pending(pending) = &first.answer
+                && !pending.is_ready()
+            {
+                return Ok(());
+            }
+            let Some(InFlight { answer, bytes, .. }) = self.in_flight.pop_front() else {
+                return Ok(());
+            };
+            self.in_flight_bytes -= bytes;
+            let answer = match answer {
+                Answer::Pending(pending) => pending.take(),
+                answer => answer,
+            };
+            match answer {
+                Answer::Response(response) => self.queue.push(response),
+                Answer::Nothing => {}
+                Answer::Close | Answer::Pending(_) => return Err(ConnectionError::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the answers that are ready, all in one write where that is possible.
+    async fn send_ready(&mut self) -> Result<(), ConnectionError> {
+        self.queue_ready()?;
+        if self.queue.is_empty() {
+            return Ok(());
+        }
+        let sent = tokio::select! {
+            biased;
+            sent = self.queue.send_all(&self.stream) => sent?,
+            () = self.connection.closed() => return Err(ConnectionError::Closed),
+        };
+        self.broker.metrics.add(Metric::BytesSent, sent);
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Binds the listeners and lets connections in.
+//!
+//! At `max.connections` a listener stops accepting until a connection closes: those who come wait in the
+//! kernel's queue, as they do with Kafka. An address that has `max.connections.per.ip` connections is
+//! turned away at once.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_config::{BrokerConfig, Listener};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::connection;
+use super::connections::ListenerInfo;
+use crate::Broker;
+use crate::metrics::Metric;
+
+/// How long to pause when the kernel has no more file descriptors or memory for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener that was bound and does not accept yet.
+#[derive(Debug)]
+pub(crate) struct BoundListener {
+    pub(crate) info: Arc<ListenerInfo>,
+    socket: TcpListener,
+}
+
+impl BoundListener {
+    /// Binds a listener. The error is for people.
+    pub(crate) fn bind(config: &BrokerConfig, listener: &Listener) -> Result<Self, String> {
+        let host = listener.host.as_deref().unwrap_or("0.0.0.0");
+        let name = &listener.name;
+        let port = listener.port;
+        let addresses = (host, port).to_socket_addrs();
+        let address = addresses
+            .map_err(|error| error.to_string())
+            .and_then(|mut all| all.next().ok_or_else(|| "it has no address".to_owned()))
+            .map_err(|reason| {
+                format!("listeners={name}://{host}:{port}: cannot resolve {host:?}: {reason}; give an address of this machine")
+            })?;
+        let socket = open(config, address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "{host}:{port} is in use by another process; stop that process, or give another port with --override listeners={name}://{host}:{}",
+                port.wrapping_add(10)
+            ),
+            io::ErrorKind::AddrNotAvailable => format!(
+                "listeners={name}://{host}:{port}: {host} is not an address of this machine; give one that is"
+            ),
+            io::ErrorKind::PermissionDenied => format!(
+                "listeners={name}://{host}:{port}: not allowed to listen on port {port}; give one above 1023"
+            ),
+            _ => format!("listeners={name}://{host}:{port}: {error}"),
+        })?;
+        let local_addr = socket.local_addr().map_err(|error| error.to_string())?;
+        Ok(BoundListener {
+            info: Arc::new(ListenerInfo {
+                name: name.clone(),
+                protocol: listener.protocol,
+                local_addr,
+                is_controller: listener.is_controller,
+            }),
+            socket,
+        })
+    }
+}
+
+fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    // The receive buffer has to be set before listening, or the window scale cannot follow it.
+    if let Ok(bytes @ 1..) = usize::try_from(config.socket_receive_buffer_bytes) {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(config.socket_listen_backlog_size.max(1))?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Lets connections in until the broker stops.
+pub(crate) async fn accept_connections(broker: Arc<Broker>, listener: BoundListener) {
+    loop {
+        let max_connections = broker.config().max_connections.max(1) as usize;
+        let accepted = async {
+            broker.connections.room_below(max_connections).await;
+            listener.socket.accept().await
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            () = broker.stopping() => return,
+        };
+        match accepted {
+            Ok((stream, peer_addr)) => let_in(&broker, &listener.info, stream, peer_addr),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Whether `accept` failed over a connection that was gone before it was let in.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+fn let_in(
+    broker: &Arc<Broker>,
+    info: &Arc<ListenerInfo>,
+    stream: TcpStream,
+    peer_addr: SocketAddr,
+) {
+    let config = broker.config();
+    let ip = peer_addr.ip().to_canonical();
+    let overridden = config.max_connections_per_ip_overrides.get(&ip.to_string());
+    let limit_per_ip = *overridden.unwrap_or(&config.max_connections_per_ip);
+    let registered = broker.connections.register(
+        Arc::clone(info),
+        peer_addr,
+        limit_per_ip.max(0) as usize,
+        broker.now_ms(),
+    );
+    match registered {
+        Ok(registered) => {
+            broker.metrics.add(Metric::ConnectionsAccepted, 1);
+            if let Err(error) = set_options(&config, &stream) {
+                tracing::debug!(%peer_addr, %error, "cannot set the options of a connection");
+            }
+            tokio::spawn(connection::serve(Arc::clone(broker), stream, registered));
+        }
+        Err(refused) => {
+            broker.metrics.add(Metric::ConnectionsRefused, 1);
+            broker.complaints.say(|| {
+                tracing::info!(%peer_addr, "connection refused: {refused}");
+            });
+        }
+    }
+}
+
+fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_keepalive(true)?;
+    if let Ok(bytes @ 1..) = usize::try_from(config.socket_send_buffer_bytes) {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! Sockets: accepts connections, cuts their bytes into requests, and sends the answers in order.
+//!
+//! Owns: listeners, connections and their limits. Never touches: what a request means (`dispatch` and
+//! `api` do), logs.
+
+mod connection;
+mod connections;
+mod frame;
+mod listener;
+mod send;
+
+pub(crate) use connection::{Answer, PendingAnswer};
+pub(crate) use connections::Connections;
+pub use connections::{Connection, ListenerInfo};
+pub(crate) use listener::{BoundListener, accept_connections};

@@ -1,0 +1,112 @@
+//! Starts a broker and stops it again.
+//!
+//! Starting goes from the disk outwards: what can be refused is refused before anything is touched, and
+//! the listeners are bound last but one, so that a client that connects finds a broker that works.
+//! Stopping goes the other way: requests in flight are answered, then the logs are flushed, and the
+//! marker of a clean stop is written last.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_config::BrokerConfig;
+use tokio::task::JoinHandle;
+
+use crate::Broker;
+use crate::metrics::Metric;
+use crate::net::{BoundListener, ListenerInfo, accept_connections};
+
+/// How long requests in flight may take to be answered at a stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// The longest time between two looks at idle connections.
+const IDLE_CHECK: Duration = Duration::from_secs(10);
+
+/// Why a broker did not start: one sentence for people that names the thing and the way out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartError(pub String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A broker that runs. Dropping it without [`stop`](RunningBroker::stop) is a crash.
+#[derive(Debug)]
+pub struct RunningBroker {
+    broker: Arc<Broker>,
+    listeners: Vec<Arc<ListenerInfo>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Broker {
+    /// Starts a broker. Has to be called within a tokio runtime.
+    pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
+        // Binding first finds an address in use before the data directory is touched; nothing is
+        // accepted until everything behind the listeners works.
+        let mut bound = Vec::new();
+        for listener in config.listeners.iter().filter(|l| !l.is_controller) {
+            bound.push(BoundListener::bind(&config, listener).map_err(StartError)?);
+        }
+        let listeners = bound.iter().map(|bound| Arc::clone(&bound.info)).collect();
+
+        let broker = Arc::new(Broker::new(config));
+        let mut tasks = vec![tokio::spawn(close_idle_connections(Arc::clone(&broker)))];
+        for bound in bound {
+            tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
+        }
+        Ok(RunningBroker {
+            broker,
+            listeners,
+            tasks,
+        })
+    }
+}
+
+impl RunningBroker {
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// What clients can connect to.
+    pub fn listeners(&self) -> &[Arc<ListenerInfo>] {
+        &self.listeners
+    }
+
+    /// Answers what is in flight, then brings everything to the disk.
+    pub async fn stop(self) {
+        self.broker.begin_stop();
+        let connections = &self.broker.connections;
+        connections.for_each(|connection| connection.drain());
+        let drained = connections.room_below(1);
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            connections.for_each(|connection| connection.close());
+        }
+        for task in self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// Closes connections on which nothing came for `connections.max.idle.ms`.
+async fn close_idle_connections(broker: Arc<Broker>) {
+    loop {
+        let max_idle_ms = u64::try_from(broker.config().connections_max_idle_ms).ok();
+        let check = max_idle_ms.map_or(IDLE_CHECK, |ms| {
+            Duration::from_millis(ms / 4).clamp(Duration::from_millis(10), IDLE_CHECK)
+        });
+        tokio::select! {
+            () = tokio::time::sleep(check) => {}
+            () = broker.stopping() => return,
+        }
+        let Some(max_idle_ms) = max_idle_ms else {
+            continue;
+        };
+        if let Some(since_ms) = broker.now_ms().checked_sub(max_idle_ms) {
+            let closed = broker.connections.close_idle(since_ms);
+            broker.metrics.add(Metric::ConnectionsIdle, closed as u64);
+        }
+    }
+}

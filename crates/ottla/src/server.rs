@@ -1,0 +1,113 @@
+//! `ottla server`: runs a broker until it is told to stop.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_broker::{Broker, RunningBroker};
+use ottla_config::{BrokerConfig, Properties, single_node_properties};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Where the data goes and where clients come in when no file says otherwise.
+const DEFAULT_DATA_DIR: &str = "./ottla-data";
+const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
+const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
+
+#[derive(Args, Debug)]
+pub struct ServerArgs {
+    /// Kafka's configuration file.
+    #[arg(value_name = "SERVER.PROPERTIES")]
+    properties: Option<PathBuf>,
+    /// A setting that goes before the one in the file; may be given more than once.
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+/// Runs until SIGINT or SIGTERM. What keeps the broker from starting is said in one sentence.
+pub fn run(args: ServerArgs) -> ExitCode {
+    match try_run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("ottla: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_run(args: &ServerArgs) -> Result<(), String> {
+    let properties = read_properties(args)?;
+    let (config, warnings) =
+        BrokerConfig::from_properties(&properties).map_err(|error| error.to_string())?;
+    for warning in warnings {
+        eprintln!("ottla: {warning}");
+    }
+    start_logging();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    runtime.block_on(serve(config))
+}
+
+fn read_properties(args: &ServerArgs) -> Result<Properties, String> {
+    let mut properties = match &args.properties {
+        Some(path) => read_file(path)?,
+        None => single_node_properties(DEFAULT_DATA_DIR, DEFAULT_LISTENER, DEFAULT_CONTROLLER),
+    };
+    for given in &args.overrides {
+        let (key, value) = given.split_once('=').ok_or_else(|| {
+            format!(
+                "--override {given}: give it as key=value, for example --override num.partitions=6"
+            )
+        })?;
+        properties.set(key.trim(), value.trim());
+    }
+    Ok(properties)
+}
+
+fn read_file(path: &Path) -> Result<Properties, String> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| {
+        format!("{name}: cannot be read: {error}; give the path of a server.properties")
+    })?;
+    Properties::parse_bytes(&bytes, &name).map_err(|error| error.to_string())
+}
+
+fn start_logging() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env("OTTLA_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+async fn serve(config: BrokerConfig) -> Result<(), String> {
+    let listen = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
+    let mut interrupted = listen(SignalKind::interrupt())?;
+    let mut terminated = listen(SignalKind::terminate())?;
+    let running = Broker::start(config).await.map_err(|error| error.0)?;
+    introduce(&running);
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
+    println!("Stopping.");
+    running.stop().await;
+    println!("Stopped.");
+    Ok(())
+}
+
+/// What it is, where it listens, where its data is.
+fn introduce(running: &RunningBroker) {
+    let config = running.broker().config();
+    println!(
+        "Ottla {}, node {}, speaks the protocol of Apache Kafka 4.3.1.",
+        env!("CARGO_PKG_VERSION"),
+        config.node_id
+    );
+    for listener in running.listeners() {
+        println!("Listens on {} ({}).", listener.local_addr, listener.name);
+    }
+    println!("Keeps its data in {}.", config.log_dirs.join(", "));
+}
