@@ -4,6 +4,7 @@
 //! What several commands share stands below them in modules named after the thing: the workspace's places, child
 //! processes, toolchains and peers. Nothing in here is linked into the product.
 
+mod golden_records;
 mod peer;
 mod tidy;
 
@@ -22,6 +23,8 @@ use clap::Parser;
     disable_version_flag = true
 )]
 enum Command {
+    /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
+    GoldenRecords(golden_records::Options),
     /// Start a broker that is described in peers/, for trying things out and for comparison.
     Peer(peer::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
@@ -30,6 +33,7 @@ enum Command {
 
 fn main() {
     let outcome = match Command::parse() {
+        Command::GoldenRecords(options) => golden_records::run(&options),
         Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),
     };

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-pub use description::{InstalledPeer, Peer};
+pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
 pub use node::{Node, NodeOptions, parse_override};
 pub use probe::{AdvertisedApi, advertised_apis};
 
