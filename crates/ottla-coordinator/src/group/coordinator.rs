@@ -1,0 +1,486 @@
+//! The coordinator of the groups in one partition of `__consumer_offsets`: what it owns, and what
+//! becomes of its writes.
+//!
+//! Each file beside this one adds the handling of one request or event. A handler decides on the
+//! latest state, puts its records into [`Effects`], and the state is changed at once; whoever reads
+//! without `require_stable` sees the committed state.
+//! Invariants: `journal` and `deferred` are ordered by write and hold only outstanding writes; a
+//! failed write takes all later ones with it, because they were decided on a state that never was.
+//! Source: `CoordinatorRuntime`, `GroupCoordinatorShard`, `GroupMetadataManager`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::classic_group::ClassicGroup;
+use super::config::GroupCoordinatorConfig;
+use super::foreign::ForeignGroups;
+use super::join::StaticMemberReplaced;
+use super::offsets::{OffsetAndMetadata, Offsets, TopicAndPartition};
+use super::record::CoordinatorRecord;
+use crate::outcome::{
+    Outcome, Reply, ReplyTo, Response, TimerChange, TimerKey, Write, WriteId, error_after_append,
+};
+use crate::timeline::Timeline;
+
+pub struct GroupCoordinator {
+    pub(super) config: Arc<GroupCoordinatorConfig>,
+    /// By group id. A group that was deleted stays until its tombstone is committed.
+    pub(super) groups: BTreeMap<ByteString, Timeline<ClassicGroup>>,
+    /// Groups of types that are not served, known from their records.
+    pub(super) foreign: ForeignGroups,
+    pub(super) offsets: Offsets,
+    /// What each outstanding write changed, to commit it or take it back.
+    journal: VecDeque<(WriteId, Change)>,
+    /// What happens when a write is committed or fails.
+    deferred: VecDeque<(WriteId, Deferred)>,
+    outstanding: VecDeque<WriteId>,
+    next_write: WriteId,
+    /// The offset that the next record is expected to get in the log.
+    pub(super) next_record_offset: i64,
+}
+
+/// One change of versioned state.
+enum Change {
+    Group(ByteString),
+    Offset(ByteString, TopicAndPartition),
+}
+
+/// What waits for a write.
+pub(super) enum Deferred {
+    Reply(ReplyTo, Response),
+    /// The leader's assignment, to be handed to the members of `generation_id`.
+    Assignment {
+        group_id: ByteString,
+        generation_id: i32,
+        assignments: Vec<(ByteString, Bytes)>,
+    },
+    StaticMemberReplaced(StaticMemberReplaced),
+    /// Nothing: an empty group that could not be written is written again by its next change.
+    Nothing,
+}
+
+/// What a decision may look at besides the state.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) config: &'a GroupCoordinatorConfig,
+    pub(super) now_ms: i64,
+}
+
+/// The outcome of one event, while it is being made.
+pub(super) struct Effects {
+    outcome: Outcome,
+    deferred: Vec<(WriteId, Deferred)>,
+    next_write: WriteId,
+}
+
+impl Effects {
+    /// Appends records whose effect on the state is already there, or comes with `deferred`.
+    pub(super) fn write(&mut self, records: Vec<CoordinatorRecord>, deferred: Deferred) {
+        let id = self.next_write;
+        self.next_write = WriteId(id.0 + 1);
+        self.deferred.push((id, deferred));
+        self.outcome.writes.push(Write { id, records });
+    }
+
+    pub(super) fn has_write(&self) -> bool {
+        !self.outcome.writes.is_empty()
+    }
+
+    /// The id that the next write of this event will get.
+    pub(super) fn next_write(&self) -> WriteId {
+        self.next_write
+    }
+
+    /// Sends a reply now.
+    pub(super) fn reply(&mut self, to: ReplyTo, response: Response) {
+        self.outcome.replies.push(Reply { to, response });
+    }
+
+    pub(super) fn reply_join(&mut self, to: ReplyTo, response: JoinGroupResponse) {
+        self.reply(to, Response::JoinGroup(response));
+    }
+
+    pub(super) fn refuse_join(&mut self, to: ReplyTo, member_id: &ByteString, error: ErrorCode) {
+        self.reply_join(
+            to,
+            JoinGroupResponse {
+                member_id: member_id.clone(),
+                error_code: error.code(),
+                ..Default::default()
+            },
+        );
+    }
+
+    pub(super) fn refuse_sync(&mut self, to: ReplyTo, error: ErrorCode) {
+        self.reply(
+            to,
+            Response::SyncGroup(SyncGroupResponse {
+                error_code: error.code(),
+                ..Default::default()
+            }),
+        );
+    }
+
+    pub(super) fn set_timer(&mut self, key: TimerKey, after_ms: i32) {
+        let after_ms = u64::try_from(after_ms).unwrap_or(0);
+        self.outcome.timers.push(TimerChange::Set { key, after_ms });
+    }
+
+    pub(super) fn set_long_timer(&mut self, key: TimerKey, after_ms: i64) {
+        let after_ms = u64::try_from(after_ms).unwrap_or(0);
+        self.outcome.timers.push(TimerChange::Set { key, after_ms });
+    }
+
+    pub(super) fn cancel_timer(&mut self, key: TimerKey) {
+        self.outcome.timers.push(TimerChange::Cancel { key });
+    }
+}
+
+impl GroupCoordinator {
+    /// A coordinator that knows nothing yet: replay the log, then call `on_loaded`.
+    pub fn new(config: Arc<GroupCoordinatorConfig>) -> Self {
+        Self {
+            config,
+            groups: BTreeMap::new(),
+            foreign: ForeignGroups::default(),
+            offsets: Offsets::default(),
+            journal: VecDeque::new(),
+            deferred: VecDeque::new(),
+            outstanding: VecDeque::new(),
+            next_write: WriteId(1),
+            next_record_offset: 0,
+        }
+    }
+
+    /// The log has been replayed up to its end. Sets the timers that the loaded groups need.
+    pub fn on_loaded(&mut self, now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        let config = Arc::clone(&self.config);
+        let cx = Context {
+            config: &config,
+            now_ms: now.value(),
+        };
+        for group in self.groups.values_mut().filter_map(Timeline::latest_mut) {
+            group.on_loaded(cx, &mut effects);
+        }
+        self.schedule_expiration(&mut effects);
+        self.finish(effects)
+    }
+
+    /// The partition is led elsewhere now, or the broker stops. Answers everything that is parked.
+    pub fn on_unloaded(&mut self) -> Outcome {
+        let mut effects = self.effects();
+        for (_, deferred) in std::mem::take(&mut self.deferred) {
+            if let Deferred::Reply(to, response) = deferred {
+                effects.reply(to, response.failed(ErrorCode::NotCoordinator));
+            }
+        }
+        self.journal.clear();
+        self.outstanding.clear();
+        for slot in std::mem::take(&mut self.groups).into_values() {
+            for mut group in slot.into_values() {
+                refuse_parked(&mut group, ErrorCode::NotCoordinator, &mut effects);
+            }
+        }
+        self.offsets = Offsets::default();
+        self.finish(effects)
+    }
+
+    /// The records of `write` and of all writes before it are committed.
+    pub fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome {
+        while self.outstanding.front().is_some_and(|id| *id <= write) {
+            self.outstanding.pop_front();
+        }
+        while let Some((_, change)) = self.journal.pop_front_if(|(id, _)| *id <= write) {
+            match change {
+                Change::Group(group_id) => {
+                    if let Some(slot) = self.groups.get_mut(&group_id) {
+                        slot.commit(write);
+                        self.drop_vacant_group(&group_id);
+                    }
+                }
+                Change::Offset(group_id, partition) => {
+                    self.offsets.commit(write, &group_id, &partition);
+                }
+            }
+        }
+        let mut effects = self.effects();
+        while let Some((_, deferred)) = self.deferred.pop_front_if(|(id, _)| *id <= write) {
+            self.settle(deferred, Ok(()), now, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// The records of `write` are not in the log, and those of later writes are not or will be
+    /// ignored: the shell must not go on with them.
+    pub fn on_write_failed(&mut self, write: WriteId, error: ErrorCode, now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        while self.outstanding.back().is_some_and(|id| *id >= write) {
+            self.outstanding.pop_back();
+        }
+        while let Some((_, change)) = self.journal.pop_back_if(|(id, _)| *id >= write) {
+            match change {
+                Change::Group(group_id) => {
+                    let slot = self.groups.get_mut(&group_id);
+                    if let Some(mut lost) = slot.and_then(|slot| slot.revert(write)) {
+                        refuse_parked(&mut lost, error, &mut effects);
+                    }
+                    self.drop_vacant_group(&group_id);
+                }
+                Change::Offset(group_id, partition) => {
+                    self.offsets.revert(write, &group_id, &partition);
+                }
+            }
+        }
+        let first_failed = self.deferred.partition_point(|(id, _)| *id < write);
+        for (_, deferred) in self.deferred.split_off(first_failed) {
+            self.settle(deferred, Err(error), now, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// `write` has taken longer than a client should wait (`offsets.commit.timeout.ms`). Those who
+    /// wait are told; whether it is committed remains open.
+    pub fn on_write_timed_out(&mut self, write: WriteId, now: Timestamp) -> Outcome {
+        let first = self.deferred.partition_point(|(id, _)| *id < write);
+        let after = self.deferred.partition_point(|(id, _)| *id <= write);
+        let late: Vec<_> = self.deferred.drain(first..after).collect();
+        let mut effects = self.effects();
+        for (_, deferred) in late {
+            self.settle(deferred, Err(ErrorCode::RequestTimedOut), now, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// A timer that this coordinator set is due.
+    pub fn on_timer(&mut self, key: TimerKey, now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        match key {
+            TimerKey::Expiration => self.expire(now, &mut effects),
+            TimerKey::Session {
+                group_id,
+                member_id,
+            } => {
+                self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
+                    group.on_session_expired(&member_id, cx, effects);
+                });
+            }
+            TimerKey::Join { group_id } => {
+                self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
+                    group.on_join_timeout(cx, effects);
+                });
+            }
+            TimerKey::Sync { group_id } => {
+                self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
+                    group.on_sync_timeout(cx, effects);
+                });
+            }
+        }
+        self.finish(effects)
+    }
+
+    /// Whether something was decided whose records are not committed yet.
+    pub fn has_outstanding_writes(&self) -> bool {
+        !self.outstanding.is_empty()
+    }
+
+    fn settle(
+        &mut self,
+        deferred: Deferred,
+        result: Result<(), ErrorCode>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        match deferred {
+            Deferred::Nothing => {}
+            Deferred::Reply(to, response) => {
+                let response = match result {
+                    Ok(()) => response,
+                    Err(error) => response.failed(error),
+                };
+                effects.reply(to, response);
+            }
+            Deferred::Assignment {
+                group_id,
+                generation_id,
+                assignments,
+            } => {
+                self.with_group(&group_id, now, effects, |group, cx, effects| {
+                    let result = result.map_err(error_after_append);
+                    group.on_assignment_settled(generation_id, assignments, result, cx, effects);
+                });
+            }
+            Deferred::StaticMemberReplaced(replaced) => {
+                let group_id = replaced.group_id.clone();
+                self.with_group(&group_id, now, effects, |group, _, effects| {
+                    let result = result.map_err(error_after_append);
+                    group.on_static_member_settled(replaced, result, effects);
+                });
+            }
+        }
+    }
+
+    // For the handlers
+
+    pub(super) fn effects(&self) -> Effects {
+        Effects {
+            outcome: Outcome::default(),
+            deferred: Vec::new(),
+            next_write: self.next_write,
+        }
+    }
+
+    pub(super) fn finish(&mut self, effects: Effects) -> Outcome {
+        for write in &effects.outcome.writes {
+            self.outstanding.push_back(write.id);
+            self.next_record_offset += write.records.len() as i64;
+        }
+        self.next_write = effects.next_write;
+        self.deferred.extend(effects.deferred);
+        effects.outcome
+    }
+
+    /// Sends a reply that tells of the latest state, as soon as that state is committed.
+    pub(super) fn reply_when_committed(
+        &self,
+        to: ReplyTo,
+        response: Response,
+        effects: &mut Effects,
+    ) {
+        let last_of_event = effects.outcome.writes.last().map(|write| write.id);
+        match last_of_event.or(self.outstanding.back().copied()) {
+            None => effects.reply(to, response),
+            Some(id) => effects.deferred.push((id, Deferred::Reply(to, response))),
+        }
+    }
+
+    /// Changes the state by `records` and appends them. Without records, only the reply is sent.
+    pub(super) fn apply_and_write(
+        &mut self,
+        records: Vec<CoordinatorRecord>,
+        deferred: Deferred,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        if records.is_empty() {
+            if let Deferred::Reply(to, response) = deferred {
+                self.reply_when_committed(to, response, effects);
+            }
+            return;
+        }
+        let write = effects.next_write;
+        for (index, record) in (0i64..).zip(&records) {
+            let record_offset = self.next_record_offset + index;
+            self.apply(write, record_offset, record, now);
+        }
+        effects.write(records, deferred);
+    }
+
+    fn apply(
+        &mut self,
+        write: WriteId,
+        record_offset: i64,
+        record: &CoordinatorRecord,
+        now: Timestamp,
+    ) {
+        match (&record.key, &record.value) {
+            (GroupRecordKey::OffsetCommit(key), value) => {
+                let offset = match value {
+                    Some(GroupRecordValue::OffsetCommit(value)) => {
+                        self.create_group(&key.group, write, now);
+                        Some(OffsetAndMetadata::from_record(record_offset, value))
+                    }
+                    _ => None,
+                };
+                let partition = (key.topic.clone(), key.partition);
+                self.offsets.set(write, &key.group, &partition, offset);
+                self.journal
+                    .push_back((write, Change::Offset(key.group.clone(), partition)));
+            }
+            (GroupRecordKey::GroupMetadata(key), None) => {
+                if let Some(slot) = self.groups.get_mut(&key.group) {
+                    slot.set(write, None);
+                    self.journal
+                        .push_back((write, Change::Group(key.group.clone())));
+                }
+            }
+            (key, _) => {
+                unreachable!("records of type {} are not applied here", key.record_type())
+            }
+        }
+    }
+
+    /// Makes sure that a group of this id exists, as part of `write`. `true` if it was created.
+    pub(super) fn create_group(
+        &mut self,
+        group_id: &ByteString,
+        write: WriteId,
+        now: Timestamp,
+    ) -> bool {
+        if self.group(group_id).is_some() || self.foreign.contains(group_id) {
+            return false;
+        }
+        let group = ClassicGroup::empty(group_id.clone(), now.value());
+        let slot = self.groups.entry(group_id.clone()).or_default();
+        slot.set(write, Some(group));
+        self.journal
+            .push_back((write, Change::Group(group_id.clone())));
+        true
+    }
+
+    /// The group as decided last.
+    pub(super) fn group(&self, group_id: &str) -> Option<&ClassicGroup> {
+        self.groups.get(group_id)?.latest()
+    }
+
+    pub(super) fn group_mut(&mut self, group_id: &str) -> Option<&mut ClassicGroup> {
+        self.groups.get_mut(group_id)?.latest_mut()
+    }
+
+    /// The group as readers may see it. Its members are those of now: only whether the group exists
+    /// is versioned, as in Kafka.
+    pub(super) fn committed_group(&self, group_id: &str) -> Option<&ClassicGroup> {
+        self.groups.get(group_id)?.committed()
+    }
+
+    pub(super) fn with_group(
+        &mut self,
+        group_id: &str,
+        now: Timestamp,
+        effects: &mut Effects,
+        act: impl FnOnce(&mut ClassicGroup, Context<'_>, &mut Effects),
+    ) {
+        let config = Arc::clone(&self.config);
+        let cx = Context {
+            config: &config,
+            now_ms: now.value(),
+        };
+        if let Some(group) = self.group_mut(group_id) {
+            act(group, cx, effects);
+        }
+    }
+
+    fn drop_vacant_group(&mut self, group_id: &str) {
+        if self.groups.get(group_id).is_some_and(Timeline::is_vacant) {
+            self.groups.remove(group_id);
+        }
+    }
+}
+
+/// Answers the requests that are parked in a group which is no more.
+fn refuse_parked(group: &mut ClassicGroup, error: ErrorCode, effects: &mut Effects) {
+    let error = error_after_append(error);
+    let (joins, syncs) = group.take_all_parked();
+    for (member_id, to) in joins {
+        effects.refuse_join(to, &member_id, error);
+    }
+    for to in syncs {
+        effects.refuse_sync(to, error);
+    }
+}

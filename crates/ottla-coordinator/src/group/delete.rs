@@ -1,0 +1,63 @@
+//! DeleteGroups: empty groups go, with all their offsets.
+//! Source: `GroupCoordinatorShard.deleteGroups`.
+
+use bytestring::ByteString;
+use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::classic_group::ClassicGroupState;
+use super::coordinator::{Deferred, GroupCoordinator};
+use super::record::CoordinatorRecord;
+use crate::outcome::{Outcome, ReplyTo, Response};
+
+impl GroupCoordinator {
+    /// `group_ids` are all of this coordinator's partition, each once.
+    pub fn handle_delete_groups(
+        &mut self,
+        to: ReplyTo,
+        group_ids: &[ByteString],
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let mut records = Vec::new();
+        let mut results = Vec::with_capacity(group_ids.len());
+        for group_id in group_ids {
+            let error = match self.group(group_id) {
+                // Its members are not known here, so it must be taken to have some.
+                None if self.foreign.contains(group_id) => ErrorCode::NonEmptyGroup,
+                None => ErrorCode::GroupIdNotFound,
+                Some(group) if !group.is_in(ClassicGroupState::Empty) => ErrorCode::NonEmptyGroup,
+                Some(_) => {
+                    records.extend(self.offset_tombstones(group_id));
+                    records.push(CoordinatorRecord::group_tombstone(group_id));
+                    ErrorCode::None
+                }
+            };
+            results.push(DeletableGroupResult {
+                group_id: group_id.clone(),
+                error_code: error.code(),
+                ..Default::default()
+            });
+        }
+        let reply = Deferred::Reply(to, Response::DeleteGroups(results));
+        self.apply_and_write(records, reply, now, &mut effects);
+        self.finish(effects)
+    }
+
+    /// One tombstone for each partition that has an offset or is to get one from an open transaction.
+    fn offset_tombstones(&self, group_id: &ByteString) -> Vec<CoordinatorRecord> {
+        let committed = self
+            .offsets
+            .latest_of_group(group_id)
+            .map(|(partition, _)| partition);
+        let pending = self.offsets.pending_of_group(group_id);
+        let pending =
+            pending.filter(|partition| self.offsets.latest(group_id, partition).is_none());
+        committed
+            .chain(pending)
+            .map(|(topic, partition)| {
+                CoordinatorRecord::offset_tombstone(group_id, topic, *partition)
+            })
+            .collect()
+    }
+}

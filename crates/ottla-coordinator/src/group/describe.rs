@@ -1,0 +1,107 @@
+//! DescribeGroups and ListGroups: what there is, as readers may see it.
+//! Source: `GroupMetadataManager.describeGroups` and `listGroups`; KIP-518 (states), KIP-848 (types).
+
+use std::collections::HashSet;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::describe_groups_response::DescribedGroup;
+use ottla_protocol::messages::list_groups_response::ListedGroup;
+use ottla_types::ErrorCode;
+
+use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::coordinator::GroupCoordinator;
+use crate::timeline::Timeline;
+
+/// The state that clients are told of a group that does not exist.
+const DEAD: &str = "Dead";
+const CLASSIC: &str = "Classic";
+/// Of a group whose type is not served: nothing is known of its members.
+const UNKNOWN_STATE: &str = "Unknown";
+
+impl GroupCoordinator {
+    /// `reports_not_found` is whether the client understands that a group does not exist; older ones
+    /// are told that it is dead, without an error.
+    pub fn describe_group(&self, group_id: &ByteString, reports_not_found: bool) -> DescribedGroup {
+        if let Some(group) = self.committed_group(group_id) {
+            return described(group);
+        }
+        let mut group = DescribedGroup {
+            group_id: group_id.clone(),
+            group_state: DEAD.into(),
+            ..Default::default()
+        };
+        if reports_not_found {
+            group.error_code = ErrorCode::GroupIdNotFound.code();
+            group.error_message = Some(if self.foreign.contains(group_id) {
+                format!("Group {group_id} is not a classic group.").into()
+            } else {
+                format!("Group {group_id} not found.").into()
+            });
+        }
+        group
+    }
+
+    /// Empty filters let everything through; a filter that names nothing known lets nothing through.
+    pub fn list_groups(
+        &self,
+        states_filter: &[ByteString],
+        types_filter: &[ByteString],
+    ) -> Vec<ListedGroup> {
+        let states: HashSet<String> = states_filter
+            .iter()
+            .map(|state| state.trim().to_lowercase())
+            .collect();
+        let types: HashSet<String> = types_filter
+            .iter()
+            .map(|name| name.to_lowercase())
+            .collect();
+        let passes = |state: &str, group_type: &str| {
+            (states.is_empty() || states.contains(&state.to_lowercase()))
+                && (types.is_empty() || types.contains(&group_type.to_lowercase()))
+        };
+
+        let mut listed = Vec::new();
+        for group in self.groups.values().filter_map(Timeline::committed) {
+            if passes(group.state().name(), CLASSIC) {
+                listed.push(ListedGroup {
+                    group_id: group.group_id().clone(),
+                    protocol_type: group.protocol_type().cloned().unwrap_or_default(),
+                    group_state: group.state().name().into(),
+                    group_type: CLASSIC.into(),
+                    ..Default::default()
+                });
+            }
+        }
+        for (group_id, group_type) in self.foreign.iter() {
+            if passes(UNKNOWN_STATE, group_type.name()) {
+                listed.push(ListedGroup {
+                    group_id: group_id.clone(),
+                    protocol_type: group_type.protocol_type().into(),
+                    group_state: UNKNOWN_STATE.into(),
+                    group_type: group_type.name().into(),
+                    ..Default::default()
+                });
+            }
+        }
+        listed
+    }
+}
+
+fn described(group: &ClassicGroup) -> DescribedGroup {
+    // Outside of Stable the members have not agreed on a protocol, so there is nothing to show of it.
+    let agreed = match group.state() {
+        ClassicGroupState::Stable => group.protocol_name().cloned(),
+        _ => None,
+    };
+    DescribedGroup {
+        group_id: group.group_id().clone(),
+        group_state: group.state().name().into(),
+        protocol_type: group.protocol_type().cloned().unwrap_or_default(),
+        members: group
+            .members()
+            .map(|member| member.describe(agreed.as_deref()))
+            .collect(),
+        protocol_data: agreed.unwrap_or_default(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,59 @@
+//! Heartbeat: a member is alive, and learns whether it must rejoin.
+//! Source: `GroupMetadataManager.classicGroupHeartbeat`.
+
+use ottla_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::coordinator::GroupCoordinator;
+use crate::outcome::{Outcome, ReplyTo, Response};
+
+impl GroupCoordinator {
+    pub fn handle_heartbeat(
+        &mut self,
+        to: ReplyTo,
+        request: HeartbeatRequest,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let validated = match self.group(&request.group_id) {
+            _ if request.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
+            None => Err(ErrorCode::UnknownMemberId),
+            Some(group) => validate(group, &request).map(|()| group.state()),
+        };
+        let error = match validated {
+            Err(error) => {
+                effects.reply(to, response(error));
+                return self.finish(effects);
+            }
+            Ok(ClassicGroupState::Empty) => ErrorCode::UnknownMemberId,
+            Ok(ClassicGroupState::PreparingRebalance) => ErrorCode::RebalanceInProgress,
+            Ok(ClassicGroupState::CompletingRebalance | ClassicGroupState::Stable) => {
+                ErrorCode::None
+            }
+        };
+        self.with_group(&request.group_id, now, &mut effects, |group, _, effects| {
+            if let Some(member) = group.member(&request.member_id) {
+                let timer = group.session_timer(&member.member_id);
+                effects.set_timer(timer, member.session_timeout_ms);
+            }
+        });
+        self.reply_when_committed(to, response(error), &mut effects);
+        self.finish(effects)
+    }
+}
+
+fn validate(group: &ClassicGroup, request: &HeartbeatRequest) -> Result<(), ErrorCode> {
+    group.validate_member(&request.member_id, request.group_instance_id.as_deref())?;
+    if request.generation_id != group.generation_id() {
+        return Err(ErrorCode::IllegalGeneration);
+    }
+    Ok(())
+}
+
+fn response(error: ErrorCode) -> Response {
+    Response::Heartbeat(HeartbeatResponse {
+        error_code: error.code(),
+        ..Default::default()
+    })
+}

@@ -1,0 +1,448 @@
+//! JoinGroup: who may be in the group, and what a join does to it.
+//!
+//! A reply is sent at once where the group need not change, and parked in the member where a
+//! rebalance has to end first.
+//! Source: `GroupMetadataManager.classicGroupJoin` and what it calls; KIP-394 (member id required),
+//! KIP-345 (static members), KIP-814 (skipped assignment).
+
+use bytestring::ByteString;
+use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
+use super::member::{ClassicGroupMember, Protocol, owned, owned_protocols};
+use super::rebalance::max_size;
+use super::record::CoordinatorRecord;
+use crate::outcome::{Outcome, ReplyTo, Response};
+
+/// What a JoinGroup depends on besides its body.
+#[derive(Clone, Debug)]
+pub struct JoinContext {
+    pub client_id: ByteString,
+    /// The peer's address as Java prints it: `/192.0.2.1`.
+    pub client_host: ByteString,
+    /// Whether a client without a member id is given one and must join again with it.
+    pub requires_known_member_id: bool,
+    /// Whether the client understands that a replaced static leader keeps the old assignment.
+    pub supports_skipping_assignment: bool,
+    /// 16 random bytes, for the id of a new member.
+    pub random: [u8; 16],
+}
+
+/// A static member that was replaced while the group is stable: the new member id must be in the log
+/// before the member is told of it.
+#[derive(Debug)]
+pub(super) struct StaticMemberReplaced {
+    pub(super) group_id: ByteString,
+    group_instance_id: ByteString,
+    old_member_id: ByteString,
+    new_member_id: ByteString,
+    old_protocols: Vec<Protocol>,
+    old_rebalance_timeout_ms: i32,
+    old_session_timeout_ms: i32,
+    /// As it was before the replacement, which older clients are told.
+    old_leader: ByteString,
+    supports_skipping_assignment: bool,
+}
+
+impl GroupCoordinator {
+    pub fn handle_join(
+        &mut self,
+        to: ReplyTo,
+        request: JoinGroupRequest,
+        context: JoinContext,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        if request.group_id.is_empty() {
+            effects.refuse_join(to, &request.member_id, ErrorCode::InvalidGroupId);
+            return self.finish(effects);
+        }
+        let session_timeouts =
+            self.config.group_min_session_timeout_ms..=self.config.group_max_session_timeout_ms;
+        if !session_timeouts.contains(&request.session_timeout_ms) {
+            effects.refuse_join(to, &request.member_id, ErrorCode::InvalidSessionTimeout);
+            return self.finish(effects);
+        }
+        if self.foreign.contains(&request.group_id) {
+            let nobody = ByteString::new();
+            effects.refuse_join(to, &nobody, ErrorCode::InconsistentGroupProtocol);
+            return self.finish(effects);
+        }
+
+        let is_unknown_member = request.member_id.is_empty();
+        let group_id = match self.group(&request.group_id) {
+            Some(group) => group.group_id().clone(),
+            None => owned(&request.group_id),
+        };
+        let is_new_group =
+            is_unknown_member && self.create_group(&group_id, effects.next_write(), now);
+        if self.group(&group_id).is_none() {
+            effects.refuse_join(to, &request.member_id, ErrorCode::UnknownMemberId);
+            return self.finish(effects);
+        }
+        self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
+            let mut join = Join {
+                to,
+                request: &request,
+                context: &context,
+                cx,
+                effects,
+            };
+            join.enter(group);
+            if is_new_group && !effects.has_write() {
+                // Without a record nothing would tell that the group's creation is committed.
+                let record = CoordinatorRecord::empty_group_metadata(group);
+                effects.write(vec![record], Deferred::Nothing);
+            }
+        });
+        self.finish(effects)
+    }
+}
+
+/// One JoinGroup on its way into a group.
+struct Join<'a> {
+    to: ReplyTo,
+    request: &'a JoinGroupRequest,
+    context: &'a JoinContext,
+    cx: Context<'a>,
+    effects: &'a mut Effects,
+}
+
+impl Join<'_> {
+    fn enter(&mut self, group: &mut ClassicGroup) {
+        let request = self.request;
+        if !self.is_accepted(group) {
+            group.drop_member(&request.member_id, self.effects);
+            self.refuse(&ByteString::new(), ErrorCode::GroupMaxSizeReached);
+        } else if !group.supports_protocols(&request.protocol_type, &request.protocols) {
+            self.refuse(&request.member_id, ErrorCode::InconsistentGroupProtocol);
+        } else if request.member_id.is_empty() {
+            self.as_unknown_member(group);
+        } else if group.is_pending(&request.member_id) {
+            self.as_pending_member(group);
+        } else {
+            self.as_known_member(group);
+        }
+    }
+
+    /// Whether there is room. While members rejoin, those who came first are in.
+    fn is_accepted(&self, group: &ClassicGroup) -> bool {
+        let member = group.member(&self.request.member_id);
+        match group.state() {
+            ClassicGroupState::Empty => true,
+            ClassicGroupState::PreparingRebalance => {
+                member.is_some_and(|member| member.awaiting_join.is_some())
+                    || group.num_awaiting_join() < max_size(self.cx)
+            }
+            ClassicGroupState::CompletingRebalance | ClassicGroupState::Stable => {
+                member.is_some() || group.num_members() < max_size(self.cx)
+            }
+        }
+    }
+
+    fn as_unknown_member(&mut self, group: &mut ClassicGroup) {
+        let instance_id = self.request.group_instance_id.as_ref().map(owned);
+        let prefix = instance_id.as_ref().unwrap_or(&self.context.client_id);
+        let new_member_id =
+            ByteString::from(format!("{prefix}-{}", java_uuid(self.context.random)));
+        match instance_id {
+            Some(instance_id) => match group.static_member_id(&instance_id).cloned() {
+                Some(old_member_id) => {
+                    self.replace_static_member(group, instance_id, old_member_id, new_member_id);
+                }
+                None => self.add_member(group, new_member_id),
+            },
+            None if self.context.requires_known_member_id => {
+                // A client that gives up and retries would leave a dead member behind each time; a
+                // pending one is forgotten after its session.
+                let timer = group.session_timer(&new_member_id);
+                self.effects
+                    .set_timer(timer, self.request.session_timeout_ms);
+                self.refuse(&new_member_id, ErrorCode::MemberIdRequired);
+                group.add_pending_member(new_member_id);
+            }
+            None => self.add_member(group, new_member_id),
+        }
+    }
+
+    fn as_pending_member(&mut self, group: &mut ClassicGroup) {
+        if self.request.group_instance_id.is_some() {
+            // Static members are never pending; Kafka answers the same from an exception.
+            self.refuse(&ByteString::new(), ErrorCode::UnknownServerError);
+            return;
+        }
+        let member_id = owned(&self.request.member_id);
+        self.add_member(group, member_id);
+    }
+
+    fn as_known_member(&mut self, group: &mut ClassicGroup) {
+        let member_id = &self.request.member_id;
+        let instance_id = self.request.group_instance_id.as_deref();
+        let Some(member) = group.member(member_id) else {
+            let error = match group.validate_member(member_id, instance_id) {
+                Err(error) => error,
+                Ok(()) => ErrorCode::UnknownMemberId,
+            };
+            self.refuse_known(member_id, error);
+            return;
+        };
+        if let Err(error) = group.validate_member(member_id, instance_id) {
+            self.refuse_known(member_id, error);
+            return;
+        }
+        let has_same_protocols = member.matches(&self.request.protocols);
+        match group.state() {
+            ClassicGroupState::PreparingRebalance => self.update_member_and_rebalance(group),
+            // The member may just not have received the answer to its first JoinGroup.
+            ClassicGroupState::CompletingRebalance if has_same_protocols => {
+                self.effects
+                    .reply_join(self.to, group.generation_for(member_id));
+            }
+            ClassicGroupState::CompletingRebalance => self.update_member_and_rebalance(group),
+            // The leader rejoins where something that only it sees has changed, such as topics.
+            ClassicGroupState::Stable if group.is_leader(member_id) || !has_same_protocols => {
+                self.update_member_and_rebalance(group);
+            }
+            ClassicGroupState::Stable => {
+                self.effects
+                    .reply_join(self.to, group.generation_for(member_id));
+            }
+            ClassicGroupState::Empty => {
+                self.refuse(member_id, ErrorCode::UnknownMemberId);
+            }
+        }
+    }
+
+    fn add_member(&mut self, group: &mut ClassicGroup, member_id: ByteString) {
+        let request = self.request;
+        if group.is_in(ClassicGroupState::PreparingRebalance)
+            && group.previous_state() == Some(ClassicGroupState::Empty)
+        {
+            group.new_member_added = true;
+        }
+        group.add(ClassicGroupMember {
+            member_id: member_id.clone(),
+            group_instance_id: request.group_instance_id.as_ref().map(owned),
+            client_id: owned(&self.context.client_id),
+            client_host: owned(&self.context.client_host),
+            rebalance_timeout_ms: request.rebalance_timeout_ms,
+            session_timeout_ms: request.session_timeout_ms,
+            protocol_type: owned(&request.protocol_type),
+            supported_protocols: owned_protocols(&request.protocols),
+            assignment: Default::default(),
+            awaiting_join: Some(self.to),
+            awaiting_sync: None,
+            is_new: true,
+        });
+        // A new member cannot send heartbeats while its JoinGroup is parked, and that its connection
+        // is gone is not seen either. If it is still there it asks again.
+        let timer = group.session_timer(&member_id);
+        self.effects
+            .set_timer(timer, self.cx.config.new_member_join_timeout_ms);
+        group.rebalance_or_complete_join(self.cx, self.effects);
+    }
+
+    fn update_member_and_rebalance(&mut self, group: &mut ClassicGroup) {
+        self.update_member(group, &self.request.member_id);
+        group.rebalance_or_complete_join(self.cx, self.effects);
+    }
+
+    /// Takes over what the request says, and parks it.
+    fn update_member(&mut self, group: &mut ClassicGroup, member_id: &ByteString) {
+        let replaced = group.update_member(
+            member_id,
+            owned_protocols(&self.request.protocols),
+            self.request.rebalance_timeout_ms,
+            self.request.session_timeout_ms,
+            Some(self.to),
+        );
+        if let Some(earlier) = replaced {
+            // Kafka never answers a JoinGroup that a later one of the same member replaced. Nobody
+            // should be listening; if somebody is, this makes it join again.
+            self.effects
+                .refuse_join(earlier, member_id, ErrorCode::RebalanceInProgress);
+        }
+    }
+
+    /// A static member has come back without its member id: it takes the place of its former self.
+    fn replace_static_member(
+        &mut self,
+        group: &mut ClassicGroup,
+        group_instance_id: ByteString,
+        old_member_id: ByteString,
+        new_member_id: ByteString,
+    ) {
+        let Some(old_member) = group.member(&old_member_id) else {
+            return;
+        };
+        let replaced = StaticMemberReplaced {
+            group_id: group.group_id().clone(),
+            group_instance_id: group_instance_id.clone(),
+            old_member_id: old_member_id.clone(),
+            new_member_id: new_member_id.clone(),
+            old_protocols: old_member.supported_protocols.clone(),
+            old_rebalance_timeout_ms: old_member.rebalance_timeout_ms,
+            old_session_timeout_ms: old_member.session_timeout_ms,
+            old_leader: group.leader_id().cloned().unwrap_or_default(),
+            supports_skipping_assignment: self.context.supports_skipping_assignment,
+        };
+        let timer = group.session_timer(&new_member_id);
+        self.effects.set_timer(timer, old_member.session_timeout_ms);
+        fence(
+            group,
+            &group_instance_id,
+            &old_member_id,
+            &new_member_id,
+            self.effects,
+        );
+        self.update_member(group, &new_member_id);
+
+        match group.state() {
+            ClassicGroupState::Stable => {
+                if group.select_protocol().as_ref() == group.protocol_name() {
+                    // Nothing changes for the others, so the group stays as it is.
+                    let record = CoordinatorRecord::group_metadata(group, |member_id| {
+                        group
+                            .member(member_id)
+                            .map(|member| member.assignment.clone())
+                            .unwrap_or_default()
+                    });
+                    let deferred = Deferred::StaticMemberReplaced(replaced);
+                    self.effects.write(vec![record], deferred);
+                } else {
+                    group.rebalance_or_complete_join(self.cx, self.effects);
+                }
+            }
+            // The leader may be assigning partitions to the old member id just now.
+            ClassicGroupState::CompletingRebalance => {
+                group.prepare_rebalance(self.cx, self.effects);
+            }
+            _ => group.complete_join_if_all_joined(self.cx, self.effects),
+        }
+    }
+
+    fn refuse(&mut self, member_id: &ByteString, error: ErrorCode) {
+        self.effects.refuse_join(self.to, member_id, error);
+    }
+
+    fn refuse_known(&mut self, member_id: &ByteString, error: ErrorCode) {
+        self.effects.reply_join(
+            self.to,
+            JoinGroupResponse {
+                member_id: member_id.clone(),
+                protocol_type: None,
+                protocol_name: None,
+                error_code: error.code(),
+                ..Default::default()
+            },
+        );
+    }
+}
+
+impl ClassicGroup {
+    /// The record of a replaced static member is committed, or could not be written.
+    pub(super) fn on_static_member_settled(
+        &mut self,
+        replaced: StaticMemberReplaced,
+        result: Result<(), ErrorCode>,
+        effects: &mut Effects,
+    ) {
+        let new_member_id = &replaced.new_member_id;
+        let Some(to) = self.take_awaiting_join(new_member_id) else {
+            // A rebalance that began meanwhile has answered it, or the member was replaced again.
+            return;
+        };
+        if let Err(error) = result {
+            effects.reply(
+                to,
+                Response::JoinGroup(JoinGroupResponse {
+                    leader: replaced.old_leader.clone(),
+                    member_id: ByteString::new(),
+                    members: Vec::new(),
+                    error_code: error.code(),
+                    ..self.generation_for(new_member_id)
+                }),
+            );
+            self.restore_static_member(replaced, effects);
+            return;
+        }
+        let response = self.generation_for(new_member_id);
+        let response = if replaced.supports_skipping_assignment {
+            JoinGroupResponse {
+                skip_assignment: self.is_leader(new_member_id),
+                ..response
+            }
+        } else {
+            // Told the id of the leader that is gone, the client does not take itself for the leader
+            // and so does not compute an assignment from a list of members that it is not given.
+            JoinGroupResponse {
+                leader: replaced.old_leader,
+                members: Vec::new(),
+                ..response
+            }
+        };
+        effects.reply_join(to, response);
+    }
+
+    fn restore_static_member(&mut self, replaced: StaticMemberReplaced, effects: &mut Effects) {
+        self.update_member(
+            &replaced.new_member_id,
+            replaced.old_protocols,
+            replaced.old_rebalance_timeout_ms,
+            replaced.old_session_timeout_ms,
+            None,
+        );
+        fence(
+            self,
+            &replaced.group_instance_id,
+            &replaced.new_member_id,
+            &replaced.old_member_id,
+            effects,
+        );
+        let timer = self.session_timer(&replaced.old_member_id);
+        effects.set_timer(timer, replaced.old_session_timeout_ms);
+    }
+}
+
+/// Puts `new_member_id` in the place of `old_member_id`, whose parked requests are refused.
+fn fence(
+    group: &mut ClassicGroup,
+    group_instance_id: &ByteString,
+    old_member_id: &ByteString,
+    new_member_id: &ByteString,
+    effects: &mut Effects,
+) {
+    let (join, sync) = group.replace_static_member(group_instance_id, old_member_id, new_member_id);
+    if let Some(to) = join {
+        effects.reply_join(
+            to,
+            JoinGroupResponse {
+                member_id: old_member_id.clone(),
+                protocol_type: None,
+                protocol_name: None,
+                error_code: ErrorCode::FencedInstanceId.code(),
+                ..Default::default()
+            },
+        );
+    }
+    if let Some(to) = sync {
+        effects.refuse_sync(to, ErrorCode::FencedInstanceId);
+    }
+}
+
+/// A random UUID as Java's `UUID.randomUUID().toString()` gives it.
+fn java_uuid(mut random: [u8; 16]) -> String {
+    random[6] = (random[6] & 0x0f) | 0x40;
+    random[8] = (random[8] & 0x3f) | 0x80;
+    let hex = format!("{:032x}", u128::from_be_bytes(random));
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+}

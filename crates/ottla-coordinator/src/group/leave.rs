@@ -1,0 +1,100 @@
+//! LeaveGroup: members go of their own accord, or an administrator removes static ones by name.
+//! Source: `GroupMetadataManager.classicGroupLeave`; KIP-345 (by instance id), KIP-800 (reasons).
+
+use ottla_protocol::messages::leave_group_request::MemberIdentity;
+use ottla_protocol::messages::leave_group_response::MemberResponse;
+use ottla_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::coordinator::{Effects, GroupCoordinator};
+use crate::outcome::{Outcome, ReplyTo, Response};
+
+impl GroupCoordinator {
+    /// `request.members` holds the leaving member also where an older version names it elsewhere.
+    pub fn handle_leave(
+        &mut self,
+        to: ReplyTo,
+        request: LeaveGroupRequest,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        if request.group_id.is_empty() {
+            let response = LeaveGroupResponse {
+                error_code: ErrorCode::InvalidGroupId.code(),
+                ..Default::default()
+            };
+            effects.reply(to, Response::LeaveGroup(response));
+            return self.finish(effects);
+        }
+        if self.group(&request.group_id).is_none() {
+            let members = request.members.iter();
+            let members = members.map(|member| result_of(member, ErrorCode::UnknownMemberId));
+            let response = LeaveGroupResponse {
+                members: members.collect(),
+                ..Default::default()
+            };
+            effects.reply(to, Response::LeaveGroup(response));
+            return self.finish(effects);
+        }
+
+        let mut members = Vec::with_capacity(request.members.len());
+        self.with_group(
+            &request.group_id,
+            now,
+            &mut effects,
+            |group, cx, effects| {
+                let mut have_left = false;
+                for member in &request.members {
+                    let result = leave(group, member, effects);
+                    have_left |= result.is_ok();
+                    let error = result.err().unwrap_or(ErrorCode::None);
+                    members.push(result_of(member, error));
+                }
+                if have_left && !group.is_in(ClassicGroupState::Empty) {
+                    group.rebalance_or_complete_join(cx, effects);
+                }
+            },
+        );
+        let response = LeaveGroupResponse {
+            members,
+            ..Default::default()
+        };
+        self.reply_when_committed(to, Response::LeaveGroup(response), &mut effects);
+        self.finish(effects)
+    }
+}
+
+fn leave(
+    group: &mut ClassicGroup,
+    member: &MemberIdentity,
+    effects: &mut Effects,
+) -> Result<(), ErrorCode> {
+    let instance_id = member.group_instance_id.as_deref();
+    let member_id = if member.member_id.is_empty() {
+        // Removal by an administrator, who knows only the name.
+        instance_id
+            .and_then(|instance_id| group.static_member_id(instance_id))
+            .ok_or(ErrorCode::UnknownMemberId)?
+            .clone()
+    } else if group.is_pending(&member.member_id) {
+        group.remove(&member.member_id);
+        effects.cancel_timer(group.session_timer(&member.member_id));
+        return Ok(());
+    } else {
+        group.validate_member(&member.member_id, instance_id)?;
+        member.member_id.clone()
+    };
+    effects.cancel_timer(group.session_timer(&member_id));
+    group.drop_member(&member_id, effects);
+    Ok(())
+}
+
+fn result_of(member: &MemberIdentity, error: ErrorCode) -> MemberResponse {
+    MemberResponse {
+        member_id: member.member_id.clone(),
+        group_instance_id: member.group_instance_id.clone(),
+        error_code: error.code(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,161 @@
+//! OffsetCommit: who may commit, and the records for it.
+//! Source: `OffsetMetadataManager.commitOffset`, `ClassicGroup.validateOffsetCommit`.
+
+use bytestring::ByteString;
+use ottla_protocol::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use ottla_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::coordinator::{Deferred, GroupCoordinator};
+use super::member::owned;
+use super::offsets::OffsetAndMetadata;
+use super::record::CoordinatorRecord;
+use crate::outcome::{Outcome, ReplyTo, Response};
+
+/// "Keep the offset as long as the broker is set to."
+const DEFAULT_RETENTION_TIME: i64 = -1;
+
+impl GroupCoordinator {
+    /// The topics in `request` exist and carry both name and id. `reports_not_found` is whether the
+    /// client understands that the group does not exist.
+    pub fn handle_offset_commit(
+        &mut self,
+        to: ReplyTo,
+        request: OffsetCommitRequest,
+        reports_not_found: bool,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        if let Err(error) = self.validate_commit(&request, reports_not_found) {
+            effects.reply(to, response(&request, |_| error));
+            return self.finish(effects);
+        }
+        let group_id = match self.group(&request.group_id) {
+            Some(group) => group.group_id().clone(),
+            None => owned(&request.group_id),
+        };
+        // A commit to a group that nobody joined makes a group without a protocol, for its offsets.
+        self.create_group(&group_id, effects.next_write(), now);
+        self.with_group(&group_id, now, &mut effects, |group, _, effects| {
+            let extends_session = matches!(
+                group.state(),
+                ClassicGroupState::Stable | ClassicGroupState::PreparingRebalance
+            );
+            if extends_session && let Some(member) = group.member(&request.member_id) {
+                let timer = group.session_timer(&member.member_id);
+                effects.set_timer(timer, member.session_timeout_ms);
+            }
+        });
+
+        let max_metadata = usize::try_from(self.config.offset_metadata_max_bytes).unwrap_or(0);
+        let error_of = |metadata: &Option<ByteString>| match metadata {
+            // Kafka counts Java's characters, which is never more than the bytes.
+            Some(text) if text.len() > max_metadata && utf16_len(text) > max_metadata => {
+                ErrorCode::OffsetMetadataTooLarge
+            }
+            _ => ErrorCode::None,
+        };
+        let now_ms = now.value();
+        let expire_timestamp_ms = (request.retention_time_ms != DEFAULT_RETENTION_TIME)
+            .then(|| now_ms.saturating_add(request.retention_time_ms));
+        let mut records = Vec::new();
+        for topic in &request.topics {
+            let name = owned(&topic.name);
+            for partition in &topic.partitions {
+                if error_of(&partition.committed_metadata) != ErrorCode::None {
+                    continue;
+                }
+                let offset = OffsetAndMetadata {
+                    committed_offset: partition.committed_offset,
+                    leader_epoch: partition.committed_leader_epoch,
+                    metadata: partition.committed_metadata.clone().unwrap_or_default(),
+                    commit_timestamp_ms: now_ms,
+                    expire_timestamp_ms,
+                    topic_id: topic.topic_id,
+                    record_offset: -1,
+                };
+                let index = partition.partition_index;
+                records.push(CoordinatorRecord::offset_commit(
+                    &group_id, &name, index, &offset,
+                ));
+            }
+        }
+        let reply = Deferred::Reply(to, response(&request, error_of));
+        self.apply_and_write(records, reply, now, &mut effects);
+        self.finish(effects)
+    }
+
+    fn validate_commit(
+        &self,
+        request: &OffsetCommitRequest,
+        reports_not_found: bool,
+    ) -> Result<(), ErrorCode> {
+        let is_member = request.generation_id_or_member_epoch >= 0;
+        match self.group(&request.group_id) {
+            Some(group) => validate(group, request),
+            // Whether such a group has members is not known here, so its offsets are left alone.
+            None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
+            None if !is_member => Ok(()),
+            None if reports_not_found => Err(ErrorCode::GroupIdNotFound),
+            None => Err(ErrorCode::IllegalGeneration),
+        }
+    }
+}
+
+fn validate(group: &ClassicGroup, request: &OffsetCommitRequest) -> Result<(), ErrorCode> {
+    let generation_id = request.generation_id_or_member_epoch;
+    let is_empty = group.is_in(ClassicGroupState::Empty);
+    if generation_id < 0 && is_empty {
+        // An administrator, or a consumer that assigns partitions to itself.
+        return Ok(());
+    }
+    let instance_id = request.group_instance_id.as_deref();
+    if generation_id >= 0 || !request.member_id.is_empty() || instance_id.is_some() {
+        group.validate_member(&request.member_id, instance_id)?;
+        if generation_id != group.generation_id() {
+            return Err(ErrorCode::IllegalGeneration);
+        }
+    } else if !is_empty {
+        return Err(ErrorCode::UnknownMemberId);
+    }
+    if group.is_in(ClassicGroupState::CompletingRebalance) {
+        // The member knows the new generation but not yet what is assigned to it.
+        return Err(ErrorCode::RebalanceInProgress);
+    }
+    Ok(())
+}
+
+fn response(
+    request: &OffsetCommitRequest,
+    error_of: impl Fn(&Option<ByteString>) -> ErrorCode,
+) -> Response {
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| OffsetCommitResponseTopic {
+            name: topic.name.clone(),
+            topic_id: topic.topic_id,
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|partition| OffsetCommitResponsePartition {
+                    partition_index: partition.partition_index,
+                    error_code: error_of(&partition.committed_metadata).code(),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        });
+    Response::OffsetCommit(OffsetCommitResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    })
+}
+
+/// The length of the text as Java counts it.
+fn utf16_len(text: &str) -> usize {
+    text.encode_utf16().count()
+}

@@ -1,0 +1,90 @@
+//! OffsetDelete: an administrator takes offsets away that no member is subscribed to.
+//! Source: `OffsetMetadataManager.deleteOffsets`, `ClassicGroup.validateOffsetDelete`; KIP-496.
+
+use ottla_protocol::messages::offset_delete_response::{
+    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use ottla_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::coordinator::{Deferred, GroupCoordinator};
+use super::record::CoordinatorRecord;
+use crate::outcome::{Outcome, ReplyTo, Response};
+
+impl GroupCoordinator {
+    /// The topics and partitions in `request` exist.
+    pub fn handle_offset_delete(
+        &mut self,
+        to: ReplyTo,
+        request: OffsetDeleteRequest,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let validated = match self.group(&request.group_id) {
+            _ if request.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
+            None if self.foreign.contains(&request.group_id) => Err(ErrorCode::NonEmptyGroup),
+            None => Err(ErrorCode::GroupIdNotFound),
+            Some(group) => validate(group).map(|()| group),
+        };
+        let group = match validated {
+            Ok(group) => group,
+            Err(error) => {
+                let response = OffsetDeleteResponse {
+                    error_code: error.code(),
+                    ..Default::default()
+                };
+                effects.reply(to, Response::OffsetDelete(response));
+                return self.finish(effects);
+            }
+        };
+
+        let mut records = Vec::new();
+        let mut topics = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
+            let is_subscribed = group.is_subscribed_to(&topic.name);
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for partition in &topic.partitions {
+                let key = (topic.name.clone(), partition.partition_index);
+                let exists = self.offsets.latest(&request.group_id, &key).is_some()
+                    || self.offsets.is_pending(&request.group_id, &key);
+                if exists && !is_subscribed {
+                    records.push(CoordinatorRecord::offset_tombstone(
+                        group.group_id(),
+                        &key.0,
+                        key.1,
+                    ));
+                }
+                let error = if is_subscribed {
+                    ErrorCode::GroupSubscribedToTopic
+                } else {
+                    ErrorCode::None
+                };
+                partitions.push(OffsetDeleteResponsePartition {
+                    partition_index: partition.partition_index,
+                    error_code: error.code(),
+                });
+            }
+            topics.push(OffsetDeleteResponseTopic {
+                name: topic.name.clone(),
+                partitions,
+            });
+        }
+        let response = OffsetDeleteResponse {
+            topics,
+            ..Default::default()
+        };
+        let reply = Deferred::Reply(to, Response::OffsetDelete(response));
+        self.apply_and_write(records, reply, now, &mut effects);
+        self.finish(effects)
+    }
+}
+
+fn validate(group: &ClassicGroup) -> Result<(), ErrorCode> {
+    // Only of consumers is it known what they are subscribed to.
+    if group.is_in(ClassicGroupState::Empty) || group.uses_consumer_protocol() {
+        Ok(())
+    } else {
+        Err(ErrorCode::NonEmptyGroup)
+    }
+}

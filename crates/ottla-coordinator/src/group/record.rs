@@ -1,0 +1,154 @@
+//! The records that group coordination writes, in the versions that Kafka 4.3.1 writes.
+//!
+//! Source: `GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_protocol::EncodeError;
+use ottla_protocol::coordinator_records::group_metadata_value::MemberMetadata;
+use ottla_protocol::coordinator_records::{
+    GroupMetadataKey, GroupMetadataValue, GroupRecordKey, GroupRecordValue, OffsetCommitKey,
+    OffsetCommitValue,
+};
+
+use super::classic_group::ClassicGroup;
+use super::offsets::OffsetAndMetadata;
+
+/// The version that 4.3.1 writes; 4 is known but held back, so that the way to older brokers stays open.
+const GROUP_METADATA_VALUE_VERSION: i16 = 3;
+/// Version 1 is the only one that carries an expiry time of its own.
+const OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY: i16 = 1;
+const OFFSET_COMMIT_VALUE_VERSION: i16 = 4;
+
+/// One record for `__consumer_offsets`. Without a value it is a tombstone.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CoordinatorRecord {
+    pub key: GroupRecordKey,
+    pub value: Option<GroupRecordValue>,
+}
+
+impl CoordinatorRecord {
+    pub(crate) fn offset_commit(
+        group_id: &ByteString,
+        topic: &ByteString,
+        partition: i32,
+        offset: &OffsetAndMetadata,
+    ) -> Self {
+        Self {
+            key: offset_key(group_id, topic, partition),
+            value: Some(GroupRecordValue::OffsetCommit(OffsetCommitValue {
+                offset: offset.committed_offset,
+                leader_epoch: offset.leader_epoch,
+                metadata: offset.metadata.clone(),
+                commit_timestamp: offset.commit_timestamp_ms,
+                expire_timestamp: offset.expire_timestamp_ms.unwrap_or(-1),
+                topic_id: offset.topic_id,
+                ..Default::default()
+            })),
+        }
+    }
+
+    pub(crate) fn offset_tombstone(
+        group_id: &ByteString,
+        topic: &ByteString,
+        partition: i32,
+    ) -> Self {
+        Self {
+            key: offset_key(group_id, topic, partition),
+            value: None,
+        }
+    }
+
+    /// The group as it is, with `assignment_of` each member instead of the one that the member holds.
+    pub(crate) fn group_metadata(
+        group: &ClassicGroup,
+        mut assignment_of: impl FnMut(&ByteString) -> Bytes,
+    ) -> Self {
+        let members = group
+            .members()
+            .map(|member| MemberMetadata {
+                member_id: member.member_id.clone(),
+                group_instance_id: member.group_instance_id.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                rebalance_timeout: member.rebalance_timeout_ms,
+                session_timeout: member.session_timeout_ms,
+                subscription: group
+                    .protocol_name()
+                    .and_then(|name| member.metadata(name))
+                    .cloned()
+                    .unwrap_or_default(),
+                assignment: assignment_of(&member.member_id),
+                ..Default::default()
+            })
+            .collect();
+        Self {
+            key: group_key(group.group_id()),
+            value: Some(GroupRecordValue::GroupMetadata(GroupMetadataValue {
+                protocol_type: group.protocol_type().cloned().unwrap_or_default(),
+                generation: group.generation_id(),
+                protocol: group.protocol_name().cloned(),
+                leader: group.leader_id().cloned(),
+                current_state_timestamp: group.current_state_timestamp_ms().unwrap_or(-1),
+                members,
+                ..Default::default()
+            })),
+        }
+    }
+
+    /// A group that was just created and has no member yet.
+    pub(crate) fn empty_group_metadata(group: &ClassicGroup) -> Self {
+        Self {
+            key: group_key(group.group_id()),
+            value: Some(GroupRecordValue::GroupMetadata(GroupMetadataValue {
+                protocol: None,
+                leader: None,
+                current_state_timestamp: group.current_state_timestamp_ms().unwrap_or(-1),
+                ..Default::default()
+            })),
+        }
+    }
+
+    pub(crate) fn group_tombstone(group_id: &ByteString) -> Self {
+        Self {
+            key: group_key(group_id),
+            value: None,
+        }
+    }
+
+    /// Key and value as they stand in the log, each behind its two-byte type or version.
+    pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+        let key = self.key.encode()?;
+        let value = match &self.value {
+            None => None,
+            Some(value) => Some(value.encode(value_version(value))?),
+        };
+        Ok((key, value))
+    }
+}
+
+/// The version in which Kafka 4.3.1 would write this value.
+fn value_version(value: &GroupRecordValue) -> i16 {
+    match value {
+        GroupRecordValue::OffsetCommit(value) if value.expire_timestamp != -1 => {
+            OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY
+        }
+        GroupRecordValue::OffsetCommit(_) => OFFSET_COMMIT_VALUE_VERSION,
+        GroupRecordValue::GroupMetadata(_) => GROUP_METADATA_VALUE_VERSION,
+        other => unreachable!("records of type {} are not written", other.record_type()),
+    }
+}
+
+fn offset_key(group_id: &ByteString, topic: &ByteString, partition: i32) -> GroupRecordKey {
+    GroupRecordKey::OffsetCommit(OffsetCommitKey {
+        group: group_id.clone(),
+        topic: topic.clone(),
+        partition,
+    })
+}
+
+fn group_key(group_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::GroupMetadata(GroupMetadataKey {
+        group: group_id.clone(),
+    })
+}

@@ -1,0 +1,183 @@
+//! Reading the log back into a coordinator, before it takes requests.
+//!
+//! Every record is committed by then. Records of types that are not served stay in the log; of them
+//! only the ids of their groups are remembered (`foreign.rs`).
+//! Source: `GroupCoordinatorShard.replay`, `GroupMetadataManager.replay`,
+//! `OffsetMetadataManager.replay`, `CoordinatorLoaderImpl`.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_protocol::DecodeError;
+use ottla_protocol::coordinator_records::{
+    GroupMetadataValue, GroupRecordKey, GroupRecordValue, OffsetCommitValue,
+};
+use ottla_types::{Offset, ProducerId, Timestamp};
+use thiserror::Error;
+
+use super::classic_group::ClassicGroup;
+use super::coordinator::GroupCoordinator;
+use super::foreign::ForeignGroupType;
+use super::member::owned;
+use super::offsets::OffsetAndMetadata;
+use crate::timeline::Timeline;
+
+/// A record of the log cannot be understood, so the groups in this partition cannot be served.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    #[error("the key of the record at offset {offset} cannot be read: {error}")]
+    Key { offset: Offset, error: DecodeError },
+    #[error("the value of the record at offset {offset} cannot be read: {error}")]
+    Value { offset: Offset, error: DecodeError },
+    #[error(
+        "the record at offset {offset} describes group {group_id} in a way that contradicts itself"
+    )]
+    Group { offset: Offset, group_id: String },
+}
+
+impl GroupCoordinator {
+    /// Takes in one record of a data batch. `producer_id` is that of a transactional batch, whose
+    /// offsets count from the end of the transaction, and `ProducerId::NONE` otherwise.
+    pub fn replay(
+        &mut self,
+        offset: Offset,
+        producer_id: ProducerId,
+        key: &Bytes,
+        value: Option<&Bytes>,
+        now: Timestamp,
+    ) -> Result<(), ReplayError> {
+        self.next_record_offset = offset.value() + 1;
+        let key =
+            GroupRecordKey::decode(key).map_err(|error| ReplayError::Key { offset, error })?;
+        let decode = |value| {
+            GroupRecordValue::decode(key.record_type(), value)
+                .map_err(|error| ReplayError::Value { offset, error })
+        };
+        match &key {
+            GroupRecordKey::LegacyOffsetCommit(key) => {
+                let value = match value.map(decode).transpose()? {
+                    Some(GroupRecordValue::LegacyOffsetCommit(value)) => Some(OffsetCommitValue {
+                        offset: value.offset,
+                        metadata: value.metadata,
+                        commit_timestamp: value.commit_timestamp,
+                        ..Default::default()
+                    }),
+                    _ => None,
+                };
+                let partition = (owned(&key.topic), key.partition);
+                self.replay_offset(
+                    offset,
+                    producer_id,
+                    owned(&key.group),
+                    partition,
+                    value,
+                    now,
+                );
+            }
+            GroupRecordKey::OffsetCommit(key) => {
+                let value = match value.map(decode).transpose()? {
+                    Some(GroupRecordValue::OffsetCommit(value)) => Some(value),
+                    _ => None,
+                };
+                let partition = (owned(&key.topic), key.partition);
+                self.replay_offset(
+                    offset,
+                    producer_id,
+                    owned(&key.group),
+                    partition,
+                    value,
+                    now,
+                );
+            }
+            GroupRecordKey::GroupMetadata(key) => match value.map(decode).transpose()? {
+                Some(GroupRecordValue::GroupMetadata(value)) => {
+                    self.replay_group(offset, owned(&key.group), &value)?;
+                }
+                _ => {
+                    self.groups.remove(&key.group);
+                }
+            },
+            GroupRecordKey::ConsumerGroupMetadata(key) => {
+                let group_type = ForeignGroupType::Consumer;
+                self.replay_foreign(&key.group_id, group_type, value.is_some());
+            }
+            GroupRecordKey::ShareGroupMetadata(key) => {
+                let group_type = ForeignGroupType::Share;
+                self.replay_foreign(&key.group_id, group_type, value.is_some());
+            }
+            GroupRecordKey::StreamsGroupMetadata(key) => {
+                let group_type = ForeignGroupType::Streams;
+                self.replay_foreign(&key.group_id, group_type, value.is_some());
+            }
+            // The rest of a group of another type, or a type of a newer Kafka.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes in the control record that ends a transaction.
+    pub fn replay_end_transaction_marker(&mut self, producer_id: ProducerId, is_commit: bool) {
+        self.offsets.end_transaction(producer_id.value(), is_commit);
+    }
+
+    fn replay_offset(
+        &mut self,
+        offset: Offset,
+        producer_id: ProducerId,
+        group_id: ByteString,
+        partition: (ByteString, i32),
+        value: Option<OffsetCommitValue>,
+        now: Timestamp,
+    ) {
+        let Some(value) = value else {
+            self.offsets.set_committed(&group_id, &partition, None);
+            self.offsets.forget_pending(&group_id, &partition);
+            return;
+        };
+        if !self.groups.contains_key(&group_id) && !self.foreign.contains(&group_id) {
+            let group = ClassicGroup::empty(group_id.clone(), now.value());
+            self.groups
+                .insert(group_id.clone(), Timeline::of_committed(group));
+        }
+        let committed = OffsetAndMetadata::from_record(offset.value(), &value);
+        if producer_id == ProducerId::NONE {
+            self.offsets
+                .set_committed(&group_id, &partition, Some(committed));
+        } else {
+            let producer_id = producer_id.value();
+            self.offsets
+                .add_pending(producer_id, &group_id, &partition, committed);
+        }
+    }
+
+    fn replay_group(
+        &mut self,
+        offset: Offset,
+        group_id: ByteString,
+        value: &GroupMetadataValue,
+    ) -> Result<(), ReplayError> {
+        let Some(group) = ClassicGroup::from_record(group_id.clone(), value) else {
+            return Err(ReplayError::Group {
+                offset,
+                group_id: group_id.to_string(),
+            });
+        };
+        self.foreign.remove(&group_id);
+        self.groups.insert(group_id, Timeline::of_committed(group));
+        Ok(())
+    }
+
+    fn replay_foreign(
+        &mut self,
+        group_id: &ByteString,
+        group_type: ForeignGroupType,
+        exists: bool,
+    ) {
+        if exists {
+            // A group that only had offsets so far has become one of this type.
+            self.groups.remove(group_id);
+            self.foreign.insert(owned(group_id), group_type);
+        } else {
+            self.foreign.remove(group_id);
+        }
+    }
+}

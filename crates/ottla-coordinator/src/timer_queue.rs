@@ -1,0 +1,104 @@
+//! Timers by key, in the order in which they are due.
+//!
+//! The coordinator says which timers to set and cancel; the shell keeps them here and asks for what
+//! is due. Setting a key again replaces its deadline, as Kafka's `CoordinatorTimerImpl` does. Time is
+//! whatever monotonic milliseconds the caller counts in.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::outcome::{TimerChange, TimerKey};
+
+#[derive(Debug, Default)]
+pub struct TimerQueue {
+    deadlines: HashMap<TimerKey, u64>,
+    /// Deadline first, so that the head is the next one due. Holds each key of `deadlines` once.
+    by_deadline: BTreeSet<(u64, TimerKey)>,
+}
+
+impl TimerQueue {
+    pub fn apply(&mut self, change: TimerChange, now_ms: u64) {
+        match change {
+            TimerChange::Set { key, after_ms } => {
+                let deadline = now_ms.saturating_add(after_ms);
+                if let Some(previous) = self.deadlines.insert(key.clone(), deadline) {
+                    self.by_deadline.remove(&(previous, key.clone()));
+                }
+                self.by_deadline.insert((deadline, key));
+            }
+            TimerChange::Cancel { key } => {
+                if let Some(deadline) = self.deadlines.remove(&key) {
+                    self.by_deadline.remove(&(deadline, key));
+                }
+            }
+        }
+    }
+
+    /// When the next timer is due, if any is set.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.by_deadline.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Takes out one timer that is due.
+    pub fn pop_due(&mut self, now_ms: u64) -> Option<TimerKey> {
+        if self.next_deadline_ms()? > now_ms {
+            return None;
+        }
+        let (_, key) = self.by_deadline.pop_first()?;
+        self.deadlines.remove(&key);
+        Some(key)
+    }
+
+    pub fn clear(&mut self) {
+        self.deadlines.clear();
+        self.by_deadline.clear();
+    }
+
+    pub fn len(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.deadlines.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TimerQueue;
+    use crate::outcome::{TimerChange, TimerKey};
+
+    fn join(group: &'static str) -> TimerKey {
+        TimerKey::Join {
+            group_id: group.into(),
+        }
+    }
+
+    fn set(key: TimerKey, after_ms: u64) -> TimerChange {
+        TimerChange::Set { key, after_ms }
+    }
+
+    #[test]
+    fn timers_come_out_in_the_order_of_their_deadlines() {
+        let mut timers = TimerQueue::default();
+        timers.apply(set(join("late"), 30), 100);
+        timers.apply(set(join("early"), 10), 100);
+        assert_eq!(timers.next_deadline_ms(), Some(110));
+        assert_eq!(timers.pop_due(109), None);
+        assert_eq!(timers.pop_due(200), Some(join("early")));
+        assert_eq!(timers.pop_due(200), Some(join("late")));
+        assert_eq!(timers.pop_due(200), None);
+        assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn setting_again_moves_the_deadline_and_cancelling_forgets_it() {
+        let mut timers = TimerQueue::default();
+        timers.apply(set(join("g"), 10), 0);
+        timers.apply(set(join("g"), 50), 5);
+        assert_eq!(timers.len(), 1);
+        assert_eq!(timers.pop_due(54), None);
+        timers.apply(TimerChange::Cancel { key: join("g") }, 54);
+        assert_eq!(timers.pop_due(100), None);
+        assert!(timers.is_empty());
+    }
+}
