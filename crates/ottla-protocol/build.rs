@@ -46,6 +46,11 @@ fn main() {
             _ => String::new(),
         });
         write(&out_dir, file, &code);
+        write(
+            &out_dir,
+            &format!("{file}_samples"),
+            &rust::generate_samples(messages),
+        );
         if *file == "messages" {
             write(&out_dir, "api_keys", &rust::generate_api_keys(messages));
         }

@@ -4,6 +4,8 @@
 //! What several commands share stands below them in modules named after the thing: the workspace's places, child
 //! processes, toolchains and peers. Nothing in here is linked into the product.
 
+mod codegen;
+mod golden;
 mod golden_records;
 mod peer;
 mod tidy;
@@ -25,6 +27,10 @@ use clap::Parser;
 enum Command {
     /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
     GoldenRecords(golden_records::Options),
+    /// Make the schema files of ottla-protocol anew from Kafka's jars.
+    Codegen(codegen::Options),
+    /// Compare the bytes of every message and version with those of Kafka's own classes, both ways.
+    Golden(golden::Options),
     /// Start a broker that is described in peers/, for trying things out and for comparison.
     Peer(peer::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
@@ -34,6 +40,8 @@ enum Command {
 fn main() {
     let outcome = match Command::parse() {
         Command::GoldenRecords(options) => golden_records::run(&options),
+        Command::Codegen(options) => codegen::run(&options),
+        Command::Golden(options) => golden::run(&options),
         Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),
     };

@@ -243,11 +243,12 @@ fn field(json: &Value, parent: Versions) -> Result<Field, String> {
     })
 }
 
-/// Kafka writes defaults as JSON values or as strings; `null` and `"null"` mean the same.
+/// Kafka writes defaults as JSON values or as strings. Only the string `"null"` is a default of null: the
+/// JSON value null is what its generator sees for no default at all, so that such a field starts empty.
 fn default(json: &Value, present: bool) -> Result<Option<String>, String> {
     match json {
         _ if !present => Ok(None),
-        Value::Null => Ok(Some("null".into())),
+        Value::Null => Ok(None),
         Value::Bool(value) => Ok(Some(value.to_string())),
         Value::Number(value) => Ok(Some(value.to_string())),
         Value::String(value) if value.is_empty() => Ok(None),
@@ -306,7 +307,8 @@ mod tests {
                 { "name": "Gone", "type": "int8", "versions": "0-3" },
                 { "name": "Max", "type": "int32", "versions": "0+", "default": "0x7fffffff", "about": "x" },
                 { "name": "Cluster", "type": "string", "versions": "12+", "nullableVersions": "12+",
-                  "taggedVersions": "12+", "tag": 0, "default": null, "ignorable": true },
+                  "taggedVersions": "12+", "tag": 0, "default": "null", "ignorable": true },
+                { "name": "Rack", "type": "string", "versions": "0+", "nullableVersions": "0+", "default": null },
                 { "name": "Topics", "type": "[]Topic", "versions": "0+", "fields": [
                     { "name": "Name", "type": "string", "versions": "0-12", "mapKey": true } ] },
             ]
@@ -315,7 +317,7 @@ mod tests {
         assert_eq!(
             text,
             "\nrequest 1 FetchRequest 4-18 flexible 12+ on broker\n  Max: int32 = 0x7fffffff\n  \
-             Cluster: string? = null 12+ tag 0 ignorable\n  Topics: []Topic\n    Name: string 4-12 key\n"
+             Cluster: string? = null 12+ tag 0 ignorable\n  Rack: string?\n  Topics: []Topic\n    Name: string 4-12 key\n"
         );
     }
 

@@ -5,6 +5,7 @@
 //! a function of the schema; nothing is decided at run time but the version tests.
 
 mod fields;
+mod samples;
 mod structs;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,20 @@ pub fn generate(messages: &[Message]) -> String {
         print_traits(&mut out, message);
         out.push_str("}\n");
         let _ = writeln!(out, "pub use {module}::{};\n", message.name);
+    }
+    out
+}
+
+/// Prints the samples of one schema file, for tests and tools.
+pub fn generate_samples(messages: &[Message]) -> String {
+    let mut out = String::new();
+    for message in messages
+        .iter()
+        .filter(|message| !message.versions.is_none())
+    {
+        for shape in shapes_of(message) {
+            samples::print(&mut out, message, &shape);
+        }
     }
     out
 }

@@ -355,6 +355,16 @@ impl Encoder {
         }
     }
 
+    /// A struct in a tagged field marks null otherwise than one among the fields does.
+    pub(crate) fn nullable_tagged_struct<T: Message>(
+        &mut self,
+        value: Option<&T>,
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        self.unsigned_varint(u32::from(value.is_some()));
+        value.map_or(Ok(()), |value| value.encode(self, version))
+    }
+
     /// Writes the size of what `write` writes, then that. Tagged fields are small and hold no records,
     /// so moving them up by the size of their size is cheaper than measuring everything beforehand.
     pub(crate) fn sized(

@@ -24,6 +24,8 @@ mod message;
 mod metadata_record;
 mod reader;
 mod records;
+#[cfg(any(test, feature = "samples"))]
+pub mod sample;
 mod tagged;
 
 pub use api_key::ApiKey;

@@ -345,6 +345,18 @@ impl Reader {
         self.nullable_array(flexible, least_size, |r| T::decode(r, version))
     }
 
+    /// A struct in a tagged field, behind a number that says whether it is there: zero for null.
+    pub(crate) fn nullable_tagged_struct<T: Message>(
+        &mut self,
+        version: i16,
+    ) -> Result<Option<T>, DecodeError> {
+        if self.unsigned_varint()? == 0 {
+            Ok(None)
+        } else {
+            T::decode(self, version).map(Some)
+        }
+    }
+
     /// A struct behind a byte that says whether it is there: negative for null.
     pub(crate) fn nullable_struct<T: Message>(
         &mut self,

@@ -116,8 +116,8 @@ fn plain_is_set(kind: &Type, default: Option<&str>, value: &str, place: &str) ->
 
 /// The expression that reads the field in `versions`, from reader `r` at version `v`.
 pub(super) fn decode(place: &Place<'_>, field: &Field, versions: Versions) -> String {
-    let nullable = decode_as(place, field, true);
-    let plain = decode_as(place, field, false);
+    let nullable = decode_as(place, field, versions, true);
+    let plain = decode_as(place, field, versions, false);
     if field.kind == Type::Records {
         return if field.nullable == field.versions {
             nullable
@@ -132,6 +132,17 @@ pub(super) fn decode(place: &Place<'_>, field: &Field, versions: Versions) -> St
         Null::When(condition) => {
             format!("if {condition} {{ {nullable} }} else {{ Some({plain}) }}")
         }
+    }
+}
+
+/// Chooses between an expression for a field that is never null, one for a value where other versions
+/// have null, and one for a value that may be null, by version where it must.
+pub(super) fn null_expression(field: &Field, plain: &str, some: &str, nullable: &str) -> String {
+    match null_condition(field, field.versions) {
+        Null::Never if is_option(field) => some.to_owned(),
+        Null::Never => plain.to_owned(),
+        Null::Always => nullable.to_owned(),
+        Null::When(condition) => format!("if {condition} {{ {nullable} }} else {{ {some} }}"),
     }
 }
 
@@ -157,14 +168,24 @@ fn null_condition(field: &Field, versions: Versions) -> Null {
     }
 }
 
-fn decode_as(place: &Place<'_>, field: &Field, nullable: bool) -> String {
+/// A word in the name of the runtime's methods where the field is tagged in `versions`: a tagged struct
+/// has another mark for null than one that stands in its place among the fields.
+fn tagged(field: &Field, versions: Versions) -> &'static str {
+    if field.tag.is_some_and(|(_, tagged)| tagged == versions) {
+        "tagged_"
+    } else {
+        ""
+    }
+}
+
+fn decode_as(place: &Place<'_>, field: &Field, versions: Versions, nullable: bool) -> String {
     let flexible = place.flexible(field);
     let null = if nullable { "nullable_" } else { "" };
     match &field.kind {
         Type::String => format!("r.{null}string({flexible})?"),
         Type::Bytes => format!("r.{null}bytes({flexible})?"),
         Type::Records => format!("r.{null}records({flexible})?"),
-        Type::Struct(_) if nullable => "r.nullable_struct(v)?".into(),
+        Type::Struct(_) if nullable => format!("r.nullable_{}struct(v)?", tagged(field, versions)),
         Type::Struct(name) => format!("{name}::decode(r, v)?"),
         Type::Array(element) => match &**element {
             Type::Struct(name) => {
@@ -196,7 +217,15 @@ pub(super) fn encode(place: &Place<'_>, field: &Field, versions: Versions) -> St
     } else {
         format!("&{value}")
     };
-    let nullable = encode_as(place, field, true, &value);
+    let nullable = match field.kind {
+        Type::Struct(_) => {
+            format!(
+                "w.nullable_{}struct({value}.as_ref(), v)?;",
+                tagged(field, versions)
+            )
+        }
+        _ => encode_as(place, field, true, &value),
+    };
     let plain = encode_as(place, field, false, &required);
     match null_condition(field, versions) {
         Null::Never => plain,
@@ -217,7 +246,6 @@ fn encode_as(place: &Place<'_>, field: &Field, nullable: bool, value: &str) -> S
         Type::String => format!("w.{null}string({flexible}, {borrowed})?;"),
         Type::Bytes => format!("w.{null}bytes({flexible}, {borrowed})?;"),
         Type::Records => format!("w.{null}records({flexible}, {borrowed})?;"),
-        Type::Struct(_) if nullable => format!("w.nullable_struct({borrowed}, v)?;"),
         Type::Struct(_) if value.starts_with('&') => {
             format!("{}.encode(w, v)?;", value.trim_start_matches('&'))
         }

@@ -1,0 +1,180 @@
+//! The golden bytes, Rust side; `conformance/java/golden` is the Java side, `cargo xtask golden` runs both.
+//!
+//! `golden check FILE` reads what Kafka's classes wrote: decodes each message, compares its canonical
+//! text, writes it again and compares the bytes; and checks that every message and version of the
+//! schemas was there. `golden write FILE` makes values up and writes them for the Java side to check.
+//! A line is: name, version, filling, bytes in hexadecimal ended by a dash, canonical text.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use ottla_protocol::Message;
+use ottla_protocol::sample::{Sample, Sampler, Style, dump};
+
+/// What the tests do with a message whose type they do not know.
+struct Entry {
+    versions: RangeInclusive<i16>,
+    /// Bytes -> canonical text and the bytes written again.
+    again: fn(Bytes, i16) -> Result<(String, Bytes), String>,
+    /// A made-up value: its bytes and its canonical text.
+    sample: fn(Sampler, i16) -> Result<(Bytes, String), String>,
+}
+
+fn again<T: Message + Sample>(bytes: Bytes, version: i16) -> Result<(String, Bytes), String> {
+    let message = T::decode_all(&bytes, version).map_err(|error| error.to_string())?;
+    let written = message
+        .encode_to_bytes(version)
+        .map_err(|error| error.to_string())?;
+    Ok((dump(&message), written))
+}
+
+fn sample<T: Message + Sample>(
+    mut sampler: Sampler,
+    version: i16,
+) -> Result<(Bytes, String), String> {
+    let message = T::sample(&mut sampler, version);
+    let bytes = message
+        .encode_to_bytes(version)
+        .map_err(|error| error.to_string())?;
+    Ok((bytes, dump(&message)))
+}
+
+macro_rules! entries {
+    ($( $module:ident $kind:ident ($key:literal) $name:ident; )*) => {
+        BTreeMap::from([$( (
+            stringify!($name),
+            Entry {
+                versions: ottla_protocol::$module::$name::VERSIONS,
+                again: again::<ottla_protocol::$module::$name>,
+                sample: sample::<ottla_protocol::$module::$name>,
+            },
+        ), )*])
+    };
+}
+
+fn main() -> ExitCode {
+    let entries: BTreeMap<&str, Entry> = ottla_protocol::for_each_message!(entries);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["check", file] => check(&entries, file),
+        ["write", file] => write(&entries, file),
+        _ => Err("usage: golden check|write FILE".to_owned()),
+    };
+    match outcome {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            println!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(entries: &BTreeMap<&str, Entry>, file: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    let mut seen: BTreeSet<(&str, i16)> = BTreeSet::new();
+    let mut problems = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.splitn(5, ' ').collect();
+        let &[name, version, filling, hex, expected] = &words[..] else {
+            return Err(format!("{file}: {line:?} is not of the form agreed on"));
+        };
+        let version: i16 = version
+            .parse()
+            .map_err(|_| format!("{line:?}: no version"))?;
+        seen.insert((name, version));
+        if let Err(problem) = difference(entries, name, version, hex, expected) {
+            problems.push(format!("{name} version {version} {filling}: {problem}"));
+        }
+    }
+    for (name, entry) in entries {
+        for version in entry
+            .versions
+            .clone()
+            .filter(|version| !seen.contains(&(name, *version)))
+        {
+            problems.push(format!(
+                "{name} version {version}: not among the golden bytes"
+            ));
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(format!(
+            "{} messages and versions read, none differs",
+            seen.len()
+        )),
+        false => Err(format!(
+            "{}\n{} problems",
+            problems.join("\n"),
+            problems.len()
+        )),
+    }
+}
+
+fn difference(
+    entries: &BTreeMap<&str, Entry>,
+    name: &str,
+    version: i16,
+    hex: &str,
+    expected: &str,
+) -> Result<(), String> {
+    let entry = entries
+        .get(name)
+        .ok_or("the schemas have no such message")?;
+    let bytes = from_hex(hex.strip_suffix('-').unwrap_or(hex)).ok_or("not hexadecimal")?;
+    let (text, written) = (entry.again)(bytes.clone(), version)?;
+    if text != expected {
+        return Err(format!(
+            "read as\n  {text}\nwhere Kafka wrote\n  {expected}"
+        ));
+    }
+    if written != bytes {
+        return Err(format!(
+            "written as\n  {}\nwhere Kafka wrote\n  {hex}",
+            to_hex(&written)
+        ));
+    }
+    Ok(())
+}
+
+fn write(entries: &BTreeMap<&str, Entry>, file: &str) -> Result<String, String> {
+    let mut out = String::new();
+    let mut lines = 0u64;
+    for (name, entry) in entries {
+        for version in entry.versions.clone() {
+            let fillings = [Style::Bare, Style::Full, Style::Extreme, Style::Extreme]
+                .into_iter()
+                .chain([Style::Mixed; 6]);
+            for style in fillings {
+                let sampler = Sampler::new(lines, style);
+                let (bytes, text) = (entry.sample)(sampler, version)
+                    .map_err(|error| format!("{name} version {version}: {error}"))?;
+                let hex = to_hex(&bytes);
+                let _ = writeln!(out, "{name} {version} {style:?}-{lines} {hex}- {text}");
+                lines += 1;
+            }
+        }
+    }
+    std::fs::write(file, out).map_err(|error| format!("{file}: {error}"))?;
+    Ok(format!(
+        "{} messages, {lines} values written",
+        entries.len()
+    ))
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<Bytes> {
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok())
+        .collect::<Option<Vec<u8>>>()
+        .map(Bytes::from)
+}

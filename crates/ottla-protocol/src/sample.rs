@@ -1,0 +1,284 @@
+//! Made-up values of every struct at a version, and a canonical text of any value.
+//!
+//! The golden bytes need both: values that this side writes and the Java client must read, and a text
+//! that says the same on both sides, so that two fields of one type that changed places are noticed.
+//! Only tests and tools compile this (feature `samples`).
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_types::Uuid;
+
+use crate::{RawTaggedField, Records};
+
+/// A value that can be made up and shown.
+pub trait Sample: Sized {
+    /// A value that `version` can say.
+    fn sample(sampler: &mut Sampler, version: i16) -> Self;
+
+    /// Appends the canonical text. Numbers in decimal, everything else in hexadecimal behind a letter
+    /// for its type, structs with their fields in alphabetical order; unknown tagged fields are left out.
+    fn dump(&self, out: &mut String);
+}
+
+/// The second half of [`Sample`], for fields of different types in one list.
+pub trait DumpSample {
+    fn dump_to(&self, out: &mut String);
+}
+
+impl<T: Sample> DumpSample for T {
+    fn dump_to(&self, out: &mut String) {
+        self.dump(out);
+    }
+}
+
+/// The canonical text of a value.
+pub fn dump<T: Sample>(value: &T) -> String {
+    let mut out = String::new();
+    value.dump(&mut out);
+    out
+}
+
+pub(crate) fn dump_struct(out: &mut String, fields: &[(&str, &dyn DumpSample)]) {
+    out.push('{');
+    for (index, (name, value)) in fields.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        let _ = write!(out, "{comma}{name}:");
+        value.dump_to(out);
+    }
+    out.push('}');
+}
+
+fn dump_hex(out: &mut String, letter: char, bytes: &[u8]) {
+    out.push(letter);
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
+    }
+}
+
+/// Makes values up: the same seed gives the same values.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    state: u64,
+    style: Style,
+}
+
+/// What a sampler likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// A bit of everything.
+    Mixed,
+    /// Null wherever there is null, nothing in arrays, strings and bytes.
+    Bare,
+    /// No nulls, two elements in every array.
+    Full,
+    /// The lowest and highest numbers, strings and bytes so long that their length takes two bytes.
+    Extreme,
+}
+
+impl Sampler {
+    pub fn new(seed: u64, style: Style) -> Sampler {
+        Sampler { state: seed, style }
+    }
+
+    /// SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// A number whose bits are all random, or all zero, or all one but the first or only the first.
+    fn number(&mut self, bits: u32) -> u64 {
+        let extreme = match self.style {
+            Style::Extreme => self.below(4),
+            Style::Mixed => self.below(12),
+            Style::Bare | Style::Full => 11,
+        };
+        let high = 1 << (bits - 1);
+        match extreme {
+            0 => 0,
+            1 => high,
+            2 => high - 1,
+            3 => u64::MAX,
+            4 => self.below(256),
+            _ => self.next(),
+        }
+    }
+
+    fn length(&mut self) -> usize {
+        match self.style {
+            Style::Bare => 0,
+            Style::Full => 1 + self.below(12) as usize,
+            Style::Extreme => [0, 126, 127, 128, 300][self.below(5) as usize],
+            Style::Mixed => self.below(9) as usize,
+        }
+    }
+
+    fn count(&mut self) -> usize {
+        match self.style {
+            Style::Bare => 0,
+            Style::Full => 2,
+            Style::Extreme => 1,
+            Style::Mixed => self.below(4) as usize,
+        }
+    }
+
+    fn octets(&mut self) -> Bytes {
+        let length = self.length();
+        (0..length)
+            .map(|_| self.next() as u8)
+            .collect::<Vec<u8>>()
+            .into()
+    }
+
+    pub(crate) fn nullable<T: Sample>(&mut self, version: i16) -> Option<T> {
+        let null = match self.style {
+            Style::Bare => true,
+            Style::Full => false,
+            Style::Mixed | Style::Extreme => self.below(3) == 0,
+        };
+        (!null).then(|| T::sample(self, version))
+    }
+
+    /// Tags that no schema has.
+    pub(crate) fn unknown_tagged_fields(&mut self) -> Vec<RawTaggedField> {
+        let count = match self.style {
+            Style::Bare | Style::Full => 0,
+            Style::Mixed => self.below(3) as u32,
+            Style::Extreme => 1,
+        };
+        (0..count)
+            .map(|index| RawTaggedField {
+                tag: 100 + 100 * index,
+                data: self.octets(),
+            })
+            .collect()
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ident),*) => {
+        $( impl Sample for $type {
+            fn sample(sampler: &mut Sampler, _version: i16) -> $type {
+                sampler.number($type::BITS) as $type
+            }
+
+            fn dump(&self, out: &mut String) {
+                let _ = write!(out, "{self}");
+            }
+        } )*
+    };
+}
+numbers!(i8, i16, u16, i32, u32, i64);
+
+impl Sample for bool {
+    fn sample(sampler: &mut Sampler, _version: i16) -> bool {
+        sampler.below(2) == 1
+    }
+
+    fn dump(&self, out: &mut String) {
+        let _ = write!(out, "{self}");
+    }
+}
+
+impl Sample for f64 {
+    fn sample(sampler: &mut Sampler, _version: i16) -> f64 {
+        // Halves are exact. Not-a-numbers are left out: they are not equal to themselves.
+        sampler.number(32) as i32 as f64 / 2.0
+    }
+
+    fn dump(&self, out: &mut String) {
+        dump_hex(out, 'f', &self.to_be_bytes());
+    }
+}
+
+impl Sample for Uuid {
+    fn sample(sampler: &mut Sampler, _version: i16) -> Uuid {
+        Uuid::from_u128(u128::from(sampler.next()) << 64 | u128::from(sampler.next()))
+    }
+
+    fn dump(&self, out: &mut String) {
+        dump_hex(out, 'u', &self.0);
+    }
+}
+
+impl Sample for ByteString {
+    fn sample(sampler: &mut Sampler, _version: i16) -> ByteString {
+        const LETTERS: [char; 12] = [
+            'a', 'Z', '0', '.', '_', ' ', '"', '\u{0}', 'é', 'ß', '語', '🦀',
+        ];
+        let length = sampler.length();
+        let text: String = (0..length)
+            .map(|_| LETTERS[sampler.below(12) as usize])
+            .collect();
+        text.into()
+    }
+
+    fn dump(&self, out: &mut String) {
+        dump_hex(out, 's', self.as_bytes());
+    }
+}
+
+impl Sample for Bytes {
+    fn sample(sampler: &mut Sampler, _version: i16) -> Bytes {
+        sampler.octets()
+    }
+
+    fn dump(&self, out: &mut String) {
+        dump_hex(out, 'b', self);
+    }
+}
+
+impl Sample for Records {
+    fn sample(sampler: &mut Sampler, _version: i16) -> Records {
+        Records::Bytes(sampler.octets())
+    }
+
+    fn dump(&self, out: &mut String) {
+        match self {
+            Records::Bytes(bytes) => dump_hex(out, 'r', bytes),
+            Records::File(region) => {
+                let _ = write!(out, "file {}+{}", region.position, region.len);
+            }
+        }
+    }
+}
+
+impl<T: Sample> Sample for Option<T> {
+    fn sample(sampler: &mut Sampler, version: i16) -> Option<T> {
+        sampler.nullable(version)
+    }
+
+    fn dump(&self, out: &mut String) {
+        match self {
+            Some(value) => value.dump(out),
+            None => out.push_str("null"),
+        }
+    }
+}
+
+impl<T: Sample> Sample for Vec<T> {
+    fn sample(sampler: &mut Sampler, version: i16) -> Vec<T> {
+        let count = sampler.count();
+        (0..count).map(|_| T::sample(sampler, version)).collect()
+    }
+
+    fn dump(&self, out: &mut String) {
+        out.push('[');
+        for (index, value) in self.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            value.dump(out);
+        }
+        out.push(']');
+    }
+}
