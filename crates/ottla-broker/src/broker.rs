@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::{ArcSwap, Guard};
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
+use ottla_metadata::MetadataImage;
 use ottla_types::{BrokerId, Timestamp};
 use tokio::sync::watch;
 
@@ -13,6 +14,7 @@ use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
 use crate::metrics::Metrics;
 use crate::net::Connections;
+use crate::partition::Partitions;
 use crate::request_memory::RequestMemory;
 
 /// The shared state of a broker. Everything in it is either immutable, or guards itself.
@@ -20,6 +22,9 @@ use crate::request_memory::RequestMemory;
 pub struct Broker {
     /// The file's settings with the dynamic ones laid over them.
     config: ArcSwap<BrokerConfig>,
+    /// The cluster as of the last committed metadata record that was applied.
+    metadata: ArcSwap<MetadataImage>,
+    pub(crate) partitions: Partitions,
     pub authorizer: Authorizer,
     pub metrics: Metrics,
     pub(crate) complaints: Complaints,
@@ -51,6 +56,8 @@ pub struct SupportedFeature {
 impl Broker {
     pub(crate) fn new(config: BrokerConfig) -> Self {
         Broker {
+            metadata: ArcSwap::default(),
+            partitions: Partitions::default(),
             authorizer: Authorizer,
             metrics: Metrics::default(),
             complaints: Complaints::default(),
@@ -69,6 +76,15 @@ impl Broker {
     /// Puts a configuration with other dynamic settings in force.
     pub fn set_config(&self, config: BrokerConfig) {
         self.config.store(Arc::new(config));
+    }
+
+    /// The cluster as this broker knows it.
+    pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
+        self.metadata.load()
+    }
+
+    pub(crate) fn set_metadata(&self, image: MetadataImage) {
+        self.metadata.store(Arc::new(image));
     }
 
     pub fn broker_id(&self) -> BrokerId {
