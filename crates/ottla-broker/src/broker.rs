@@ -10,6 +10,7 @@ use ottla_metadata::MetadataImage;
 use ottla_types::{BrokerId, Timestamp};
 use tokio::sync::watch;
 
+use crate::api::fetch::sessions::FetchSessions;
 use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
 use crate::metrics::Metrics;
@@ -25,6 +26,7 @@ pub struct Broker {
     /// The cluster as of the last committed metadata record that was applied.
     metadata: ArcSwap<MetadataImage>,
     pub(crate) partitions: Partitions,
+    pub(crate) fetch_sessions: FetchSessions,
     pub authorizer: Authorizer,
     pub metrics: Metrics,
     pub(crate) complaints: Complaints,
@@ -58,6 +60,9 @@ impl Broker {
         Broker {
             metadata: ArcSwap::default(),
             partitions: Partitions::default(),
+            fetch_sessions: FetchSessions::new(
+                config.max_incremental_fetch_session_cache_slots.max(0) as usize,
+            ),
             authorizer: Authorizer,
             metrics: Metrics::default(),
             complaints: Complaints::default(),
@@ -123,5 +128,8 @@ impl Broker {
 
     pub(crate) fn begin_stop(&self) {
         self.stopping.send_replace(true);
+        for partition in self.partitions.load().iter() {
+            partition.waiters.wake_all();
+        }
     }
 }
