@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
-use ottla_types::{BrokerId, Timestamp};
+use ottla_types::{BrokerId, ErrorCode, Timestamp};
 use tokio::sync::watch;
 
 use crate::api::fetch::sessions::FetchSessions;
@@ -15,7 +15,7 @@ use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
 use crate::metrics::Metrics;
 use crate::net::Connections;
-use crate::partition::Partitions;
+use crate::partition::{Partition, Partitions};
 use crate::request_memory::RequestMemory;
 
 /// The shared state of a broker. Everything in it is either immutable, or guards itself.
@@ -86,6 +86,19 @@ impl Broker {
     /// The cluster as this broker knows it.
     pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
         self.metadata.load()
+    }
+
+    /// A partition of which this broker has a replica, or what to answer where it has none.
+    pub fn local_partition(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        if let Some(partition) = self.partitions.get(topic, index) {
+            return Ok(partition);
+        }
+        let metadata = self.metadata();
+        let known = metadata.topics.by_name(topic);
+        match known.and_then(|topic| topic.partition(index.into())) {
+            Some(_) => Err(ErrorCode::NotLeaderOrFollower),
+            None => Err(ErrorCode::UnknownTopicOrPartition),
+        }
     }
 
     pub(crate) fn set_metadata(&self, image: MetadataImage) {

@@ -60,6 +60,8 @@ macro_rules! api {
 const APIS: &[Api] = &[
     Api { key: ApiKey::Produce, versions: None, handler: None },
     api!(FetchRequest, fetch),
+    api!(ListOffsetsRequest, list_offsets),
+    api!(OffsetForLeaderEpochRequest, offset_for_leader_epoch),
     api!(ApiVersionsRequest, api_versions),
 ];
 

@@ -2,4 +2,6 @@
 
 pub(crate) mod api_versions;
 pub(crate) mod fetch;
+pub(crate) mod list_offsets;
+pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
