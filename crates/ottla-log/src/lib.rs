@@ -16,8 +16,10 @@ pub mod checkpoint;
 mod error;
 pub mod file_names;
 mod index;
+mod jobs;
 mod leader_epochs;
 mod log;
+mod producer_state;
 mod reader;
 mod region;
 mod segment;
@@ -25,7 +27,14 @@ mod segment;
 pub use checkpoint::CheckpointError;
 pub use error::{AppendError, AppendErrorReason, LogError, ReadError, StorageError};
 pub use index::{AbortedTxn, TimestampOffset};
+pub use jobs::{FlushJob, Job, JobOutcome, SpareJob, SpareSegment, UnlinkJob, WritebackJob};
 pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
-pub use log::{AppendInfo, Log, OpenParams, RecoveryReport};
+pub use log::{
+    AppendInfo, DEFAULT_WRITEBACK_BYTES, Log, LogStartOffsetError, OpenParams, RecoveryReport,
+};
+pub use producer_state::{
+    AppendOrigin, BatchMetadata, CompletedTxn, ProducerError, ProducerStage, ProducerState,
+    ProducerStateEntry, ProducerVerdict, TransactionVersion,
+};
 pub use reader::{LogReader, OffsetPosition, ReadResult, TimestampLookup, TimestampTarget};
 pub use region::FileRegion;

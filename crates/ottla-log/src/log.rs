@@ -12,24 +12,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ottla_config::TopicConfig;
+use ottla_records::RecordBatch;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
+use crate::batch_tail::BatchTail;
 use crate::leader_epochs::LeaderEpochs;
+use crate::producer_state::{
+    AppendOrigin, ProducerError, ProducerStage, ProducerState, ProducerVerdict, TransactionVersion,
+};
 use crate::reader::{LogReader, SegmentList, Shared};
 use crate::segment::Segment;
 
 mod append;
+mod leftovers;
+mod maintain;
 mod open;
+mod recover;
+mod retention;
 mod roll;
+#[cfg(test)]
+mod tests;
+mod truncate;
 
 pub use append::AppendInfo;
-pub use open::{OpenParams, RecoveryReport};
+use maintain::PendingJobs;
+pub use open::{DEFAULT_WRITEBACK_BYTES, OpenParams, RecoveryReport};
+pub use retention::LogStartOffsetError;
 
 pub struct Log {
     shared: Arc<Shared>,
     config: Arc<TopicConfig>,
     active: ActiveSegment,
     leader_epochs: LeaderEpochs,
+    producers: ProducerState,
+    jobs: PendingJobs,
+    /// Writeback is started whenever this many bytes have gathered; 0 for never.
+    writeback_bytes: u64,
     /// For the jitter of the next segments; from [`OpenParams::random_seed`].
     random: u64,
 }
@@ -85,14 +103,6 @@ impl Log {
         self.shared.offset(&self.shared.high_watermark)
     }
 
-    /// Lets consumers read up to `offset`, exclusive; never beyond the end of the log.
-    pub fn set_high_watermark(&mut self, offset: Offset) {
-        let offset = offset.min(self.log_end_offset());
-        self.shared
-            .high_watermark
-            .store(offset.0, Ordering::Release);
-    }
-
     pub fn leader_epochs(&self) -> &LeaderEpochs {
         &self.leader_epochs
     }
@@ -114,9 +124,61 @@ impl Log {
         z ^ (z >> 31)
     }
 
-    fn publish_epochs(&self) {
-        let epochs = Arc::new(self.leader_epochs.clone());
-        self.shared.leader_epochs.store(epochs);
+    /// Tells the log what replication has found out. Returns the high watermark, which lies within the log.
+    pub fn set_high_watermark(&mut self, high_watermark: Offset) -> Offset {
+        let high_watermark = high_watermark
+            .max(self.log_start_offset())
+            .min(self.log_end_offset());
+        self.shared
+            .high_watermark
+            .store(high_watermark.0, Ordering::Release);
+        self.producers.on_high_watermark(high_watermark);
+        self.publish_first_unstable_offset();
+        high_watermark
+    }
+
+    /// What the log knows of its producers, for DescribeProducers.
+    pub fn producers(&self) -> &ProducerState {
+        &self.producers
+    }
+
+    /// Whether a batch, whose offset is assigned, may be appended behind those that `stage` holds.
+    pub fn check_producer(
+        &self,
+        stage: &mut ProducerStage,
+        batch: &RecordBatch,
+        origin: AppendOrigin,
+        transaction_version: TransactionVersion,
+    ) -> Result<ProducerVerdict, ProducerError> {
+        self.producers
+            .check(stage, batch, origin, transaction_version)
+    }
+
+    /// Forgets producers that have not written for `producer.id.expiration.ms`. Returns how many.
+    pub fn remove_expired_producers(&mut self, now: Timestamp) -> usize {
+        self.producers.remove_expired(now)
+    }
+
+    pub fn set_producer_id_expiration_ms(&mut self, expiration_ms: i64) {
+        self.producers.set_expiration_ms(expiration_ms);
+    }
+
+    fn publish_first_unstable_offset(&self) {
+        let unstable = self.producers.first_unstable_offset();
+        let unstable = unstable.map_or(Offset(i64::MAX), |o| o.max(self.log_start_offset()));
+        self.shared
+            .first_unstable_offset
+            .store(unstable.0, Ordering::Release);
+    }
+
+    fn publish_segments(&self, segments: Vec<Arc<Segment>>, tail: Arc<BatchTail>) {
+        let list = SegmentList { segments, tail };
+        self.shared.segments.store(Arc::new(list));
+    }
+
+    /// The directory has been renamed by its owner: a partition that is to be deleted.
+    pub fn set_dir(&mut self, dir: PathBuf) {
+        self.shared.dir.set(dir);
     }
 
     fn set_log_end_offset(&self, offset: Offset) {

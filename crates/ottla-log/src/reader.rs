@@ -8,11 +8,12 @@
 //! Kafka: `UnifiedLog.read`, `LocalLog.read`, `UnifiedLog.fetchOffsetByTimestamp`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+use parking_lot::Mutex;
 
 use crate::batch_scan::ScanError;
 use crate::batch_tail::BatchTail;
@@ -42,7 +43,10 @@ pub(crate) struct Shared {
     /// Everything below has been forced to disk.
     pub(crate) recovery_point: AtomicI64,
     /// Raised by every truncation, so that a flush that was under way does not claim what came after.
-    pub(crate) truncations: AtomicU64,
+    /// Held while the recovery point is changed.
+    pub(crate) truncations: Mutex<u64>,
+    /// The version of the leader epochs that the file holds; held while it is written.
+    pub(crate) epochs_written: Mutex<u64>,
 }
 
 impl Shared {

@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,6 +24,7 @@ use crate::file_names::{
     file_name,
 };
 use crate::index::{OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex};
+use crate::jobs::spare_name;
 
 /// The path of a partition's directory, which changes when the partition is marked for deletion.
 #[derive(Debug)]
@@ -98,6 +99,11 @@ impl SegmentFile {
             SegmentFile::TransactionIndex => TRANSACTION_INDEX_SUFFIX,
         }
     }
+
+    /// Where the file of a segment that has not been renamed lies.
+    pub(crate) fn path_in(self, dir: &Path, base_offset: Offset) -> PathBuf {
+        dir.join(file_name(base_offset, self.suffix()))
+    }
 }
 
 /// How much of each index stands in its file; from a directory listing or a rebuild.
@@ -151,6 +157,25 @@ impl Segment {
         }
         let indexes = IndexSizes::default();
         Ok(Self::new(dir.clone(), base_offset, 0, indexes, log))
+    }
+
+    /// Takes files that were created ahead into use.
+    pub(crate) fn from_spare(
+        dir: &Arc<PartitionDir>,
+        base_offset: Offset,
+        log: File,
+    ) -> io::Result<Self> {
+        // The log file last: a segment without its indexes is repaired, indexes without one are deleted.
+        for kind in [
+            SegmentFile::TimeIndex,
+            SegmentFile::OffsetIndex,
+            SegmentFile::Log,
+        ] {
+            let to = dir.join(&file_name(base_offset, kind.suffix()));
+            std::fs::rename(dir.join(&spare_name(kind)), to)?;
+        }
+        let indexes = IndexSizes::default();
+        Ok(Self::new(dir.clone(), base_offset, 0, indexes, Some(log)))
     }
 
     /// Bytes that readers may see.
@@ -211,6 +236,16 @@ impl Segment {
         }
     }
 
+    /// Writes the index entries that only memory holds to the files.
+    pub(crate) fn write_index_tails(&self) -> io::Result<()> {
+        let opener = self.opener(SegmentFile::OffsetIndex);
+        self.offset_index.entries().write_tail(opener)?;
+        let opener = self.opener(SegmentFile::TimeIndex);
+        self.time_index.entries().write_tail(opener)?;
+        let opener = self.opener(SegmentFile::TransactionIndex);
+        self.transaction_index.entries().write_tail(opener)
+    }
+
     /// Renames all files of the segment to `.deleted` names. Open handles stay good.
     pub(crate) fn rename_to_deleted(&self) -> io::Result<()> {
         let mut state = self.state.lock();
@@ -232,11 +267,6 @@ impl Segment {
     /// From now on the names belong to another segment with the same base.
     pub(crate) fn mark_replaced(&self) {
         *self.state.lock() = FileState::Replaced;
-    }
-
-    /// Lets go of the handle of a sealed segment; it is opened again when it is needed.
-    pub(crate) fn close_log_file(&self) {
-        self.log.store(None);
     }
 
     /// The first batch whose last offset is at least `offset`, among the bytes below `end`.

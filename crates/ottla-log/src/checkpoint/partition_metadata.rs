@@ -33,11 +33,8 @@ impl PartitionMetadata {
         let mut lines = text.lines();
         let version = lines.next().unwrap_or_default();
         // Kafka accepts versions above its own: they may only add lines.
-        if value(version)
-            .and_then(|value| value.parse().ok())
-            .filter(|v: &i32| *v >= 0)
-            == None
-        {
+        let number: Option<i32> = value(version).and_then(|value| value.parse().ok());
+        if number.is_none_or(|number| number < 0) {
             return Err(malformed(1, version, "expected \"version: 0\""));
         }
         let id = lines.next().unwrap_or_default();

@@ -72,6 +72,22 @@ impl OffsetIndex {
         Ok(entry.map(|entry| self.parse(&entry).offset))
     }
 
+    /// The entries below `offset` and `position`, as they stand in the file.
+    pub(crate) fn entries_below(
+        &self,
+        offset: Offset,
+        position: u64,
+        open: impl OpenFile,
+    ) -> io::Result<Vec<[u8; Self::ENTRY_SIZE]>> {
+        let mut entries = self.entries.all(open)?;
+        let keep = entries.partition_point(|entry| {
+            let entry = self.parse(entry);
+            entry.offset < offset && entry.position < position
+        });
+        entries.truncate(keep);
+        Ok(entries)
+    }
+
     pub(crate) fn entry(&self, n: u32, open: impl OpenFile) -> io::Result<Option<OffsetPosition>> {
         Ok(self.entries.get(n, open)?.map(|entry| self.parse(&entry)))
     }
@@ -118,7 +134,7 @@ mod tests {
         assert_eq!(index.lookup(Offset(1019), open).unwrap(), 0x0a0b);
         assert_eq!(index.lookup(Offset(5000), open).unwrap(), 0x0c0d);
         assert_eq!(
-            index.last_entry(&open).unwrap(),
+            index.last_entry(open).unwrap(),
             Some(OffsetPosition {
                 offset: Offset(1020),
                 position: 0x0c0d

@@ -67,11 +67,19 @@ impl TimeIndex {
         *self.last.lock()
     }
 
-    pub(crate) fn entry(&self, n: u32, open: impl OpenFile) -> io::Result<Option<TimestampOffset>> {
-        Ok(self.entries.get(n, open)?.map(|entry| self.parse(&entry)))
+    /// The entries below `offset`, as they stand in the file.
+    pub(crate) fn entries_below(
+        &self,
+        offset: Offset,
+        open: impl OpenFile,
+    ) -> io::Result<Vec<[u8; Self::ENTRY_SIZE]>> {
+        let mut entries = self.entries.all(open)?;
+        let keep = entries.partition_point(|entry| self.parse(entry).offset < offset);
+        entries.truncate(keep);
+        Ok(entries)
     }
 
-    fn parse(&self, entry: &[u8; Self::ENTRY_SIZE]) -> TimestampOffset {
+    pub(crate) fn parse(&self, entry: &[u8; Self::ENTRY_SIZE]) -> TimestampOffset {
         Self::parse_entry(self.base_offset, entry)
     }
 
@@ -122,6 +130,6 @@ mod tests {
             assert_eq!(found, Offset(offset), "{timestamp}");
         }
         assert_eq!(index.last_entry().unwrap().offset, Offset(120));
-        assert_eq!(index.entry(2, open).unwrap(), None);
+        assert_eq!(index.entries().len(), 2);
     }
 }

@@ -15,7 +15,8 @@ use ottla_types::{Offset, Timestamp};
 use super::Log;
 use crate::batch_tail::Boundary;
 use crate::error::{AppendError, AppendErrorReason, StorageError};
-use crate::index::{OffsetIndex, TimeIndex, TimestampOffset};
+use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
+use crate::producer_state::CompletedTxn;
 use crate::segment::{Segment, SegmentFile};
 
 /// Batches that one vectored write holds at most; two slices each.
@@ -106,7 +107,7 @@ impl Log {
         Ok(())
     }
 
-    fn segment_bytes(&self) -> u64 {
+    pub(super) fn segment_bytes(&self) -> u64 {
         self.config.effective_segment_bytes().max(0) as u64
     }
 
@@ -291,10 +292,40 @@ impl Log {
         segment.set_size(position);
         drop(list);
         if epochs_changed {
-            self.publish_epochs();
+            self.on_epochs_changed();
         }
         self.spill_indexes();
+        self.apply_to_producers(batches);
         self.set_log_end_offset(last.header.next_offset());
+    }
+
+    fn apply_to_producers(&mut self, batches: &[RecordBatch]) {
+        let mut is_unstable_changed = false;
+        for batch in batches {
+            if batch.header.has_producer_id() {
+                is_unstable_changed |= batch.header.is_transactional();
+                if let Some(completed) = self.producers.apply(batch) {
+                    self.on_transaction_completed(&completed);
+                }
+            }
+            self.producers
+                .set_map_end_offset(batch.header.next_offset());
+        }
+        if is_unstable_changed {
+            self.publish_first_unstable_offset();
+        }
+    }
+
+    fn on_transaction_completed(&mut self, completed: &CompletedTxn) {
+        if completed.is_aborted {
+            self.active.segment.transaction_index.append(AbortedTxn {
+                producer_id: completed.producer_id,
+                first_offset: completed.first_offset,
+                last_offset: completed.last_offset,
+                last_stable_offset: self.producers.last_stable_offset_after(completed),
+            });
+        }
+        self.producers.complete(completed);
     }
 
     /// Writes out index entries where memory holds many. An error is left to the flush, which must

@@ -1,21 +1,45 @@
-//! Opening a log: what is found in its directory, decided case by case.
+//! Opening a log.
+//!
+//! 1. Leftovers of interrupted work are removed or completed (`leftovers`).
+//! 2. Segments are listed and their indexes checked; an index that cannot be right is built again.
+//! 3. After a crash, the segments from the one that holds the recovery point on are scanned, and the log is
+//!    cut at the first byte that is not a whole, valid batch (`recover`).
+//! 4. Leader epochs are cut to the log's ends; the producer state is loaded from a snapshot and the records
+//!    behind it.
+//!
+//! | found | decision |
+//! | --- | --- |
+//! | no segment | an empty one at the log start offset |
+//! | index missing, of wrong size or contradicting its segment | built again from the segment |
+//! | bytes that are no batch, in an index rebuild below the recovery point | kept; reads of them fail |
+//! | bytes that are no batch, behind the recovery point | cut off, later segments deleted |
+//! | the same below the recovery point, in the segment that holds it | cut off as Kafka does, reported and logged as an error |
+//! | orderly stop, but the last segment does not end with a whole batch | recovered as after a crash |
+//! | the log ends before its start offset | all segments deleted, an empty one at the start offset |
 //!
 //! Kafka: `LogLoader`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::AtomicI64;
 
 use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
+use parking_lot::Mutex;
+
+use super::leftovers;
+use super::maintain::PendingJobs;
+use super::recover::{self, SegmentScan};
 use super::{ActiveSegment, Log};
+use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
+use crate::producer_state::ProducerState;
 use crate::reader::{SegmentList, Shared};
-use crate::segment::{PartitionDir, Segment};
+use crate::segment::{IndexSizes, PartitionDir, Segment, SegmentFile};
 
 /// What a log is opened with.
 #[derive(Clone, Debug)]
@@ -35,63 +59,381 @@ pub struct OpenParams {
     pub producer_id_expiration_ms: i64,
     /// For the jitter of segment rolls.
     pub random_seed: u64,
+    /// Writeback of appended pages is started whenever this many bytes have gathered; 0 for never.
+    pub writeback_bytes: u64,
 }
+
+/// The default of [`OpenParams::writeback_bytes`].
+pub const DEFAULT_WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What opening a log had to do.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RecoveryReport {
+    /// Segments that were scanned because they might not have been on disk.
     pub segments_recovered: usize,
+    /// Segments whose indexes were built again.
+    pub indexes_rebuilt: usize,
+    /// Bytes that were cut off because they were no batches.
     pub bytes_truncated: u64,
+    /// Segments behind a cut that were deleted.
+    pub segments_deleted: usize,
+    /// The log was cut at this offset, although it had been forced to disk up to a later one.
+    pub truncated_below_recovery_point: Option<Offset>,
 }
 
 impl Log {
     pub fn open(params: OpenParams) -> Result<(Log, RecoveryReport), LogError> {
         std::fs::create_dir_all(&params.dir)
             .map_err(|error| StorageError::new("create directory", &params.dir, error))?;
-        let dir = PartitionDir::new(params.dir.clone());
-        let segment = Segment::create(&dir, params.log_start_offset)
-            .map_err(|error| StorageError::new("create segment in", &params.dir, error))?;
-        let segment = Arc::new(segment);
-        let end = params.log_start_offset;
-        let tail = BatchTail::new(Boundary {
-            next_offset: end,
-            position: 0,
-        });
-        let shared = Arc::new(Shared {
-            topic_partition: params.topic_partition,
-            dir,
-            config: ArcSwap::new(params.config.clone()),
-            segments: ArcSwap::new(Arc::new(SegmentList {
-                segments: vec![segment.clone()],
-                tail: Arc::new(tail),
-            })),
-            leader_epochs: ArcSwap::default(),
-            log_start_offset: AtomicI64::new(end.0),
-            log_end_offset: AtomicI64::new(end.0),
-            high_watermark: AtomicI64::new(end.0),
-            first_unstable_offset: AtomicI64::new(i64::MAX),
-            recovery_point: AtomicI64::new(end.0),
-            truncations: AtomicU64::new(0),
-        });
+        let base_offsets = leftovers::clean(&params.dir)?;
+        let leader_epochs = LeaderEpochs::read(&params.dir)?;
+        let mut loader = Loader {
+            dir: PartitionDir::new(params.dir.clone()),
+            leader_epochs: leader_epochs.clone(),
+            epochs_changed: false,
+            segments: Vec::new(),
+            report: RecoveryReport::default(),
+            params,
+        };
+        loader.load_segments(&base_offsets)?;
+        let is_whole = loader.is_last_segment_whole()?;
+        if !loader.params.clean_shutdown || !is_whole {
+            loader.params.clean_shutdown = false;
+            loader.recover()?;
+        }
+        loader.finish(&leader_epochs)
+    }
+}
+
+struct Loader {
+    params: OpenParams,
+    dir: Arc<PartitionDir>,
+    leader_epochs: LeaderEpochs,
+    /// They are not as in the file.
+    epochs_changed: bool,
+    segments: Vec<Arc<Segment>>,
+    report: RecoveryReport,
+}
+
+impl Loader {
+    fn path(&self) -> &Path {
+        &self.params.dir
+    }
+
+    fn storage(&self, action: &'static str) -> impl Fn(std::io::Error) -> StorageError + '_ {
+        move |error| StorageError::new(action, self.path(), error)
+    }
+
+    fn load_segments(&mut self, base_offsets: &[Offset]) -> Result<(), LogError> {
+        for &base_offset in base_offsets {
+            let sizes = recover::check_indexes(self.path(), base_offset)
+                .map_err(self.storage("read the indexes of"))?;
+            let log = SegmentFile::Log.path_in(self.path(), base_offset);
+            let size = std::fs::metadata(&log)
+                .map_err(self.storage("look at a segment of"))?
+                .len();
+            let segment = match sizes {
+                Some(sizes) => Segment::new(self.dir.clone(), base_offset, size, sizes, None),
+                None => self.rebuild_indexes(base_offset, size)?,
+            };
+            self.segments.push(Arc::new(segment));
+        }
+        Ok(())
+    }
+
+    /// Builds the indexes of a segment again and leaves its batches alone. Recovery scans it once more
+    /// if it may have lost bytes.
+    fn rebuild_indexes(&mut self, base_offset: Offset, size: u64) -> Result<Segment, LogError> {
+        tracing::warn!(
+            dir = %self.path().display(), %base_offset,
+            "an index of the segment is missing or corrupt; building its indexes again"
+        );
+        self.report.indexes_rebuilt += 1;
+        let sizes = IndexSizes::default();
+        let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
+        // Transactions that were aborted in the segment are found from the producer state at its start.
+        let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
+        producers.list_snapshots(self.path())?;
+        self.rebuild_producers(&mut producers, base_offset, false)?;
+        let mut scan = SegmentScan {
+            segment: &segment,
+            config: &self.params.config,
+            leader_epochs: &mut self.leader_epochs,
+            producers: &mut producers,
+        };
+        let outcome = scan
+            .run()
+            .map_err(|error| StorageError::new("recover a segment of", &self.params.dir, error))?;
+        if let Some(reason) = outcome.corruption {
+            tracing::error!(
+                dir = %self.path().display(), %base_offset, position = outcome.valid_bytes, %reason,
+                "the segment is corrupt; reads of what follows will fail"
+            );
+        }
+        Ok(segment)
+    }
+
+    /// Whether the file of the last segment ends with a whole batch, as an orderly stop leaves it.
+    fn is_last_segment_whole(&self) -> Result<bool, LogError> {
+        let Some(last) = self.segments.last() else {
+            return Ok(true);
+        };
+        let read = self.storage("read a segment of");
+        let file = last.log_file().map_err(&read)?;
+        let indexed = last
+            .offset_index
+            .last_entry(last.opener(SegmentFile::OffsetIndex))
+            .map_err(&read)?;
+        let start = indexed.map_or(0, |entry| entry.position);
+        let mut scanner = BatchScanner::new(&file, start, last.size(), LOOKUP_WINDOW);
+        let mut end = start;
+        while let Ok(Some(batch)) = scanner.next_batch() {
+            end = batch.end_position();
+        }
+        Ok(end == last.size())
+    }
+
+    /// Scans the segments that may not be on disk whole, and cuts the log at the first bad byte.
+    fn recover(&mut self) -> Result<(), LogError> {
+        let recovery_point = self.params.recovery_point;
+        let holder = self
+            .segments
+            .partition_point(|segment| segment.base_offset <= recovery_point);
+        let first = holder.saturating_sub(1);
+        let Some(base_offset) = self.segments.get(first).map(|segment| segment.base_offset) else {
+            return Ok(());
+        };
+        let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
+        producers.list_snapshots(self.path())?;
+        self.rebuild_producers(&mut producers, base_offset, false)?;
+        for index in first..self.segments.len() {
+            let segment = self.segments[index].clone();
+            // Its indexes start from nothing.
+            let sizes = IndexSizes::default();
+            let size = segment.size();
+            let scanned = Segment::new(self.dir.clone(), segment.base_offset, size, sizes, None);
+            let mut scan = SegmentScan {
+                segment: &scanned,
+                config: &self.params.config,
+                leader_epochs: &mut self.leader_epochs,
+                producers: &mut producers,
+            };
+            let outcome = scan.run().map_err(|error| {
+                StorageError::new("recover a segment of", &self.params.dir, error)
+            })?;
+            producers.write_snapshot(&self.params.dir)?;
+            self.report.segments_recovered += 1;
+            self.segments[index] = Arc::new(scanned);
+            let Some(reason) = outcome.corruption else {
+                continue;
+            };
+            self.cut(index, outcome.valid_bytes, outcome.next_offset, &reason)?;
+            break;
+        }
+        Ok(())
+    }
+
+    /// Cuts segment `index` to its valid bytes and deletes those behind it.
+    fn cut(
+        &mut self,
+        index: usize,
+        valid_bytes: u64,
+        end: Offset,
+        reason: &str,
+    ) -> Result<(), LogError> {
+        let segment = &self.segments[index];
+        let dir = self.path().display();
+        let truncated = segment.size() - valid_bytes;
+        if end < self.params.recovery_point {
+            tracing::error!(
+                %dir, segment = %segment.base_offset, position = valid_bytes, truncated, reason,
+                recovery_point = %self.params.recovery_point, log_end_offset = %end,
+                "the log is corrupt below its recovery point; cutting off records that were on disk"
+            );
+            self.report.truncated_below_recovery_point = Some(end);
+        } else {
+            tracing::warn!(
+                %dir, segment = %segment.base_offset, position = valid_bytes, truncated, reason,
+                log_end_offset = %end, "cutting off the end of the log"
+            );
+        }
+        self.report.bytes_truncated += truncated;
+        segment
+            .log_file()
+            .and_then(|file| file.set_len(valid_bytes))
+            .map_err(self.storage("truncate a segment of"))?;
+        segment.set_size(valid_bytes);
+        for segment in self.segments.split_off(index + 1) {
+            self.report.segments_deleted += 1;
+            self.delete_segment(&segment)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the files of a segment at once: nobody reads yet.
+    fn delete_segment(&self, segment: &Segment) -> Result<(), LogError> {
+        segment
+            .rename_to_deleted()
+            .map_err(self.storage("rename a segment of"))?;
+        for kind in SegmentFile::ALL {
+            let path = segment
+                .path(kind)
+                .map_err(self.storage("delete a segment of"))?;
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(StorageError::new("delete", &path, error).into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The offset behind the last batch of the last segment.
+    fn log_end_offset(&self) -> Result<Option<Offset>, LogError> {
+        let Some(last) = self.segments.last() else {
+            return Ok(None);
+        };
+        let read = self.storage("read a segment of");
+        let file = last.log_file().map_err(&read)?;
+        let indexed = last
+            .offset_index
+            .last_entry(last.opener(SegmentFile::OffsetIndex))
+            .map_err(&read)?;
+        let start = indexed.map_or(0, |entry| entry.position);
+        let mut scanner = BatchScanner::new(&file, start, last.size(), LOOKUP_WINDOW);
+        let mut end = last.base_offset;
+        while let Ok(Some(batch)) = scanner.next_batch() {
+            end = batch.next_offset();
+        }
+        Ok(Some(end))
+    }
+
+    fn rebuild_producers(
+        &self,
+        producers: &mut ProducerState,
+        end: Offset,
+        clean_shutdown: bool,
+    ) -> Result<(), LogError> {
+        recover::rebuild_producers(recover::Rebuild {
+            producers,
+            dir: self.path(),
+            segments: &self.segments,
+            log_start_offset: self.params.log_start_offset,
+            end,
+            now: self.params.now,
+            clean_shutdown,
+        })
+    }
+
+    fn finish(mut self, on_disk: &LeaderEpochs) -> Result<(Log, RecoveryReport), LogError> {
+        let checkpointed_start = self.params.log_start_offset;
+        let mut end = self.log_end_offset()?;
+        if end.is_some_and(|end| end < checkpointed_start) {
+            tracing::warn!(
+                dir = %self.path().display(), log_start_offset = %checkpointed_start,
+                "the log ends before its start offset; deleting all segments"
+            );
+            for segment in std::mem::take(&mut self.segments) {
+                self.report.segments_deleted += 1;
+                self.delete_segment(&segment)?;
+            }
+            self.leader_epochs.clear();
+            end = None;
+        }
+        let is_new = end.is_none();
+        if is_new {
+            let created = Segment::create(&self.dir, checkpointed_start)
+                .map_err(self.storage("create segment in"))?;
+            self.segments.push(Arc::new(created));
+        }
+        let end = end.unwrap_or(checkpointed_start);
+        let recovery_point = match self.params.clean_shutdown {
+            true => end,
+            false => self.params.recovery_point.min(end),
+        };
+        let start = checkpointed_start.max(self.segments[0].base_offset);
+        self.leader_epochs.truncate_from_end(end);
+        self.leader_epochs.truncate_from_start(checkpointed_start);
+        self.epochs_changed = self.leader_epochs != *on_disk;
+
+        let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
+        producers.list_snapshots(self.path())?;
+        let bases: Vec<Offset> = self.segments.iter().map(|s| s.base_offset).collect();
+        producers.remove_stray_snapshots(self.path(), &bases)?;
+        if is_new {
+            producers.truncate_fully_and_start_at(self.path(), end)?;
+        } else {
+            let clean_shutdown = self.params.clean_shutdown;
+            self.rebuild_producers(&mut producers, end, clean_shutdown)?;
+        }
+        let unstable = producers.first_unstable_offset();
+        let log = self.build(start, end, recovery_point, unstable, producers)?;
+        Ok((log, self.report))
+    }
+
+    fn build(
+        &mut self,
+        start: Offset,
+        end: Offset,
+        recovery_point: Offset,
+        unstable: Option<Offset>,
+        producers: ProducerState,
+    ) -> Result<Log, LogError> {
+        let segment = self.segments.last().expect("there is a segment").clone();
         let file = segment
             .log_file()
-            .map_err(|error| StorageError::new("open segment in", &params.dir, error))?;
+            .map_err(self.storage("open a segment of"))?;
+        let mut scanner = BatchScanner::new(&file, 0, segment.size(), LOOKUP_WINDOW);
+        let first = scanner.next_batch().ok().flatten();
+        let position = segment.size();
+        let list = SegmentList {
+            segments: std::mem::take(&mut self.segments),
+            tail: Arc::new(BatchTail::new(Boundary {
+                next_offset: end,
+                position,
+            })),
+        };
+        let counter = |offset: Offset| AtomicI64::new(offset.0);
+        let shared = Arc::new(Shared {
+            topic_partition: self.params.topic_partition.clone(),
+            dir: self.dir.clone(),
+            config: ArcSwap::new(self.params.config.clone()),
+            segments: ArcSwap::new(Arc::new(list)),
+            leader_epochs: ArcSwap::new(Arc::new(self.leader_epochs.clone())),
+            log_start_offset: counter(start),
+            log_end_offset: counter(end),
+            high_watermark: counter(start),
+            first_unstable_offset: counter(unstable.unwrap_or(Offset(i64::MAX))),
+            recovery_point: counter(recovery_point),
+            truncations: Mutex::new(0),
+            epochs_written: Mutex::new(0),
+        });
         let mut log = Log {
             shared,
             active: ActiveSegment {
                 file,
                 segment,
-                created: params.now,
-                first_batch_timestamp: None,
+                created: self.params.now,
+                first_batch_timestamp: first.map(|batch| batch.max_timestamp),
                 roll_jitter_ms: 0,
                 bytes_since_last_index_entry: 0,
             },
-            config: params.config,
-            leader_epochs: LeaderEpochs::default(),
-            random: params.random_seed,
+            config: self.params.config.clone(),
+            leader_epochs: std::mem::take(&mut self.leader_epochs),
+            producers,
+            writeback_bytes: self.params.writeback_bytes,
+            random: self.params.random_seed,
+            jobs: PendingJobs {
+                epochs_changed: self.epochs_changed,
+                epochs_version: 1,
+                dir_changed: true,
+                written_back: position,
+                ..PendingJobs::default()
+            },
         };
         let random = log.next_random();
         log.active.roll_jitter_ms = log.config.segment_jitter(random);
-        Ok((log, RecoveryReport::default()))
+        Ok(log)
     }
 }

@@ -1,13 +1,15 @@
 //! Beginning a new segment.
 
+use std::io;
 use std::sync::Arc;
 
 use ottla_types::{Offset, Timestamp};
 
+use super::maintain::Spare;
 use super::{ActiveSegment, Log};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::error::StorageError;
-use crate::reader::SegmentList;
+use crate::jobs::reserve;
 use crate::segment::Segment;
 
 impl Log {
@@ -22,11 +24,22 @@ impl Log {
         if sealed.base_offset == base_offset && sealed.size() == 0 {
             return Ok(());
         }
-        let created = Segment::create(&self.shared.dir, base_offset)
-            .map_err(|error| StorageError::new("create segment in", &self.dir(), error))?;
+        if self.config.preallocate {
+            // Gives reserved blocks back.
+            let cut = self.active.file.set_len(sealed.size());
+            cut.map_err(|error| StorageError::new("cut a segment of", &self.dir(), error))?;
+        }
+        let created = self
+            .new_segment(base_offset)
+            .map_err(|error| StorageError::new("create a segment in", &self.dir(), error))?;
         if let Some(max) = sealed.max_timestamp() {
             sealed.time_index.append_if_younger(max);
         }
+        self.producers.set_map_end_offset(base_offset);
+        self.jobs.snapshots.extend(self.producers.take_snapshot());
+        self.jobs.flush_below = Some(base_offset);
+        self.jobs.dir_changed = true;
+        self.jobs.written_back = 0;
         let mut segments = list.segments.clone();
         segments.push(Arc::new(created));
         self.start_active(segments, now)
@@ -54,8 +67,25 @@ impl Log {
             next_offset: segment.base_offset,
             position: 0,
         }));
-        let list = SegmentList { segments, tail };
-        self.shared.segments.store(Arc::new(list));
+        self.publish_segments(segments, tail);
         Ok(())
+    }
+
+    /// The files of the next segment: the spare ones where they are ready.
+    fn new_segment(&mut self, base_offset: Offset) -> io::Result<Segment> {
+        let dir = &self.shared.dir;
+        if let Spare::Ready(spare) = std::mem::take(&mut self.jobs.spare) {
+            match Segment::from_spare(dir, base_offset, spare.log) {
+                Ok(segment) => return Ok(segment),
+                // Somebody has removed it: a new one does as well.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let segment = Segment::create(dir, base_offset)?;
+        if self.bytes_to_reserve() > 0 {
+            reserve(&*segment.log_file()?, self.bytes_to_reserve())?;
+        }
+        Ok(segment)
     }
 }

@@ -3,6 +3,7 @@
 //! Kafka: `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp`.
 
 use ottla_records::RecordBatch;
+use ottla_records::legacy::LegacyMessage;
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::LogReader;
@@ -160,10 +161,13 @@ fn first_record(
         })
     };
     if location.header.is_none() {
-        return Ok(found(
-            location.base_offset.max(from),
-            location.max_timestamp,
-        ));
+        let message = LegacyMessage::read(&mut bytes)?;
+        for record in message.records(MAX_DECOMPRESSED_BYTES)? {
+            if record.offset >= from && record.timestamp >= timestamp {
+                return Ok(found(record.offset, record.timestamp));
+            }
+        }
+        return Ok(None);
     }
     let batch = RecordBatch::read(&mut bytes)?;
     for record in batch.records(MAX_DECOMPRESSED_BYTES)? {

@@ -1,0 +1,261 @@
+//! Work of a log that may block, as objects that a maintenance thread runs.
+//!
+//! A job owns what it needs (handles, copies of small state) and runs without the log: appends and reads go
+//! on meanwhile. What it finds out is put where it belongs by the job itself (the recovery point) or is
+//! given back through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ottla_types::Offset;
+
+use crate::checkpoint::sync_dir;
+use crate::error::StorageError;
+use crate::file_names::DELETED_SUFFIX;
+use crate::leader_epochs::LeaderEpochs;
+use crate::producer_state::PendingSnapshot;
+use crate::reader::Shared;
+use crate::segment::{Segment, SegmentFile};
+
+/// Something to be run on a maintenance thread, in any order.
+pub enum Job {
+    Flush(FlushJob),
+    StartWriteback(WritebackJob),
+    PrepareSpare(SpareJob),
+    Unlink(UnlinkJob),
+}
+
+/// What a job leaves to be done.
+pub enum JobOutcome {
+    Done,
+    /// To be given to [`Log::on_job_done`](crate::Log::on_job_done).
+    Spare(SpareSegment),
+}
+
+impl Job {
+    /// How long the job is to wait before it is run: 0 for all but unlinking.
+    pub fn delay_ms(&self) -> i64 {
+        match self {
+            Job::Flush(_) | Job::StartWriteback(_) | Job::PrepareSpare(_) => 0,
+            Job::Unlink(job) => job.delay_ms,
+        }
+    }
+
+    pub fn run(self) -> Result<JobOutcome, StorageError> {
+        match self {
+            Job::Flush(job) => job.run().map(|_| JobOutcome::Done),
+            Job::StartWriteback(job) => job.run().map(|()| JobOutcome::Done),
+            Job::PrepareSpare(job) => job.run().map(JobOutcome::Spare),
+            Job::Unlink(job) => job.run().map(|()| JobOutcome::Done),
+        }
+    }
+}
+
+/// Forces a log to disk up to an offset and moves its recovery point there.
+pub struct FlushJob {
+    pub(crate) shared: Arc<Shared>,
+    /// From the one that holds the recovery point to the one that holds the last record below `up_to`.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Exclusive.
+    pub(crate) up_to: Offset,
+    /// The value of [`Shared::truncations`] when the job was made.
+    pub(crate) truncations: u64,
+    /// A segment has been created or renamed since the directory was forced to disk.
+    pub(crate) sync_dir: bool,
+    /// The base offset of the active segment, whose indexes recovery builds again and which need not be
+    /// forced; `None` to force all.
+    pub(crate) active: Option<Offset>,
+    pub(crate) state: StateFiles,
+}
+
+/// Small files whose content is decided on the append path and written by a flush, before the recovery
+/// point passes the records that changed it.
+#[derive(Default)]
+pub(crate) struct StateFiles {
+    pub(crate) leader_epochs: Option<EpochsVersion>,
+    pub(crate) snapshots: Vec<PendingSnapshot>,
+}
+
+/// The epochs of a log with a number that grows with every change.
+#[derive(Clone)]
+pub(crate) struct EpochsVersion {
+    pub(crate) epochs: LeaderEpochs,
+    pub(crate) version: u64,
+}
+
+impl FlushJob {
+    /// The offset up to which the log is on disk after the job.
+    pub fn up_to(&self) -> Offset {
+        self.up_to
+    }
+
+    pub fn run(self) -> Result<Offset, StorageError> {
+        self.state.write(&self.shared)?;
+        for segment in &self.segments {
+            let result = self.flush_segment(segment);
+            result.or_else(|error| match error.kind() {
+                // Deleted meanwhile: there is nothing left to keep.
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(StorageError::new("flush", &self.shared.dir.path(), error)),
+            })?;
+        }
+        if self.sync_dir {
+            sync_dir(&self.shared.dir.path())?;
+        }
+        self.shared.on_flushed(self.up_to, self.truncations);
+        Ok(self.up_to)
+    }
+
+    fn flush_segment(&self, segment: &Segment) -> io::Result<()> {
+        segment.log_file()?.sync_data()?;
+        if self.active == Some(segment.base_offset) {
+            return Ok(());
+        }
+        segment.write_index_tails()?;
+        let opener = segment.opener(SegmentFile::OffsetIndex);
+        segment.offset_index.entries().sync(opener)?;
+        let opener = segment.opener(SegmentFile::TimeIndex);
+        segment.time_index.entries().sync(opener)?;
+        if segment.transaction_index.entries().len() > 0 {
+            let opener = segment.opener(SegmentFile::TransactionIndex);
+            segment.transaction_index.entries().sync(opener)?;
+        }
+        Ok(())
+    }
+}
+
+impl StateFiles {
+    pub(crate) fn write(&self, shared: &Shared) -> Result<(), StorageError> {
+        let dir = shared.dir.path();
+        if let Some(EpochsVersion { epochs, version }) = &self.leader_epochs {
+            // Jobs may run in any order; an older list must not replace a newer one.
+            let mut written = shared.epochs_written.lock();
+            if *written < *version {
+                epochs.write(&dir)?;
+                *written = *version;
+            }
+        }
+        for snapshot in &self.snapshots {
+            snapshot.write(&dir)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Moves the recovery point up, unless the log has been truncated since `truncations` was read.
+    pub(crate) fn on_flushed(&self, up_to: Offset, truncations: u64) {
+        let current = self.truncations.lock();
+        if *current == truncations {
+            self.recovery_point.fetch_max(up_to.0, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Asks the kernel to begin writing pages, so that they do not pile up until a flush has to wait for
+/// all of them. Says nothing about what is on disk.
+pub struct WritebackJob {
+    pub(crate) file: Arc<File>,
+    pub(crate) path: PathBuf,
+    pub(crate) position: u64,
+    pub(crate) len: u64,
+}
+
+impl WritebackJob {
+    pub fn run(self) -> Result<(), StorageError> {
+        start_writeback(&self.file, self.position, self.len)
+            .map_err(|error| StorageError::new("write back", &self.path, error))
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn start_writeback(file: &File, position: u64, len: u64) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let (position, len) = (position as libc::off64_t, len as libc::off64_t);
+    // SAFETY: the call takes a descriptor, which `file` keeps open, and no pointers.
+    let result = unsafe {
+        libc::sync_file_range(file.as_raw_fd(), position, len, libc::SYNC_FILE_RANGE_WRITE)
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_writeback(_file: &File, _position: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
+/// Creates the files of the next segment ahead, under names that a load deletes.
+pub struct SpareJob {
+    pub(crate) shared: Arc<Shared>,
+    /// `preallocate`: blocks to be reserved; the size of the file stays 0.
+    pub(crate) reserve_bytes: u64,
+}
+
+/// Files that wait to become the next segment.
+pub struct SpareSegment {
+    pub(crate) log: File,
+}
+
+/// The name of the spare of one kind of file. One for each partition.
+pub(crate) fn spare_name(kind: SegmentFile) -> String {
+    format!("spare{}{DELETED_SUFFIX}", kind.suffix())
+}
+
+impl SpareJob {
+    pub fn run(self) -> Result<SpareSegment, StorageError> {
+        let create = |kind: SegmentFile| {
+            let path = self.shared.dir.join(&spare_name(kind));
+            let mut options = File::options();
+            options.read(true).write(true).create(true).truncate(true);
+            options
+                .open(&path)
+                .map_err(|error| StorageError::new("create", &path, error))
+        };
+        create(SegmentFile::OffsetIndex)?;
+        create(SegmentFile::TimeIndex)?;
+        let log = create(SegmentFile::Log)?;
+        if self.reserve_bytes > 0 {
+            reserve(&log, self.reserve_bytes).map_err(|error| {
+                let path = self.shared.dir.join(&spare_name(SegmentFile::Log));
+                StorageError::new("reserve space for", &path, error)
+            })?;
+        }
+        Ok(SpareSegment { log })
+    }
+}
+
+/// Reserves blocks without changing the size. A file system that cannot is no error.
+pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Unlinks files that have been renamed.
+pub struct UnlinkJob {
+    pub(crate) paths: Vec<PathBuf>,
+    /// `file.delete.delay.ms`: how long readers that have no handle yet may still open the files.
+    pub(crate) delay_ms: i64,
+}
+
+impl UnlinkJob {
+    pub fn run(self) -> Result<(), StorageError> {
+        for path in &self.paths {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StorageError::new("delete", path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

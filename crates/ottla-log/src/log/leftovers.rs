@@ -1,0 +1,152 @@
+//! What interrupted work left in a partition's directory, and what is made of it.
+//!
+//! | file | means | decision |
+//! | --- | --- | --- |
+//! | `*.deleted` | was to be unlinked, or a spare that was not used | deleted |
+//! | `*.cleaned` | the cleaner had not finished writing | deleted |
+//! | `*.swap`, at or behind the first `.cleaned` | a split of which not all was written | deleted |
+//! | other `*.swap` | complete; was to replace what it covers | what it covers deleted, renamed into place |
+//! | `*.index`, `*.timeindex`, `*.txnindex` without `.log` | its segment is gone | deleted |
+//!
+//! Kafka: `LogLoader.removeTempFilesAndCollectSwapFiles`, `LogLoader.load`, `LogLoader.loadSegmentFiles`.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use ottla_types::Offset;
+
+use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
+use crate::error::StorageError;
+use crate::file_names::{
+    CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_from_file_name,
+};
+
+/// Offsets at which a segment cannot start, because those in it might not be numbers any more.
+const MAX_BASE_OFFSET: Offset = Offset(i64::MAX - (1 << 32));
+
+/// Cleans the directory up and returns the base offsets of the segments in it, ascending.
+pub(super) fn clean(dir: &Path) -> Result<Vec<Offset>, StorageError> {
+    let files = list(dir)?;
+    let ends = |name: &str, suffix: &str| name.ends_with(suffix);
+    let first_cleaned = files
+        .iter()
+        .filter(|name| ends(name, CLEANED_SUFFIX))
+        .filter_map(|name| offset_from_file_name(name))
+        .min()
+        .unwrap_or(Offset(i64::MAX));
+    let mut swaps = Vec::new();
+    for name in &files {
+        if ends(name, DELETED_SUFFIX) || ends(name, CLEANED_SUFFIX) {
+            delete(dir, name)?;
+        } else if ends(name, SWAP_SUFFIX) {
+            match offset_from_file_name(name) {
+                Some(offset) if offset < first_cleaned => swaps.push(name),
+                Some(_) => delete(dir, name)?,
+                None => {}
+            }
+        }
+    }
+    if !swaps.is_empty() {
+        complete_swaps(dir, &swaps)?;
+    }
+
+    let files = list(dir)?;
+    let mut base_offsets = BTreeSet::new();
+    for name in files.iter().filter(|name| ends(name, LOG_SUFFIX)) {
+        match offset_from_file_name(name).filter(|offset| *offset <= MAX_BASE_OFFSET) {
+            Some(offset) => {
+                base_offsets.insert(offset);
+            }
+            None => {
+                let error = io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the name of a .log file is not the offset that it starts with",
+                );
+                return Err(StorageError::new("load", &dir.join(name), error));
+            }
+        }
+    }
+    for name in &files {
+        let is_index = [
+            OFFSET_INDEX_SUFFIX,
+            TIME_INDEX_SUFFIX,
+            TRANSACTION_INDEX_SUFFIX,
+        ]
+        .iter()
+        .any(|suffix| ends(name, suffix));
+        if is_index
+            && let Some(offset) = offset_from_file_name(name)
+            && !base_offsets.contains(&offset)
+        {
+            delete(dir, name)?;
+        }
+    }
+    Ok(base_offsets.into_iter().collect())
+}
+
+/// Puts complete output of the cleaner into the place of what it covers.
+fn complete_swaps(dir: &Path, swaps: &[&String]) -> Result<(), StorageError> {
+    let log_swap = format!("{LOG_SUFFIX}{SWAP_SUFFIX}");
+    let mut covered = Offset(i64::MAX)..Offset(i64::MIN);
+    for name in swaps.iter().filter(|name| name.ends_with(&log_swap)) {
+        let Some(base_offset) = offset_from_file_name(name) else {
+            continue;
+        };
+        covered.start = covered.start.min(base_offset);
+        covered.end = covered.end.max(next_offset(&dir.join(name), base_offset)?);
+    }
+    for name in list(dir)? {
+        if !name.ends_with(SWAP_SUFFIX)
+            && offset_from_file_name(&name).is_some_and(|offset| covered.contains(&offset))
+        {
+            delete(dir, &name)?;
+        }
+    }
+    for name in swaps {
+        let from = dir.join(name);
+        let to = dir.join(name.trim_end_matches(SWAP_SUFFIX));
+        std::fs::rename(&from, to).map_err(|error| StorageError::new("rename", &from, error))?;
+    }
+    Ok(())
+}
+
+/// The offset behind the last batch of a file, its base where it has none.
+fn next_offset(path: &Path, base_offset: Offset) -> Result<Offset, StorageError> {
+    let read = |error| StorageError::new("read", path, error);
+    let file = File::open(path).map_err(read)?;
+    let size = file.metadata().map_err(read)?.len();
+    let mut scanner = BatchScanner::new(&file, 0, size, LOOKUP_WINDOW);
+    let mut next = base_offset;
+    while let Ok(Some(batch)) = scanner.next_batch() {
+        next = batch.next_offset();
+    }
+    Ok(next)
+}
+
+/// The names of the regular files in a directory.
+fn list(dir: &Path) -> Result<Vec<String>, StorageError> {
+    let error = |error| StorageError::new("list", dir, error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(error)? {
+        let entry = entry.map_err(error)?;
+        if entry.file_type().map_err(error)?.is_file()
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn delete(dir: &Path, name: &str) -> Result<(), StorageError> {
+    let path = dir.join(name);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StorageError::new("delete", &path, error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,182 @@
+//! What a log hands to maintenance threads, and what it takes back.
+
+use std::sync::Arc;
+
+use ottla_types::Offset;
+
+use super::Log;
+use crate::error::StorageError;
+use crate::jobs::{
+    EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, SpareSegment, StateFiles, UnlinkJob,
+    WritebackJob,
+};
+use crate::producer_state::PendingSnapshot;
+use crate::segment::SegmentFile;
+
+/// Work that has come up and not been handed out.
+#[derive(Default)]
+pub(super) struct PendingJobs {
+    /// The epochs have changed since they were last handed to a flush.
+    pub(super) epochs_changed: bool,
+    /// Counts changes of the epochs.
+    pub(super) epochs_version: u64,
+    pub(super) snapshots: Vec<PendingSnapshot>,
+    pub(super) unlinks: Vec<UnlinkJob>,
+    /// Segments below this offset were sealed and are to be flushed.
+    pub(super) flush_below: Option<Offset>,
+    /// Files have been created or renamed since the directory was last to be forced to disk.
+    pub(super) dir_changed: bool,
+    pub(super) spare: Spare,
+    /// Position in the active segment up to which writeback has been started.
+    pub(super) written_back: u64,
+}
+
+#[derive(Default)]
+pub(super) enum Spare {
+    #[default]
+    None,
+    Ordered,
+    Ready(SpareSegment),
+}
+
+impl Log {
+    /// Whether [`Log::take_jobs`] would return anything. Cheap: asked after every append.
+    pub fn has_jobs(&self) -> bool {
+        !self.jobs.unlinks.is_empty()
+            || self.jobs.flush_below.is_some()
+            || self.is_writeback_due()
+            || self.is_spare_due()
+    }
+
+    /// Work to be run on a maintenance thread.
+    pub fn take_jobs(&mut self) -> Vec<Job> {
+        let mut jobs: Vec<Job> = Vec::new();
+        jobs.extend(self.jobs.unlinks.drain(..).map(Job::Unlink));
+        if let Some(up_to) = self.jobs.flush_below.take() {
+            jobs.extend(self.flush_job_up_to(up_to, false).map(Job::Flush));
+        }
+        if self.is_writeback_due() {
+            let position = self.jobs.written_back;
+            let size = self.active.segment.size();
+            self.jobs.written_back = size;
+            let segment = &self.active.segment;
+            jobs.push(Job::StartWriteback(WritebackJob {
+                file: self.active.file.clone(),
+                path: segment
+                    .path(SegmentFile::Log)
+                    .unwrap_or_else(|_| self.dir()),
+                position,
+                len: size - position,
+            }));
+        }
+        if self.is_spare_due() {
+            self.jobs.spare = Spare::Ordered;
+            jobs.push(Job::PrepareSpare(SpareJob {
+                shared: self.shared.clone(),
+                reserve_bytes: self.bytes_to_reserve(),
+            }));
+        }
+        jobs
+    }
+
+    /// Takes back what a job of this log left.
+    pub fn on_job_done(&mut self, outcome: JobOutcome) {
+        if let JobOutcome::Spare(spare) = outcome {
+            self.jobs.spare = Spare::Ready(spare);
+        }
+    }
+
+    fn is_writeback_due(&self) -> bool {
+        let every = self.writeback_bytes;
+        every > 0 && self.active.segment.size() - self.jobs.written_back >= every
+    }
+
+    /// A spare is made when the segment is half full, so that logs that nobody writes to have none.
+    fn is_spare_due(&self) -> bool {
+        matches!(self.jobs.spare, Spare::None)
+            && self.active.segment.size() > self.segment_bytes() / 2
+    }
+
+    pub(super) fn bytes_to_reserve(&self) -> u64 {
+        match self.config.preallocate {
+            true => self.segment_bytes(),
+            false => 0,
+        }
+    }
+
+    /// A job that forces everything to disk that is in the log now; `None` where all of it is.
+    pub fn flush_job(&mut self) -> Option<FlushJob> {
+        self.flush_job_up_to(self.log_end_offset(), false)
+    }
+
+    /// `including_active_indexes` is for an orderly stop, after which indexes are trusted.
+    pub(super) fn flush_job_up_to(
+        &mut self,
+        up_to: Offset,
+        including_active_indexes: bool,
+    ) -> Option<FlushJob> {
+        let truncations = *self.shared.truncations.lock();
+        let recovery_point = self.shared.offset(&self.shared.recovery_point);
+        let has_state = self.jobs.epochs_changed || !self.jobs.snapshots.is_empty();
+        if up_to <= recovery_point && !has_state && !including_active_indexes {
+            return None;
+        }
+        let list = self.segments();
+        let first = list.floor(recovery_point).unwrap_or(0);
+        let in_range = list.segments[first..]
+            .iter()
+            .take_while(|segment| segment.base_offset < up_to || including_active_indexes);
+        let active = list.active().base_offset;
+        Some(FlushJob {
+            shared: self.shared.clone(),
+            segments: in_range.cloned().collect(),
+            up_to: up_to.max(recovery_point),
+            truncations,
+            sync_dir: std::mem::take(&mut self.jobs.dir_changed),
+            active: (!including_active_indexes).then_some(active),
+            state: self.take_state(),
+        })
+    }
+
+    fn take_state(&mut self) -> StateFiles {
+        let changed = std::mem::take(&mut self.jobs.epochs_changed);
+        StateFiles {
+            leader_epochs: changed.then(|| EpochsVersion {
+                epochs: self.leader_epochs.clone(),
+                version: self.jobs.epochs_version,
+            }),
+            snapshots: std::mem::take(&mut self.jobs.snapshots),
+        }
+    }
+
+    /// Publishes changed epochs to readers and notes that their file has to be written.
+    pub(super) fn on_epochs_changed(&mut self) {
+        self.jobs.epochs_changed = true;
+        self.jobs.epochs_version += 1;
+        let epochs = Arc::new(self.leader_epochs.clone());
+        self.shared.leader_epochs.store(epochs);
+    }
+
+    /// Brings the log to rest for an orderly stop: everything on disk, indexes at their true size, a
+    /// producer snapshot at the end. Blocks.
+    pub fn close(mut self) -> Result<Offset, StorageError> {
+        let active = &self.active.segment;
+        if let Some(max) = active.max_timestamp() {
+            active.time_index.append_if_younger(max);
+        }
+        self.jobs.snapshots.extend(self.producers.take_snapshot());
+        let end = self.log_end_offset();
+        if let Some(job) = self.flush_job_up_to(end, true) {
+            job.run()?;
+        }
+        if self.config.preallocate {
+            // Gives reserved blocks back.
+            let size = self.active.segment.size();
+            self.active
+                .file
+                .set_len(size)
+                .map_err(|error| StorageError::new("cut", &self.dir(), error))?;
+        }
+        Ok(end)
+    }
+}

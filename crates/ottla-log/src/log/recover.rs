@@ -1,0 +1,398 @@
+//! Reading segments back: checking indexes, building them again, and the producer state.
+//!
+//! Kafka: `LogSegment.recover`, `LogSegment.sanityCheck`, `UnifiedLog.rebuildProducerState`.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_config::TopicConfig;
+use ottla_records::legacy::LegacyMessage;
+use ottla_records::{BatchHeader, RecordBatch};
+use ottla_types::{Offset, Timestamp};
+
+use super::append::fits_relative;
+use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, SEQUENTIAL_WINDOW, ScanError};
+use crate::error::{LogError, StorageError};
+use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
+use crate::leader_epochs::LeaderEpochs;
+use crate::producer_state::ProducerState;
+use crate::segment::{IndexSizes, Segment, SegmentFile};
+
+/// Positions in an index are 31 bits for Kafka.
+const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
+
+/// Looks at the index files of a segment without reading them whole. `None` where one cannot be right.
+pub(super) fn check_indexes(dir: &Path, base_offset: Offset) -> io::Result<Option<IndexSizes>> {
+    let log_size = std::fs::metadata(SegmentFile::Log.path_in(dir, base_offset))?.len();
+    let open = |kind: SegmentFile| match File::open(kind.path_in(dir, base_offset)) {
+        Ok(file) => {
+            let len = file.metadata()?.len();
+            Ok(Some((file, len)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    let entries = |len: u64, size: usize| {
+        len.is_multiple_of(size as u64)
+            .then(|| u32::try_from(len / size as u64).ok())
+            .flatten()
+    };
+    let Some((offset_file, len)) = open(SegmentFile::OffsetIndex)? else {
+        return Ok(None);
+    };
+    let Some(offset_entries) = entries(len, OffsetIndex::ENTRY_SIZE) else {
+        return Ok(None);
+    };
+    if offset_entries > 0 {
+        let mut last = [0; OffsetIndex::ENTRY_SIZE];
+        offset_file.read_exact_at(&mut last, len - OffsetIndex::ENTRY_SIZE as u64)?;
+        let (words, _) = last.as_chunks::<4>();
+        let relative = i32::from_be_bytes(words[0]);
+        let position = u64::from(u32::from_be_bytes(words[1]));
+        // No entry points at the first batch, so zeros are what a file that was sized ahead ends with.
+        if relative < 0 || position == 0 || position >= log_size {
+            return Ok(None);
+        }
+    }
+
+    let Some((time_file, len)) = open(SegmentFile::TimeIndex)? else {
+        return Ok(None);
+    };
+    let Some(time_entries) = entries(len, TimeIndex::ENTRY_SIZE) else {
+        return Ok(None);
+    };
+    let mut last_time_entry = None;
+    if time_entries > 0 {
+        let mut first = [0; TimeIndex::ENTRY_SIZE];
+        let mut last = [0; TimeIndex::ENTRY_SIZE];
+        time_file.read_exact_at(&mut first, 0)?;
+        time_file.read_exact_at(&mut last, len - TimeIndex::ENTRY_SIZE as u64)?;
+        let first = TimeIndex::parse_entry(base_offset, &first);
+        let last = TimeIndex::parse_entry(base_offset, &last);
+        let is_same = time_entries > 1 && last.timestamp == first.timestamp;
+        if last.timestamp < first.timestamp || is_same || !fits_relative(last.offset, base_offset) {
+            return Ok(None);
+        }
+        last_time_entry = Some(last);
+    }
+
+    let mut transaction_entries = 0;
+    if let Some((file, len)) = open(SegmentFile::TransactionIndex)? {
+        let Some(count) = entries(len, AbortedTxn::SIZE) else {
+            return Ok(None);
+        };
+        let mut last_offset = base_offset;
+        for number in 0..count {
+            let mut entry = [0; AbortedTxn::SIZE];
+            file.read_exact_at(&mut entry, u64::from(number) * AbortedTxn::SIZE as u64)?;
+            match AbortedTxn::from_bytes(&entry) {
+                Some(txn) if txn.last_offset >= last_offset => last_offset = txn.last_offset,
+                _ => return Ok(None),
+            }
+        }
+        transaction_entries = count;
+    }
+    Ok(Some(IndexSizes {
+        offset_entries,
+        time_entries,
+        last_time_entry,
+        transaction_entries,
+    }))
+}
+
+/// Goes through all batches of a segment, verifies them, and writes its indexes anew.
+pub(super) struct SegmentScan<'a> {
+    /// With empty indexes.
+    pub(super) segment: &'a Segment,
+    pub(super) config: &'a TopicConfig,
+    pub(super) leader_epochs: &'a mut LeaderEpochs,
+    /// As it was at the segment's base offset.
+    pub(super) producers: &'a mut ProducerState,
+}
+
+pub(super) struct ScanOutcome {
+    /// Up to where the file holds whole, valid batches.
+    pub(super) valid_bytes: u64,
+    /// The offset behind the last of them.
+    pub(super) next_offset: Offset,
+    /// Why what follows is none, if anything follows.
+    pub(super) corruption: Option<String>,
+}
+
+impl SegmentScan<'_> {
+    pub(super) fn run(&mut self) -> io::Result<ScanOutcome> {
+        for kind in [
+            SegmentFile::OffsetIndex,
+            SegmentFile::TimeIndex,
+            SegmentFile::TransactionIndex,
+        ] {
+            let path = self.segment.path(kind)?;
+            match kind {
+                SegmentFile::TransactionIndex => match std::fs::remove_file(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                },
+                _ => drop(File::create(path)?),
+            }
+        }
+        let file = self.segment.log_file()?;
+        let size = self.segment.size();
+        let end = size.min(MAX_SEGMENT_BYTES);
+        let mut scanner = BatchScanner::new(&file, 0, end, SEQUENTIAL_WINDOW);
+        let mut outcome = ScanOutcome {
+            valid_bytes: 0,
+            next_offset: self.segment.base_offset,
+            corruption: None,
+        };
+        let mut max_timestamp: Option<TimestampOffset> = None;
+        let mut last_index_entry = 0;
+        loop {
+            let batch = match self.next_valid(&mut scanner, &outcome) {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(Invalid::Io(error)) => return Err(error),
+                Err(Invalid::Batch(reason)) => {
+                    outcome.corruption = Some(reason);
+                    break;
+                }
+            };
+            let (location, batch) = batch;
+            let last_offset = location.last_offset;
+            if max_timestamp.is_none_or(|max| location.max_timestamp > max.timestamp) {
+                max_timestamp = Some(TimestampOffset {
+                    timestamp: location.max_timestamp,
+                    offset: last_offset,
+                });
+            }
+            let interval = self.config.index_interval_bytes.max(0) as u64;
+            if location.position - last_index_entry > interval {
+                self.segment
+                    .offset_index
+                    .append(last_offset, location.position);
+                if let Some(max) = max_timestamp {
+                    self.segment.time_index.append_if_younger(max);
+                }
+                last_index_entry = location.position;
+                self.write_long_tails()?;
+            }
+            outcome.valid_bytes = location.end_position();
+            outcome.next_offset = location.next_offset();
+            if let Some(batch) = batch {
+                self.apply(&batch);
+            }
+        }
+        if outcome.corruption.is_none() && outcome.valid_bytes < size {
+            outcome.corruption = Some("the last batch is not whole".to_owned());
+        }
+        if let Some(max) = max_timestamp {
+            self.segment.time_index.append_if_younger(max);
+        }
+        self.segment.set_max_timestamp(max_timestamp);
+        self.write_tails()?;
+        Ok(outcome)
+    }
+
+    /// The next batch if it is whole and valid; its bytes are looked at only for magic 2, as no other
+    /// has producers or epochs.
+    fn next_valid(
+        &self,
+        scanner: &mut BatchScanner<'_>,
+        outcome: &ScanOutcome,
+    ) -> Result<Option<(BatchLocation, Option<RecordBatch>)>, Invalid> {
+        let Some(location) = scanner.next_batch()? else {
+            return Ok(None);
+        };
+        let bytes = scanner.bytes(&location)?;
+        let is_behind = location.base_offset < outcome.next_offset && location.header.is_some();
+        if is_behind || !fits_relative(location.last_offset, self.segment.base_offset) {
+            return Err(Invalid::Batch(format!(
+                "offsets {} to {} do not follow {}",
+                location.base_offset, location.last_offset, outcome.next_offset
+            )));
+        }
+        let Some(header) = location.header else {
+            LegacyMessage::read(&mut Bytes::copy_from_slice(bytes))
+                .and_then(|message| message.verify_crc())
+                .map_err(|error| Invalid::Batch(error.to_string()))?;
+            return Ok(Some((location, None)));
+        };
+        let crc = crc_fast::checksum(
+            crc_fast::CrcAlgorithm::Crc32Iscsi,
+            &bytes[BatchHeader::CRC_START..],
+        ) as u32;
+        if crc != header.crc {
+            return Err(Invalid::Batch(format!(
+                "the stored checksum is {:#010x}, but the bytes give {crc:#010x}",
+                header.crc
+            )));
+        }
+        // Only markers are looked into; other bodies need not be copied.
+        let body = match header.is_control() {
+            true => Bytes::copy_from_slice(&bytes[BatchHeader::SIZE..]),
+            false => Bytes::new(),
+        };
+        Ok(Some((location, Some(header_and_body(header, body)))))
+    }
+
+    fn apply(&mut self, batch: &RecordBatch) {
+        let header = &batch.header;
+        let is_newer = self
+            .leader_epochs
+            .latest()
+            .is_none_or(|latest| header.partition_leader_epoch > latest.epoch);
+        if is_newer {
+            self.leader_epochs
+                .assign(header.partition_leader_epoch, header.base_offset);
+        }
+        if let Some(completed) = self.producers.apply(batch) {
+            if completed.is_aborted {
+                self.segment.transaction_index.append(AbortedTxn {
+                    producer_id: completed.producer_id,
+                    first_offset: completed.first_offset,
+                    last_offset: completed.last_offset,
+                    last_stable_offset: self.producers.last_stable_offset_after(&completed),
+                });
+            }
+            self.producers.complete(&completed);
+        }
+        self.producers.set_map_end_offset(header.next_offset());
+    }
+
+    fn write_long_tails(&self) -> io::Result<()> {
+        if self.segment.offset_index.entries().is_tail_long() {
+            self.write_tails()?;
+        }
+        Ok(())
+    }
+
+    fn write_tails(&self) -> io::Result<()> {
+        self.segment.write_index_tails()
+    }
+}
+
+/// A batch whose body stands for itself only where it was read; the length in the header is not that of
+/// the body otherwise, so it is set to it.
+fn header_and_body(mut header: BatchHeader, body: Bytes) -> RecordBatch {
+    header.batch_length = BatchHeader::MIN_LENGTH + body.len() as i32;
+    RecordBatch::new(header, body)
+}
+
+enum Invalid {
+    Io(io::Error),
+    Batch(String),
+}
+
+impl From<io::Error> for Invalid {
+    fn from(error: io::Error) -> Self {
+        Invalid::Io(error)
+    }
+}
+
+impl From<ScanError> for Invalid {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Io(error) => Invalid::Io(error),
+            error => Invalid::Batch(error.to_string()),
+        }
+    }
+}
+
+/// What [`rebuild_producers`] works on.
+pub(super) struct Rebuild<'a> {
+    pub(super) producers: &'a mut ProducerState,
+    pub(super) dir: &'a Path,
+    /// Ascending, at least those that hold records below `end`.
+    pub(super) segments: &'a [Arc<Segment>],
+    pub(super) log_start_offset: Offset,
+    pub(super) end: Offset,
+    pub(super) now: Timestamp,
+    /// The log was stopped in an orderly way, so a missing snapshot means that there were no producers.
+    pub(super) clean_shutdown: bool,
+}
+
+/// Brings the producer state to `end`, from the newest snapshot and the records behind it, and takes
+/// snapshots where the last two segments start and at the end.
+pub(super) fn rebuild_producers(rebuild: Rebuild<'_>) -> Result<(), LogError> {
+    let Rebuild {
+        producers,
+        dir,
+        segments,
+        log_start_offset,
+        end,
+        ..
+    } = rebuild;
+    let bases = segments.iter().map(|segment| segment.base_offset);
+    let snapshot_bases: Vec<Offset> = bases.rev().take(2).collect();
+    if rebuild.clean_shutdown && producers.latest_snapshot().is_none() {
+        for offset in snapshot_bases.iter().rev().chain([&end]) {
+            producers.set_map_end_offset(*offset);
+            producers.write_snapshot(dir)?;
+        }
+        return Ok(());
+    }
+    let is_empty = producers.is_empty() && producers.map_end_offset() >= end;
+    producers.truncate_and_reload(dir, log_start_offset, end, rebuild.now)?;
+    if end > producers.map_end_offset() && !is_empty {
+        let from = producers.map_end_offset();
+        let first = segments.partition_point(|segment| segment.base_offset <= from);
+        for segment in &segments[first.saturating_sub(1)..] {
+            if segment.base_offset >= end {
+                break;
+            }
+            let start = segment
+                .base_offset
+                .max(producers.map_end_offset())
+                .max(log_start_offset);
+            producers.set_map_end_offset(start);
+            if snapshot_bases.contains(&segment.base_offset) {
+                producers.write_snapshot(dir)?;
+            }
+            apply_records(producers, segment, start, end)
+                .map_err(|error| StorageError::new("read the producers of", dir, error))?;
+        }
+    }
+    producers.set_map_end_offset(end);
+    producers.write_snapshot(dir)?;
+    Ok(())
+}
+
+/// Applies the batches of a segment in `[from, end)`.
+fn apply_records(
+    producers: &mut ProducerState,
+    segment: &Segment,
+    from: Offset,
+    end: Offset,
+) -> io::Result<()> {
+    let size = segment.size();
+    let first = match segment.locate(from, size) {
+        Ok(Some(first)) => first,
+        Ok(None) => return Ok(()),
+        Err(ScanError::Io(error)) => return Err(error),
+        // What cannot be read has no producers; reads of it fail.
+        Err(_) => return Ok(()),
+    };
+    let file = segment.log_file()?;
+    let mut scanner = BatchScanner::new(&file, first.position, size, LOOKUP_WINDOW);
+    loop {
+        let batch = match scanner.next_batch() {
+            Ok(Some(batch)) if batch.base_offset < end => batch,
+            Ok(_) => return Ok(()),
+            Err(ScanError::Io(error)) => return Err(error),
+            Err(_) => return Ok(()),
+        };
+        let Some(header) = batch.header.filter(BatchHeader::has_producer_id) else {
+            continue;
+        };
+        let body = match header.is_control() {
+            true => Bytes::copy_from_slice(&scanner.bytes(&batch)?[BatchHeader::SIZE..]),
+            false => Bytes::new(),
+        };
+        if let Some(completed) = producers.apply(&header_and_body(header, body)) {
+            producers.complete(&completed);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Letting go of old records: by time, by size, and by where the log starts.
+//!
+//! Kafka: `UnifiedLog.deleteOldSegments`, `UnifiedLog.maybeIncrementLogStartOffset`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ottla_types::{Offset, Timestamp};
+
+use super::Log;
+use crate::error::{LogError, StorageError};
+use crate::jobs::UnlinkJob;
+use crate::reader::SegmentList;
+use crate::segment::{Segment, SegmentFile};
+
+/// A new log start offset that is not in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the log cannot start at {offset}, behind its high watermark {high_watermark}")]
+pub struct LogStartOffsetError {
+    pub offset: Offset,
+    pub high_watermark: Offset,
+}
+
+impl Log {
+    /// Makes records below `offset` unreadable: DeleteRecords. Their segments are deleted by the next
+    /// retention. Returns whether the start moved.
+    pub fn increment_log_start_offset(
+        &mut self,
+        offset: Offset,
+    ) -> Result<bool, LogStartOffsetError> {
+        let high_watermark = self.high_watermark();
+        if offset > high_watermark {
+            return Err(LogStartOffsetError {
+                offset,
+                high_watermark,
+            });
+        }
+        if offset <= self.log_start_offset() {
+            return Ok(false);
+        }
+        self.move_log_start_offset(offset);
+        Ok(true)
+    }
+
+    fn move_log_start_offset(&mut self, offset: Offset) {
+        let shared = &self.shared;
+        shared.log_start_offset.store(offset.0, Ordering::Release);
+        shared.high_watermark.fetch_max(offset.0, Ordering::AcqRel);
+        {
+            let _guard = shared.truncations.lock();
+            shared.recovery_point.fetch_max(offset.0, Ordering::AcqRel);
+        }
+        if self.leader_epochs.truncate_from_start(offset) {
+            self.on_epochs_changed();
+        }
+        self.producers.on_log_start_offset(offset);
+        self.publish_first_unstable_offset();
+    }
+
+    /// Lets go of segments that retention no longer covers: renames their files, which is why it belongs
+    /// on a maintenance thread, and leaves unlinking them to a job. Returns how many segments went.
+    pub fn delete_old_segments(&mut self, now: Timestamp) -> Result<usize, LogError> {
+        let mut deleted = self.delete_segments_while(now, |log, list, index| {
+            let next = list.segments.get(index + 1);
+            Ok(next.is_some_and(|next| next.base_offset <= log.log_start_offset()))
+        })?;
+        if self.config.cleanup_policy.delete {
+            deleted += self.delete_by_size(now)?;
+            deleted += self.delete_by_time(now)?;
+        }
+        Ok(deleted)
+    }
+
+    fn delete_by_size(&mut self, now: Timestamp) -> Result<usize, LogError> {
+        let size: u64 = self.segments().segments.iter().map(|s| s.size()).sum();
+        let Ok(retention_bytes) = u64::try_from(self.config.retention_bytes) else {
+            return Ok(0);
+        };
+        let Some(mut excess) = size.checked_sub(retention_bytes) else {
+            return Ok(0);
+        };
+        self.delete_segments_while(now, |_, list, index| {
+            match excess.checked_sub(list.segments[index].size()) {
+                Some(rest) => {
+                    excess = rest;
+                    Ok(true)
+                }
+                None => Ok(false),
+            }
+        })
+    }
+
+    fn delete_by_time(&mut self, now: Timestamp) -> Result<usize, LogError> {
+        let retention_ms = self.config.retention_ms;
+        if retention_ms < 0 {
+            return Ok(0);
+        }
+        self.delete_segments_while(now, |log, list, index| {
+            let largest = list.segments[index]
+                .largest_timestamp()
+                .map_err(|error| StorageError::new("look at a segment of", &log.dir(), error))?;
+            Ok(now.0.saturating_sub(largest.0) > retention_ms)
+        })
+    }
+
+    /// Deletes segments from the front while `may_go` says so and the high watermark is behind them. An
+    /// empty active segment stays; one with records is replaced by an empty one.
+    fn delete_segments_while(
+        &mut self,
+        now: Timestamp,
+        mut may_go: impl FnMut(&Log, &SegmentList, usize) -> Result<bool, LogError>,
+    ) -> Result<usize, LogError> {
+        let list = self.segments();
+        let mut count = 0;
+        for (index, segment) in list.segments.iter().enumerate() {
+            let next = list.segments.get(index + 1);
+            let end = next.map_or(self.log_end_offset(), |next| next.base_offset);
+            let is_empty_active = next.is_none() && segment.size() == 0;
+            if is_empty_active || self.high_watermark() < end || !may_go(self, &list, index)? {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        if count == list.segments.len() {
+            self.roll_at(self.log_end_offset(), now)?;
+        }
+        let list = self.segments();
+        let (deleted, kept) = list.segments.split_at(count);
+        self.move_log_start_offset(self.log_start_offset().max(kept[0].base_offset));
+        self.publish_segments(kept.to_vec(), list.tail.clone());
+        self.order_deletion(deleted.to_vec())?;
+        Ok(count)
+    }
+
+    /// Renames the files of segments that are no longer listed, and hands their unlinking to a job. Renamed
+    /// at once, because a new segment may need the names.
+    pub(super) fn order_deletion(&mut self, segments: Vec<Arc<Segment>>) -> Result<(), LogError> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        let dir = self.dir();
+        let error = |error| StorageError::new("rename a segment of", &dir, error);
+        let mut paths = Vec::new();
+        for segment in &segments {
+            segment.rename_to_deleted().map_err(error)?;
+            for kind in SegmentFile::ALL {
+                paths.push(segment.path(kind).map_err(error)?);
+            }
+            let base_offset = segment.base_offset;
+            self.jobs.snapshots.retain(|s| s.offset != base_offset);
+            paths.extend(self.producers.mark_snapshot_deleted(&dir, base_offset)?);
+        }
+        self.jobs.dir_changed = true;
+        self.jobs.unlinks.push(UnlinkJob {
+            paths,
+            delay_ms: self.config.file_delete_delay_ms,
+        });
+        Ok(())
+    }
+}

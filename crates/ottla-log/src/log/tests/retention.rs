@@ -1,0 +1,132 @@
+use ottla_config::CleanupPolicy;
+use ottla_types::{Offset, Timestamp};
+
+use super::{TestLog, batch};
+
+/// Segments at 0, 30, 60 of three batches each and one with a batch at 90.
+fn four_segments(change: impl FnOnce(&mut ottla_config::TopicConfig)) -> TestLog {
+    let size = batch(0, 10).size_in_bytes() as i32;
+    let mut test = TestLog::with_config(|config| {
+        config.segment_bytes = 3 * size;
+        config.retention_ms = -1;
+        change(config);
+    });
+    for _ in 0..10 {
+        test.append(10);
+    }
+    assert_eq!(test.bases(), [0, 30, 60, 90]);
+    test.run_jobs();
+    test
+}
+
+fn delete(test: &mut TestLog, now: i64) -> usize {
+    test.log().delete_old_segments(Timestamp(now)).unwrap()
+}
+
+#[test]
+fn nothing_goes_without_a_limit() {
+    let mut test = four_segments(|_| {});
+    assert_eq!(delete(&mut test, 1 << 50), 0);
+}
+
+#[test]
+fn segments_go_when_their_youngest_record_is_too_old() {
+    let mut test = four_segments(|config| config.retention_ms = 1000);
+    // The youngest record of the second segment is of 1,000,059.
+    assert_eq!(delete(&mut test, 1_001_029), 0);
+    assert_eq!(delete(&mut test, 1_001_030), 1);
+    assert_eq!(delete(&mut test, 1_001_060), 1);
+    assert_eq!(test.bases(), [60, 90]);
+    assert_eq!(test.log().log_start_offset(), Offset(60));
+    assert_eq!(test.read_all(60).len(), 4);
+    let deleted = |test: &TestLog| {
+        test.files()
+            .iter()
+            .filter(|n| n.ends_with(".deleted"))
+            .count()
+    };
+    assert_eq!(deleted(&test), 2 * 3 + 1);
+    test.run_jobs();
+    assert_eq!(deleted(&test), 0);
+    assert_eq!(delete(&mut test, 1 << 50), 2);
+    assert_eq!(test.bases(), [100]);
+    assert_eq!(
+        (test.log().log_start_offset(), test.log().log_end_offset()),
+        (Offset(100), Offset(100))
+    );
+    assert_eq!(delete(&mut test, 1 << 50), 0);
+    test.append(10);
+    assert_eq!(test.read_all(100), [(100, 109)]);
+    test.reopen();
+    assert_eq!(test.log().log_start_offset(), Offset(100));
+}
+
+#[test]
+fn segments_go_while_the_log_is_too_large() {
+    let size = batch(0, 10).size_in_bytes() as i64;
+    for (retention_bytes, kept) in [
+        (10 * size, vec![0, 30, 60, 90]),
+        (7 * size + 1, vec![0, 30, 60, 90]),
+        (7 * size, vec![30, 60, 90]),
+        (4 * size, vec![60, 90]),
+        (1, vec![90]),
+        (0, vec![100]),
+    ] {
+        let mut test = four_segments(|config| config.retention_bytes = retention_bytes);
+        delete(&mut test, 0);
+        assert_eq!(test.bases(), kept, "{retention_bytes}");
+    }
+}
+
+#[test]
+fn only_what_is_below_the_high_watermark_goes() {
+    let mut test = four_segments(|config| config.retention_bytes = 0);
+    test.close();
+    test.open(0, true);
+    test.log().set_high_watermark(Offset(59));
+    assert_eq!(delete(&mut test, 0), 1);
+    assert_eq!(test.bases(), [30, 60, 90]);
+}
+
+#[test]
+fn compacted_topics_keep_what_time_and_size_would_delete() {
+    let mut test = four_segments(|config| {
+        config.cleanup_policy = CleanupPolicy::COMPACT;
+        config.retention_bytes = 0;
+        config.retention_ms = 0;
+    });
+    assert_eq!(delete(&mut test, 1 << 50), 0);
+    test.log().increment_log_start_offset(Offset(60)).unwrap();
+    assert_eq!(delete(&mut test, 1 << 50), 2);
+}
+
+#[test]
+fn deleted_records_cannot_be_read() {
+    let mut test = four_segments(|_| {});
+    assert_eq!(test.log().increment_log_start_offset(Offset(45)), Ok(true));
+    assert_eq!(test.log().increment_log_start_offset(Offset(44)), Ok(false));
+    assert!(test.log().increment_log_start_offset(Offset(101)).is_err());
+    let reader = test.reader();
+    assert!(reader.read(Offset(44), 100, Offset(100), true).is_err());
+    assert_eq!(test.read_all(45)[0], (40, 49));
+    assert_eq!(
+        reader.leader_epochs().earliest().unwrap().start_offset,
+        Offset(45)
+    );
+    assert_eq!(delete(&mut test, 0), 1);
+    assert_eq!(test.bases(), [30, 60, 90]);
+}
+
+#[test]
+fn readers_keep_what_they_hold() {
+    let mut test = four_segments(|config| config.retention_bytes = 0);
+    let region = test
+        .reader()
+        .read(Offset(0), 1 << 20, Offset(100), true)
+        .unwrap()
+        .region
+        .unwrap();
+    delete(&mut test, 0);
+    test.run_jobs();
+    assert_eq!(region.read().unwrap().len() as u64, region.len);
+}

@@ -1,0 +1,299 @@
+//! Taking back records that the leader does not have.
+//!
+//! Bytes that readers may have handed to the network are not overwritten: the part of a segment that is
+//! kept is copied to a new file, which takes the name. Blocks for the time of the copy; followers
+//! truncate rarely, and never while they lead.
+//!
+//! 1. The copy is written under a `.deleted` name and forced to disk.
+//! 2. It is renamed over the `.log` file; the indexes are replaced in the same way.
+//! 3. The segments behind are renamed and deleted.
+//!
+//! A crash between the steps leaves a log that recovery cuts or that the leader truncates again.
+//!
+//! Kafka: `UnifiedLog.truncateTo`, `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ottla_types::{Offset, Timestamp};
+
+use super::{Log, recover};
+use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW, ScanError};
+use crate::batch_tail::{BatchTail, Boundary};
+use crate::error::{LogError, StorageError};
+use crate::file_names::{DELETED_SUFFIX, file_name};
+use crate::index::TimestampOffset;
+use crate::segment::{IndexSizes, Segment, SegmentFile};
+
+impl Log {
+    /// Removes all records at or behind `target`. Returns whether there were any.
+    pub fn truncate_to(&mut self, target: Offset, now: Timestamp) -> Result<bool, LogError> {
+        assert!(target.0 >= 0, "a log is not truncated to a negative offset");
+        let log_end_offset = self.log_end_offset();
+        if target >= log_end_offset {
+            if self.leader_epochs.truncate_from_end(log_end_offset) {
+                self.on_epochs_changed();
+            }
+            return Ok(false);
+        }
+        let list = self.segments();
+        let Some(index) = list.floor(target) else {
+            self.truncate_fully_and_start_at(target, None, now)?;
+            return Ok(true);
+        };
+        let mut segments = list.segments.clone();
+        let removed = segments.split_off(index + 1);
+        let last = &segments[index];
+        let kept = match last.locate(target, last.size()) {
+            Ok(Some(batch)) => batch.position,
+            Ok(None) => last.size(),
+            Err(error) => return Err(self.scan_error(error)),
+        };
+        if kept < last.size() {
+            let copy = self.copy_front(last, target, kept)?;
+            segments[index] = Arc::new(copy);
+        }
+        self.lower_recovery_point(target);
+        self.shared
+            .log_end_offset
+            .store(target.0, Ordering::Release);
+        self.shared
+            .high_watermark
+            .fetch_min(target.0, Ordering::AcqRel);
+        self.shared
+            .log_start_offset
+            .fetch_min(target.0, Ordering::AcqRel);
+        self.resume_active(segments, target, now)?;
+        self.order_deletion(removed)?;
+        if self.leader_epochs.truncate_from_end(target) {
+            self.on_epochs_changed();
+        }
+        self.reload_producers(target, now)?;
+        Ok(true)
+    }
+
+    /// Removes all records and lets the log go on at `offset`; it starts at `log_start_offset` where one
+    /// is given.
+    pub fn truncate_fully_and_start_at(
+        &mut self,
+        offset: Offset,
+        log_start_offset: Option<Offset>,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        let removed = self.segments().segments.clone();
+        self.order_deletion(removed)?;
+        let created = Segment::create(&self.shared.dir, offset)
+            .map_err(|error| StorageError::new("create a segment in", &self.dir(), error))?;
+        self.lower_recovery_point(offset);
+        let start = log_start_offset.unwrap_or(offset);
+        self.shared
+            .log_end_offset
+            .store(offset.0, Ordering::Release);
+        self.shared
+            .log_start_offset
+            .store(start.0, Ordering::Release);
+        self.shared
+            .high_watermark
+            .store(offset.0, Ordering::Release);
+        self.start_active(vec![Arc::new(created)], now)?;
+        self.leader_epochs.clear();
+        self.on_epochs_changed();
+        let dir = self.dir();
+        self.jobs.snapshots.clear();
+        self.producers.truncate_fully_and_start_at(&dir, offset)?;
+        self.publish_first_unstable_offset();
+        Ok(())
+    }
+
+    /// Lowers the recovery point, and keeps flushes that are under way from raising it again.
+    fn lower_recovery_point(&self, offset: Offset) {
+        let mut truncations = self.shared.truncations.lock();
+        *truncations += 1;
+        self.shared
+            .recovery_point
+            .fetch_min(offset.0, Ordering::AcqRel);
+    }
+
+    /// A new segment of the first `kept` bytes of `old`, in the place of `old`.
+    fn copy_front(
+        &mut self,
+        old: &Segment,
+        target: Offset,
+        kept: u64,
+    ) -> Result<Segment, LogError> {
+        let sizes = self
+            .copy_files(old, target, kept)
+            .map_err(|error| StorageError::new("truncate a segment of", &self.dir(), error))?;
+        self.jobs.dir_changed = true;
+        let shared_dir = self.shared.dir.clone();
+        let copy = Segment::new(shared_dir, old.base_offset, kept, sizes, None);
+        let max_timestamp = max_timestamp(&copy).map_err(|error| self.scan_error(error))?;
+        copy.set_max_timestamp(max_timestamp);
+        Ok(copy)
+    }
+
+    fn copy_files(&self, old: &Segment, target: Offset, kept: u64) -> io::Result<IndexSizes> {
+        let temporary = |kind: SegmentFile| {
+            let name = format!("{}.truncated{DELETED_SUFFIX}", kind.suffix());
+            self.shared.dir.join(&file_name(old.base_offset, &name))
+        };
+        let from = old.log_file()?;
+        let copy = File::create(temporary(SegmentFile::Log))?;
+        copy_bytes(&from, &copy, kept)?;
+        copy.sync_data()?;
+
+        let offsets =
+            old.offset_index
+                .entries_below(target, kept, old.opener(SegmentFile::OffsetIndex))?;
+        std::fs::write(temporary(SegmentFile::OffsetIndex), offsets.concat())?;
+        let times = old
+            .time_index
+            .entries_below(target, old.opener(SegmentFile::TimeIndex))?;
+        std::fs::write(temporary(SegmentFile::TimeIndex), times.concat())?;
+        let aborted: Vec<_> = old
+            .transaction_index
+            .all(old.opener(SegmentFile::TransactionIndex))?
+            .into_iter()
+            .filter(|txn| txn.last_offset < target)
+            .map(|txn| txn.to_bytes())
+            .collect();
+        let has_transactions = !aborted.is_empty();
+        if has_transactions {
+            let bytes = aborted.concat();
+            std::fs::write(temporary(SegmentFile::TransactionIndex), bytes)?;
+        }
+        // From here on readers that still hold `old` use only the handles they have.
+        let paths: Vec<_> = SegmentFile::ALL
+            .into_iter()
+            .map(|kind| Ok((kind, old.path(kind)?)))
+            .collect::<io::Result<_>>()?;
+        old.mark_replaced();
+        for (kind, path) in paths {
+            if kind == SegmentFile::TransactionIndex && !has_transactions {
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => continue,
+                }
+            }
+            std::fs::rename(temporary(kind), path)?;
+        }
+        let last = times.last();
+        Ok(IndexSizes {
+            offset_entries: offsets.len() as u32,
+            time_entries: times.len() as u32,
+            last_time_entry: last.map(|entry| old.time_index.parse(entry)),
+            transaction_entries: aborted.len() as u32,
+        })
+    }
+
+    /// Makes the last of `segments`, which may hold records, the active one.
+    fn resume_active(
+        &mut self,
+        segments: Vec<Arc<Segment>>,
+        end: Offset,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        let segment = segments.last().expect("a segment is kept").clone();
+        let file = segment
+            .log_file()
+            .map_err(|error| StorageError::new("open a segment of", &self.dir(), error))?;
+        let position = segment.size();
+        let mut scanner = BatchScanner::new(&file, 0, position, LOOKUP_WINDOW);
+        let first = scanner
+            .next_batch()
+            .map_err(|error| self.scan_error(error))?;
+        let is_same = Arc::ptr_eq(&segment, &self.active.segment);
+        self.active.first_batch_timestamp = first.map(|batch| batch.max_timestamp);
+        self.active.bytes_since_last_index_entry = 0;
+        if first.is_none() || !is_same {
+            self.active.created = now;
+        }
+        self.active.segment = segment;
+        self.active.file = file;
+        self.jobs.written_back = position;
+        let tail = BatchTail::new(Boundary {
+            next_offset: end,
+            position,
+        });
+        self.publish_segments(segments, Arc::new(tail));
+        Ok(())
+    }
+
+    /// Brings the producer state back to what it was at `end`.
+    fn reload_producers(&mut self, end: Offset, now: Timestamp) -> Result<(), LogError> {
+        let dir = self.dir();
+        // Snapshots that no flush has written yet are looked for as files now.
+        for snapshot in self.jobs.snapshots.drain(..) {
+            if snapshot.offset <= end {
+                snapshot.write(&dir)?;
+            }
+        }
+        let list = self.segments();
+        recover::rebuild_producers(recover::Rebuild {
+            log_start_offset: self.log_start_offset(),
+            producers: &mut self.producers,
+            dir: &dir,
+            segments: &list.segments,
+            end,
+            now,
+            clean_shutdown: false,
+        })?;
+        self.producers.on_high_watermark(self.high_watermark());
+        self.publish_first_unstable_offset();
+        Ok(())
+    }
+
+    fn scan_error(&self, error: ScanError) -> LogError {
+        let error = match error {
+            ScanError::Io(error) => error,
+            error => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+        };
+        StorageError::new("read a segment of", &self.dir(), error).into()
+    }
+}
+
+/// The largest timestamp of a segment: the last entry of its time index, or a batch behind it.
+fn max_timestamp(segment: &Segment) -> Result<Option<TimestampOffset>, ScanError> {
+    let mut max = segment.time_index.last_entry();
+    let start = match max {
+        Some(last) => segment
+            .offset_index
+            .lookup(last.offset, segment.opener(SegmentFile::OffsetIndex))?,
+        None => 0,
+    };
+    let file = segment.log_file()?;
+    let mut scanner = BatchScanner::new(&file, start, segment.size(), LOOKUP_WINDOW);
+    while let Some(batch) = scanner.next_batch()? {
+        if max.is_none_or(|max| batch.max_timestamp > max.timestamp) {
+            max = Some(TimestampOffset {
+                timestamp: batch.max_timestamp,
+                offset: batch.last_offset,
+            });
+        }
+    }
+    Ok(max)
+}
+
+/// Copies the first `len` bytes, inside the kernel where it can.
+fn copy_bytes(from: &File, to: &File, len: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let (mut read, mut written) = (0, 0);
+    while written < len {
+        let count = (len - written) as usize;
+        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), count) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    let mut buffer = vec![0; 1024 * 1024];
+    while written < len {
+        let count = buffer.len().min((len - written) as usize);
+        from.read_exact_at(&mut buffer[..count], written)?;
+        to.write_all_at(&buffer[..count], written)?;
+        written += count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! What a log knows of the producers that write to it: sequences, epochs, open transactions.
+//!
+//! Owns one entry for each idempotent or transactional producer seen within `producer.id.expiration.ms`,
+//! the transactions that are open, and those that have ended but whose marker is not yet below the high
+//! watermark. Checking a batch changes nothing; applying it does, and happens only after it is in the file.
+//!
+//! Kafka: `ProducerStateManager`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ottla_records::RecordBatch;
+use ottla_types::{Offset, ProducerEpoch, ProducerId, Timestamp};
+
+mod check;
+mod entry;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+pub use check::{AppendOrigin, ProducerError, ProducerStage, ProducerVerdict, TransactionVersion};
+pub use entry::{BatchMetadata, ProducerStateEntry};
+pub(crate) use snapshot::PendingSnapshot;
+
+pub struct ProducerState {
+    producers: HashMap<ProducerId, ProducerStateEntry>,
+    /// Open transactions by their first offset.
+    ongoing: BTreeMap<Offset, ProducerId>,
+    /// Ended transactions by their first offset, with the offset of the marker, while that is not below
+    /// the high watermark: their records are not stable yet.
+    unreplicated: BTreeMap<Offset, Offset>,
+    /// Snapshot files that exist, by offset.
+    snapshots: BTreeSet<Offset>,
+    /// Everything below has been applied.
+    map_end_offset: Offset,
+    /// Where the last snapshot was taken.
+    last_snapshot_offset: Offset,
+    /// `producer.id.expiration.ms`
+    expiration_ms: i64,
+}
+
+/// A transaction that a marker ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompletedTxn {
+    pub producer_id: ProducerId,
+    pub first_offset: Offset,
+    /// Of the marker.
+    pub last_offset: Offset,
+    pub is_aborted: bool,
+}
+
+impl ProducerState {
+    pub(crate) fn new(expiration_ms: i64) -> Self {
+        Self {
+            producers: HashMap::new(),
+            ongoing: BTreeMap::new(),
+            unreplicated: BTreeMap::new(),
+            snapshots: BTreeSet::new(),
+            map_end_offset: Offset::ZERO,
+            last_snapshot_offset: Offset::ZERO,
+            expiration_ms,
+        }
+    }
+
+    /// Everything below this offset has been applied.
+    pub fn map_end_offset(&self) -> Offset {
+        self.map_end_offset
+    }
+
+    pub(crate) fn set_map_end_offset(&mut self, offset: Offset) {
+        self.map_end_offset = offset;
+    }
+
+    pub fn producer(&self, producer_id: ProducerId) -> Option<&ProducerStateEntry> {
+        self.producers.get(&producer_id)
+    }
+
+    /// All producers, for DescribeProducers, in no order.
+    pub fn producers(&self) -> impl Iterator<Item = &ProducerStateEntry> {
+        self.producers.values()
+    }
+
+    pub fn producer_count(&self) -> usize {
+        self.producers.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.producers.is_empty() && self.unreplicated.is_empty()
+    }
+
+    /// Whether a transaction of this producer and epoch is open.
+    pub fn has_ongoing_transaction(
+        &self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+    ) -> bool {
+        self.producer(producer_id).is_some_and(|entry| {
+            entry.current_txn_first_offset.is_some() && entry.producer_epoch == producer_epoch
+        })
+    }
+
+    /// The first offset of the oldest transaction that is open or whose marker is not below the high
+    /// watermark.
+    pub fn first_unstable_offset(&self) -> Option<Offset> {
+        let ongoing = self.ongoing.keys().next();
+        let unreplicated = self.unreplicated.keys().next();
+        ongoing.into_iter().chain(unreplicated).min().copied()
+    }
+
+    /// The first offset of the oldest open transaction.
+    pub fn first_undecided_offset(&self) -> Option<Offset> {
+        self.ongoing.keys().next().copied()
+    }
+
+    /// The last timestamp of the producer whose open transaction is the oldest.
+    pub fn oldest_transaction_last_timestamp(&self) -> Option<Timestamp> {
+        let producer_id = self.ongoing.values().next()?;
+        Some(self.producers.get(producer_id)?.last_timestamp)
+    }
+
+    /// Applies a batch that is in the log. Returns the transaction that it ended.
+    pub(crate) fn apply(&mut self, batch: &RecordBatch) -> Option<CompletedTxn> {
+        let header = &batch.header;
+        if !header.has_producer_id() {
+            return None;
+        }
+        let producer_id = header.producer_id;
+        let marker = match header.is_control() {
+            true => Some(check::end_txn_marker(batch)?),
+            false => None,
+        };
+        let entry = self
+            .producers
+            .entry(producer_id)
+            .or_insert_with(|| ProducerStateEntry::empty(producer_id));
+        let Some(marker) = marker else {
+            if entry.append_data(header) {
+                self.ongoing.insert(header.base_offset, producer_id);
+            }
+            return None;
+        };
+        let first_offset = entry.append_marker(header.producer_epoch, &marker)?;
+        Some(CompletedTxn {
+            producer_id,
+            first_offset,
+            last_offset: header.base_offset,
+            is_aborted: marker.is_abort,
+        })
+    }
+
+    /// The last stable offset at the moment at which a transaction ends: where the next open one of
+    /// another producer starts, or behind the marker.
+    pub(crate) fn last_stable_offset_after(&self, completed: &CompletedTxn) -> Offset {
+        let other = self
+            .ongoing
+            .iter()
+            .find(|(_, producer_id)| **producer_id != completed.producer_id);
+        other.map_or(completed.last_offset.plus(1), |(first, _)| *first)
+    }
+
+    /// Takes an ended transaction off the open ones.
+    pub(crate) fn complete(&mut self, completed: &CompletedTxn) {
+        self.ongoing.remove(&completed.first_offset);
+        self.unreplicated
+            .insert(completed.first_offset, completed.last_offset);
+    }
+
+    /// Forgets ended transactions whose markers are below `offset`.
+    pub(crate) fn on_high_watermark(&mut self, offset: Offset) {
+        if !self.unreplicated.is_empty() {
+            self.unreplicated.retain(|_, marker| *marker >= offset);
+        }
+    }
+
+    /// Forgets producers that have not written for `producer.id.expiration.ms` and have no open
+    /// transaction. Returns how many.
+    pub fn remove_expired(&mut self, now: Timestamp) -> usize {
+        let before = self.producers.len();
+        let expiration_ms = self.expiration_ms;
+        self.producers
+            .retain(|_, entry| !entry.is_expired(now, expiration_ms));
+        before - self.producers.len()
+    }
+
+    pub fn set_expiration_ms(&mut self, expiration_ms: i64) {
+        self.expiration_ms = expiration_ms;
+    }
+
+    pub(crate) fn on_log_start_offset(&mut self, log_start_offset: Offset) {
+        self.on_high_watermark(log_start_offset);
+        self.map_end_offset = self.map_end_offset.max(log_start_offset);
+        self.last_snapshot_offset = self.latest_snapshot().unwrap_or(log_start_offset);
+    }
+
+    fn load_entry(&mut self, entry: ProducerStateEntry) {
+        if let Some(first) = entry.current_txn_first_offset {
+            self.ongoing.insert(first, entry.producer_id);
+        }
+        self.producers.insert(entry.producer_id, entry);
+    }
+
+    fn clear(&mut self) {
+        self.producers.clear();
+        self.ongoing.clear();
+        self.unreplicated.clear();
+    }
+}

@@ -1,0 +1,297 @@
+//! `.snapshot` files: the producers as they were at an offset, so that a start reads no old segments.
+//!
+//! ```text
+//! version i16 = 1 | crc u32 (CRC-32C of what follows) | count i32 | entries
+//! entry: producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32
+//!        | timestamp i64 | coordinator epoch i32 | first offset of the open transaction i64, -1
+//! ```
+//!
+//! Kafka: `ProducerStateManager.readSnapshot`, `ProducerSnapshot.json`.
+
+use std::io;
+use std::path::Path;
+
+use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+use super::ProducerState;
+use super::entry::{BatchMetadata, ProducerStateEntry};
+use crate::checkpoint::read_file;
+use crate::error::StorageError;
+use crate::file_names::{
+    DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, file_name, offset_from_file_name,
+};
+
+const VERSION: i16 = 1;
+const HEADER_SIZE: usize = 10;
+const CRC_END: usize = 6;
+const ENTRY_SIZE: usize = 46;
+
+/// A snapshot that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SnapshotError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("{0}")]
+    Corrupt(&'static str),
+}
+
+/// A snapshot that is to be written.
+#[derive(Debug)]
+pub(crate) struct PendingSnapshot {
+    pub(crate) offset: Offset,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(super) fn encode<'a>(
+    entries: impl ExactSizeIterator<Item = &'a ProducerStateEntry>,
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_SIZE + entries.len() * ENTRY_SIZE);
+    bytes.extend_from_slice(&VERSION.to_be_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&(entries.len() as i32).to_be_bytes());
+    let none = BatchMetadata {
+        last_sequence: Sequence::NONE,
+        last_offset: Offset::UNKNOWN,
+        offset_delta: 0,
+        timestamp: Timestamp::NONE,
+    };
+    for entry in entries {
+        let last = entry.last_batch().unwrap_or(&none);
+        let open = entry.current_txn_first_offset.unwrap_or(Offset::UNKNOWN);
+        bytes.extend_from_slice(&entry.producer_id.0.to_be_bytes());
+        bytes.extend_from_slice(&entry.producer_epoch.0.to_be_bytes());
+        bytes.extend_from_slice(&last.last_sequence.0.to_be_bytes());
+        bytes.extend_from_slice(&last.last_offset.0.to_be_bytes());
+        bytes.extend_from_slice(&last.offset_delta.to_be_bytes());
+        bytes.extend_from_slice(&entry.last_timestamp.0.to_be_bytes());
+        bytes.extend_from_slice(&entry.coordinator_epoch.to_be_bytes());
+        bytes.extend_from_slice(&open.0.to_be_bytes());
+    }
+    let crc = crc(&bytes[CRC_END..]);
+    bytes[2..CRC_END].copy_from_slice(&crc.to_be_bytes());
+    bytes
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Vec<ProducerStateEntry>, SnapshotError> {
+    let corrupt = |reason| Err(SnapshotError::Corrupt(reason));
+    let Some(header) = bytes.first_chunk::<HEADER_SIZE>() else {
+        return corrupt("the snapshot is too short");
+    };
+    if i16::from_be_bytes([header[0], header[1]]) != VERSION {
+        return corrupt("the snapshot has an unknown version");
+    }
+    let stored = u32::from_be_bytes([header[2], header[3], header[4], header[5]]);
+    if stored != crc(&bytes[CRC_END..]) {
+        return corrupt("the checksum of the snapshot is wrong");
+    }
+    let count = i32::from_be_bytes([header[6], header[7], header[8], header[9]]);
+    let (entries, rest) = bytes[HEADER_SIZE..].as_chunks::<ENTRY_SIZE>();
+    if !rest.is_empty() || usize::try_from(count) != Ok(entries.len()) {
+        return corrupt("the snapshot has not as many entries as it says");
+    }
+    Ok(entries.iter().map(decode_entry).collect())
+}
+
+fn decode_entry(bytes: &[u8; ENTRY_SIZE]) -> ProducerStateEntry {
+    let long = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+    let int = |at: usize| i32::from_be_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    let timestamp = Timestamp(long(26));
+    let mut entry = ProducerStateEntry::new(
+        ProducerId(long(0)),
+        ProducerEpoch(i16::from_be_bytes([bytes[8], bytes[9]])),
+        int(34),
+        timestamp,
+        Some(Offset(long(38))).filter(|first| first.0 >= 0),
+    );
+    if long(14) >= 0 {
+        entry.add_batch(BatchMetadata {
+            last_sequence: Sequence(int(10)),
+            last_offset: Offset(long(14)),
+            offset_delta: int(22),
+            timestamp,
+        });
+    }
+    entry
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+impl ProducerState {
+    pub(crate) fn latest_snapshot(&self) -> Option<Offset> {
+        self.snapshots.last().copied()
+    }
+
+    /// A snapshot of the producers as they are now, unless there is one at this offset. It counts as
+    /// taken; the caller writes it.
+    pub(crate) fn take_snapshot(&mut self) -> Option<PendingSnapshot> {
+        if self.map_end_offset <= self.last_snapshot_offset {
+            return None;
+        }
+        let mut entries: Vec<&ProducerStateEntry> = self.producers.values().collect();
+        entries.sort_by_key(|entry| entry.producer_id);
+        let bytes = encode(entries.into_iter());
+        let offset = self.map_end_offset;
+        self.last_snapshot_offset = offset;
+        self.snapshots.insert(offset);
+        Some(PendingSnapshot { offset, bytes })
+    }
+
+    /// Takes a snapshot and writes it at once: for loading and stopping.
+    pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
+        match self.take_snapshot() {
+            Some(snapshot) => snapshot.write(dir),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes which snapshot files there are.
+    pub(crate) fn list_snapshots(&mut self, dir: &Path) -> Result<(), StorageError> {
+        let error = |error| StorageError::new("list", dir, error);
+        self.snapshots.clear();
+        for file in std::fs::read_dir(dir).map_err(error)? {
+            let name = file.map_err(error)?.file_name();
+            let name = name.to_string_lossy();
+            if name.ends_with(PRODUCER_SNAPSHOT_SUFFIX)
+                && let Some(offset) = offset_from_file_name(&name)
+            {
+                self.snapshots.insert(offset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes snapshots that belong to no segment, except the newest if it is behind all of them: that
+    /// is the one of the last orderly stop.
+    pub(crate) fn remove_stray_snapshots(
+        &mut self,
+        dir: &Path,
+        base_offsets: &[Offset],
+    ) -> Result<(), StorageError> {
+        let stray = |offset: &&Offset| base_offsets.binary_search(offset).is_err();
+        let strays: Vec<Offset> = self.snapshots.iter().filter(stray).copied().collect();
+        let last_base = base_offsets.last().copied().unwrap_or(Offset::UNKNOWN);
+        for (index, &offset) in strays.iter().enumerate() {
+            if index + 1 < strays.len() || offset < last_base {
+                self.delete_snapshot(dir, offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the state to what the newest usable snapshot at or below `log_end_offset` says, unless it
+    /// already ends there. Records between [`ProducerState::map_end_offset`] and the end have to be
+    /// applied by the caller.
+    pub(crate) fn truncate_and_reload(
+        &mut self,
+        dir: &Path,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
+        let outside = |offset: &&Offset| **offset > log_end_offset || **offset <= log_start_offset;
+        let outside: Vec<Offset> = self.snapshots.iter().filter(outside).copied().collect();
+        for offset in outside {
+            self.delete_snapshot(dir, offset)?;
+        }
+        if log_end_offset == self.map_end_offset {
+            self.on_log_start_offset(log_start_offset);
+            return Ok(());
+        }
+        self.clear();
+        while let Some(offset) = self.latest_snapshot() {
+            match self.load_snapshot(dir, offset, now) {
+                Ok(()) => {
+                    self.last_snapshot_offset = offset;
+                    self.map_end_offset = offset;
+                    return Ok(());
+                }
+                Err(SnapshotError::Storage(error)) => return Err(error),
+                Err(SnapshotError::Corrupt(reason)) => {
+                    tracing::warn!(dir = %dir.display(), %offset, reason, "deleting a producer snapshot");
+                    self.delete_snapshot(dir, offset)?;
+                }
+            }
+        }
+        self.last_snapshot_offset = log_start_offset;
+        self.map_end_offset = log_start_offset;
+        Ok(())
+    }
+
+    fn load_snapshot(
+        &mut self,
+        dir: &Path,
+        offset: Offset,
+        now: Timestamp,
+    ) -> Result<(), SnapshotError> {
+        let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
+        let bytes = read_file(&path)?.ok_or(SnapshotError::Corrupt("the file is gone"))?;
+        for entry in decode(&bytes)? {
+            if !entry.is_expired(now, self.expiration_ms) {
+                self.load_entry(entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets everything and deletes all snapshots: the log starts anew at `offset`.
+    pub(crate) fn truncate_fully_and_start_at(
+        &mut self,
+        dir: &Path,
+        offset: Offset,
+    ) -> Result<(), StorageError> {
+        self.clear();
+        for snapshot in self.snapshots.clone() {
+            self.delete_snapshot(dir, snapshot)?;
+        }
+        self.last_snapshot_offset = Offset::ZERO;
+        self.map_end_offset = offset;
+        Ok(())
+    }
+
+    fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
+        self.snapshots.remove(&offset);
+        let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StorageError::new("delete", &path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Renames the snapshot of a segment that is deleted. Returns the new name if there was one.
+    pub(crate) fn mark_snapshot_deleted(
+        &mut self,
+        dir: &Path,
+        offset: Offset,
+    ) -> Result<Option<std::path::PathBuf>, StorageError> {
+        if !self.snapshots.remove(&offset) {
+            return Ok(None);
+        }
+        let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
+        let name = format!("{PRODUCER_SNAPSHOT_SUFFIX}{DELETED_SUFFIX}");
+        let deleted = dir.join(file_name(offset, &name));
+        match std::fs::rename(&path, &deleted) {
+            Ok(()) => Ok(Some(deleted)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::new("rename", &path, error)),
+        }
+    }
+}
+
+impl PendingSnapshot {
+    /// Writes the file durably. Not atomically, as in Kafka: one cut short by a crash has a wrong
+    /// checksum and is passed over for an older one.
+    pub(crate) fn write(&self, dir: &Path) -> Result<(), StorageError> {
+        use std::io::Write;
+        let path = dir.join(file_name(self.offset, PRODUCER_SNAPSHOT_SUFFIX));
+        std::fs::File::create(&path)
+            .and_then(|mut file| {
+                file.write_all(&self.bytes)?;
+                file.sync_data()
+            })
+            .map_err(|error| StorageError::new("write", &path, error))
+    }
+}
