@@ -6,13 +6,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::{ArcSwap, Guard};
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
-use ottla_types::{BrokerId, Timestamp};
+use ottla_metadata::MetadataImage;
+use ottla_types::{BrokerId, ErrorCode, Timestamp};
 use tokio::sync::watch;
 
+use crate::api::fetch::sessions::FetchSessions;
 use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
 use crate::metrics::Metrics;
 use crate::net::Connections;
+use crate::partition::{Partition, Partitions};
 use crate::request_memory::RequestMemory;
 
 /// The shared state of a broker. Everything in it is either immutable, or guards itself.
@@ -20,6 +23,10 @@ use crate::request_memory::RequestMemory;
 pub struct Broker {
     /// The file's settings with the dynamic ones laid over them.
     config: ArcSwap<BrokerConfig>,
+    /// The cluster as of the last committed metadata record that was applied.
+    metadata: ArcSwap<MetadataImage>,
+    pub(crate) partitions: Partitions,
+    pub(crate) fetch_sessions: FetchSessions,
     pub authorizer: Authorizer,
     pub metrics: Metrics,
     pub(crate) complaints: Complaints,
@@ -51,6 +58,11 @@ pub struct SupportedFeature {
 impl Broker {
     pub(crate) fn new(config: BrokerConfig) -> Self {
         Broker {
+            metadata: ArcSwap::default(),
+            partitions: Partitions::default(),
+            fetch_sessions: FetchSessions::new(
+                config.max_incremental_fetch_session_cache_slots.max(0) as usize,
+            ),
             authorizer: Authorizer,
             metrics: Metrics::default(),
             complaints: Complaints::default(),
@@ -69,6 +81,28 @@ impl Broker {
     /// Puts a configuration with other dynamic settings in force.
     pub fn set_config(&self, config: BrokerConfig) {
         self.config.store(Arc::new(config));
+    }
+
+    /// The cluster as this broker knows it.
+    pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
+        self.metadata.load()
+    }
+
+    /// A partition of which this broker has a replica, or what to answer where it has none.
+    pub fn local_partition(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        if let Some(partition) = self.partitions.get(topic, index) {
+            return Ok(partition);
+        }
+        let metadata = self.metadata();
+        let known = metadata.topics.by_name(topic);
+        match known.and_then(|topic| topic.partition(index.into())) {
+            Some(_) => Err(ErrorCode::NotLeaderOrFollower),
+            None => Err(ErrorCode::UnknownTopicOrPartition),
+        }
+    }
+
+    pub(crate) fn set_metadata(&self, image: MetadataImage) {
+        self.metadata.store(Arc::new(image));
     }
 
     pub fn broker_id(&self) -> BrokerId {
@@ -107,5 +141,8 @@ impl Broker {
 
     pub(crate) fn begin_stop(&self) {
         self.stopping.send_replace(true);
+        for partition in self.partitions.load().iter() {
+            partition.waiters.wake_all();
+        }
     }
 }

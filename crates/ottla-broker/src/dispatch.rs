@@ -33,7 +33,8 @@ struct Api {
     key: ApiKey,
     /// `None`: all stable versions of Kafka 4.3.1.
     versions: Option<RangeInclusive<i16>>,
-    handler: Handler,
+    /// `None` for Produce, which connections start themselves because it may overtake.
+    handler: Option<Handler>,
 }
 
 /// One row of the table: the request type, and the module whose `handle` answers it.
@@ -42,20 +43,27 @@ macro_rules! api {
         Api {
             key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
             versions: None,
-            handler: |broker, context, mut reader| {
+            handler: Some(|broker, context, mut reader| {
                 Box::pin(async move {
                     let request =
                         decode::<ottla_protocol::messages::$request>(context, &mut reader)?;
                     let response = api::$module::handle(broker, context, request).await;
                     encode(context, &response).map(Answer::Response)
                 })
-            },
+            }),
         }
     };
 }
 
-/// Every API that is served. Produce is handled by the connection itself, because it may overtake.
-const APIS: &[Api] = &[api!(ApiVersionsRequest, api_versions)];
+/// Every API that is served.
+#[rustfmt::skip]
+const APIS: &[Api] = &[
+    Api { key: ApiKey::Produce, versions: None, handler: None },
+    api!(FetchRequest, fetch),
+    api!(ListOffsetsRequest, list_offsets),
+    api!(OffsetForLeaderEpochRequest, offset_for_leader_epoch),
+    api!(ApiVersionsRequest, api_versions),
+];
 
 /// The versions of an API that are served; empty for one that is not.
 pub(crate) fn served_versions(api_key: ApiKey) -> RangeInclusive<i16> {
@@ -82,9 +90,10 @@ pub(crate) async fn handle(
     let (api_key, version) = (context.api_key, context.api_version);
     let api = APIS.iter().find(|api| api.key == api_key);
     match api {
-        Some(api) if served_versions(api_key).contains(&version) => {
-            (api.handler)(broker, context, reader).await
-        }
+        Some(Api {
+            handler: Some(handler),
+            ..
+        }) if served_versions(api_key).contains(&version) => handler(broker, context, reader).await,
         // A client that is newer than this broker is told which versions there are (KIP-511).
         Some(_) if api_key == ApiKey::ApiVersions => {
             let response = api::api_versions::unsupported_version();

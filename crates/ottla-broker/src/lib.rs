@@ -25,5 +25,14 @@ pub use broker::Broker;
 pub use dispatch::served_apis;
 pub use metrics::{Metric, Metrics};
 pub use net::{Connection, ListenerInfo};
+pub use partition::Partition;
 pub use request_context::RequestContext;
 pub use start::{RunningBroker, StartError};
+
+/// Whether Kafka keeps the topic for itself (`Topic.isInternal`).
+pub fn is_internal_topic(name: &str) -> bool {
+    matches!(
+        name,
+        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
+    )
+}

@@ -1,1 +1,29 @@
-//! The native client: producer, consumer, admin.
+//! Kafka clients: producer, consumer, admin.
+//!
+//! Talks to Ottla and to every Apache Kafka that serves the versions of the protocol that this client
+//! speaks. Owns sockets and retries; the bytes are `ottla-protocol`'s and `ottla-records`'.
+//!
+//! Version numbers appear here only where one request says a thing differently in another version.
+
+mod config;
+mod error;
+
+mod connection;
+mod metadata;
+
+mod client;
+
+pub mod admin;
+mod consumer;
+mod partitioner;
+mod producer;
+
+pub use admin::Admin;
+pub use client::{Client, CoordinatorKind};
+pub use config::ClientConfig;
+pub use connection::Connection;
+pub use consumer::{Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
+pub use error::{ClientError, default_message};
+pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
+pub use partitioner::{murmur2, partition_for_key};
+pub use producer::{Delivery, Producer, ProducerConfig, ProducerRecord, RecordMetadata};

@@ -1,1 +1,58 @@
-//! Pure: a controller request and the cluster image give records and a response.
+//! Pure: what the controller decides about a request, given the image of the cluster.
+//!
+//! Every function takes a request and a `ControllerContext` and gives a `Decision`: the records that
+//! carry it out, and the response that may be sent once they are committed. Nothing is changed here, and
+//! nothing is read but the arguments: time and randomness come in with the context.
+//!
+//! In Kafka: `QuorumController` and its control managers.
+
+mod decision;
+
+mod topic_names;
+
+mod replica_placement;
+
+mod create_topics;
+
+mod delete_topics;
+
+mod create_partitions;
+
+mod auto_create_topics;
+
+mod config_validation;
+
+mod alter_configs;
+
+mod features;
+
+mod brokers;
+
+mod partition_change;
+
+mod alter_partition;
+
+mod elect_leaders;
+
+mod producer_ids;
+
+mod bootstrap;
+
+#[cfg(test)]
+mod test_support;
+
+pub use alter_configs::{alter_configs, incremental_alter_configs};
+pub use alter_partition::alter_partition;
+pub use auto_create_topics::{InternalTopic, creatable_topic};
+pub use bootstrap::{BootstrapOptions, activation_records, bootstrap_records};
+pub use brokers::{
+    BrokerState, fence_broker, heartbeat, register_broker, register_controller, unregister_broker,
+};
+pub use create_partitions::create_partitions;
+pub use create_topics::create_topics;
+pub use decision::{ApiError, ControllerContext, Decision, MAX_RECORDS_PER_USER_OPERATION};
+pub use delete_topics::delete_topics;
+pub use elect_leaders::{elect_leaders, elect_unclean_leaders};
+pub use features::{local_supported_features, update_features};
+pub use producer_ids::{PRODUCER_ID_BLOCK_SIZE, allocate_producer_ids};
+pub use topic_names::{has_collision_chars, is_internal, is_valid_topic_name, validate_topic_name};

@@ -18,8 +18,11 @@ mod api_key;
 mod coordinator_record;
 mod encoder;
 mod error;
+#[macro_use]
 mod generated;
 mod header;
+#[cfg(test)]
+mod hostile;
 mod message;
 mod metadata_record;
 mod reader;

@@ -16,7 +16,7 @@ use ottla_types::Timestamp;
 const BATCH_BYTES: usize = 64 * 1024;
 const VALUE_BYTES: usize = 100;
 const BATCHES: usize = 512;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 40;
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 fn batch(codec: CompressionType, seed: u64) -> RecordBatch {

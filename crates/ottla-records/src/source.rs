@@ -40,6 +40,11 @@ pub(crate) trait Source {
     fn position(&self) -> usize;
     /// Whether `length` more bytes can be there; a stream cannot know.
     fn may_have(&self, length: usize) -> bool;
+    /// Reads a record of the common kind, if the source has a quick way and the record is of that kind.
+    /// Nothing is read otherwise.
+    fn plain_record(&mut self) -> Option<RecordParts<Self::Chunk>> {
+        None
+    }
 }
 
 /// The fields of a record, with `C` for key and value.
@@ -58,6 +63,13 @@ pub(crate) struct RecordParts<C> {
 /// Reads the record at the source's position, all of it checked.
 #[inline(always)]
 pub(crate) fn read_record<S: Source>(source: &mut S) -> Result<RecordParts<S::Chunk>, Broken> {
+    match source.plain_record() {
+        Some(parts) => Ok(parts),
+        None => read_any_record(source),
+    }
+}
+
+fn read_any_record<S: Source>(source: &mut S) -> Result<RecordParts<S::Chunk>, Broken> {
     let start = source.position();
     let length = source.varint()?;
     let body_start = source.position();
@@ -180,6 +192,72 @@ impl<'a> Source for SliceSource<'a> {
     fn may_have(&self, length: usize) -> bool {
         length <= self.bytes.len() - self.position
     }
+
+    /// A record without headers whose numbers take two bytes at most: nearly all there are. Anything
+    /// else, broken ones too, is left to the general reader, so that this one needs no errors.
+    #[inline(always)]
+    fn plain_record(&mut self) -> Option<RecordParts<&'a [u8]>> {
+        let rest = self.bytes.get(self.position..)?;
+        let (length, mut at) = short_varint(rest)?;
+        let end = at + usize::try_from(length).ok()?;
+        // The last byte is the number of headers. Attributes stand first and mean nothing.
+        let body = rest.get(..end)?;
+        if at >= end || body[end - 1] != 0 {
+            return None;
+        }
+        let fields = &body[..end - 1];
+        at += 1;
+        let timestamp_delta = short_varint_at(fields, &mut at)?;
+        let offset_delta = short_varint_at(fields, &mut at)?;
+        let key = short_nullable_at(fields, &mut at)?;
+        let value = short_nullable_at(fields, &mut at)?;
+        if at != fields.len() {
+            return None;
+        }
+        self.position += end;
+        Some(RecordParts {
+            timestamp_delta: i64::from(timestamp_delta),
+            offset_delta,
+            key,
+            value,
+            header_count: 0,
+            headers_at: self.position,
+            size_in_bytes: end,
+        })
+    }
+}
+
+#[inline(always)]
+fn short_varint(bytes: &[u8]) -> Option<(i32, usize)> {
+    let first = i32::from(*bytes.first()?);
+    let (raw, size) = if first < 0x80 {
+        (first, 1)
+    } else {
+        let second = i32::from(*bytes.get(1)?);
+        if second >= 0x80 {
+            return None;
+        }
+        (first & 0x7f | second << 7, 2)
+    };
+    Some((raw >> 1 ^ -(raw & 1), size))
+}
+
+#[inline(always)]
+fn short_varint_at(bytes: &[u8], at: &mut usize) -> Option<i32> {
+    let (value, size) = short_varint(bytes.get(*at..)?)?;
+    *at += size;
+    Some(value)
+}
+
+#[inline(always)]
+fn short_nullable_at<'a>(bytes: &'a [u8], at: &mut usize) -> Option<Option<&'a [u8]>> {
+    let length = short_varint_at(bytes, at)?;
+    let Ok(length) = usize::try_from(length) else {
+        return Some(None);
+    };
+    let start = *at;
+    *at += length;
+    bytes.get(start..*at).map(Some)
 }
 
 /// Records that are being decompressed, through a window that is reused.

@@ -1,20 +1,467 @@
-//! Produce: appends record batches to the logs of partitions that this broker leads.
+//! Produce: validates record batches and gives them to the partitions that this broker leads.
+//!
+//! Everything up to the append happens on the thread that read the request, in the order of the
+//! connection. A batch that has to be compressed anew first takes its place in the partition's inbox and
+//! then leaves for a thread of its own. The response is filled in as the acknowledgements are released,
+//! by whoever releases them; the one who fills in the last wakes the connection.
+//!
+//! Kafka does the same in `KafkaApis.handleProduceRequest` and `ReplicaManager.handleProduceAppend`.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ottla_protocol::Reader;
+use bytes::Bytes;
+use ottla_protocol::messages::produce_request::PartitionProduceData;
+use ottla_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
+    TopicProduceResponse,
+};
+use ottla_protocol::messages::{ProduceRequest, ProduceResponse};
+use ottla_protocol::{ApiKey, Reader, Records};
+use ottla_records::{
+    AppendOrigin, CompressionType, RecordBatch, Rejection, ValidatedBatch, ValidationBuffers,
+    read_produced_batch, validate,
+};
+use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_types::{ErrorCode, TopicName, Uuid};
+use parking_lot::Mutex;
 
-use crate::dispatch::RequestError;
-use crate::net::Answer;
+use crate::authorizer::{Operation, ResourceType};
+use crate::dispatch::{self, RequestError};
+use crate::metrics::Metric;
+use crate::net::{Answer, PendingAnswer};
+use crate::partition::{Ack, Partition, PendingAppend};
 use crate::{Broker, RequestContext};
 
+/// The client id under which Kafka's own tools may write to internal topics.
+const ADMIN_CLIENT_ID: &str = "__admin_client";
+
+thread_local! {
+    static BUFFERS: RefCell<ValidationBuffers> = RefCell::default();
+}
+
+/// A Produce request whose acknowledgements are not all released.
+pub(crate) struct PendingProduce {
+    broker: Arc<Broker>,
+    context: RequestContext,
+    acks: Option<RequiredAcks>,
+    /// Filled in where the partitions stand in it.
+    response: Mutex<ProduceResponse>,
+    /// Appends not released, and one more while appends are still being handed in.
+    remaining: AtomicUsize,
+    /// A partition that has more to do than it should; the connection waits for it.
+    stalled: Mutex<Option<Arc<Partition>>>,
+}
+
+/// Where the answer for a partition stands in the response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    topic: usize,
+    partition: usize,
+}
+
+/// Hands the batches of a request to their partitions.
 pub(crate) fn start(
-    _broker: &Arc<Broker>,
+    broker: &Arc<Broker>,
     context: &RequestContext,
-    _reader: Reader,
+    mut reader: Reader,
 ) -> Result<Answer, RequestError> {
-    Err(RequestError::NotServed {
-        api_key: context.api_key,
-        version: context.api_version,
-    })
+    let version = context.api_version;
+    if !dispatch::served_versions(ApiKey::Produce).contains(&version) {
+        let api_key = context.api_key;
+        return Err(RequestError::NotServed { api_key, version });
+    }
+    let request: ProduceRequest = dispatch::decode(context, &mut reader)?;
+    let pending = Arc::new(PendingProduce {
+        broker: Arc::clone(broker),
+        context: context.clone(),
+        acks: RequiredAcks::from_wire(request.acks),
+        response: Mutex::default(),
+        remaining: AtomicUsize::new(1),
+        stalled: Mutex::new(None),
+    });
+    pending.hand_in(request);
+    if pending.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+        pending.answer()
+    } else {
+        Ok(Answer::Pending(pending))
+    }
+}
+
+/// A batch on its way to its partition.
+struct Submission {
+    partition: Arc<Partition>,
+    batch: RecordBatch,
+    place: Place,
+}
+
+impl PendingProduce {
+    /// Writes an answer for every partition into the response, and starts the appends. The response is
+    /// not locked while an append runs, because whoever runs it may fill in others.
+    fn hand_in(self: &Arc<Self>, request: ProduceRequest) {
+        let timeout_ms = request.timeout_ms.max(0) as u64;
+        let deadline_ms = self.context.received_at_ms.saturating_add(timeout_ms);
+        let is_transactional_id_given = request.transactional_id.is_some();
+        let mut submissions = Vec::with_capacity(request.topic_data.len());
+        let mut responses = Vec::with_capacity(request.topic_data.len());
+        for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
+            let resolved = self.resolve_topic(&topic.name, topic.topic_id);
+            let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
+            for (partition_index, data) in topic.partition_data.into_iter().enumerate() {
+                let place = Place {
+                    topic: topic_index,
+                    partition: partition_index,
+                };
+                let index = data.index;
+                let submission = resolved
+                    .as_ref()
+                    .map_err(|&code| Refusal::from(code))
+                    .and_then(|topic| self.check(topic, data, is_transactional_id_given));
+                let mut response = PartitionProduceResponse {
+                    index,
+                    base_offset: -1,
+                    ..Default::default()
+                };
+                match submission {
+                    Ok((partition, batch)) => submissions.push(Submission {
+                        partition,
+                        batch,
+                        place,
+                    }),
+                    Err(refusal) => refusal.write_to(&mut response),
+                }
+                partition_responses.push(response);
+            }
+            responses.push(TopicProduceResponse {
+                name: topic.name,
+                topic_id: topic.topic_id,
+                partition_responses,
+                ..Default::default()
+            });
+        }
+        self.response.lock().responses = responses;
+        for submission in submissions {
+            self.submit(submission, deadline_ms);
+        }
+    }
+
+    /// The name of the topic, if there is one that the client may write to.
+    fn resolve_topic(&self, name: &TopicName, id: Uuid) -> Result<TopicName, ErrorCode> {
+        let name = if self.context.api_version >= 13 {
+            let metadata = self.broker.metadata();
+            let topic = metadata.topics.by_id(id).ok_or(ErrorCode::UnknownTopicId)?;
+            topic.name.clone()
+        } else {
+            name.clone()
+        };
+        let is_allowed = self.broker.authorizer.is_allowed(
+            &self.context,
+            Operation::Write,
+            ResourceType::Topic,
+            &name,
+        );
+        match is_allowed {
+            true => Ok(name),
+            false => Err(ErrorCode::TopicAuthorizationFailed),
+        }
+    }
+
+    /// Whether a batch can be handed to its partition, as far as that can be told without its records.
+    fn check(
+        &self,
+        topic: &TopicName,
+        data: PartitionProduceData,
+        is_transactional_id_given: bool,
+    ) -> Result<(Arc<Partition>, RecordBatch), Refusal> {
+        let partition = self.broker.partitions.get(topic, data.index);
+        if partition.is_none() {
+            let metadata = self.broker.metadata();
+            let known = metadata.topics.by_name(topic);
+            if known.is_none_or(|known| known.partition(data.index.into()).is_none()) {
+                return Err(ErrorCode::UnknownTopicOrPartition.into());
+            }
+        }
+        let batch = read_produced_batch(records_of(data))?;
+        let codec = batch.header.compression_type();
+        if self.context.api_version < 7 && codec == Ok(CompressionType::Zstd) {
+            return Err(ErrorCode::UnsupportedCompressionType.into());
+        }
+        if self.acks.is_none() {
+            return Err(ErrorCode::InvalidRequiredAcks.into());
+        }
+        if batch.header.is_transactional() {
+            // No transaction is open as long as none is served, so the producer cannot be in one.
+            return Err(match is_transactional_id_given {
+                true => ErrorCode::InvalidProducerIdMapping.into(),
+                false => ErrorCode::TransactionalIdAuthorizationFailed.into(),
+            });
+        }
+        let may_write_internally = self.context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
+        if crate::is_internal_topic(topic) && !may_write_internally {
+            return Err(ErrorCode::InvalidTopicException.into());
+        }
+        let partition = partition.ok_or(ErrorCode::NotLeaderOrFollower)?;
+        Ok((partition, batch))
+    }
+
+    fn submit(self: &Arc<Self>, submission: Submission, deadline_ms: u64) {
+        let Submission {
+            partition,
+            batch,
+            place,
+        } = submission;
+        self.remaining.fetch_add(1, Ordering::AcqRel);
+        if partition.settings().recompresses(&batch) {
+            let turn = partition.reserve(&self.broker, batch.size_in_bytes());
+            let pending = Arc::clone(self);
+            tokio::task::spawn_blocking(move || {
+                // A turn that is dropped is given up.
+                if let Some(append) = pending.prepare(&partition, batch, place, deadline_ms) {
+                    turn.fill(append);
+                }
+            });
+            return;
+        }
+        if let Some(append) = self.prepare(&partition, batch, place, deadline_ms) {
+            partition.append(&self.broker, append);
+        }
+        if partition.is_over_bound() {
+            *self.stalled.lock() = Some(partition);
+        }
+    }
+
+    /// Validates a batch. One that is refused is answered here.
+    fn prepare(
+        self: &Arc<Self>,
+        partition: &Partition,
+        batch: RecordBatch,
+        place: Place,
+        deadline_ms: u64,
+    ) -> Option<PendingAppend> {
+        let settings = partition.settings();
+        let (bytes, records) = (batch.size_in_bytes(), batch.header.record_count);
+        let validated = BUFFERS.with_borrow_mut(|buffers| {
+            validate(
+                batch,
+                &settings.rules,
+                AppendOrigin::Client,
+                &partition.topic_partition,
+                self.broker.timestamp(),
+                buffers,
+            )
+        });
+        let log_start_offset = partition.reader().log_start_offset();
+        match validated {
+            Ok(ValidatedBatch {
+                batch,
+                log_append_time,
+                ..
+            }) => {
+                self.broker.metrics.add(Metric::BytesProduced, bytes as u64);
+                let records = records.max(0) as u64;
+                self.broker.metrics.add(Metric::RecordsProduced, records);
+                self.with_response(place, |response| {
+                    response.log_append_time_ms = log_append_time.map_or(-1, |time| time.0);
+                    response.log_start_offset = log_start_offset.0;
+                });
+                Some(PendingAppend {
+                    batch,
+                    required_acks: self.acks.unwrap_or(RequiredAcks::None),
+                    expected_leader_epoch: None,
+                    deadline_ms,
+                    ack: Ack::Produce {
+                        request: Arc::clone(self),
+                        place,
+                    },
+                })
+            }
+            Err(rejection) => {
+                let refusal = Refusal::from(rejection);
+                let has_record_errors = !refusal.record_errors.is_empty();
+                self.with_response(place, |response| {
+                    refusal.write_to(response);
+                    if has_record_errors {
+                        response.log_start_offset = log_start_offset.0;
+                    }
+                });
+                self.on_answered();
+                None
+            }
+        }
+    }
+
+    fn with_response(&self, place: Place, write: impl FnOnce(&mut PartitionProduceResponse)) {
+        let mut response = self.response.lock();
+        write(&mut response.responses[place.topic].partition_responses[place.partition]);
+    }
+
+    /// Called by whoever releases an acknowledgement.
+    pub(crate) fn on_released(&self, place: Place, outcome: AckOutcome) {
+        let code = outcome.error_code();
+        self.with_response(place, |response| {
+            match outcome {
+                AckOutcome::Appended { base_offset } => response.base_offset = base_offset.0,
+                AckOutcome::Duplicate {
+                    base_offset,
+                    log_append_time,
+                } => {
+                    response.base_offset = base_offset.0;
+                    response.log_append_time_ms = log_append_time.0;
+                }
+                AckOutcome::NotLeader
+                | AckOutcome::FencedLeaderEpoch
+                | AckOutcome::UnknownLeaderEpoch
+                | AckOutcome::NotEnoughReplicas
+                | AckOutcome::NotEnoughReplicasAfterAppend
+                | AckOutcome::RequestTimedOut
+                | AckOutcome::RefusedForProducer(_)
+                | AckOutcome::StorageError => {
+                    response.log_append_time_ms = -1;
+                    response.log_start_offset = -1;
+                }
+            }
+            response.error_code = code.code();
+        });
+        self.on_answered();
+    }
+
+    fn on_answered(&self) {
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.context.connection.wake();
+        }
+    }
+
+    fn answer(&self) -> Result<Answer, RequestError> {
+        let mut response = std::mem::take(&mut *self.response.lock());
+        let partitions = response
+            .responses
+            .iter()
+            .flat_map(|t| &t.partition_responses);
+        let failed = partitions
+            .filter(|partition| partition.error_code != 0)
+            .count();
+        if failed > 0 {
+            self.broker
+                .metrics
+                .add(Metric::FailedProduces, failed as u64);
+        }
+        if self.acks == Some(RequiredAcks::None) {
+            // A producer that waits for no answer learns of an error by the connection's end.
+            return Ok(match failed {
+                0 => Answer::Nothing,
+                _ => Answer::Close,
+            });
+        }
+        if failed > 0 && self.context.api_version >= 10 {
+            self.name_leaders(&mut response);
+        }
+        dispatch::encode(&self.context, &response).map(Answer::Response)
+    }
+
+    /// Tells clients that came to the wrong broker who the right one is (KIP-951).
+    fn name_leaders(&self, response: &mut ProduceResponse) {
+        let metadata = self.broker.metadata();
+        for topic in &mut response.responses {
+            let known = match topic.name.is_empty() {
+                true => metadata.topics.by_id(topic.topic_id),
+                false => metadata.topics.by_name(&topic.name),
+            };
+            for partition in &mut topic.partition_responses {
+                if partition.error_code != ErrorCode::NotLeaderOrFollower.code() {
+                    continue;
+                }
+                let Some(known) = known.and_then(|t| t.partition(partition.index.into())) else {
+                    continue;
+                };
+                partition.current_leader = LeaderIdAndEpoch {
+                    leader_id: known.leader.0,
+                    leader_epoch: known.leader_epoch.0,
+                    ..Default::default()
+                };
+                let is_named = response
+                    .node_endpoints
+                    .iter()
+                    .any(|n| n.node_id == known.leader.0);
+                let leader = metadata.cluster.broker(known.leader).filter(|_| !is_named);
+                if let Some(leader) = leader
+                    && let Some(endpoint) = leader.listener(&self.context.listener().name)
+                {
+                    response.node_endpoints.push(NodeEndpoint {
+                        node_id: known.leader.0,
+                        host: endpoint.host.clone(),
+                        port: endpoint.port.into(),
+                        rack: leader.rack.clone(),
+                        ..Default::default()
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl PendingAnswer for PendingProduce {
+    fn is_ready(&self) -> bool {
+        self.remaining.load(Ordering::Acquire) == 0
+    }
+
+    fn take(&self) -> Result<Answer, RequestError> {
+        self.answer()
+    }
+
+    fn stalled(&self) -> Option<Arc<Partition>> {
+        self.stalled.lock().take()
+    }
+}
+
+fn records_of(data: PartitionProduceData) -> Bytes {
+    match data.records {
+        Some(Records::Bytes(bytes)) => bytes,
+        // Decoding never gives a file region.
+        Some(Records::File(_)) | None => Bytes::new(),
+    }
+}
+
+/// Why a batch was not handed to its partition.
+struct Refusal {
+    code: ErrorCode,
+    message: Option<String>,
+    record_errors: Vec<BatchIndexAndErrorMessage>,
+}
+
+impl Refusal {
+    fn write_to(self, response: &mut PartitionProduceResponse) {
+        response.error_code = self.code.code();
+        response.error_message = self.message.map(Into::into);
+        response.record_errors = self.record_errors;
+    }
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(code: ErrorCode) -> Self {
+        Refusal {
+            code,
+            message: None,
+            record_errors: Vec::new(),
+        }
+    }
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        let has_record_errors = !rejection.record_errors.is_empty();
+        Refusal {
+            code: rejection.error_code,
+            message: has_record_errors.then_some(rejection.message),
+            record_errors: rejection
+                .record_errors
+                .into_iter()
+                .map(|error| BatchIndexAndErrorMessage {
+                    batch_index: error.batch_index,
+                    batch_index_error_message: Some(error.message.into()),
+                    ..Default::default()
+                })
+                .collect(),
+        }
+    }
 }

@@ -23,6 +23,7 @@ use super::frame::{FrameError, FrameReader, Front};
 use super::send::SendQueue;
 use crate::dispatch::{self, RequestError};
 use crate::metrics::Metric;
+use crate::partition::Partition;
 use crate::{Broker, RequestContext, api};
 
 /// The most requests of a connection that wait for their answers.
@@ -39,7 +40,10 @@ pub(crate) trait PendingAnswer: Send + Sync {
     fn is_ready(&self) -> bool;
 
     /// The answer, once it is ready.
-    fn take(&self) -> Answer;
+    fn take(&self) -> Result<Answer, RequestError>;
+
+    /// A partition that has to catch up before the connection is read on.
+    fn stalled(&self) -> Option<Arc<Partition>>;
 }
 
 /// What a request comes to.
@@ -227,6 +231,14 @@ impl Session {
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         };
+        if let Answer::Pending(pending) = &answer
+            && let Some(partition) = pending.stalled()
+        {
+            tokio::select! {
+                () = partition.has_room() => {}
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        }
         self.in_flight_bytes += bytes;
         self.in_flight.push_back(InFlight {
             answer,
@@ -265,7 +277,7 @@ impl Session {
             };
             self.in_flight_bytes -= bytes;
             let answer = match answer {
-                Answer::Pending(pending) => pending.take(),
+                Answer::Pending(pending) => pending.take()?,
                 answer => answer,
             };
             match answer {

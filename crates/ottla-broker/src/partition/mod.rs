@@ -1,4 +1,370 @@
+//! One partition as this broker keeps it: the replica, its log, and everybody who waits for either.
+//!
+//! Whatever changes a partition is an event in its [`Inbox`]. Whoever puts one in and finds the run token
+//! free steps the replica on the spot, on the thread that read the request, and executes the effects;
+//! whoever finds it taken goes on. Appends that stand next to each other are written at once. Readers
+//! never take the token: they use the [`LogReader`] and the few published numbers.
+//!
+//! Invariants:
+//! 1. Replica and log are touched only by the holder of the run token. The lock around them is never
+//!    waited for: the token excludes others, and finding it taken is a broken invariant.
+//! 2. A holder works for at most [`BUDGET_BYTES`] and then hands the token to a task of its own, so that a
+//!    connection is not kept from its other requests by what others append.
+//! 3. Nothing here waits for the disk. Flushes run on threads of their own and come back as events.
+//!
+//! Kafka does the same under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
+
+mod execute;
 mod inbox;
 #[cfg(test)]
 mod inbox_tests;
+mod local_replicas;
+mod partitions;
 mod primitives;
+mod settings;
+mod waiters;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+
+use arc_swap::ArcSwap;
+use ottla_config::TopicConfig;
+use ottla_log::{Log, LogReader};
+use ottla_records::RecordBatch;
+use ottla_replica::{AckOutcome, Event, Replica, RequiredAcks};
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::Broker;
+use execute::Stepped;
+use inbox::{Inbox, Place, RunToken};
+
+pub(crate) use partitions::Partitions;
+pub(crate) use settings::PartitionSettings;
+pub(crate) use waiters::{Waiter, Waiters};
+
+/// What a holder of the run token does before it hands it to a task.
+const BUDGET_BYTES: usize = 4 * 1024 * 1024;
+/// What an event that carries no records counts for in the budget.
+const EVENT_BYTES: usize = 1024;
+/// From here on, connections that have put something into the inbox stop being read.
+const INBOX_BOUND_BYTES: usize = 16 * 1024 * 1024;
+
+/// One batch on its way into a partition.
+#[derive(Debug)]
+pub(crate) struct PendingAppend {
+    /// Validated; offset and leader epoch are assigned by the replica.
+    pub(crate) batch: RecordBatch,
+    pub(crate) required_acks: RequiredAcks,
+    pub(crate) expected_leader_epoch: Option<LeaderEpoch>,
+    /// On the broker's own clock.
+    pub(crate) deadline_ms: u64,
+    pub(crate) ack: Ack,
+}
+
+/// Who waits for an append.
+pub(crate) enum Ack {
+    /// One partition of a Produce request.
+    Produce {
+        request: Arc<crate::api::produce::PendingProduce>,
+        place: crate::api::produce::Place,
+    },
+    /// A coordinator of this broker.
+    Internal(oneshot::Sender<AckOutcome>),
+}
+
+impl std::fmt::Debug for Ack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ack")
+    }
+}
+
+impl Ack {
+    fn release(self, outcome: AckOutcome) {
+        match self {
+            Ack::Produce { request, place } => request.on_released(place, outcome),
+            // Nobody waits any more where the receiver is gone.
+            Ack::Internal(waiting) => drop(waiting.send(outcome)),
+        }
+    }
+}
+
+/// What can be put into the inbox.
+enum PartitionEvent {
+    Append(PendingAppend),
+    Replica(Event<Ack>),
+    /// Maintenance of the log: runs between two steps.
+    Work(Box<dyn FnOnce(&mut Log) + Send>),
+    /// A flush that ran on a maintenance thread has ended.
+    FlushEnded(Result<Offset, ottla_log::StorageError>),
+}
+
+impl PartitionEvent {
+    fn bytes(&self) -> usize {
+        match self {
+            PartitionEvent::Append(append) => EVENT_BYTES + append.batch.size_in_bytes(),
+            PartitionEvent::Replica(_)
+            | PartitionEvent::Work(_)
+            | PartitionEvent::FlushEnded(_) => EVENT_BYTES,
+        }
+    }
+}
+
+/// One partition of which this broker has a replica.
+pub struct Partition {
+    pub topic_partition: TopicPartition,
+    pub topic_id: TopicId,
+    reader: LogReader,
+    settings: ArcSwap<PartitionSettings>,
+    inbox: Inbox<PartitionEvent>,
+    stepped: Mutex<Stepped>,
+    /// Raised when the inbox has fallen below its bound.
+    room: Notify,
+    pub(crate) waiters: Waiters,
+    /// What readers know of the replica; written by the holder of the token.
+    is_leader: AtomicBool,
+    leader_epoch: AtomicI32,
+    /// When the first parked acknowledgement gives up and a task already waits for that; `i64::MAX`
+    /// where none does.
+    timer_ms: AtomicI64,
+}
+
+/// A place in the inbox of a partition, given up when it is dropped unfilled.
+pub(crate) struct ReservedPlace {
+    broker: Arc<Broker>,
+    partition: Arc<Partition>,
+    place: Option<Place>,
+}
+
+impl Partition {
+    pub(crate) fn new(
+        broker_id: BrokerId,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        config: &TopicConfig,
+    ) -> Arc<Self> {
+        let reader = log.reader();
+        let replica = Replica::new(broker_id, log.log_end_offset(), log.high_watermark());
+        Arc::new(Partition {
+            topic_partition,
+            topic_id,
+            reader,
+            settings: ArcSwap::from_pointee(PartitionSettings::new(config)),
+            inbox: Inbox::new(INBOX_BOUND_BYTES),
+            stepped: Mutex::new(Stepped::new(replica, log)),
+            room: Notify::new(),
+            waiters: Waiters::default(),
+            is_leader: AtomicBool::new(false),
+            leader_epoch: AtomicI32::new(LeaderEpoch::UNKNOWN.0),
+            timer_ms: AtomicI64::new(i64::MAX),
+        })
+    }
+
+    /// For reading: never waits for an append.
+    pub fn reader(&self) -> &LogReader {
+        &self.reader
+    }
+
+    pub(crate) fn settings(&self) -> arc_swap::Guard<Arc<PartitionSettings>> {
+        self.settings.load()
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.is_leader.load(Ordering::Acquire)
+    }
+
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        LeaderEpoch(self.leader_epoch.load(Ordering::Acquire))
+    }
+
+    /// Whether this broker leads the partition, in the leader epoch that the request names (KIP-320).
+    /// -1 names none.
+    pub fn check_leader(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
+        let in_force = self.leader_epoch().0;
+        if current_leader_epoch >= 0 && current_leader_epoch < in_force {
+            return Err(ErrorCode::FencedLeaderEpoch);
+        }
+        if current_leader_epoch > in_force {
+            return Err(ErrorCode::UnknownLeaderEpoch);
+        }
+        match self.is_leader() {
+            true => Ok(()),
+            false => Err(ErrorCode::NotLeaderOrFollower),
+        }
+    }
+
+    /// Appends a batch; its acknowledgement is released when its time has come.
+    pub(crate) fn append(self: &Arc<Self>, broker: &Arc<Broker>, append: PendingAppend) {
+        self.put(broker, PartitionEvent::Append(append));
+    }
+
+    /// Appends a batch of this broker's own and waits for the outcome.
+    pub(crate) async fn append_internally(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        batch: RecordBatch,
+        expected_leader_epoch: Option<LeaderEpoch>,
+        timeout_ms: u64,
+    ) -> AckOutcome {
+        let (released, outcome) = oneshot::channel();
+        let append = PendingAppend {
+            batch,
+            required_acks: RequiredAcks::All,
+            expected_leader_epoch,
+            deadline_ms: broker.now_ms() + timeout_ms,
+            ack: Ack::Internal(released),
+        };
+        self.append(broker, append);
+        outcome.await.unwrap_or(AckOutcome::NotLeader)
+    }
+
+    /// Tells the replica that something happened.
+    pub(crate) fn notify(self: &Arc<Self>, broker: &Arc<Broker>, event: Event<Ack>) {
+        self.put(broker, PartitionEvent::Replica(event));
+    }
+
+    /// Runs something on the log between two steps, and returns what it came to. The work must not
+    /// wait: no flush, no unlink, no read from the disk.
+    pub async fn with_log<R: Send + 'static>(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        work: impl FnOnce(&mut Log) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (done, result) = oneshot::channel();
+        let work = Box::new(move |log: &mut Log| drop(done.send(work(log))));
+        self.put(broker, PartitionEvent::Work(work));
+        result.await.ok()
+    }
+
+    /// Puts changed settings in force.
+    pub(crate) fn set_config(self: &Arc<Self>, broker: &Arc<Broker>, config: Arc<TopicConfig>) {
+        self.settings
+            .store(Arc::new(PartitionSettings::new(&config)));
+        let work = Box::new(move |log: &mut Log| log.set_config(config));
+        self.put(broker, PartitionEvent::Work(work));
+    }
+
+    /// Takes a turn for an append that is not ready yet.
+    pub(crate) fn reserve(self: &Arc<Self>, broker: &Arc<Broker>, bytes: usize) -> ReservedPlace {
+        ReservedPlace {
+            broker: Arc::clone(broker),
+            partition: Arc::clone(self),
+            place: Some(self.inbox.reserve(bytes)),
+        }
+    }
+
+    pub(crate) fn is_over_bound(&self) -> bool {
+        self.inbox.is_over_bound()
+    }
+
+    /// Ends when the inbox is below its bound.
+    pub(crate) async fn has_room(&self) {
+        loop {
+            let room = self.room.notified();
+            if !self.inbox.is_over_bound() {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    fn put(self: &Arc<Self>, broker: &Arc<Broker>, event: PartitionEvent) {
+        let bytes = event.bytes();
+        if let Some(token) = self.inbox.push(event, bytes) {
+            self.run(broker, token);
+        }
+    }
+
+    /// Works off the inbox until it is empty, or the budget is used up and a task goes on.
+    fn run(self: &Arc<Self>, broker: &Arc<Broker>, mut token: RunToken) {
+        let mut budget = BUDGET_BYTES;
+        loop {
+            self.inbox.look(&mut token);
+            let was_over_bound = self.inbox.is_over_bound();
+            let mut stepped = self
+                .stepped
+                .try_lock()
+                .expect("the run token excludes others");
+            let mut is_used_up = false;
+            while let Some(event) = self.inbox.pop(&token) {
+                let bytes = event.bytes();
+                stepped.take(self, broker, event);
+                match budget.checked_sub(bytes) {
+                    Some(rest) => budget = rest,
+                    None => {
+                        is_used_up = true;
+                        break;
+                    }
+                }
+            }
+            stepped.finish(self, broker);
+            drop(stepped);
+            if was_over_bound && !self.inbox.is_over_bound() {
+                self.room.notify_waiters();
+            }
+            if is_used_up {
+                let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
+                tokio::spawn(async move { partition.run(&broker, token) });
+                return;
+            }
+            match self.inbox.release(token) {
+                Some(still_mine) => token = still_mine,
+                None => return,
+            }
+        }
+    }
+
+    /// Publishes what readers have to know of the replica. Called by the holder of the token.
+    fn publish(&self, replica: &Replica<Ack>) {
+        self.leader_epoch
+            .store(replica.leader_epoch().0, Ordering::Release);
+        self.is_leader.store(replica.is_leader(), Ordering::Release);
+    }
+
+    /// Sees to it that the clock ticks for the replica when the first acknowledgement gives up.
+    fn set_timer(self: &Arc<Self>, broker: &Arc<Broker>, deadline_ms: u64) {
+        let deadline_ms = i64::try_from(deadline_ms).unwrap_or(i64::MAX);
+        if self.timer_ms.fetch_min(deadline_ms, Ordering::AcqRel) <= deadline_ms {
+            return;
+        }
+        let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
+        tokio::spawn(async move {
+            let wait_ms = (deadline_ms as u64).saturating_sub(broker.now_ms());
+            tokio::time::sleep(std::time::Duration::from_millis(wait_ms)).await;
+            partition.timer_ms.store(i64::MAX, Ordering::Release);
+            let now_ms = broker.now_ms().max(deadline_ms as u64);
+            partition.notify(&broker, Event::ClockTicked { now_ms });
+        });
+    }
+}
+
+impl ReservedPlace {
+    pub(crate) fn fill(mut self, append: PendingAppend) {
+        let Some(place) = self.place.take() else {
+            return;
+        };
+        let event = PartitionEvent::Append(append);
+        if let Some(token) = self.partition.inbox.fill(place, event) {
+            self.partition.run(&self.broker, token);
+        }
+    }
+}
+
+impl Drop for ReservedPlace {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else {
+            return;
+        };
+        if let Some(token) = self.partition.inbox.abandon(place) {
+            self.partition.run(&self.broker, token);
+        }
+    }
+}
+
+impl std::fmt::Debug for Partition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Partition({})", self.topic_partition)
+    }
+}

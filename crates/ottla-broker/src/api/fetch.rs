@@ -1,0 +1,383 @@
+//! Fetch: records of partitions that this broker leads, for consumers.
+//!
+//! A request that finds less than `min_bytes` is parked: it registers with each of its partitions at the
+//! end that it could read up to, looks once more, and is woken when one of them can be read further, or
+//! when `max_wait_ms` is over.
+//!
+//! Kafka does the same in `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages` and
+//! `DelayedFetch`.
+
+pub(crate) mod read;
+pub(crate) mod sessions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_protocol::messages::fetch_request::FetchPartition;
+use ottla_protocol::messages::fetch_response::{
+    FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
+};
+use ottla_protocol::messages::{FetchRequest, FetchResponse};
+use ottla_types::{ErrorCode, Offset, TopicName, Uuid};
+
+use self::read::{
+    Isolation, ReadLimits, ReadOutcome, Target, are_positions_in_memory, cold_regions,
+    error_answer, read_all, warm,
+};
+use self::sessions::{FetchPartitions, FetchedPartitions, PartitionKey};
+use crate::authorizer::{Operation, ResourceType};
+use crate::metrics::Metric;
+use crate::partition::{Partition, Waiter};
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: FetchRequest,
+) -> FetchResponse {
+    let uses_topic_ids = context.api_version >= 13;
+    let limits = ReadLimits {
+        isolation: match request.isolation_level {
+            1 => Isolation::LastStableOffset,
+            _ => Isolation::HighWatermark,
+        },
+        max_bytes: request
+            .max_bytes
+            .min(broker.config().fetch_max_bytes)
+            .max(0) as u64,
+    };
+    let min_bytes = (request.min_bytes.max(0) as u64).min(limits.max_bytes);
+    let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
+    let is_from_follower = request.replica_id >= 0 || request.replica_state.replica_id >= 0;
+    let (session_id, epoch) = (request.session_id, request.session_epoch);
+    let (requested, forgotten) = partitions_of(request, uses_topic_ids);
+    let begun = broker.fetch_sessions.begin(
+        session_id,
+        epoch,
+        uses_topic_ids,
+        requested,
+        &forgotten,
+        broker.now_ms(),
+    );
+    let (session, requested) = match begun {
+        Ok(begun) => begun,
+        Err(code) => return error_response(code, sessions::INVALID_SESSION_ID),
+    };
+
+    let mut topics = ResolvedTopics::new(broker, context, is_from_follower);
+    let mut targets = Vec::with_capacity(requested.len());
+    let mut keys = Vec::with_capacity(requested.len());
+    let mut refused = Vec::new();
+    for (key, partition) in &requested {
+        match topics.resolve(key) {
+            Ok(target) => {
+                targets.push((target, partition.clone()));
+                keys.push(key.clone());
+            }
+            Err(code) => refused.push((key.clone(), error_answer(key.partition, code))),
+        }
+    }
+
+    let outcome = match targets.is_empty() {
+        true => ReadOutcome {
+            answers: Vec::new(),
+            bytes: 0,
+            must_answer: true,
+        },
+        false => read_or_wait(broker, Arc::new(targets), limits, min_bytes, max_wait).await,
+    };
+    broker.metrics.add(Metric::BytesFetched, outcome.bytes);
+    let mut answers: FetchedPartitions = keys.into_iter().zip(outcome.answers).collect();
+    answers.extend(refused);
+    let mut node_endpoints = Vec::new();
+    for (key, answer) in &mut answers {
+        finish_answer(broker, context, key, answer, &mut node_endpoints);
+    }
+    match session.finish(&broker.fetch_sessions, requested, answers, broker.now_ms()) {
+        Ok((session_id, answers)) => FetchResponse {
+            session_id,
+            responses: group_by_topic(answers),
+            node_endpoints,
+            ..Default::default()
+        },
+        Err((code, session_id)) => error_response(code, session_id),
+    }
+}
+
+/// Reads until there is enough, or the time is over.
+async fn read_or_wait(
+    broker: &Arc<Broker>,
+    targets: Arc<Vec<(Target, FetchPartition)>>,
+    limits: ReadLimits,
+    min_bytes: u64,
+    max_wait: Duration,
+) -> ReadOutcome {
+    let is_enough = |outcome: &ReadOutcome| outcome.bytes >= min_bytes || outcome.must_answer;
+    let outcome = read(broker, &targets, limits).await;
+    if is_enough(&outcome) || max_wait.is_zero() {
+        return outcome;
+    }
+    let parked = Parked::new(&targets);
+    let deadline = tokio::time::sleep(max_wait);
+    tokio::pin!(deadline);
+    loop {
+        parked.register(limits.isolation);
+        // What came between the read and the registration woke nobody.
+        let outcome = read(broker, &targets, limits).await;
+        if is_enough(&outcome) || broker.is_stopping() {
+            return outcome;
+        }
+        tokio::select! {
+            biased;
+            () = parked.waiter.notified() => {}
+            () = &mut deadline => return read(broker, &targets, limits).await,
+        }
+    }
+}
+
+/// Reads on this thread where no disk can be in the way, and on a blocking one otherwise.
+async fn read(
+    broker: &Arc<Broker>,
+    targets: &Arc<Vec<(Target, FetchPartition)>>,
+    limits: ReadLimits,
+) -> ReadOutcome {
+    let outcome = if are_positions_in_memory(targets) {
+        read_all(targets, limits)
+    } else {
+        let targets = Arc::clone(targets);
+        let read = tokio::task::spawn_blocking(move || read_all(&targets, limits));
+        read.await.unwrap_or_else(|_| ReadOutcome {
+            answers: Vec::new(),
+            bytes: 0,
+            must_answer: true,
+        })
+    };
+    let cold = cold_regions(&outcome.answers);
+    if !cold.is_empty() {
+        broker.metrics.add(Metric::ColdReads, cold.len() as u64);
+        // A failure shows when the region is sent.
+        let _ = tokio::task::spawn_blocking(move || warm(&cold)).await;
+    }
+    outcome
+}
+
+/// A request that waits at its partitions, and leaves them when it is dropped.
+struct Parked<'a> {
+    waiter: Waiter,
+    targets: &'a [(Target, FetchPartition)],
+}
+
+impl<'a> Parked<'a> {
+    fn new(targets: &'a [(Target, FetchPartition)]) -> Self {
+        Parked {
+            waiter: Waiter::default(),
+            targets,
+        }
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = (&Arc<Partition>, &FetchPartition)> {
+        let targets = self.targets.iter();
+        targets.filter_map(|(target, requested)| Some((target.as_ref().ok()?, requested)))
+    }
+
+    /// Asks to be woken when a partition can be read further than now.
+    fn register(&self, isolation: Isolation) {
+        for (partition, requested) in self.partitions() {
+            partition.waiters.take_out(&self.waiter);
+            let readable_end = isolation.upper_bound(partition.reader());
+            let needed = Offset(requested.fetch_offset).max(readable_end);
+            partition.waiters.register(needed, &self.waiter);
+        }
+    }
+}
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        for (partition, _) in self.partitions() {
+            partition.waiters.take_out(&self.waiter);
+        }
+    }
+}
+
+/// Flattens the topics of a request; the second list is what the session is to forget.
+fn partitions_of(
+    request: FetchRequest,
+    uses_topic_ids: bool,
+) -> (FetchPartitions, Vec<PartitionKey>) {
+    let key = |topic: &TopicName, topic_id: Uuid, partition| PartitionKey {
+        topic: match uses_topic_ids {
+            true => TopicName::new(),
+            false => topic.clone(),
+        },
+        topic_id,
+        partition,
+    };
+    let mut requested = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        for partition in topic.partitions {
+            let key = key(&topic.topic, topic.topic_id, partition.partition);
+            requested.push((key, partition));
+        }
+    }
+    let mut forgotten = Vec::new();
+    for topic in request.forgotten_topics_data {
+        for partition in topic.partitions {
+            forgotten.push(key(&topic.topic, topic.topic_id, partition));
+        }
+    }
+    (requested, forgotten)
+}
+
+/// Finds the partitions of a request; topics that stand next to each other are looked up once.
+struct ResolvedTopics<'a> {
+    broker: &'a Broker,
+    context: &'a RequestContext,
+    is_from_follower: bool,
+    last: Option<(TopicName, Uuid, Result<TopicName, ErrorCode>)>,
+}
+
+impl<'a> ResolvedTopics<'a> {
+    fn new(broker: &'a Broker, context: &'a RequestContext, is_from_follower: bool) -> Self {
+        ResolvedTopics {
+            broker,
+            context,
+            is_from_follower,
+            last: None,
+        }
+    }
+
+    /// The partition or why it cannot be read; the outer error is that of a partition which Kafka
+    /// answers for behind all others.
+    fn resolve(&mut self, key: &PartitionKey) -> Result<Target, ErrorCode> {
+        let is_last =
+            |(topic, id, _): &&(TopicName, Uuid, _)| *topic == key.topic && *id == key.topic_id;
+        let topic = match self.last.as_ref().filter(is_last) {
+            Some((_, _, topic)) => topic.clone(),
+            None => {
+                let topic = self.topic(key);
+                self.last = Some((key.topic.clone(), key.topic_id, topic.clone()));
+                topic
+            }
+        }?;
+        if let Some(partition) = self.broker.partitions.get(&topic, key.partition) {
+            if !key.topic_id.is_zero() && partition.topic_id != key.topic_id {
+                return Ok(Err(ErrorCode::InconsistentTopicId));
+            }
+            if self.is_from_follower {
+                // No other broker has a replica of anything here.
+                return Ok(Err(ErrorCode::UnknownLeaderEpoch));
+            }
+            return Ok(Ok(partition));
+        }
+        let metadata = self.broker.metadata();
+        let known = metadata.topics.by_name(&topic);
+        match known.and_then(|known| known.partition(key.partition.into())) {
+            Some(_) => Ok(Err(ErrorCode::NotLeaderOrFollower)),
+            None => Err(ErrorCode::UnknownTopicOrPartition),
+        }
+    }
+
+    /// The name of the topic, if the client may read it.
+    fn topic(&self, key: &PartitionKey) -> Result<TopicName, ErrorCode> {
+        let topic = match key.topic_id.is_zero() {
+            true if key.topic.is_empty() => return Err(ErrorCode::UnknownTopicId),
+            true => key.topic.clone(),
+            false => {
+                let metadata = self.broker.metadata();
+                let topic = metadata.topics.by_id(key.topic_id);
+                topic.ok_or(ErrorCode::UnknownTopicId)?.name.clone()
+            }
+        };
+        let (operation, resource_type, name) = match self.is_from_follower {
+            true => (
+                Operation::ClusterAction,
+                ResourceType::Cluster,
+                "kafka-cluster",
+            ),
+            false => (Operation::Read, ResourceType::Topic, &*topic),
+        };
+        let authorizer = &self.broker.authorizer;
+        match authorizer.is_allowed(self.context, operation, resource_type, name) {
+            true => Ok(topic),
+            false => Err(ErrorCode::TopicAuthorizationFailed),
+        }
+    }
+}
+
+/// What depends on the version, and on who asks.
+fn finish_answer(
+    broker: &Broker,
+    context: &RequestContext,
+    key: &PartitionKey,
+    answer: &mut PartitionData,
+    node_endpoints: &mut Vec<NodeEndpoint>,
+) {
+    let code = ErrorCode::from_code(answer.error_code);
+    if code == ErrorCode::None {
+        return;
+    }
+    broker.metrics.add(Metric::FailedFetches, 1);
+    // Clients of that age take the storage error for one that cannot be retried.
+    if code == ErrorCode::KafkaStorageError && context.api_version <= 5 {
+        answer.error_code = ErrorCode::NotLeaderOrFollower.code();
+    }
+    let names_leader = matches!(
+        code,
+        ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch
+    );
+    if context.api_version < 16 || !names_leader {
+        return;
+    }
+    let metadata = broker.metadata();
+    let topic = metadata.topics.by_id(key.topic_id);
+    let Some(known) = topic.and_then(|topic| topic.partition(key.partition.into())) else {
+        return;
+    };
+    answer.current_leader = LeaderIdAndEpoch {
+        leader_id: known.leader.0,
+        leader_epoch: known.leader_epoch.0,
+        ..Default::default()
+    };
+    let is_named = node_endpoints
+        .iter()
+        .any(|node| node.node_id == known.leader.0);
+    let leader = metadata.cluster.broker(known.leader).filter(|_| !is_named);
+    if let Some(leader) = leader
+        && let Some(endpoint) = leader.listener(&context.listener().name)
+    {
+        node_endpoints.push(NodeEndpoint {
+            node_id: known.leader.0,
+            host: endpoint.host.clone(),
+            port: endpoint.port.into(),
+            rack: leader.rack.clone(),
+            ..Default::default()
+        });
+    }
+}
+
+/// Puts partitions of the same topic that follow each other under one topic.
+fn group_by_topic(answers: FetchedPartitions) -> Vec<FetchableTopicResponse> {
+    let mut topics: Vec<FetchableTopicResponse> = Vec::new();
+    for (key, answer) in answers {
+        match topics.last_mut() {
+            Some(last) if last.topic == key.topic && last.topic_id == key.topic_id => {
+                last.partitions.push(answer);
+            }
+            _ => topics.push(FetchableTopicResponse {
+                topic: key.topic,
+                topic_id: key.topic_id,
+                partitions: vec![answer],
+                ..Default::default()
+            }),
+        }
+    }
+    topics
+}
+
+fn error_response(code: ErrorCode, session_id: i32) -> FetchResponse {
+    FetchResponse {
+        error_code: code.code(),
+        session_id,
+        ..Default::default()
+    }
+}

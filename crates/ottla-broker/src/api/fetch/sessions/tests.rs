@@ -1,0 +1,165 @@
+//! Sessions as a client meets them.
+
+use bytes::Bytes;
+use ottla_protocol::Records;
+
+use super::*;
+
+fn key(partition: i32) -> PartitionKey {
+    PartitionKey {
+        topic: "orders".into(),
+        topic_id: Uuid::ZERO,
+        partition,
+    }
+}
+
+fn requested(partitions: &[i32]) -> FetchPartitions {
+    let requested = partitions.iter().map(|&partition| {
+        let fetch = FetchPartition {
+            partition,
+            ..Default::default()
+        };
+        (key(partition), fetch)
+    });
+    requested.collect()
+}
+
+fn answer(partition: i32, high_watermark: i64, records: &'static str) -> PartitionData {
+    PartitionData {
+        partition_index: partition,
+        high_watermark,
+        log_start_offset: 0,
+        records: Some(Records::Bytes(Bytes::from_static(records.as_bytes()))),
+        ..Default::default()
+    }
+}
+
+fn answers(answers: Vec<PartitionData>) -> FetchedPartitions {
+    let with_keys = answers.into_iter();
+    with_keys
+        .map(|answer| (key(answer.partition_index), answer))
+        .collect()
+}
+
+fn indexes<T>(partitions: &[(PartitionKey, T)]) -> Vec<i32> {
+    partitions.iter().map(|(key, _)| key.partition).collect()
+}
+
+/// Opens a session for these partitions and returns its id.
+fn open(sessions: &FetchSessions, partitions: &[i32], now_ms: u64) -> i32 {
+    let begun = sessions.begin(0, 0, false, requested(partitions), &[], now_ms);
+    let (context, requested) = begun.unwrap();
+    let empty = partitions.iter().map(|&partition| answer(partition, 0, ""));
+    let finished = context.finish(sessions, requested, answers(empty.collect()), now_ms);
+    finished.unwrap().0
+}
+
+#[test]
+fn a_session_is_told_only_what_changed() {
+    let sessions = FetchSessions::new(10);
+    let id = open(&sessions, &[0, 1, 2], 0);
+    assert_ne!(id, INVALID_SESSION_ID);
+    let begun = sessions.begin(id, 1, false, Vec::new(), &[], 1);
+    let (context, partitions) = begun.unwrap();
+    assert_eq!(indexes(&partitions), [0, 1, 2]);
+    let given = answers(vec![
+        answer(0, 0, ""),
+        answer(1, 5, "records"),
+        answer(2, 3, ""),
+    ]);
+    let (answered_id, told) = context.finish(&sessions, partitions, given, 1).unwrap();
+    assert_eq!(answered_id, id);
+    assert_eq!(indexes(&told), [1, 2]);
+    // The one that gave records comes last from now on.
+    let (_, partitions) = sessions.begin(id, 2, false, Vec::new(), &[], 2).unwrap();
+    assert_eq!(indexes(&partitions), [0, 2, 1]);
+}
+
+#[test]
+fn a_partition_with_an_error_is_told_of_when_the_error_is_over() {
+    let sessions = FetchSessions::new(10);
+    let id = open(&sessions, &[0], 0);
+    let (context, partitions) = sessions.begin(id, 1, false, Vec::new(), &[], 1).unwrap();
+    let mut failed = answer(0, 0, "");
+    failed.error_code = ErrorCode::NotLeaderOrFollower.code();
+    let (_, told) = context
+        .finish(&sessions, partitions, answers(vec![failed]), 1)
+        .unwrap();
+    assert_eq!(indexes(&told), [0]);
+    let (context, partitions) = sessions.begin(id, 2, false, Vec::new(), &[], 2).unwrap();
+    let given = answers(vec![answer(0, 0, "")]);
+    let (_, told) = context.finish(&sessions, partitions, given, 2).unwrap();
+    assert_eq!(indexes(&told), [0]);
+}
+
+#[test]
+fn partitions_are_added_changed_and_forgotten() {
+    let sessions = FetchSessions::new(10);
+    let id = open(&sessions, &[0, 1], 0);
+    let mut added = requested(&[2, 0]);
+    added[1].1.fetch_offset = 77;
+    let (_, partitions) = sessions.begin(id, 1, false, added, &[key(1)], 1).unwrap();
+    assert_eq!(indexes(&partitions), [0, 2]);
+    assert_eq!(partitions[0].1.fetch_offset, 77);
+    let forgotten = [key(0), key(2)];
+    let (context, _) = sessions
+        .begin(id, 2, false, Vec::new(), &forgotten, 2)
+        .unwrap();
+    assert!(!context.is_incremental());
+    let gone = sessions.begin(id, 3, false, Vec::new(), &[], 3);
+    assert_eq!(gone.unwrap_err(), ErrorCode::FetchSessionIdNotFound);
+}
+
+#[test]
+fn sessions_are_refused_that_do_not_fit() {
+    let sessions = FetchSessions::new(10);
+    let id = open(&sessions, &[0], 0);
+    let begin = |id, epoch, uses_topic_ids| {
+        sessions
+            .begin(id, epoch, uses_topic_ids, Vec::new(), &[], 1)
+            .map(|_| ())
+    };
+    assert_eq!(
+        begin(id + 1, 1, false),
+        Err(ErrorCode::FetchSessionIdNotFound)
+    );
+    assert_eq!(
+        begin(id, 2, false),
+        Err(ErrorCode::InvalidFetchSessionEpoch)
+    );
+    assert_eq!(begin(id, 1, true), Err(ErrorCode::FetchSessionTopicIdError));
+    assert_eq!(begin(id, 1, false), Ok(()));
+    // The final epoch closes it.
+    assert_eq!(begin(id, -1, false), Ok(()));
+    assert_eq!(begin(id, 2, false), Err(ErrorCode::FetchSessionIdNotFound));
+}
+
+#[test]
+fn an_answer_that_was_overtaken_is_an_error() {
+    let sessions = FetchSessions::new(10);
+    let id = open(&sessions, &[0], 0);
+    let (slow, partitions) = sessions.begin(id, 1, false, Vec::new(), &[], 1).unwrap();
+    sessions.begin(id, 2, false, Vec::new(), &[], 2).unwrap();
+    let finished = slow.finish(&sessions, partitions, Vec::new(), 3);
+    assert_eq!(
+        finished.unwrap_err(),
+        (ErrorCode::InvalidFetchSessionEpoch, id)
+    );
+}
+
+#[test]
+fn a_full_cache_makes_room_only_for_what_is_worth_more() {
+    let sessions = FetchSessions::new(1);
+    let small = open(&sessions, &[0], 0);
+    // Young sessions stay, however small.
+    assert_eq!(open(&sessions, &[0, 1], 1000), INVALID_SESSION_ID);
+    // In use, and old enough to give way to a larger one, but not to one of its size.
+    sessions
+        .begin(small, 1, false, Vec::new(), &[], 100_000)
+        .unwrap();
+    assert_eq!(open(&sessions, &[0], 130_000), INVALID_SESSION_ID);
+    let large = open(&sessions, &[0, 1], 130_000);
+    assert_ne!(large, INVALID_SESSION_ID);
+    // Stale sessions give way to any.
+    assert_ne!(open(&sessions, &[0], 260_000), INVALID_SESSION_ID);
+}

@@ -1,0 +1,207 @@
+//! ListOffsets: from a time, or from one of the special times, to an offset.
+//!
+//! Kafka does the same in `KafkaApis.handleListOffsetRequest`, `ReplicaManager.fetchOffset` and
+//! `Partition.fetchOffsetForTimestamp`.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use ottla_log::{LogReader, TimestampLookup, TimestampTarget};
+use ottla_protocol::messages::list_offsets_request::ListOffsetsPartition;
+use ottla_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
+use ottla_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
+use ottla_types::{ErrorCode, Offset, Timestamp};
+
+use crate::authorizer::{Operation, ResourceType};
+use crate::partition::Partition;
+use crate::{Broker, RequestContext};
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+const LATEST_TIERED: i64 = -5;
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// The replica id of clients.
+const CONSUMER_REPLICA_ID: i32 = -1;
+
+/// Up to where the asker may see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Visibility {
+    HighWatermark,
+    LastStableOffset,
+    /// Other brokers and debugging tools see everything.
+    LogEndOffset,
+}
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
+    let visibility = match (request.replica_id, request.isolation_level) {
+        (CONSUMER_REPLICA_ID, 1) => Visibility::LastStableOffset,
+        (CONSUMER_REPLICA_ID, _) => Visibility::HighWatermark,
+        _ => Visibility::LogEndOffset,
+    };
+    let duplicates = duplicates(&request);
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let is_allowed = broker.authorizer.is_allowed(
+            context,
+            Operation::Describe,
+            ResourceType::Topic,
+            &topic.name,
+        );
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            let found = if !is_allowed {
+                Err(ErrorCode::TopicAuthorizationFailed)
+            } else if duplicates.contains(&(&*topic.name, asked.partition_index)) {
+                Err(ErrorCode::InvalidRequest)
+            } else if !is_supported(asked.timestamp, context.api_version) {
+                Err(ErrorCode::UnsupportedVersion)
+            } else {
+                let partition = broker.local_partition(&topic.name, asked.partition_index);
+                match partition {
+                    Ok(partition) => find(&partition, asked, visibility).await,
+                    Err(code) => Err(code),
+                }
+            };
+            partitions.push(answer(asked, found));
+        }
+        topics.push(ListOffsetsTopicResponse {
+            name: topic.name.clone(),
+            partitions,
+            ..Default::default()
+        });
+    }
+    ListOffsetsResponse {
+        topics,
+        ..Default::default()
+    }
+}
+
+/// Partitions that the request names more than once, for which Kafka answers none.
+fn duplicates(request: &ListOffsetsRequest) -> HashSet<(&str, i32)> {
+    let mut seen = HashSet::new();
+    let mut duplicates = HashSet::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            let key = (&*topic.name, partition.partition_index);
+            if !seen.insert(key) {
+                duplicates.insert(key);
+            }
+        }
+    }
+    duplicates
+}
+
+/// Whether a special time exists in this version.
+fn is_supported(timestamp: i64, version: i16) -> bool {
+    let since = match timestamp {
+        0.. => 1,
+        LATEST | EARLIEST => 1,
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        EARLIEST_PENDING_UPLOAD => 11,
+        _ => return false,
+    };
+    version >= since
+}
+
+async fn find(
+    partition: &Arc<Partition>,
+    asked: &ListOffsetsPartition,
+    visibility: Visibility,
+) -> Result<Option<TimestampLookup>, ErrorCode> {
+    partition.check_leader(asked.current_leader_epoch)?;
+    let last_fetchable = last_fetchable_offset(partition.reader(), visibility);
+    let target = match asked.timestamp {
+        LATEST => {
+            return Ok(Some(TimestampLookup {
+                offset: last_fetchable,
+                timestamp: Timestamp::NONE,
+                leader_epoch: Some(partition.leader_epoch()),
+            }));
+        }
+        // Nothing is kept elsewhere: what is local is all there is, and nothing is tiered.
+        EARLIEST | EARLIEST_LOCAL => {
+            let earliest = partition
+                .reader()
+                .offset_for_timestamp(TimestampTarget::Earliest);
+            return earliest.map_err(|error| error.error_code());
+        }
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => {
+            return Ok(Some(TimestampLookup {
+                offset: Offset::UNKNOWN,
+                timestamp: Timestamp::NONE,
+                leader_epoch: None,
+            }));
+        }
+        MAX_TIMESTAMP => TimestampTarget::MaxTimestamp,
+        timestamp => TimestampTarget::At(Timestamp(timestamp)),
+    };
+    let reader = partition.reader().clone();
+    // The search reads index and log files.
+    let search = tokio::task::spawn_blocking(move || reader.offset_for_timestamp(target));
+    let found = search.await.map_err(|_| ErrorCode::UnknownServerError)?;
+    let found = found.map_err(|error| {
+        tracing::error!(partition = %partition.topic_partition, "search by time failed: {error}");
+        error.error_code()
+    })?;
+    Ok(found.filter(|found| found.offset < last_fetchable))
+}
+
+fn last_fetchable_offset(reader: &LogReader, visibility: Visibility) -> Offset {
+    match visibility {
+        Visibility::HighWatermark => reader.high_watermark(),
+        Visibility::LastStableOffset => reader.last_stable_offset(),
+        Visibility::LogEndOffset => reader.log_end_offset(),
+    }
+}
+
+fn answer(
+    asked: &ListOffsetsPartition,
+    found: Result<Option<TimestampLookup>, ErrorCode>,
+) -> ListOffsetsPartitionResponse {
+    let nothing = ListOffsetsPartitionResponse {
+        partition_index: asked.partition_index,
+        ..Default::default()
+    };
+    match found {
+        Ok(Some(found)) => ListOffsetsPartitionResponse {
+            timestamp: found.timestamp.0,
+            offset: found.offset.0,
+            leader_epoch: found.leader_epoch.map_or(-1, |epoch| epoch.0),
+            ..nothing
+        },
+        Ok(None) => nothing,
+        Err(code) => ListOffsetsPartitionResponse {
+            error_code: code.code(),
+            ..nothing
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_times_came_with_versions() {
+        let first_version = |timestamp| (1..=11).find(|&version| is_supported(timestamp, version));
+        assert_eq!(first_version(1_700_000_000_000), Some(1));
+        assert_eq!(first_version(LATEST), Some(1));
+        assert_eq!(first_version(EARLIEST), Some(1));
+        assert_eq!(first_version(MAX_TIMESTAMP), Some(7));
+        assert_eq!(first_version(EARLIEST_LOCAL), Some(8));
+        assert_eq!(first_version(LATEST_TIERED), Some(9));
+        assert_eq!(first_version(EARLIEST_PENDING_UPLOAD), Some(11));
+        assert_eq!(first_version(-7), None);
+    }
+}

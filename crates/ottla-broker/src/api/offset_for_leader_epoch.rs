@@ -1,0 +1,74 @@
+//! OffsetForLeaderEpoch: where a leader epoch ends, for clients that check whether what they have read is
+//! still there (KIP-320).
+//!
+//! Kafka does the same in `KafkaApis.handleOffsetForLeaderEpochRequest`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
+use ottla_protocol::messages::offset_for_leader_epoch_response::{
+    EpochEndOffset, OffsetForLeaderTopicResult,
+};
+use ottla_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset};
+
+use crate::authorizer::{Operation, ResourceType};
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse {
+    let topics = request.topics.into_iter().map(|topic| {
+        let is_allowed = broker.authorizer.is_allowed(
+            context,
+            Operation::Describe,
+            ResourceType::Topic,
+            &topic.topic,
+        );
+        let partitions = topic.partitions.iter().map(|asked| {
+            let found = match is_allowed {
+                true => end_of_epoch(broker, &topic.topic, asked),
+                false => Err(ErrorCode::TopicAuthorizationFailed),
+            };
+            let nothing = EpochEndOffset {
+                partition: asked.partition,
+                ..Default::default()
+            };
+            match found {
+                Ok(Some((epoch, end_offset))) => EpochEndOffset {
+                    leader_epoch: epoch.0,
+                    end_offset: end_offset.0,
+                    ..nothing
+                },
+                Ok(None) => nothing,
+                Err(code) => EpochEndOffset {
+                    error_code: code.code(),
+                    ..nothing
+                },
+            }
+        });
+        OffsetForLeaderTopicResult {
+            partitions: partitions.collect(),
+            topic: topic.topic,
+            ..Default::default()
+        }
+    });
+    OffsetForLeaderEpochResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    }
+}
+
+fn end_of_epoch(
+    broker: &Broker,
+    topic: &str,
+    asked: &OffsetForLeaderPartition,
+) -> Result<Option<(LeaderEpoch, Offset)>, ErrorCode> {
+    let partition = broker.local_partition(topic, asked.partition)?;
+    partition.check_leader(asked.current_leader_epoch)?;
+    Ok(partition
+        .reader()
+        .end_offset_for_epoch(LeaderEpoch(asked.leader_epoch)))
+}

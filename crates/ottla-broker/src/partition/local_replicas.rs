@@ -1,0 +1,181 @@
+//! Follows the metadata: which partitions this broker has, leads and follows, and with which settings.
+//!
+//! Called by whoever publishes a new image, one change after the other. New partitions can be found
+//! before the image that names them is in force, so that a client that learns of a partition finds it.
+//!
+//! Kafka does the same in `BrokerMetadataPublisher` and `ReplicaManager.applyDelta`.
+
+use std::sync::Arc;
+
+use ottla_config::TopicConfig;
+use ottla_log::{Log, OpenParams};
+use ottla_metadata::{
+    ConfigResource, ConfigResourceType, LocalReplica, MetadataDelta, MetadataImage,
+};
+use ottla_replica::{Event, Leadership};
+use ottla_types::{TopicPartition, Uuid};
+
+use super::Partition;
+use super::partitions::PartitionMap;
+use crate::Broker;
+
+impl Broker {
+    /// Puts a new image in force. Opens logs, so it must not run on a thread that serves connections.
+    pub fn on_metadata_changed(self: &Arc<Self>, delta: &MetadataDelta) {
+        let changes = delta.local_changes(self.broker_id());
+        let mut map = PartitionMap::clone(&self.partitions.load());
+        let mut removed = Vec::new();
+        for deleted in &changes.deleted {
+            removed.extend(map.remove(deleted.topic_id, deleted.partition));
+        }
+        let mut elected = Vec::new();
+        for (replica, is_leader) in changes
+            .leaders
+            .iter()
+            .map(|replica| (replica, true))
+            .chain(changes.followers.iter().map(|replica| (replica, false)))
+        {
+            match self.partition_of(&mut map, replica, &delta.after) {
+                Ok(partition) => elected.push((partition, replica, is_leader)),
+                Err(error) => {
+                    let (topic, partition) = (&replica.topic, replica.partition);
+                    tracing::error!("{topic}-{partition} cannot be opened: {error}");
+                }
+            }
+        }
+        self.partitions.replace(map);
+        for (partition, replica, is_leader) in elected {
+            let event = match is_leader {
+                true => Event::LeaderElected(leadership(&partition, replica)),
+                false => Event::FollowerOf {
+                    leader: replica.registration.leader,
+                    leader_epoch: replica.registration.leader_epoch,
+                },
+            };
+            partition.notify(self, event);
+        }
+        self.set_metadata(delta.after.clone());
+        self.apply_topic_configs(delta);
+        for partition in removed {
+            partition.notify(self, Event::LogLost);
+            partition.waiters.wake_all();
+        }
+    }
+
+    /// The settings of a topic: the broker's, with those of the topic over them.
+    pub fn topic_config(&self, image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
+        let resource = ConfigResource::topic(topic.to_owned());
+        let overrides = image.configs.entries(&resource);
+        let overrides = overrides.map(|(key, value)| (&**key, &**value));
+        let (config, errors) =
+            TopicConfig::resolve_leniently(&self.config().topic_defaults, overrides);
+        for error in errors {
+            tracing::warn!(%topic, "a setting of the topic is left out: {error}");
+        }
+        Arc::new(config)
+    }
+
+    fn apply_topic_configs(self: &Arc<Self>, delta: &MetadataDelta) {
+        let map = self.partitions.load();
+        for resource in &delta.configs {
+            if resource.kind != ConfigResourceType::Topic {
+                continue;
+            }
+            let Some(topic) = map.topic(&resource.name) else {
+                continue;
+            };
+            self.apply_topic_config(topic, &delta.after);
+        }
+    }
+
+    /// Puts the broker's changed defaults for topics in force everywhere.
+    pub fn apply_topic_defaults(self: &Arc<Self>) {
+        let image = self.metadata();
+        for topic in self.partitions.load().topics() {
+            self.apply_topic_config(topic, &image);
+        }
+    }
+
+    fn apply_topic_config(
+        self: &Arc<Self>,
+        topic: &super::partitions::LocalTopic,
+        image: &MetadataImage,
+    ) {
+        let config = self.topic_config(image, &topic.name);
+        for partition in topic.partitions() {
+            partition.set_config(self, Arc::clone(&config));
+            let index = partition.topic_partition.partition;
+            let registration = image.topics.partition(&topic.name, index);
+            if let Some(registration) = registration
+                && registration.leader == self.broker_id()
+            {
+                let replica = LocalReplica {
+                    topic: topic.name.clone(),
+                    topic_id: topic.id,
+                    partition: index,
+                    registration: registration.clone(),
+                };
+                let leadership = leadership(partition, &replica);
+                partition.notify(self, Event::LeaderElected(leadership));
+            }
+        }
+    }
+
+    /// The partition of a replica, opened or created if it is not here yet.
+    fn partition_of(
+        &self,
+        map: &mut PartitionMap,
+        replica: &LocalReplica,
+        image: &MetadataImage,
+    ) -> Result<Arc<Partition>, String> {
+        let known = map.topic_by_id(replica.topic_id);
+        if let Some(known) = known.and_then(|topic| topic.partition(replica.partition.0)) {
+            return Ok(Arc::clone(known));
+        }
+        let config = self.topic_config(image, &replica.topic);
+        let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
+        let log = self.open_log(&topic_partition, replica.topic_id, &config)?;
+        let partition = Partition::new(
+            self.broker_id(),
+            topic_partition,
+            replica.topic_id,
+            log,
+            &config,
+        );
+        map.insert(Arc::clone(&partition));
+        Ok(partition)
+    }
+
+    fn open_log(
+        &self,
+        topic_partition: &TopicPartition,
+        _topic_id: Uuid,
+        config: &Arc<TopicConfig>,
+    ) -> Result<Log, String> {
+        let dir = &self.config().log_dirs[0];
+        let (log, _) = Log::open(OpenParams {
+            dir: std::path::Path::new(dir).join(topic_partition.dir_name()),
+            topic_partition: topic_partition.clone(),
+            config: Arc::clone(config),
+            recovery_point: Default::default(),
+            log_start_offset: Default::default(),
+            clean_shutdown: false,
+            now: self.timestamp(),
+            producer_id_expiration_ms: self.config().producer_id_expiration_ms.into(),
+            random_seed: rand::random(),
+        })
+        .map_err(|error| error.to_string())?;
+        Ok(log)
+    }
+}
+
+fn leadership(partition: &Partition, replica: &LocalReplica) -> Leadership {
+    let settings = partition.settings();
+    Leadership {
+        leader_epoch: replica.registration.leader_epoch,
+        replicas: replica.registration.replicas.clone(),
+        isr: replica.registration.isr.clone(),
+        min_insync_replicas: settings.min_insync_replicas,
+        flush_messages: settings.flush_messages,
+    }
+}

@@ -1,0 +1,120 @@
+//! The partitions of which this broker has a replica, by the name and by the id of their topic.
+//!
+//! The map is immutable and replaced as a whole when the metadata changes, so that looking a partition up
+//! takes no lock.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use hashbrown::HashMap;
+use ottla_types::{PartitionIndex, TopicId, TopicName, TopicPartition};
+
+use super::Partition;
+
+#[derive(Debug, Default)]
+pub(crate) struct Partitions {
+    map: ArcSwap<PartitionMap>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PartitionMap {
+    by_name: HashMap<TopicName, Arc<LocalTopic>>,
+    by_id: HashMap<TopicId, Arc<LocalTopic>>,
+}
+
+/// The partitions of one topic that are here.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalTopic {
+    pub(crate) name: TopicName,
+    pub(crate) id: TopicId,
+    /// By partition index; `None` where the partition is not here.
+    partitions: Vec<Option<Arc<Partition>>>,
+}
+
+impl LocalTopic {
+    /// The partitions that are here.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.partitions.iter().flatten()
+    }
+
+    pub(crate) fn partition(&self, index: i32) -> Option<&Arc<Partition>> {
+        self.partitions.get(usize::try_from(index).ok()?)?.as_ref()
+    }
+}
+
+impl PartitionMap {
+    pub(crate) fn topic(&self, name: &str) -> Option<&Arc<LocalTopic>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn topic_by_id(&self, id: TopicId) -> Option<&Arc<LocalTopic>> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.by_name.values().flat_map(|topic| topic.partitions())
+    }
+
+    pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<LocalTopic>> {
+        self.by_name.values()
+    }
+
+    pub(crate) fn insert(&mut self, partition: Arc<Partition>) {
+        let name = partition.topic_partition.topic.clone();
+        let mut topic = match self.by_name.get(&name) {
+            Some(topic) if topic.id == partition.topic_id => LocalTopic::clone(topic),
+            _ => LocalTopic {
+                name,
+                id: partition.topic_id,
+                partitions: Vec::new(),
+            },
+        };
+        let index = partition.topic_partition.partition.0.max(0) as usize;
+        if topic.partitions.len() <= index {
+            topic.partitions.resize(index + 1, None);
+        }
+        topic.partitions[index] = Some(partition);
+        self.put(topic);
+    }
+
+    /// Takes a partition out and returns it.
+    pub(crate) fn remove(&mut self, id: TopicId, index: PartitionIndex) -> Option<Arc<Partition>> {
+        let mut topic = LocalTopic::clone(self.by_id.get(&id)?);
+        let place = topic.partitions.get_mut(usize::try_from(index.0).ok()?)?;
+        let removed = place.take();
+        if topic.partitions.iter().any(Option::is_some) {
+            self.put(topic);
+        } else {
+            self.by_id.remove(&id);
+            if self.by_name.get(&topic.name).is_some_and(|t| t.id == id) {
+                self.by_name.remove(&topic.name);
+            }
+        }
+        removed
+    }
+
+    fn put(&mut self, topic: LocalTopic) {
+        let topic = Arc::new(topic);
+        self.by_id.insert(topic.id, Arc::clone(&topic));
+        self.by_name.insert(topic.name.clone(), topic);
+    }
+}
+
+impl Partitions {
+    /// All partitions as they are now.
+    pub(crate) fn load(&self) -> Guard<Arc<PartitionMap>> {
+        self.map.load()
+    }
+
+    pub(crate) fn get(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
+        self.load().topic(topic)?.partition(index).cloned()
+    }
+
+    pub(crate) fn find(&self, topic_partition: &TopicPartition) -> Option<Arc<Partition>> {
+        self.get(&topic_partition.topic, topic_partition.partition.0)
+    }
+
+    pub(crate) fn replace(&self, map: PartitionMap) {
+        self.map.store(Arc::new(map));
+    }
+}

@@ -1,0 +1,37 @@
+//! Administration: topics, settings, groups, offsets.
+//!
+//! Each call sends the request to the broker that can answer it and gives back what was said about each
+//! of the things asked for, in Kafka's own response structs where they say it best.
+
+mod configs;
+pub(crate) mod groups;
+mod offsets;
+mod topics;
+
+use crate::client::Client;
+
+pub use configs::{ConfigOperation, ConfigResourceType, DescribedConfigs};
+pub use groups::{DescribedConsumerGroup, GroupListing, GroupMember};
+pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
+pub use topics::{NewTopic, PartitionDescription, TopicDescription};
+
+/// Administers a cluster.
+#[derive(Clone)]
+pub struct Admin {
+    client: Client,
+}
+
+impl Admin {
+    pub fn new(client: Client) -> Admin {
+        Admin { client }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// A text as the protocol crate has it.
+fn text(value: &str) -> bytestring::ByteString {
+    value.to_owned().into()
+}

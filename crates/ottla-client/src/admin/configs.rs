@@ -1,0 +1,171 @@
+//! Describing and changing settings.
+
+use std::collections::BTreeMap;
+
+use ottla_protocol::messages::describe_configs_request::{
+    DescribeConfigsRequest, DescribeConfigsResource,
+};
+use ottla_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
+use ottla_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
+};
+use ottla_protocol::messages::list_config_resources_request::ListConfigResourcesRequest;
+
+use super::{Admin, text};
+use crate::error::ClientError;
+
+/// What settings belong to; the numbers are Kafka's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(i8)]
+pub enum ConfigResourceType {
+    Topic = 2,
+    Broker = 4,
+    BrokerLogger = 8,
+    ClientMetrics = 16,
+    Group = 32,
+}
+
+/// What to do with a setting; the numbers are Kafka's (KIP-339).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ConfigOperation {
+    Set(String),
+    Delete,
+    /// Adds to a list.
+    Append(String),
+    /// Takes out of a list.
+    Subtract(String),
+}
+
+impl ConfigOperation {
+    fn code(&self) -> i8 {
+        match self {
+            ConfigOperation::Set(_) => 0,
+            ConfigOperation::Delete => 1,
+            ConfigOperation::Append(_) => 2,
+            ConfigOperation::Subtract(_) => 3,
+        }
+    }
+
+    fn value(&self) -> Option<&str> {
+        match self {
+            ConfigOperation::Set(value)
+            | ConfigOperation::Append(value)
+            | ConfigOperation::Subtract(value) => Some(value),
+            ConfigOperation::Delete => None,
+        }
+    }
+}
+
+/// The settings of one thing.
+pub type DescribedConfigs = Vec<DescribeConfigsResourceResult>;
+
+impl Admin {
+    /// The settings of one thing. A broker's own are asked of that broker, since nobody else knows its
+    /// properties file.
+    pub async fn describe_configs(
+        &self,
+        kind: ConfigResourceType,
+        name: &str,
+        include_synonyms: bool,
+    ) -> Result<DescribedConfigs, ClientError> {
+        let request = DescribeConfigsRequest {
+            resources: vec![DescribeConfigsResource {
+                resource_type: kind as i8,
+                resource_name: text(name),
+                configuration_keys: None,
+                ..Default::default()
+            }],
+            include_synonyms,
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .retrying("DescribeConfigs", async || {
+                self.configs_node(kind, name).await?.send(&request).await
+            })
+            .await?;
+        let Some(result) = response.results.into_iter().next() else {
+            return Ok(Vec::new());
+        };
+        let what = format!("describing the settings of {name}");
+        ClientError::check(what, result.error_code, result.error_message.as_ref())?;
+        Ok(result.configs)
+    }
+
+    /// Changes settings of one thing, all or none.
+    pub async fn alter_configs(
+        &self,
+        kind: ConfigResourceType,
+        name: &str,
+        operations: &BTreeMap<String, ConfigOperation>,
+        validate_only: bool,
+    ) -> Result<(), ClientError> {
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![AlterConfigsResource {
+                resource_type: kind as i8,
+                resource_name: text(name),
+                configs: operations
+                    .iter()
+                    .map(|(key, operation)| AlterableConfig {
+                        name: text(key),
+                        config_operation: operation.code(),
+                        value: operation.value().map(text),
+                        ..Default::default()
+                    })
+                    .collect(),
+                ..Default::default()
+            }],
+            validate_only,
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .retrying("IncrementalAlterConfigs", async || {
+                self.configs_node(kind, name).await?.send(&request).await
+            })
+            .await?;
+        let Some(result) = response.responses.first() else {
+            return Ok(());
+        };
+        let what = format!("changing the settings of {name}");
+        ClientError::check(what, result.error_code, result.error_message.as_ref())
+    }
+
+    /// The things of a kind that have settings.
+    pub async fn list_config_resources(
+        &self,
+        kind: ConfigResourceType,
+    ) -> Result<Vec<String>, ClientError> {
+        let response = self
+            .client
+            .send(|version| {
+                let mut request = ListConfigResourcesRequest::default();
+                // Before, the only kind there was are client metrics (KIP-1142).
+                if version >= 1 {
+                    request.resource_types = vec![kind as i8];
+                }
+                request
+            })
+            .await?;
+        ClientError::check("listing resources", response.error_code, None::<&str>)?;
+        let names = response.config_resources.into_iter();
+        Ok(names
+            .map(|resource| resource.resource_name.to_string())
+            .collect())
+    }
+
+    async fn configs_node(
+        &self,
+        kind: ConfigResourceType,
+        name: &str,
+    ) -> Result<std::sync::Arc<crate::Connection>, ClientError> {
+        let of_a_broker = matches!(
+            kind,
+            ConfigResourceType::Broker | ConfigResourceType::BrokerLogger
+        );
+        match name.parse() {
+            Ok(id) if of_a_broker => self.client.node(id).await,
+            _ => self.client.any_node().await,
+        }
+    }
+}

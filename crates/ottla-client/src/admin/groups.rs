@@ -1,0 +1,350 @@
+//! Listing, describing and deleting groups.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, Bytes};
+use ottla_protocol::messages::ConsumerProtocolAssignment;
+use ottla_protocol::messages::consumer_group_describe_request::ConsumerGroupDescribeRequest;
+use ottla_protocol::messages::delete_groups_request::DeleteGroupsRequest;
+use ottla_protocol::messages::describe_groups_request::DescribeGroupsRequest;
+use ottla_protocol::messages::leave_group_request::{LeaveGroupRequest, MemberIdentity};
+use ottla_protocol::messages::list_groups_request::ListGroupsRequest;
+use ottla_protocol::{ApiKey, Message, Reader};
+use ottla_types::ErrorCode;
+
+use super::{Admin, text};
+use crate::client::CoordinatorKind;
+use crate::error::ClientError;
+use crate::metadata::BrokerNode;
+
+/// A group as a list shows it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct GroupListing {
+    pub group_id: String,
+    /// `classic`, `consumer`, `share`, `streams`; empty where the broker does not say.
+    pub group_type: String,
+    pub protocol_type: String,
+    pub state: String,
+}
+
+/// A member of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupMember {
+    pub member_id: String,
+    pub group_instance_id: Option<String>,
+    pub client_id: String,
+    /// As Kafka prints it: `/127.0.0.1`.
+    pub host: String,
+    pub assignment: Vec<(String, i32)>,
+    /// What the member is about to get, in the consumer protocol.
+    pub target_assignment: Option<Vec<(String, i32)>>,
+    /// The member's epoch in the consumer protocol.
+    pub member_epoch: Option<i32>,
+    /// Whether the member has been moved to the consumer protocol.
+    pub upgraded: Option<bool>,
+}
+
+/// A consumer group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescribedConsumerGroup {
+    pub group_id: String,
+    /// As Kafka's tools print it: `PreparingRebalance`.
+    pub state: String,
+    pub is_consumer_protocol: bool,
+    pub assignor: String,
+    pub members: Vec<GroupMember>,
+    pub coordinator: BrokerNode,
+    pub group_epoch: Option<i32>,
+    pub target_assignment_epoch: Option<i32>,
+}
+
+impl Admin {
+    /// The groups that any broker of the cluster coordinates, those of the given states and types only,
+    /// if any are given.
+    pub async fn list_groups(
+        &self,
+        states: &[String],
+        types: &[String],
+    ) -> Result<Vec<GroupListing>, ClientError> {
+        let metadata = self.client.refresh_metadata(Some(&[]), false).await?;
+        let mut groups = Vec::new();
+        for broker in metadata.brokers.values() {
+            let response = self
+                .client
+                .retrying("ListGroups", async || {
+                    let connection = self.client.connection(&broker.address()).await?;
+                    let response = connection
+                        .send_with(|version| ListGroupsRequest {
+                            // Filters are newer (KIP-518, KIP-848).
+                            states_filter: match version {
+                                4.. => states.iter().map(|state| text(state)).collect(),
+                                _ => Vec::new(),
+                            },
+                            types_filter: match version {
+                                5.. => types.iter().map(|kind| text(kind)).collect(),
+                                _ => Vec::new(),
+                            },
+                            ..Default::default()
+                        })
+                        .await?;
+                    let what = format!("the groups of broker {}", broker.id);
+                    ClientError::check(what, response.error_code, None::<&str>)?;
+                    Ok(response)
+                })
+                .await?;
+            groups.extend(response.groups.into_iter().map(|group| GroupListing {
+                group_id: group.group_id.to_string(),
+                group_type: group.group_type.to_string(),
+                protocol_type: group.protocol_type.to_string(),
+                state: group.group_state.to_string(),
+            }));
+        }
+        groups.sort();
+        groups.dedup();
+        Ok(groups)
+    }
+
+    /// Describes a consumer group, of the consumer protocol or the classic one.
+    pub async fn describe_consumer_group(
+        &self,
+        group: &str,
+    ) -> Result<DescribedConsumerGroup, ClientError> {
+        if self.client.serves(ApiKey::ConsumerGroupDescribe).await? {
+            match self.describe_with_consumer_protocol(group).await {
+                Err(error)
+                    if matches!(
+                        error.code(),
+                        Some(ErrorCode::GroupIdNotFound | ErrorCode::UnsupportedVersion)
+                    ) => {}
+                result => return result,
+            }
+        }
+        self.describe_with_classic_protocol(group).await
+    }
+
+    async fn describe_with_consumer_protocol(
+        &self,
+        group: &str,
+    ) -> Result<DescribedConsumerGroup, ClientError> {
+        let response = self
+            .client
+            .send_to_coordinator(
+                CoordinatorKind::Group,
+                group,
+                |_| ConsumerGroupDescribeRequest {
+                    group_ids: vec![text(group)],
+                    ..Default::default()
+                },
+                |response| response.groups.first().map_or(0, |group| group.error_code),
+            )
+            .await?;
+        let what = format!("group {group}");
+        let Some(found) = response.groups.into_iter().next() else {
+            return Err(ClientError::broker(what, -1, Some("there was no answer")));
+        };
+        ClientError::check(what, found.error_code, found.error_message.as_ref())?;
+        let members = found.members.into_iter().map(|member| {
+            let partitions = |topics: Vec<
+                ottla_protocol::messages::consumer_group_describe_response::TopicPartitions,
+            >| {
+                let mut all = Vec::new();
+                for topic in topics {
+                    let name = topic.topic_name.to_string();
+                    all.extend(
+                        topic
+                            .partitions
+                            .iter()
+                            .map(|partition| (name.clone(), *partition)),
+                    );
+                }
+                all
+            };
+            GroupMember {
+                member_id: member.member_id.to_string(),
+                group_instance_id: member.instance_id.map(|id| id.to_string()),
+                client_id: member.client_id.to_string(),
+                host: member.client_host.to_string(),
+                assignment: partitions(member.assignment.topic_partitions),
+                target_assignment: Some(partitions(member.target_assignment.topic_partitions)),
+                member_epoch: Some(member.member_epoch),
+                upgraded: match member.member_type {
+                    0 => Some(false),
+                    1 => Some(true),
+                    _ => None,
+                },
+            }
+        });
+        Ok(DescribedConsumerGroup {
+            group_id: group.to_owned(),
+            state: found.group_state.to_string(),
+            is_consumer_protocol: true,
+            assignor: found.assignor_name.to_string(),
+            members: members.collect(),
+            coordinator: self
+                .client
+                .coordinator(CoordinatorKind::Group, group)
+                .await?,
+            group_epoch: Some(found.group_epoch),
+            target_assignment_epoch: Some(found.assignment_epoch),
+        })
+    }
+
+    async fn describe_with_classic_protocol(
+        &self,
+        group: &str,
+    ) -> Result<DescribedConsumerGroup, ClientError> {
+        let response = self
+            .client
+            .send_to_coordinator(
+                CoordinatorKind::Group,
+                group,
+                |_| DescribeGroupsRequest {
+                    groups: vec![text(group)],
+                    ..Default::default()
+                },
+                |response| response.groups.first().map_or(0, |group| group.error_code),
+            )
+            .await?;
+        let what = format!("group {group}");
+        let Some(found) = response.groups.into_iter().next() else {
+            return Err(ClientError::broker(what, -1, Some("there was no answer")));
+        };
+        ClientError::check(&what, found.error_code, found.error_message.as_ref())?;
+        if !found.protocol_type.is_empty() && &*found.protocol_type != "consumer" {
+            return Err(ClientError::broker(
+                &what,
+                ErrorCode::InvalidGroupId.code(),
+                Some(format!(
+                    "GroupId {group} is not a consumer group ({}).",
+                    &*found.protocol_type
+                )),
+            ));
+        }
+        let mut members = Vec::new();
+        for member in found.members {
+            members.push(GroupMember {
+                member_id: member.member_id.to_string(),
+                group_instance_id: member.group_instance_id.map(|id| id.to_string()),
+                client_id: member.client_id.to_string(),
+                host: member.client_host.to_string(),
+                assignment: decode_assignment(&member.member_assignment)?,
+                target_assignment: None,
+                member_epoch: None,
+                upgraded: None,
+            });
+        }
+        Ok(DescribedConsumerGroup {
+            group_id: group.to_owned(),
+            state: found.group_state.to_string(),
+            is_consumer_protocol: false,
+            assignor: found.protocol_data.to_string(),
+            members,
+            coordinator: self
+                .client
+                .coordinator(CoordinatorKind::Group, group)
+                .await?,
+            group_epoch: None,
+            target_assignment_epoch: None,
+        })
+    }
+
+    /// Deletes groups that have no members.
+    pub async fn delete_groups(
+        &self,
+        groups: &[String],
+    ) -> BTreeMap<String, Result<(), ClientError>> {
+        let mut results = BTreeMap::new();
+        for group in groups {
+            let response = self
+                .client
+                .send_to_coordinator(
+                    CoordinatorKind::Group,
+                    group,
+                    |_| DeleteGroupsRequest {
+                        groups_names: vec![text(group)],
+                        ..Default::default()
+                    },
+                    |response| {
+                        response
+                            .results
+                            .first()
+                            .map_or(0, |result| result.error_code)
+                    },
+                )
+                .await;
+            let result = response.and_then(|response| {
+                let code = response
+                    .results
+                    .first()
+                    .map_or(0, |result| result.error_code);
+                ClientError::check(format!("deleting group {group}"), code, None::<&str>)
+            });
+            results.insert(group.clone(), result);
+        }
+        results
+    }
+
+    /// Takes members out of a group: a static member by its instance id, another by its member id.
+    pub async fn remove_members(
+        &self,
+        group: &str,
+        members: Vec<MemberIdentity>,
+    ) -> Result<(), ClientError> {
+        let response = self
+            .client
+            .send_to_coordinator(
+                CoordinatorKind::Group,
+                group,
+                |_| LeaveGroupRequest {
+                    group_id: text(group),
+                    members: members.clone(),
+                    ..Default::default()
+                },
+                |response| response.error_code,
+            )
+            .await?;
+        let code = response
+            .members
+            .iter()
+            .map(|member| member.error_code)
+            .find(|code| *code != 0)
+            .unwrap_or(response.error_code);
+        ClientError::check(
+            format!("removing members of group {group}"),
+            code,
+            None::<&str>,
+        )
+    }
+}
+
+/// What a member of a classic consumer group has been given: a version, then the assignment. A member
+/// that has not been given anything has no bytes at all.
+pub(crate) fn decode_assignment(bytes: &Bytes) -> Result<Vec<(String, i32)>, ClientError> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unreadable = |reason: String| ClientError::Unreadable {
+        address: "a group member".into(),
+        what: "an assignment".into(),
+        reason,
+    };
+    let mut body = bytes.clone();
+    if body.len() < 2 {
+        return Err(unreadable("it has no version".into()));
+    }
+    // What a newer version added stands at the end and is left unread.
+    let version = body.get_i16().clamp(0, 3);
+    let assignment = ConsumerProtocolAssignment::decode(&mut Reader::new(body), version)
+        .map_err(|error| unreadable(error.to_string()))?;
+    let mut partitions = Vec::new();
+    for topic in assignment.assigned_partitions {
+        let name = topic.topic.to_string();
+        partitions.extend(
+            topic
+                .partitions
+                .iter()
+                .map(|partition| (name.clone(), *partition)),
+        );
+    }
+    Ok(partitions)
+}

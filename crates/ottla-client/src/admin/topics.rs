@@ -1,0 +1,444 @@
+//! Creating, deleting, growing and describing topics; deleting records.
+
+use std::collections::BTreeMap;
+
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::create_partitions_request::{
+    CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic,
+};
+use ottla_protocol::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+};
+use ottla_protocol::messages::create_topics_response::CreatableTopicResult;
+use ottla_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic,
+};
+use ottla_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTopicsRequest};
+use ottla_protocol::messages::describe_topic_partitions_request::{
+    Cursor, DescribeTopicPartitionsRequest, TopicRequest,
+};
+use ottla_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsRequest;
+use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
+use ottla_types::{ErrorCode, Uuid};
+
+use super::{Admin, text};
+use crate::client::Client;
+use crate::error::ClientError;
+
+/// A topic to be created.
+#[derive(Clone, Default, Debug)]
+pub struct NewTopic {
+    pub name: String,
+    /// Nothing leaves it to the broker.
+    pub partitions: Option<i32>,
+    /// Nothing leaves it to the broker.
+    pub replication_factor: Option<i16>,
+    /// The brokers of each partition, instead of the two numbers above.
+    pub assignments: BTreeMap<i32, Vec<i32>>,
+    pub configs: BTreeMap<String, String>,
+}
+
+/// One topic.
+#[derive(Clone, Debug)]
+pub struct TopicDescription {
+    pub name: String,
+    pub topic_id: Uuid,
+    pub is_internal: bool,
+    pub partitions: Vec<PartitionDescription>,
+}
+
+/// One partition.
+#[derive(Clone, Debug)]
+pub struct PartitionDescription {
+    pub partition: i32,
+    /// Nothing while there is none.
+    pub leader: Option<i32>,
+    pub replicas: Vec<i32>,
+    pub isr: Vec<i32>,
+    /// Replicas that may lead although they are not in sync (KIP-966); nothing where the broker does not
+    /// say.
+    pub eligible_leader_replicas: Option<Vec<i32>>,
+    pub last_known_elr: Option<Vec<i32>>,
+}
+
+impl Admin {
+    /// Creates topics; the results are in the order of the answer.
+    pub async fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        validate_only: bool,
+    ) -> Result<Vec<CreatableTopicResult>, ClientError> {
+        let request = CreateTopicsRequest {
+            topics: topics.iter().map(creatable).collect(),
+            timeout_ms: self.timeout_ms(),
+            validate_only,
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .retrying("CreateTopics", async || {
+                let response = self.client.any_node().await?.send(&request).await?;
+                // A topic whose deletion has not reached every broker yet, or a moving controller.
+                for topic in &response.topics {
+                    retriable(&format!("topic {}", &*topic.name), topic.error_code)?;
+                }
+                Ok(response)
+            })
+            .await?;
+        Ok(response.topics)
+    }
+
+    /// Deletes a topic by its name.
+    pub async fn delete_topic(&self, name: &str) -> Result<(), ClientError> {
+        let response = self
+            .client
+            .send(|version| {
+                let mut request = DeleteTopicsRequest {
+                    timeout_ms: self.timeout_ms(),
+                    ..Default::default()
+                };
+                // By id or name instead of names alone (KIP-516).
+                if version >= 6 {
+                    request.topics = vec![DeleteTopicState {
+                        name: Some(text(name)),
+                        ..Default::default()
+                    }];
+                } else {
+                    request.topic_names = vec![text(name)];
+                }
+                request
+            })
+            .await?;
+        let result = response.responses.first();
+        let (code, message) = result.map_or((0, None), |result| {
+            (result.error_code, result.error_message.as_ref())
+        });
+        ClientError::check(format!("deleting topic {name}"), code, message)
+    }
+
+    /// Grows a topic to `count` partitions; `assignments` names the brokers of the new ones.
+    pub async fn create_partitions(
+        &self,
+        name: &str,
+        count: i32,
+        assignments: Option<&[Vec<i32>]>,
+    ) -> Result<(), ClientError> {
+        let response = self
+            .client
+            .send(|_| CreatePartitionsRequest {
+                topics: vec![CreatePartitionsTopic {
+                    name: text(name),
+                    count,
+                    assignments: assignments.map(|assignments| {
+                        let assignment = |brokers: &Vec<i32>| CreatePartitionsAssignment {
+                            broker_ids: brokers.clone(),
+                            ..Default::default()
+                        };
+                        assignments.iter().map(assignment).collect()
+                    }),
+                    ..Default::default()
+                }],
+                timeout_ms: self.timeout_ms(),
+                ..Default::default()
+            })
+            .await?;
+        let Some(result) = response.results.first() else {
+            return Ok(());
+        };
+        let what = format!("adding partitions to topic {name}");
+        ClientError::check(what, result.error_code, result.error_message.as_ref())
+    }
+
+    /// The names of all topics.
+    pub async fn list_topics(&self, include_internal: bool) -> Result<Vec<String>, ClientError> {
+        let metadata = self.client.refresh_metadata(None, false).await?;
+        let names = metadata
+            .topics
+            .values()
+            .filter(|topic| include_internal || !topic.is_internal);
+        Ok(names.map(|topic| topic.name.clone()).collect())
+    }
+
+    /// Describes topics by name, in the order of their names. Topics that do not exist are errors.
+    pub async fn describe_topics(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<TopicDescription>, ClientError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.client.serves(ApiKey::DescribeTopicPartitions).await? {
+            match self.describe_by_partitions(names).await {
+                Err(ClientError::Unsupported { .. }) => {}
+                result => return result,
+            }
+        }
+        let metadata = self.client.refresh_metadata(Some(names), false).await?;
+        let mut described = Vec::new();
+        for name in names {
+            let Some(topic) = metadata.topics.get(name) else {
+                return Err(unknown(name));
+            };
+            let partitions = topic
+                .partitions
+                .iter()
+                .map(|partition| PartitionDescription {
+                    partition: partition.partition,
+                    leader: Some(partition.leader).filter(|leader| *leader >= 0),
+                    replicas: partition.replicas.clone(),
+                    isr: partition.isr.clone(),
+                    eligible_leader_replicas: None,
+                    last_known_elr: None,
+                });
+            described.push(TopicDescription {
+                name: name.clone(),
+                topic_id: topic.topic_id,
+                is_internal: topic.is_internal,
+                partitions: partitions.collect(),
+            });
+        }
+        Ok(described)
+    }
+
+    /// Page by page, since a topic can have more partitions than fit into a response.
+    async fn describe_by_partitions(
+        &self,
+        names: &[String],
+    ) -> Result<Vec<TopicDescription>, ClientError> {
+        let mut sorted: Vec<&String> = names.iter().collect();
+        sorted.sort_unstable();
+        let mut described: BTreeMap<String, TopicDescription> = BTreeMap::new();
+        let mut cursor: Option<(String, i32)> = None;
+        loop {
+            let response = self
+                .client
+                .send(|_| DescribeTopicPartitionsRequest {
+                    topics: sorted
+                        .iter()
+                        .filter(|name| cursor.as_ref().is_none_or(|(topic, _)| **name >= topic))
+                        .map(|name| TopicRequest {
+                            name: text(name),
+                            ..Default::default()
+                        })
+                        .collect(),
+                    response_partition_limit: 2000,
+                    cursor: cursor.as_ref().map(|(topic, partition)| Cursor {
+                        topic_name: text(topic),
+                        partition_index: *partition,
+                        ..Default::default()
+                    }),
+                    ..Default::default()
+                })
+                .await?;
+            for topic in &response.topics {
+                let name = topic.name.as_deref().unwrap_or_default();
+                if topic.error_code == ErrorCode::UnknownTopicOrPartition.code() {
+                    return Err(unknown(name));
+                }
+                ClientError::check(format!("topic {name}"), topic.error_code, None::<&str>)?;
+                let partitions = topic
+                    .partitions
+                    .iter()
+                    .map(|partition| PartitionDescription {
+                        partition: partition.partition_index,
+                        leader: Some(partition.leader_id).filter(|leader| *leader >= 0),
+                        replicas: partition.replica_nodes.clone(),
+                        isr: partition.isr_nodes.clone(),
+                        eligible_leader_replicas: partition.eligible_leader_replicas.clone(),
+                        last_known_elr: partition.last_known_elr.clone(),
+                    });
+                described
+                    .entry(name.to_owned())
+                    .or_insert_with(|| TopicDescription {
+                        name: name.to_owned(),
+                        topic_id: topic.topic_id,
+                        is_internal: topic.is_internal,
+                        partitions: Vec::new(),
+                    })
+                    .partitions
+                    .extend(partitions);
+            }
+            let next = response
+                .next_cursor
+                .map(|cursor| (cursor.topic_name.to_string(), cursor.partition_index));
+            // A cursor that does not move would never end.
+            if next.is_none() || next == cursor {
+                return Ok(described.into_values().collect());
+            }
+            cursor = next;
+        }
+    }
+
+    /// The reassignments under way, by topic and partition.
+    pub async fn list_partition_reassignments(
+        &self,
+    ) -> Result<BTreeMap<(String, i32), OngoingPartitionReassignment>, ClientError> {
+        let response = self
+            .client
+            .send(|_| ListPartitionReassignmentsRequest {
+                timeout_ms: self.timeout_ms(),
+                topics: None,
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check(
+            "listing reassignments",
+            response.error_code,
+            response.error_message.as_ref(),
+        )?;
+        Ok(response
+            .topics
+            .into_iter()
+            .flat_map(|topic| {
+                let name = topic.name.to_string();
+                topic
+                    .partitions
+                    .into_iter()
+                    .map(move |it| ((name.clone(), it.partition_index), it))
+            })
+            .collect())
+    }
+
+    /// Deletes the records before an offset of each partition; -1 stands for the high watermark. The
+    /// results are the new log start offsets.
+    pub async fn delete_records(
+        &self,
+        offsets: &BTreeMap<(String, i32), i64>,
+    ) -> Result<BTreeMap<(String, i32), Result<i64, ClientError>>, ClientError> {
+        let mut results = BTreeMap::new();
+        for ((topic, partition), offset) in offsets {
+            let result = self
+                .client
+                .retrying("DeleteRecords", async || {
+                    let connection = leader_connection(&self.client, topic, *partition).await?;
+                    let request = DeleteRecordsRequest {
+                        topics: vec![DeleteRecordsTopic {
+                            name: text(topic),
+                            partitions: vec![DeleteRecordsPartition {
+                                partition_index: *partition,
+                                offset: *offset,
+                                ..Default::default()
+                            }],
+                            ..Default::default()
+                        }],
+                        timeout_ms: self.timeout_ms(),
+                        ..Default::default()
+                    };
+                    let response = connection.send(&request).await?;
+                    let found = response
+                        .topics
+                        .iter()
+                        .flat_map(|topic| &topic.partitions)
+                        .next();
+                    let (code, low_watermark) =
+                        found.map_or((-1, -1), |it| (it.error_code, it.low_watermark));
+                    let what = format!("deleting records of {topic}-{partition}");
+                    let checked = ClientError::check(what, code, None::<&str>);
+                    forget_stale_leader(&self.client, topic, &checked).await;
+                    checked.map(|()| low_watermark)
+                })
+                .await;
+            results.insert((topic.clone(), *partition), result);
+        }
+        Ok(results)
+    }
+
+    pub(super) fn timeout_ms(&self) -> i32 {
+        self.client
+            .config()
+            .request_timeout
+            .as_millis()
+            .try_into()
+            .unwrap_or(i32::MAX)
+    }
+}
+
+/// A connection to the leader of a partition.
+pub(crate) async fn leader_connection(
+    client: &Client,
+    topic: &str,
+    partition: i32,
+) -> Result<std::sync::Arc<crate::Connection>, ClientError> {
+    let metadata = client.topics(&[topic.to_owned()]).await?;
+    let Some(info) = metadata.partition(topic, partition) else {
+        return Err(ClientError::broker(
+            format!("{topic}-{partition}"),
+            // Not a passing state: the topic has fewer partitions.
+            ErrorCode::InvalidPartitions.code(),
+            Some("the topic does not have this partition"),
+        ));
+    };
+    match metadata.brokers.get(&info.leader) {
+        Some(broker) => client.connection(&broker.address()).await,
+        None => Err(ClientError::broker(
+            format!("{topic}-{partition}"),
+            ErrorCode::LeaderNotAvailable.code(),
+            None::<&str>,
+        )),
+    }
+}
+
+/// After an answer that says that the metadata is old, asks for it again.
+pub(crate) async fn forget_stale_leader(
+    client: &Client,
+    topic: &str,
+    result: &Result<(), ClientError>,
+) {
+    if result.as_ref().is_err_and(ClientError::is_retriable) {
+        let _ = client
+            .refresh_metadata(Some(&[topic.to_owned()]), false)
+            .await;
+    }
+}
+
+/// An error, if the code says that the same may succeed later.
+fn retriable(what: &str, code: i16) -> Result<(), ClientError> {
+    match ErrorCode::from_code(code).is_retriable() {
+        true => Err(ClientError::broker(what, code, None::<&str>)),
+        false => Ok(()),
+    }
+}
+
+fn unknown(name: &str) -> ClientError {
+    ClientError::broker(
+        format!("topic {name}"),
+        ErrorCode::InvalidTopicException.code(),
+        Some("it does not exist"),
+    )
+}
+
+fn creatable(topic: &NewTopic) -> CreatableTopic {
+    let manual = !topic.assignments.is_empty();
+    CreatableTopic {
+        name: text(&topic.name),
+        num_partitions: if manual {
+            -1
+        } else {
+            topic.partitions.unwrap_or(-1)
+        },
+        replication_factor: if manual {
+            -1
+        } else {
+            topic.replication_factor.unwrap_or(-1)
+        },
+        assignments: topic
+            .assignments
+            .iter()
+            .map(|(partition, brokers)| CreatableReplicaAssignment {
+                partition_index: *partition,
+                broker_ids: brokers.clone(),
+                ..Default::default()
+            })
+            .collect(),
+        configs: topic
+            .configs
+            .iter()
+            .map(|(name, value)| CreatableTopicConfig {
+                name: text(name),
+                value: Some(text(value)),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,400 @@
+//! A cluster as a client sees it: finds the right broker for each request and tries again while that
+//! makes sense.
+//!
+//! Owns one connection a broker, the metadata, and the coordinators found so far. Cloning is cheap and
+//! shares all of it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ottla_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
+use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
+use ottla_protocol::{ApiKey, ApiRequest};
+use ottla_types::ErrorCode;
+use parking_lot::Mutex;
+
+use crate::config::ClientConfig;
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::metadata::{BrokerNode, Metadata};
+
+/// What a coordinator coordinates.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(i8)]
+pub enum CoordinatorKind {
+    Group = 0,
+    Transaction = 1,
+    Share = 2,
+}
+
+/// A client of one cluster.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: ClientConfig,
+    /// By address: the brokers' own, and those to start from.
+    connections: Mutex<HashMap<String, Slot>>,
+    metadata: Mutex<(Arc<Metadata>, Instant)>,
+    coordinators: Mutex<HashMap<(CoordinatorKind, String), BrokerNode>>,
+    next_bootstrap: AtomicUsize,
+}
+
+/// One at a time opens the connection to an address; the others wait for that one.
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
+
+impl Client {
+    /// Connects to the first broker that answers and asks it for the cluster's brokers.
+    pub async fn connect(config: ClientConfig) -> Result<Client, ClientError> {
+        let client = Client::unconnected(config);
+        client.refresh_metadata(Some(&[]), false).await?;
+        Ok(client)
+    }
+
+    /// A client that connects when it is first used.
+    pub fn unconnected(config: ClientConfig) -> Client {
+        Client {
+            inner: Arc::new(Inner {
+                config,
+                connections: Mutex::default(),
+                metadata: Mutex::new((Arc::default(), Instant::now())),
+                coordinators: Mutex::default(),
+                next_bootstrap: AtomicUsize::new(0),
+            }),
+        }
+    }
+
+    pub fn config(&self) -> &ClientConfig {
+        &self.inner.config
+    }
+
+    /// The metadata as last seen.
+    pub fn metadata(&self) -> Arc<Metadata> {
+        self.inner.metadata.lock().0.clone()
+    }
+
+    /// A connection to this address, opened if there is none that still works.
+    pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ClientError> {
+        let slot = self
+            .inner
+            .connections
+            .lock()
+            .entry(address.to_owned())
+            .or_default()
+            .clone();
+        let mut slot = slot.lock().await;
+        if let Some(connection) = &*slot
+            && connection.closed().is_none()
+        {
+            return Ok(connection.clone());
+        }
+        let connection = Arc::new(Connection::open(address, &self.inner.config).await?);
+        *slot = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// A connection to a broker of the cluster.
+    pub async fn node(&self, id: i32) -> Result<Arc<Connection>, ClientError> {
+        let address = match self.metadata().brokers.get(&id) {
+            Some(broker) => broker.address(),
+            None => {
+                let metadata = self.refresh_metadata(Some(&[]), false).await?;
+                let broker = metadata.brokers.get(&id).ok_or_else(|| {
+                    ClientError::broker(
+                        format!("broker {id}"),
+                        ErrorCode::BrokerNotAvailable.code(),
+                        Some("it is not part of the cluster, or not running"),
+                    )
+                })?;
+                broker.address()
+            }
+        };
+        self.connection(&address).await
+    }
+
+    /// A connection to any broker: one that is open already, else each known address in turn.
+    pub async fn any_node(&self) -> Result<Arc<Connection>, ClientError> {
+        let mut addresses: Vec<String> = self
+            .metadata()
+            .brokers
+            .values()
+            .map(BrokerNode::address)
+            .collect();
+        let bootstrap = &self.inner.config.bootstrap_servers;
+        let first = self.inner.next_bootstrap.fetch_add(1, Ordering::Relaxed);
+        for index in 0..bootstrap.len() {
+            addresses.push(bootstrap[(first + index) % bootstrap.len()].clone());
+        }
+        for address in &addresses {
+            let slot = self.inner.connections.lock().get(address).cloned();
+            if let Some(slot) = slot
+                && let Ok(slot) = slot.try_lock()
+                && let Some(connection) = &*slot
+                && connection.closed().is_none()
+            {
+                return Ok(connection.clone());
+            }
+        }
+        let mut last = ClientError::Config("there is no broker to connect to".into());
+        for address in &addresses {
+            match self.connection(address).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks for metadata of these topics, or of all; what comes back is kept. Topics that do not exist
+    /// are missing in it.
+    pub async fn refresh_metadata(
+        &self,
+        topics: Option<&[String]>,
+        allow_auto_topic_creation: bool,
+    ) -> Result<Arc<Metadata>, ClientError> {
+        self.retrying("metadata", async || {
+            let connection = self.any_node().await?;
+            let request = MetadataRequest {
+                topics: topics.map(|topics| {
+                    let topic = |name: &String| MetadataRequestTopic {
+                        name: Some(name.clone().into()),
+                        ..Default::default()
+                    };
+                    topics.iter().map(topic).collect()
+                }),
+                allow_auto_topic_creation,
+                ..Default::default()
+            };
+            let response = connection.send(&request).await?;
+            ClientError::check("metadata", response.error_code, None::<&str>)?;
+            if response.brokers.is_empty() {
+                return Err(ClientError::broker(
+                    "metadata",
+                    ErrorCode::LeaderNotAvailable.code(),
+                    Some(format!("{} knows of no broker yet", connection.address())),
+                ));
+            }
+            let mut metadata = self.inner.metadata.lock();
+            let merged = Arc::new(metadata.0.merged(&response, topics.is_none()));
+            *metadata = (merged.clone(), Instant::now());
+            Ok(merged)
+        })
+        .await
+    }
+
+    /// The metadata with these topics in it, asked for where one is missing, without a leader, or too
+    /// old. An unknown topic is an error.
+    pub async fn topics(&self, names: &[String]) -> Result<Arc<Metadata>, ClientError> {
+        let (metadata, asked) = self.inner.metadata.lock().clone();
+        let usable = |metadata: &Metadata| {
+            names.iter().all(|name| {
+                metadata.topics.get(name).is_some_and(|topic| {
+                    topic.error == ErrorCode::None
+                        && topic
+                            .partitions
+                            .iter()
+                            .all(|partition| partition.leader >= 0)
+                })
+            })
+        };
+        if usable(&metadata) && asked.elapsed() < self.inner.config.metadata_max_age {
+            return Ok(metadata);
+        }
+        let metadata = self.refresh_metadata(Some(names), false).await?;
+        for name in names {
+            match metadata.topics.get(name) {
+                Some(topic) => {
+                    ClientError::check(format!("topic {name}"), topic.error.code(), None::<&str>)?;
+                }
+                None => {
+                    return Err(ClientError::broker(
+                        format!("topic {name}"),
+                        ErrorCode::UnknownTopicOrPartition.code(),
+                        Some("it does not exist"),
+                    ));
+                }
+            }
+        }
+        Ok(metadata)
+    }
+
+    /// Sends a request to any broker, with retries; brokers forward to the controller what is its.
+    pub async fn send<R: ApiRequest>(
+        &self,
+        build: impl Fn(i16) -> R,
+    ) -> Result<R::Response, ClientError> {
+        self.retrying(R::API_KEY.name(), async || {
+            self.any_node().await?.send_with(&build).await
+        })
+        .await
+    }
+
+    /// Sends a request to the coordinator of this group or transactional id, with retries. `error_of`
+    /// takes the code that stands for the whole response out of it, so that a coordinator that has moved
+    /// is looked up again.
+    pub async fn send_to_coordinator<R: ApiRequest>(
+        &self,
+        kind: CoordinatorKind,
+        key: &str,
+        build: impl Fn(i16) -> R,
+        error_of: impl Fn(&R::Response) -> i16,
+    ) -> Result<R::Response, ClientError> {
+        self.retrying(R::API_KEY.name(), async || {
+            let result = async {
+                let coordinator = self.coordinator(kind, key).await?;
+                let response = self
+                    .connection(&coordinator.address())
+                    .await?
+                    .send_with(&build)
+                    .await?;
+                match ErrorCode::from_code(error_of(&response)) {
+                    code @ (ErrorCode::NotCoordinator
+                    | ErrorCode::CoordinatorNotAvailable
+                    | ErrorCode::CoordinatorLoadInProgress) => Err(ClientError::broker(
+                        format!("the coordinator of {key} at {}", coordinator.address()),
+                        code.code(),
+                        None::<&str>,
+                    )),
+                    _ => Ok(response),
+                }
+            }
+            .await;
+            if result.as_ref().is_err_and(ClientError::is_retriable) {
+                self.forget_coordinator(kind, key);
+            }
+            result
+        })
+        .await
+    }
+
+    /// The coordinator of this group or transactional id.
+    pub async fn coordinator(
+        &self,
+        kind: CoordinatorKind,
+        key: &str,
+    ) -> Result<BrokerNode, ClientError> {
+        let cache_key = (kind, key.to_owned());
+        if let Some(node) = self.inner.coordinators.lock().get(&cache_key) {
+            return Ok(node.clone());
+        }
+        let response = self
+            .any_node()
+            .await?
+            .send_with(|version| {
+                let mut request = FindCoordinatorRequest {
+                    key_type: kind as i8,
+                    ..Default::default()
+                };
+                // Several keys at once are newer (KIP-699).
+                if version >= 4 {
+                    request.coordinator_keys = vec![key.to_owned().into()];
+                } else {
+                    request.key = key.to_owned().into();
+                }
+                request
+            })
+            .await?;
+        let what = format!("the coordinator of {key}");
+        let (code, message, node_id, host, port) = match response.coordinators.first() {
+            Some(found) => (
+                found.error_code,
+                found.error_message.as_ref(),
+                found.node_id,
+                &found.host,
+                found.port,
+            ),
+            None => (
+                response.error_code,
+                response.error_message.as_ref(),
+                response.node_id,
+                &response.host,
+                response.port,
+            ),
+        };
+        ClientError::check(what, code, message)?;
+        let node = BrokerNode {
+            id: node_id,
+            host: host.to_string(),
+            port,
+            rack: None,
+        };
+        self.inner
+            .coordinators
+            .lock()
+            .insert(cache_key, node.clone());
+        Ok(node)
+    }
+
+    pub(crate) fn forget_coordinator(&self, kind: CoordinatorKind, key: &str) {
+        self.inner
+            .coordinators
+            .lock()
+            .remove(&(kind, key.to_owned()));
+    }
+
+    /// Whether the cluster serves an API.
+    pub async fn serves(&self, api: ApiKey) -> Result<bool, ClientError> {
+        let connection = self
+            .retrying("a connection", async || self.any_node().await)
+            .await?;
+        Ok(connection.version(api).is_ok())
+    }
+
+    /// Does something until it succeeds, fails for good, or the time for an operation is over.
+    pub async fn retrying<T, F>(
+        &self,
+        what: &str,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let mut retry = Retry::new(&self.inner.config);
+        loop {
+            match attempt().await {
+                Err(error) if error.is_retriable() => retry.wait(what, error).await?,
+                result => return result,
+            }
+        }
+    }
+}
+
+/// When to try again: at growing distances, with some chance in them, until a deadline.
+pub(crate) struct Retry {
+    started: Instant,
+    limit: Duration,
+    backoff: Duration,
+    backoff_max: Duration,
+}
+
+impl Retry {
+    pub(crate) fn new(config: &ClientConfig) -> Retry {
+        Retry {
+            started: Instant::now(),
+            limit: config.default_api_timeout,
+            backoff: config.retry_backoff,
+            backoff_max: config.retry_backoff_max,
+        }
+    }
+
+    /// Waits before the next attempt; the error comes back, wrapped, once the time is over.
+    pub(crate) async fn wait(&mut self, what: &str, error: ClientError) -> Result<(), ClientError> {
+        let pause = self.backoff.mul_f64(rand::random_range(0.8..1.2));
+        if self.started.elapsed() + pause >= self.limit {
+            return Err(ClientError::GaveUp {
+                what: what.to_owned(),
+                after: self.limit,
+                last: Box::new(error),
+            });
+        }
+        tracing::debug!(%error, "{what} failed; trying again");
+        tokio::time::sleep(pause).await;
+        self.backoff = (self.backoff * 2).min(self.backoff_max);
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! How a client behaves: where it starts, and how long it tries.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::error::ClientError;
+
+/// Settings that producer, consumer and admin calls share. The defaults are Kafka's.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// `host:port` of one or more brokers, asked for the others.
+    pub bootstrap_servers: Vec<String>,
+    pub client_id: String,
+    /// How long one request may take.
+    pub request_timeout: Duration,
+    /// How long an operation may take, retries included.
+    pub default_api_timeout: Duration,
+    pub socket_connection_setup_timeout: Duration,
+    pub retry_backoff: Duration,
+    pub retry_backoff_max: Duration,
+    pub metadata_max_age: Duration,
+    /// The largest response that is read.
+    pub max_response_bytes: usize,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        ClientConfig {
+            bootstrap_servers: Vec::new(),
+            client_id: "ottla".into(),
+            request_timeout: Duration::from_secs(30),
+            default_api_timeout: Duration::from_secs(60),
+            socket_connection_setup_timeout: Duration::from_secs(10),
+            retry_backoff: Duration::from_millis(100),
+            retry_backoff_max: Duration::from_secs(1),
+            metadata_max_age: Duration::from_secs(300),
+            max_response_bytes: 1 << 30,
+        }
+    }
+}
+
+impl ClientConfig {
+    /// A client of the cluster that these brokers, `host:port` separated by commas, belong to.
+    pub fn new(bootstrap_servers: &str) -> Result<ClientConfig, ClientError> {
+        let mut config = ClientConfig::default();
+        config.set_bootstrap_servers(bootstrap_servers)?;
+        Ok(config)
+    }
+
+    pub fn set_bootstrap_servers(&mut self, servers: &str) -> Result<(), ClientError> {
+        let mut parsed = Vec::new();
+        for server in servers
+            .split(',')
+            .map(str::trim)
+            .filter(|server| !server.is_empty())
+        {
+            // A protocol in front is accepted, as in Kafka's clients.
+            let address = server
+                .rsplit_once("://")
+                .map_or(server, |(_, address)| address);
+            let port = address
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse::<u16>().ok());
+            if port.is_none_or(|port| port == 0) {
+                return Err(ClientError::Config(format!(
+                    "bootstrap.servers={server}: not an address; give host:port"
+                )));
+            }
+            parsed.push(address.to_owned());
+        }
+        if parsed.is_empty() {
+            return Err(ClientError::Config(
+                "bootstrap.servers is empty; give host:port".into(),
+            ));
+        }
+        self.bootstrap_servers = parsed;
+        Ok(())
+    }
+
+    /// Takes the settings of Kafka's clients that apply here out of a properties file; returns those
+    /// that this client does not know.
+    pub fn apply(
+        &mut self,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, ClientError> {
+        let mut unknown = Vec::new();
+        for (key, value) in settings {
+            let value = value.trim();
+            match key.as_str() {
+                "bootstrap.servers" => self.set_bootstrap_servers(value)?,
+                "client.id" => self.client_id = value.to_owned(),
+                "request.timeout.ms" => self.request_timeout = milliseconds(key, value)?,
+                "default.api.timeout.ms" => self.default_api_timeout = milliseconds(key, value)?,
+                "socket.connection.setup.timeout.ms" => {
+                    self.socket_connection_setup_timeout = milliseconds(key, value)?;
+                }
+                "retry.backoff.ms" => self.retry_backoff = milliseconds(key, value)?,
+                "retry.backoff.max.ms" => self.retry_backoff_max = milliseconds(key, value)?,
+                "metadata.max.age.ms" => self.metadata_max_age = milliseconds(key, value)?,
+                "security.protocol" if value.eq_ignore_ascii_case("PLAINTEXT") => {}
+                "security.protocol" => {
+                    return Err(ClientError::Config(format!(
+                        "security.protocol={value}: this client speaks PLAINTEXT only for now"
+                    )));
+                }
+                _ => unknown.push(key.clone()),
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+pub(crate) fn milliseconds(key: &str, value: &str) -> Result<Duration, ClientError> {
+    value
+        .trim()
+        .parse()
+        .map(Duration::from_millis)
+        .map_err(|_| ClientError::Config(format!("{key}={value}: not a number; give milliseconds")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked() {
+        let config = ClientConfig::new("a:9092, PLAINTEXT://b:9093,").unwrap();
+        assert_eq!(config.bootstrap_servers, ["a:9092", "b:9093"]);
+        for bad in ["", "a", "a:0", "a:port"] {
+            assert!(ClientConfig::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn settings_of_kafkas_clients_apply() {
+        let settings = BTreeMap::from([
+            ("request.timeout.ms".to_owned(), "5".to_owned()),
+            ("acks".to_owned(), "all".to_owned()),
+        ]);
+        let mut config = ClientConfig::default();
+        assert_eq!(config.apply(&settings).unwrap(), ["acks"]);
+        assert_eq!(config.request_timeout, Duration::from_millis(5));
+        let secure = BTreeMap::from([("security.protocol".to_owned(), "SSL".to_owned())]);
+        assert!(
+            config
+                .apply(&secure)
+                .unwrap_err()
+                .to_string()
+                .contains("PLAINTEXT only")
+        );
+    }
+}

@@ -1,0 +1,423 @@
+//! Membership in a group of the classic protocol: join, sync, heartbeats, commits, leaving.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use ottla_protocol::messages::consumer_protocol_assignment::{
+    ConsumerProtocolAssignment, TopicPartition as AssignedTopic,
+};
+use ottla_protocol::messages::join_group_request::{JoinGroupRequest, JoinGroupRequestProtocol};
+use ottla_protocol::messages::join_group_response::JoinGroupResponse;
+use ottla_protocol::messages::leave_group_request::{LeaveGroupRequest, MemberIdentity};
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use ottla_protocol::messages::sync_group_request::{SyncGroupRequest, SyncGroupRequestAssignment};
+use ottla_protocol::messages::{ConsumerProtocolSubscription, HeartbeatRequest};
+use ottla_protocol::{ApiRequest, Message, Reader};
+use ottla_types::{ErrorCode, Uuid};
+use tokio::task::JoinHandle;
+
+use super::range_assignor::{self, Subscriber};
+use super::{ConsumerConfig, Partition};
+use crate::admin::groups::decode_assignment;
+use crate::client::{Client, CoordinatorKind};
+use crate::error::ClientError;
+
+const PROTOCOL_TYPE: &str = "consumer";
+const ASSIGNOR: &str = "range";
+
+/// A place in a group, kept by heartbeats.
+pub(super) struct Membership {
+    client: Client,
+    group: String,
+    config: ConsumerConfig,
+    member_id: String,
+    /// -1 outside the group.
+    generation: i32,
+    /// Set by heartbeats when the members are being redistributed, or this one is out.
+    rejoin: Arc<AtomicBool>,
+    /// Set by heartbeats when the group does not know this member any more.
+    forgotten: Arc<AtomicBool>,
+    heartbeats: Option<JoinHandle<()>>,
+}
+
+impl Membership {
+    pub(super) fn new(client: Client, group: String, config: ConsumerConfig) -> Membership {
+        Membership {
+            client,
+            group,
+            config,
+            member_id: String::new(),
+            generation: -1,
+            rejoin: Arc::new(AtomicBool::new(true)),
+            forgotten: Arc::default(),
+            heartbeats: None,
+        }
+    }
+
+    pub(super) fn must_join(&self) -> bool {
+        self.rejoin.load(Ordering::Acquire)
+    }
+
+    /// Joins; gives the partitions of this member, or nothing if that did not come about before the
+    /// deadline and is to be tried again.
+    pub(super) async fn join(
+        &mut self,
+        topics: &[String],
+        deadline: Instant,
+    ) -> Result<Option<Vec<Partition>>, ClientError> {
+        self.stop_heartbeats();
+        if self.forgotten.swap(false, Ordering::AcqRel) {
+            self.member_id.clear();
+        }
+        loop {
+            match self.try_join(topics).await {
+                Ok(assigned) => return Ok(Some(assigned)),
+                Err(error) => {
+                    match error.code() {
+                        // The coordinator has given a member id to come back with (KIP-394).
+                        Some(ErrorCode::MemberIdRequired) => continue,
+                        Some(
+                            ErrorCode::UnknownMemberId
+                            | ErrorCode::IllegalGeneration
+                            | ErrorCode::RebalanceInProgress,
+                        ) => {
+                            if error.code() != Some(ErrorCode::RebalanceInProgress) {
+                                self.member_id.clear();
+                            }
+                        }
+                        _ if error.is_retriable() => {
+                            self.client
+                                .forget_coordinator(CoordinatorKind::Group, &self.group);
+                        }
+                        _ => return Err(error),
+                    }
+                    tracing::debug!(%error, "joining the group failed; trying again");
+                    if Instant::now() >= deadline {
+                        return Ok(None);
+                    }
+                    tokio::time::sleep(self.client.config().retry_backoff).await;
+                }
+            }
+        }
+    }
+
+    async fn try_join(&mut self, topics: &[String]) -> Result<Vec<Partition>, ClientError> {
+        let subscription = ConsumerProtocolSubscription {
+            topics: topics.iter().map(|topic| topic.clone().into()).collect(),
+            ..Default::default()
+        };
+        let request = JoinGroupRequest {
+            group_id: self.group.clone().into(),
+            session_timeout_ms: self.config.session_timeout.as_millis() as i32,
+            rebalance_timeout_ms: self.config.max_poll_interval.as_millis() as i32,
+            member_id: self.member_id.clone().into(),
+            group_instance_id: self.config.group_instance_id.clone().map(Into::into),
+            protocol_type: PROTOCOL_TYPE.into(),
+            protocols: vec![JoinGroupRequestProtocol {
+                name: ASSIGNOR.into(),
+                metadata: with_version(&subscription, 1)?,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let joined = self.ask(&request, true).await?;
+        if !joined.member_id.is_empty() {
+            self.member_id = joined.member_id.to_string();
+        }
+        self.check("joining", joined.error_code)?;
+        self.generation = joined.generation_id;
+        let is_leader = joined.leader == joined.member_id && !joined.skip_assignment;
+        let assignments = match is_leader {
+            true => self.assign_members(&joined).await?,
+            false => Vec::new(),
+        };
+        let request = SyncGroupRequest {
+            group_id: self.group.clone().into(),
+            generation_id: self.generation,
+            member_id: self.member_id.clone().into(),
+            group_instance_id: self.config.group_instance_id.clone().map(Into::into),
+            protocol_type: Some(PROTOCOL_TYPE.into()),
+            protocol_name: joined.protocol_name.clone().or(Some(ASSIGNOR.into())),
+            assignments,
+            ..Default::default()
+        };
+        let synced = self.ask(&request, true).await?;
+        self.check("joining", synced.error_code)?;
+        self.rejoin.store(false, Ordering::Release);
+        self.start_heartbeats();
+        decode_assignment(&synced.assignment)
+    }
+
+    /// The leader's part: who gets which partitions.
+    async fn assign_members(
+        &self,
+        joined: &JoinGroupResponse,
+    ) -> Result<Vec<SyncGroupRequestAssignment>, ClientError> {
+        let mut members = Vec::new();
+        let mut names = BTreeSet::new();
+        for member in &joined.members {
+            let topics = decode_subscription(&member.metadata)?;
+            names.extend(topics.iter().cloned());
+            members.push(Subscriber {
+                member_id: member.member_id.to_string(),
+                instance_id: member.group_instance_id.as_ref().map(ToString::to_string),
+                topics,
+            });
+        }
+        let names: Vec<String> = names.into_iter().collect();
+        let create = self.config.allow_auto_create_topics;
+        let metadata = self.client.refresh_metadata(Some(&names), create).await?;
+        let counts = names
+            .iter()
+            .filter_map(|name| Some((name.clone(), metadata.topics.get(name)?.partitions.len())))
+            .collect();
+        let mut assignments = Vec::new();
+        for (member_id, partitions) in range_assignor::assign(&members, &counts) {
+            let mut by_topic: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+            for (topic, partition) in partitions {
+                by_topic.entry(topic).or_default().push(partition);
+            }
+            let assignment = ConsumerProtocolAssignment {
+                assigned_partitions: by_topic
+                    .into_iter()
+                    .map(|(topic, partitions)| AssignedTopic {
+                        topic: topic.into(),
+                        partitions,
+                    })
+                    .collect(),
+                ..Default::default()
+            };
+            assignments.push(SyncGroupRequestAssignment {
+                member_id: member_id.into(),
+                assignment: with_version(&assignment, 1)?,
+                ..Default::default()
+            });
+        }
+        Ok(assignments)
+    }
+
+    /// Commits as this member; a group that is being redistributed refuses, which is tried again once
+    /// this member has joined.
+    pub(super) async fn commit(
+        &mut self,
+        offsets: &BTreeMap<Partition, (i64, i32)>,
+    ) -> Result<(), ClientError> {
+        if offsets.is_empty() || self.generation < 0 {
+            return Ok(());
+        }
+        let metadata = self.client.metadata();
+        let mut topics: Vec<OffsetCommitRequestTopic> = Vec::new();
+        for ((topic, partition), (offset, leader_epoch)) in offsets {
+            let committed = OffsetCommitRequestPartition {
+                partition_index: *partition,
+                committed_offset: *offset,
+                committed_leader_epoch: *leader_epoch,
+                committed_metadata: Some("".into()),
+                ..Default::default()
+            };
+            match topics.iter_mut().find(|it| *it.name == **topic) {
+                Some(topic) => topic.partitions.push(committed),
+                None => topics.push(OffsetCommitRequestTopic {
+                    name: topic.clone().into(),
+                    topic_id: metadata
+                        .topics
+                        .get(topic)
+                        .map_or(Uuid::ZERO, |it| it.topic_id),
+                    partitions: vec![committed],
+                    ..Default::default()
+                }),
+            }
+        }
+        let request = OffsetCommitRequest {
+            group_id: self.group.clone().into(),
+            generation_id_or_member_epoch: self.generation,
+            member_id: self.member_id.clone().into(),
+            group_instance_id: self.config.group_instance_id.clone().map(Into::into),
+            topics,
+            ..Default::default()
+        };
+        let response = self.ask(&request, false).await?;
+        let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+        for partition in partitions {
+            self.check("committing offsets", partition.error_code)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the place up, so that the others need not wait for it to expire. A static member keeps it.
+    pub(super) async fn leave(mut self) {
+        self.stop_heartbeats();
+        if self.generation < 0 || self.config.group_instance_id.is_some() {
+            return;
+        }
+        let coordinator = self
+            .client
+            .coordinator(CoordinatorKind::Group, &self.group)
+            .await;
+        let Ok(coordinator) = coordinator else { return };
+        let Ok(connection) = self.client.connection(&coordinator.address()).await else {
+            return;
+        };
+        let left = connection
+            .send_with(|version| {
+                let mut request = LeaveGroupRequest {
+                    group_id: self.group.clone().into(),
+                    ..Default::default()
+                };
+                // Several members at once are newer (KIP-345).
+                if version >= 3 {
+                    request.members = vec![MemberIdentity {
+                        member_id: self.member_id.clone().into(),
+                        reason: Some("the consumer is being closed".into()),
+                        ..Default::default()
+                    }];
+                } else {
+                    request.member_id = self.member_id.clone().into();
+                }
+                request
+            })
+            .await;
+        if let Err(error) = left {
+            tracing::debug!(%error, "leaving the group failed; the place expires by itself");
+        }
+    }
+
+    async fn ask<R: ApiRequest>(
+        &self,
+        request: &R,
+        is_held_back: bool,
+    ) -> Result<R::Response, ClientError> {
+        let coordinator = self
+            .client
+            .coordinator(CoordinatorKind::Group, &self.group)
+            .await?;
+        let connection = self.client.connection(&coordinator.address()).await?;
+        match is_held_back {
+            // The coordinator waits for the other members.
+            true => {
+                connection
+                    .send_waiting(request, self.config.max_poll_interval)
+                    .await
+            }
+            false => connection.send(request).await,
+        }
+    }
+
+    fn check(&self, what: &str, code: i16) -> Result<(), ClientError> {
+        let code = ErrorCode::from_code(code);
+        match code {
+            ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable => {
+                self.client
+                    .forget_coordinator(CoordinatorKind::Group, &self.group);
+            }
+            ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration => {
+                self.forgotten.store(true, Ordering::Release);
+                self.rejoin.store(true, Ordering::Release);
+            }
+            ErrorCode::RebalanceInProgress => self.rejoin.store(true, Ordering::Release),
+            _ => {}
+        }
+        ClientError::check(
+            format!("{what} of group {}", self.group),
+            code.code(),
+            None::<&str>,
+        )
+    }
+
+    fn start_heartbeats(&mut self) {
+        let (client, group) = (self.client.clone(), self.group.clone());
+        let request = HeartbeatRequest {
+            group_id: group.clone().into(),
+            generation_id: self.generation,
+            member_id: self.member_id.clone().into(),
+            group_instance_id: self.config.group_instance_id.clone().map(Into::into),
+            ..Default::default()
+        };
+        let interval = self.config.heartbeat_interval;
+        let (rejoin, forgotten) = (self.rejoin.clone(), self.forgotten.clone());
+        self.heartbeats = Some(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(interval).await;
+                let answer = async {
+                    let coordinator = client.coordinator(CoordinatorKind::Group, &group).await?;
+                    client
+                        .connection(&coordinator.address())
+                        .await?
+                        .send(&request)
+                        .await
+                }
+                .await;
+                let code = match answer {
+                    Ok(response) => ErrorCode::from_code(response.error_code),
+                    Err(error) => {
+                        tracing::debug!(%error, "a heartbeat failed");
+                        client.forget_coordinator(CoordinatorKind::Group, &group);
+                        continue;
+                    }
+                };
+                match code {
+                    ErrorCode::None => {}
+                    ErrorCode::NotCoordinator
+                    | ErrorCode::CoordinatorNotAvailable
+                    | ErrorCode::CoordinatorLoadInProgress => {
+                        client.forget_coordinator(CoordinatorKind::Group, &group);
+                    }
+                    // Heartbeats go on until the member joins again, so that its place is kept while
+                    // its owner is busy.
+                    ErrorCode::RebalanceInProgress => rejoin.store(true, Ordering::Release),
+                    _ => {
+                        forgotten.store(true, Ordering::Release);
+                        rejoin.store(true, Ordering::Release);
+                        return;
+                    }
+                }
+            }
+        }));
+    }
+
+    fn stop_heartbeats(&mut self) {
+        if let Some(heartbeats) = self.heartbeats.take() {
+            heartbeats.abort();
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.stop_heartbeats();
+    }
+}
+
+/// A message of the consumer protocol, its version in front.
+fn with_version<M: Message>(message: &M, version: i16) -> Result<Bytes, ClientError> {
+    let body = message.encode_to_bytes(version)?;
+    let mut bytes = BytesMut::with_capacity(2 + body.len());
+    bytes.put_i16(version);
+    bytes.put(body);
+    Ok(bytes.freeze())
+}
+
+fn decode_subscription(bytes: &Bytes) -> Result<Vec<String>, ClientError> {
+    let unreadable = |reason: String| ClientError::Unreadable {
+        address: "a group member".into(),
+        what: "a subscription".into(),
+        reason,
+    };
+    let mut body = bytes.clone();
+    if body.len() < 2 {
+        return Err(unreadable("it has no version".into()));
+    }
+    let version = body.get_i16().clamp(0, 3);
+    let subscription = ConsumerProtocolSubscription::decode(&mut Reader::new(body), version)
+        .map_err(|error| unreadable(error.to_string()))?;
+    Ok(subscription
+        .topics
+        .iter()
+        .map(ToString::to_string)
+        .collect())
+}

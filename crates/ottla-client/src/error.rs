@@ -1,0 +1,178 @@
+//! What can go wrong between this client and a cluster.
+//!
+//! Every message names the address or the thing it is about, and what to do where that is known.
+
+use std::time::Duration;
+
+use ottla_protocol::{ApiKey, DecodeError, EncodeError};
+use ottla_records::BatchError;
+use ottla_types::ErrorCode;
+
+/// A failed operation. Cheap to clone, because one failed request can be the end of many records.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The configuration does not say enough, or something this client does not have.
+    #[error("{0}")]
+    Config(String),
+    #[error(
+        "cannot connect to {address}: {reason}; check the address and that a broker runs there"
+    )]
+    Connect { address: String, reason: String },
+    #[error("the connection to {address} was closed: {reason}")]
+    Closed { address: String, reason: String },
+    #[error("{address} did not answer {what} within {} ms; it may be overloaded or stopped", after.as_millis())]
+    TimedOut {
+        address: String,
+        what: String,
+        after: Duration,
+    },
+    /// The time for the whole operation, retries included, is over.
+    #[error("{what} did not succeed within {} ms; last failure: {last}", after.as_millis())]
+    GaveUp {
+        what: String,
+        after: Duration,
+        last: Box<ClientError>,
+    },
+    #[error(
+        "{address} does not serve {api} in a version that this client speaks \
+         (it serves {served}, this client speaks {spoken})"
+    )]
+    Unsupported {
+        address: String,
+        api: ApiKey,
+        served: String,
+        spoken: String,
+    },
+    #[error("{address} sent {what} that cannot be read: {reason}")]
+    Unreadable {
+        address: String,
+        what: String,
+        reason: String,
+    },
+    #[error("the request cannot be sent: {0}")]
+    Unsendable(String),
+    /// The cluster answered with an error.
+    #[error("{what}: {}", describe_code(*code, message.as_deref()))]
+    Broker {
+        what: String,
+        code: ErrorCode,
+        message: Option<String>,
+    },
+    #[error("records of {partition} cannot be read: {error}")]
+    Records {
+        partition: String,
+        error: BatchError,
+    },
+    #[error("the client is closed")]
+    ClientClosed,
+}
+
+fn describe_code(code: ErrorCode, message: Option<&str>) -> String {
+    match message {
+        Some(message) if !message.is_empty() => format!("{message} ({code})"),
+        _ => code.to_string(),
+    }
+}
+
+impl ClientError {
+    /// An error that the cluster answered with.
+    pub fn broker(
+        what: impl Into<String>,
+        code: i16,
+        message: Option<impl AsRef<str>>,
+    ) -> ClientError {
+        ClientError::Broker {
+            what: what.into(),
+            code: ErrorCode::from_code(code),
+            message: message.map(|message| message.as_ref().to_owned()),
+        }
+    }
+
+    /// `Ok` for code 0, else the error.
+    pub fn check(
+        what: impl Into<String>,
+        code: i16,
+        message: Option<impl AsRef<str>>,
+    ) -> Result<(), ClientError> {
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(ClientError::broker(what, code, message))
+        }
+    }
+
+    pub(crate) fn unreadable(address: &str, what: &str, error: DecodeError) -> ClientError {
+        ClientError::Unreadable {
+            address: address.to_owned(),
+            what: what.to_owned(),
+            reason: error.to_string(),
+        }
+    }
+
+    /// Whether the same thing may succeed when it is tried again.
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            ClientError::Connect { .. }
+            | ClientError::Closed { .. }
+            | ClientError::TimedOut { .. } => true,
+            ClientError::Broker { code, .. } => code.is_retriable(),
+            _ => false,
+        }
+    }
+
+    /// The code of a cluster's error.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            ClientError::Broker { code, .. } => Some(*code),
+            ClientError::GaveUp { last, .. } => last.code(),
+            _ => None,
+        }
+    }
+
+    /// What the cluster said, without what it was about: the text of Kafka's exception.
+    pub fn broker_message(&self) -> String {
+        match self {
+            ClientError::Broker {
+                message: Some(message),
+                ..
+            } if !message.is_empty() => message.clone(),
+            ClientError::Broker { code, .. } => default_message(*code).to_owned(),
+            ClientError::GaveUp { last, .. } if last.code().is_some() => last.broker_message(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl From<EncodeError> for ClientError {
+    fn from(error: EncodeError) -> Self {
+        ClientError::Unsendable(error.to_string())
+    }
+}
+
+/// What a code means, where a broker sends no message with it.
+pub fn default_message(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::UnknownTopicOrPartition => "This server does not host this topic-partition.",
+        ErrorCode::LeaderNotAvailable => "The partition has no leader at the moment.",
+        ErrorCode::NotLeaderOrFollower => "The broker is not the leader of the partition.",
+        ErrorCode::OffsetOutOfRange => "The offset lies outside the log of the partition.",
+        ErrorCode::MessageTooLarge => "The records are larger than the broker accepts.",
+        ErrorCode::GroupIdNotFound => "The group id does not exist.",
+        ErrorCode::NonEmptyGroup => "The group is not empty.",
+        ErrorCode::CoordinatorNotAvailable => "The coordinator is not available.",
+        ErrorCode::CoordinatorLoadInProgress => "The coordinator is loading and cannot answer yet.",
+        ErrorCode::NotCoordinator => "This is not the correct coordinator.",
+        ErrorCode::InvalidTopicException => "The topic name is not valid.",
+        ErrorCode::TopicAlreadyExists => "The topic exists already.",
+        ErrorCode::UnknownMemberId => "The coordinator is not aware of this member.",
+        ErrorCode::GroupSubscribedToTopic => {
+            "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it."
+        }
+        ErrorCode::UnsupportedVersion => "The version of the API is not supported.",
+        ErrorCode::ClusterAuthorizationFailed => "Cluster authorization failed.",
+        ErrorCode::TopicAuthorizationFailed => "Topic authorization failed.",
+        ErrorCode::GroupAuthorizationFailed => "Group authorization failed.",
+        ErrorCode::RequestTimedOut => "The request timed out.",
+        other => other.name(),
+    }
+}

@@ -1,0 +1,141 @@
+//! What a client knows about its cluster: brokers, topics, leaders.
+
+use std::collections::BTreeMap;
+
+use ottla_protocol::messages::metadata_response::{MetadataResponse, MetadataResponseTopic};
+use ottla_types::{ErrorCode, Uuid};
+
+/// One broker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BrokerNode {
+    pub id: i32,
+    pub host: String,
+    pub port: i32,
+    pub rack: Option<String>,
+}
+
+impl BrokerNode {
+    /// What to connect to.
+    pub fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// One partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionInfo {
+    pub partition: i32,
+    pub error: ErrorCode,
+    /// -1 without a leader.
+    pub leader: i32,
+    pub leader_epoch: i32,
+    pub replicas: Vec<i32>,
+    pub isr: Vec<i32>,
+    pub offline_replicas: Vec<i32>,
+}
+
+/// One topic; its partitions in the order of their numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicInfo {
+    pub name: String,
+    pub topic_id: Uuid,
+    pub error: ErrorCode,
+    pub is_internal: bool,
+    pub partitions: Vec<PartitionInfo>,
+}
+
+/// A snapshot of the cluster.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Metadata {
+    pub cluster_id: Option<String>,
+    pub controller_id: i32,
+    pub brokers: BTreeMap<i32, BrokerNode>,
+    pub topics: BTreeMap<String, TopicInfo>,
+}
+
+impl Metadata {
+    pub fn partition(&self, topic: &str, partition: i32) -> Option<&PartitionInfo> {
+        self.topics
+            .get(topic)?
+            .partitions
+            .iter()
+            .find(|info| info.partition == partition)
+    }
+
+    /// The broker that leads a partition, if it has one.
+    pub fn leader(&self, topic: &str, partition: i32) -> Option<&BrokerNode> {
+        self.brokers.get(&self.partition(topic, partition)?.leader)
+    }
+
+    pub fn topic_name(&self, topic_id: Uuid) -> Option<&str> {
+        self.topics
+            .values()
+            .find(|topic| topic.topic_id == topic_id)
+            .map(|topic| topic.name.as_str())
+    }
+
+    /// This snapshot with a response laid over it: brokers are replaced, topics are those of the
+    /// response and, unless it has all of them, the ones known before.
+    pub(crate) fn merged(&self, response: &MetadataResponse, has_all_topics: bool) -> Metadata {
+        let brokers = response
+            .brokers
+            .iter()
+            .map(|broker| {
+                let node = BrokerNode {
+                    id: broker.node_id,
+                    host: broker.host.to_string(),
+                    port: broker.port,
+                    rack: broker.rack.as_ref().map(ToString::to_string),
+                };
+                (node.id, node)
+            })
+            .collect();
+        let mut topics = if has_all_topics {
+            BTreeMap::new()
+        } else {
+            self.topics.clone()
+        };
+        for topic in &response.topics {
+            let Some(name) = &topic.name else { continue };
+            if topic.error_code == ErrorCode::UnknownTopicOrPartition.code() {
+                topics.remove(&**name);
+            } else {
+                topics.insert(name.to_string(), topic_info(name, topic));
+            }
+        }
+        Metadata {
+            cluster_id: response.cluster_id.as_ref().map(ToString::to_string),
+            controller_id: response.controller_id,
+            brokers,
+            topics,
+        }
+    }
+}
+
+fn topic_info(name: &str, topic: &MetadataResponseTopic) -> TopicInfo {
+    let mut partitions: Vec<PartitionInfo> = topic
+        .partitions
+        .iter()
+        .map(|partition| PartitionInfo {
+            partition: partition.partition_index,
+            error: ErrorCode::from_code(partition.error_code),
+            leader: partition.leader_id,
+            leader_epoch: partition.leader_epoch,
+            replicas: partition.replica_nodes.clone(),
+            isr: partition.isr_nodes.clone(),
+            offline_replicas: partition.offline_replicas.clone(),
+        })
+        .collect();
+    partitions.sort_by_key(|partition| partition.partition);
+    TopicInfo {
+        name: name.to_owned(),
+        topic_id: topic.topic_id,
+        error: ErrorCode::from_code(topic.error_code),
+        is_internal: topic.is_internal,
+        partitions,
+    }
+}

@@ -1,0 +1,64 @@
+//! Which partition a record goes to.
+//!
+//! Records with a key go where Kafka's clients would put them, so that producers in several languages
+//! agree. Records without one stay with a partition for a batch and then move on.
+
+/// Murmur2 as Kafka's Java client has it (`Utils.murmur2`).
+pub fn murmur2(data: &[u8]) -> u32 {
+    const SEED: u32 = 0x9747_b28c;
+    const M: u32 = 0x5bd1_e995;
+    let mut hash = SEED ^ data.len() as u32;
+    let mut chunks = data.chunks_exact(4);
+    for chunk in &mut chunks {
+        let mut k = u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+        k = k.wrapping_mul(M);
+        k ^= k >> 24;
+        k = k.wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ k;
+    }
+    let rest = chunks.remainder();
+    if !rest.is_empty() {
+        for (index, &byte) in rest.iter().enumerate() {
+            hash ^= u32::from(byte) << (8 * index);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+/// The partition of a record with this key, out of `partitions`.
+pub fn partition_for_key(key: &[u8], partitions: usize) -> usize {
+    (murmur2(key) & 0x7fff_ffff) as usize % partitions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values of Kafka's own test of this function.
+    #[test]
+    fn hashes_are_those_of_the_java_client() {
+        for (text, hash) in [
+            ("21", -973932308),
+            ("foobar", -790332482),
+            ("a-little-bit-long-string", -985981536),
+            ("a-little-bit-longer-string", -1486304829),
+            (
+                "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8",
+                -58897971,
+            ),
+            ("abc", 479470107),
+        ] {
+            assert_eq!(murmur2(text.as_bytes()) as i32, hash, "{text}");
+        }
+    }
+
+    #[test]
+    fn partitions_are_in_range() {
+        for key in 0..1000u32 {
+            assert!(partition_for_key(&key.to_be_bytes(), 7) < 7);
+        }
+    }
+}

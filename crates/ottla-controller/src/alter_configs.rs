@@ -1,0 +1,554 @@
+//! `AlterConfigs` and `IncrementalAlterConfigs`.
+//!
+//! Requests for broker loggers do not come here: their levels are no metadata.
+//!
+//! In Kafka: `ConfigAdminManager.preprocess`, `ControllerApis.handleIncrementalAlterConfigs`,
+//! `ConfigurationControlManager`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytestring::ByteString;
+use ottla_config::ConfigType;
+use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataVersion};
+use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
+use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementalResourceResponse;
+use ottla_protocol::messages::{
+    AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+};
+use ottla_protocol::metadata_records::{ClearElrRecord, ConfigRecord, MetadataRecord};
+use ottla_types::ErrorCode;
+
+use crate::auto_create_topics::broker_setting;
+use crate::config_validation::{Settings, check_existence, validate_configs};
+use crate::decision::{ApiError, ControllerContext, Decision};
+
+const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
+const CORDONED_LOG_DIRS: &str = "cordoned.log.dirs";
+
+/// What happens to one setting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ConfigChange {
+    Set(ByteString),
+    Delete,
+    Append(ByteString),
+    Subtract(ByteString),
+}
+
+impl ConfigChange {
+    fn name(&self) -> &'static str {
+        match self {
+            ConfigChange::Set(_) => "SET",
+            ConfigChange::Delete => "DELETE",
+            ConfigChange::Append(_) => "APPEND",
+            ConfigChange::Subtract(_) => "SUBTRACT",
+        }
+    }
+}
+
+/// `IncrementalAlterConfigs`: each setting says what happens to it.
+pub fn incremental_alter_configs(
+    context: &ControllerContext<'_>,
+    request: &IncrementalAlterConfigsRequest,
+) -> Decision<IncrementalAlterConfigsResponse> {
+    let names: Vec<_> = request
+        .resources
+        .iter()
+        .map(|resource| (resource.resource_type, resource.resource_name.clone()))
+        .collect();
+    let repeated = repeated(&names);
+    let mut all_records = Vec::new();
+    let mut responses = Vec::new();
+    for resource in &request.resources {
+        let key = (resource.resource_type, resource.resource_name.clone());
+        let outcome = if repeated.contains(&key) {
+            Err(each_once())
+        } else {
+            let configs: Vec<_> = resource
+                .configs
+                .iter()
+                .map(|config| {
+                    (
+                        config.name.clone(),
+                        config.config_operation,
+                        config.value.clone(),
+                    )
+                })
+                .collect();
+            incremental_changes(&configs).and_then(|changes| {
+                let resource = config_resource(resource.resource_type, &resource.resource_name)?;
+                check_dynamic_broker_configs(context, &resource, &changes)?;
+                changed_config_records(context, &resource, &changes, false)
+            })
+        };
+        let error = match outcome {
+            Ok(records) => {
+                all_records.extend(records);
+                ApiError::NONE
+            }
+            Err(error) => error,
+        };
+        responses.push(IncrementalResourceResponse {
+            error_code: error.code.code(),
+            error_message: error.wire_message(),
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+            ..Default::default()
+        });
+    }
+    let records = finished_records(context, all_records, request.validate_only);
+    Decision::new(
+        records,
+        IncrementalAlterConfigsResponse {
+            responses,
+            ..Default::default()
+        },
+    )
+}
+
+/// `AlterConfigs`: the given settings are all that the resource has afterwards.
+pub fn alter_configs(
+    context: &ControllerContext<'_>,
+    request: &AlterConfigsRequest,
+) -> Decision<AlterConfigsResponse> {
+    let names: Vec<_> = request
+        .resources
+        .iter()
+        .map(|resource| (resource.resource_type, resource.resource_name.clone()))
+        .collect();
+    let repeated = repeated(&names);
+    let mut all_records = Vec::new();
+    let mut responses = Vec::new();
+    for resource in &request.resources {
+        let key = (resource.resource_type, resource.resource_name.clone());
+        let outcome = if repeated.contains(&key) {
+            Err(each_once())
+        } else {
+            let configs: Vec<_> = resource
+                .configs
+                .iter()
+                .map(|config| (config.name.clone(), SET, config.value.clone()))
+                .collect();
+            incremental_changes(&configs).and_then(|changes| {
+                let resource = config_resource(resource.resource_type, &resource.resource_name)?;
+                check_dynamic_broker_configs(context, &resource, &changes)?;
+                replaced_config_records(context, &resource, changes)
+            })
+        };
+        let error = match outcome {
+            Ok(records) => {
+                all_records.extend(records);
+                ApiError::NONE
+            }
+            Err(error) => error,
+        };
+        responses.push(AlterConfigsResourceResponse {
+            error_code: error.code.code(),
+            error_message: error.wire_message(),
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+            ..Default::default()
+        });
+    }
+    let records = finished_records(context, all_records, request.validate_only);
+    Decision::new(
+        records,
+        AlterConfigsResponse {
+            responses,
+            ..Default::default()
+        },
+    )
+}
+
+fn repeated(names: &[(i8, ByteString)]) -> BTreeSet<(i8, ByteString)> {
+    let mut seen = BTreeSet::new();
+    names
+        .iter()
+        .filter(|name| !seen.insert(*name))
+        .cloned()
+        .collect()
+}
+
+fn each_once() -> ApiError {
+    ApiError::new(
+        ErrorCode::InvalidRequest,
+        "Each resource must appear at most once.",
+    )
+}
+
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
+
+fn incremental_changes(
+    configs: &[(ByteString, i8, Option<ByteString>)],
+) -> Result<BTreeMap<ByteString, ConfigChange>, ApiError> {
+    let invalid = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
+    let names: BTreeSet<_> = configs.iter().map(|(name, _, _)| name).collect();
+    if names.len() < configs.len() {
+        return Err(invalid("Error due to duplicate config keys".to_owned()));
+    }
+    let nulls: Vec<&str> = configs
+        .iter()
+        .filter(|(_, operation, value)| *operation != DELETE && value.is_none())
+        .map(|(name, _, _)| &**name)
+        .collect();
+    if !nulls.is_empty() {
+        return Err(invalid(format!(
+            "Null value not supported for : {}",
+            nulls.join(", ")
+        )));
+    }
+    configs
+        .iter()
+        .map(|(name, operation, value)| {
+            let value = value.clone().unwrap_or_default();
+            let change = match *operation {
+                SET => ConfigChange::Set(value),
+                DELETE => ConfigChange::Delete,
+                APPEND => ConfigChange::Append(value),
+                SUBTRACT => ConfigChange::Subtract(value),
+                other => return Err(invalid(format!("Unknown operations type {other}"))),
+            };
+            Ok((name.clone(), change))
+        })
+        .collect()
+}
+
+fn config_resource(kind: i8, name: &ByteString) -> Result<ConfigResource, ApiError> {
+    match ConfigResourceType::from_code(kind) {
+        None | Some(ConfigResourceType::BrokerLogger) => Err(ApiError::new(
+            ErrorCode::InvalidRequest,
+            format!("Unknown resource type {kind}"),
+        )),
+        Some(kind) => Ok(ConfigResource::new(kind, name.clone())),
+    }
+}
+
+/// A broker's settings are checked by the broker that is asked, as dynamic settings: only what can
+/// change while it runs, and only for itself or for all.
+fn check_dynamic_broker_configs(
+    context: &ControllerContext<'_>,
+    resource: &ConfigResource,
+    changes: &BTreeMap<ByteString, ConfigChange>,
+) -> Result<(), ApiError> {
+    if resource.kind != ConfigResourceType::Broker {
+        return Ok(());
+    }
+    let invalid = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
+    let is_cluster_wide = resource.name.is_empty();
+    if !is_cluster_wide {
+        let node_id = context.config.node_id;
+        match resource.name.parse::<i32>() {
+            Err(_) => {
+                return Err(invalid(format!(
+                    "Node id must be an integer, but it is: {}",
+                    resource.name
+                )));
+            }
+            Ok(id) if id != node_id => {
+                return Err(invalid(format!(
+                    "Unexpected broker id, expected {node_id}, but received {}",
+                    resource.name
+                )));
+            }
+            Ok(_) => {}
+        }
+    }
+    for (key, change) in changes {
+        if let ConfigChange::Append(_) | ConfigChange::Subtract(_) = change {
+            match ottla_config::broker_config(key) {
+                None => {
+                    return Err(ApiError::new(
+                        ErrorCode::InvalidConfig,
+                        format!("Unknown config name: {key}"),
+                    ));
+                }
+                Some(def) if def.config_type != ConfigType::List => {
+                    return Err(ApiError::new(
+                        ErrorCode::InvalidConfig,
+                        format!(
+                            "Config value {} is not allowed for config key: {key}",
+                            change.name().to_ascii_lowercase()
+                        ),
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(value) = new_value(context, resource, key, change)? {
+            context
+                .config
+                .check_dynamic(key, &value, is_cluster_wide)
+                .map_err(invalid)?;
+        }
+    }
+    Ok(())
+}
+
+/// The type that a setting of the resource has, if it is known.
+fn config_type(resource: &ConfigResource, key: &str) -> Option<ConfigType> {
+    let def = match resource.kind {
+        ConfigResourceType::Topic => ottla_config::topic_config(key),
+        ConfigResourceType::Broker => ottla_config::broker_config(key),
+        ConfigResourceType::Group => ottla_config::group_config(key),
+        ConfigResourceType::ClientMetrics => ottla_config::client_metrics_config(key),
+        ConfigResourceType::BrokerLogger => None,
+    }?;
+    Some(def.config_type)
+}
+
+fn default_text(resource: &ConfigResource, key: &str) -> Option<&'static str> {
+    match resource.kind {
+        ConfigResourceType::Topic => ottla_config::topic_config(key),
+        ConfigResourceType::Broker => ottla_config::broker_config(key),
+        ConfigResourceType::Group => ottla_config::group_config(key),
+        ConfigResourceType::ClientMetrics => ottla_config::client_metrics_config(key),
+        ConfigResourceType::BrokerLogger => None,
+    }?
+    .default_text()
+}
+
+/// What is set for the key after the change; `None` for nothing.
+fn new_value(
+    context: &ControllerContext<'_>,
+    resource: &ConfigResource,
+    key: &str,
+    change: &ConfigChange,
+) -> Result<Option<ByteString>, ApiError> {
+    let operand = match change {
+        ConfigChange::Set(value) => return Ok(Some(value.clone())),
+        ConfigChange::Delete => return Ok(None),
+        ConfigChange::Append(value) | ConfigChange::Subtract(value) => value,
+    };
+    if config_type(resource, key) != Some(ConfigType::List) {
+        return Err(ApiError::new(
+            ErrorCode::InvalidConfig,
+            format!(
+                "Can't {} to key {key} because its type is not LIST.",
+                change.name()
+            ),
+        ));
+    }
+    let current = context
+        .image
+        .configs
+        .value(resource, key)
+        .map(|value| &**value);
+    let mut parts: Vec<&str> = current
+        .or_else(|| default_text(resource, key))
+        .unwrap_or_default()
+        .split(',')
+        .filter(|part| !part.is_empty())
+        .collect();
+    for part in operand.split(',') {
+        let position = parts.iter().position(|other| *other == part);
+        match (change, position) {
+            (ConfigChange::Append(_), None) => parts.push(part),
+            (ConfigChange::Subtract(_), Some(position)) => {
+                parts.remove(position);
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(ByteString::from(parts.join(","))))
+}
+
+/// The records of changes to one resource, if they are acceptable.
+pub(crate) fn changed_config_records(
+    context: &ControllerContext<'_>,
+    resource: &ConfigResource,
+    changes: &BTreeMap<ByteString, ConfigChange>,
+    is_new_resource: bool,
+) -> Result<Vec<ConfigRecord>, ApiError> {
+    let mut records = Vec::new();
+    for (key, change) in changes {
+        let value = new_value(context, resource, key, change)?;
+        records.extend(config_record(context, resource, key, value));
+    }
+    validate_change(context, resource, &records, is_new_resource)?;
+    Ok(records)
+}
+
+/// The records that leave the resource with these settings and no others.
+fn replaced_config_records(
+    context: &ControllerContext<'_>,
+    resource: &ConfigResource,
+    mut changes: BTreeMap<ByteString, ConfigChange>,
+) -> Result<Vec<ConfigRecord>, ApiError> {
+    let removed: Vec<ByteString> = context
+        .image
+        .configs
+        .entries(resource)
+        .map(|(key, _)| key)
+        .filter(|key| !changes.contains_key(*key))
+        .cloned()
+        .collect();
+    changes.extend(removed.into_iter().map(|key| (key, ConfigChange::Delete)));
+    changed_config_records(context, resource, &changes, false)
+}
+
+/// The record that sets the value; `None` when nothing changes. A broker's settings are written even
+/// then, because that makes the broker read files again that the value names (KAFKA-14136).
+fn config_record(
+    context: &ControllerContext<'_>,
+    resource: &ConfigResource,
+    key: &ByteString,
+    value: Option<ByteString>,
+) -> Option<ConfigRecord> {
+    let current = context.image.configs.value(resource, key);
+    if current == value.as_ref() && resource.kind != ConfigResourceType::Broker {
+        return None;
+    }
+    Some(ConfigRecord {
+        resource_type: resource.kind.code(),
+        resource_name: resource.name.clone(),
+        name: key.clone(),
+        value,
+        ..Default::default()
+    })
+}
+
+fn validate_change(
+    context: &ControllerContext<'_>,
+    resource: &ConfigResource,
+    records: &[ConfigRecord],
+    is_new_resource: bool,
+) -> Result<(), ApiError> {
+    let invalid = |message: &'static str| Err(ApiError::new(ErrorCode::InvalidConfig, message));
+    let is_elr_enabled = context.image.features.is_elr_enabled();
+    let is_broker = resource.kind == ConfigResourceType::Broker;
+    let mut settings: Settings = context
+        .image
+        .configs
+        .entries(resource)
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    for record in records {
+        if is_broker && is_elr_enabled && &*record.name == MIN_INSYNC_REPLICAS {
+            if !resource.name.is_empty() {
+                return invalid(
+                    "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+                );
+            }
+            if record.value.is_none() {
+                return invalid(
+                    "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+                );
+            }
+        }
+        if is_broker
+            && &*record.name == CORDONED_LOG_DIRS
+            && !context.metadata_version().is_cordoned_log_dirs_supported()
+        {
+            return Err(ApiError::new(
+                ErrorCode::InvalidConfig,
+                format!(
+                    "The cordoned.log.dirs configuration value cannot be set because it requires \
+                     metadata.version >= {}",
+                    MetadataVersion::IBP_4_3_IV0
+                ),
+            ));
+        }
+        match &record.value {
+            None => {
+                settings.remove(&*record.name);
+            }
+            Some(value) if value.encode_utf16().count() > i16::MAX as usize => {
+                return invalid(
+                    "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes.",
+                );
+            }
+            Some(value) => {
+                settings.insert(record.name.to_string(), value.to_string());
+            }
+        }
+    }
+    validate_configs(context, resource, &settings)?;
+    if is_new_resource {
+        return Ok(());
+    }
+    check_existence(context, resource)
+}
+
+/// All records of a request: with eligible leader replicas, a change of `min.insync.replicas` makes
+/// what was known of them void.
+fn finished_records(
+    context: &ControllerContext<'_>,
+    configs: Vec<ConfigRecord>,
+    validate_only: bool,
+) -> Vec<MetadataRecord> {
+    if validate_only {
+        return Vec::new();
+    }
+    let mut cleared = Vec::new();
+    if context.image.features.is_elr_enabled() {
+        for record in configs
+            .iter()
+            .filter(|record| &*record.name == MIN_INSYNC_REPLICAS)
+        {
+            let is_topic = record.resource_type == ConfigResourceType::Topic.code();
+            let topic_name = if is_topic {
+                record.resource_name.clone()
+            } else {
+                ByteString::new()
+            };
+            cleared.push(MetadataRecord::ClearElr(ClearElrRecord {
+                topic_name,
+                ..Default::default()
+            }));
+        }
+    }
+    configs
+        .into_iter()
+        .map(MetadataRecord::Config)
+        .chain(cleared)
+        .collect()
+}
+
+/// With eligible leader replicas the cluster has one explicit `min.insync.replicas` and no broker one of
+/// its own.
+pub(crate) fn elr_safety_records(context: &ControllerContext<'_>) -> Vec<MetadataRecord> {
+    let mut records = Vec::new();
+    let mut push = |resource: &ConfigResource, value: Option<String>| {
+        records.push(MetadataRecord::Config(ConfigRecord {
+            resource_type: resource.kind.code(),
+            resource_name: resource.name.clone(),
+            name: ByteString::from_static(MIN_INSYNC_REPLICAS),
+            value: value.map(ByteString::from),
+            ..Default::default()
+        }));
+    };
+    let cluster = ConfigResource::default_broker();
+    if context
+        .image
+        .configs
+        .value(&cluster, MIN_INSYNC_REPLICAS)
+        .is_none()
+    {
+        push(&cluster, Some(static_min_insync_replicas(context)));
+    }
+    for (resource, entries) in context.image.configs.resources() {
+        let is_broker = resource.kind == ConfigResourceType::Broker && !resource.name.is_empty();
+        if is_broker && entries.contains_key(MIN_INSYNC_REPLICAS) {
+            push(resource, None);
+        }
+    }
+    records
+}
+
+pub(crate) fn static_min_insync_replicas(context: &ControllerContext<'_>) -> String {
+    match context.config.static_settings().get(MIN_INSYNC_REPLICAS) {
+        Some(value) => value.trim().to_owned(),
+        None => ottla_config::broker_config(MIN_INSYNC_REPLICAS)
+            .and_then(|def| def.default_text())
+            .map_or_else(
+                || broker_setting(context.config, MIN_INSYNC_REPLICAS),
+                str::to_owned,
+            ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

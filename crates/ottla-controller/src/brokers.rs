@@ -1,0 +1,531 @@
+//! Brokers and controllers come, live and go: registration, heartbeats, fencing, controlled shutdown.
+//!
+//! When a broker was last heard of is no metadata and is kept by the caller, who knows the time; here
+//! stands what follows from a heartbeat, or from its absence (`fence_broker`).
+//!
+//! In Kafka: `ClusterControlManager`, `BrokerHeartbeatManager.calculateNextBrokerState`,
+//! `ReplicationControlManager.handleBroker*`.
+
+use std::collections::BTreeSet;
+
+use bytestring::ByteString;
+use ottla_metadata::{BrokerRegistration, MetadataVersion};
+use ottla_protocol::messages::{
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
+    BrokerRegistrationResponse, ControllerRegistrationRequest, ControllerRegistrationResponse,
+    UnregisterBrokerRequest, UnregisterBrokerResponse,
+};
+use ottla_protocol::metadata_records::{
+    BrokerRegistrationChangeRecord, MetadataRecord, RegisterBrokerRecord, RegisterControllerRecord,
+    UnregisterBrokerRecord, register_broker_record, register_controller_record,
+};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset, Uuid};
+
+use crate::decision::{ApiError, ControllerContext, Decision};
+use crate::partition_change::{BrokerEvent, leader_and_isr_updates};
+
+/// Registers a broker, or a new incarnation of one. `new_epoch` is the offset at which the next record
+/// will stand; `has_valid_session` says whether the registered incarnation was heard of lately.
+pub fn register_broker(
+    context: &ControllerContext<'_>,
+    request: &BrokerRegistrationRequest,
+    cluster_id: &str,
+    new_epoch: BrokerEpoch,
+    has_valid_session: bool,
+) -> Decision<BrokerRegistrationResponse> {
+    let respond = |code: ErrorCode, epoch: BrokerEpoch| BrokerRegistrationResponse {
+        error_code: code.code(),
+        broker_epoch: epoch.value(),
+        ..Default::default()
+    };
+    match registration_records(context, request, cluster_id, new_epoch, has_valid_session) {
+        Ok((records, epoch)) => Decision::new(records, respond(ErrorCode::None, epoch)),
+        Err(error) => Decision::unchanged(respond(error.code, BrokerEpoch::UNKNOWN)),
+    }
+}
+
+fn registration_records(
+    context: &ControllerContext<'_>,
+    request: &BrokerRegistrationRequest,
+    cluster_id: &str,
+    new_epoch: BrokerEpoch,
+    has_valid_session: bool,
+) -> Result<(Vec<MetadataRecord>, BrokerEpoch), ApiError> {
+    if &*request.cluster_id != cluster_id {
+        return Err(ApiError::new(
+            ErrorCode::InconsistentClusterId,
+            format!(
+                "Expected cluster ID {cluster_id}, but got cluster ID {}",
+                request.cluster_id
+            ),
+        ));
+    }
+    let id = BrokerId(request.broker_id);
+    let existing = context.image.cluster.broker(id);
+    let is_same_incarnation =
+        existing.is_some_and(|broker| broker.incarnation_id == request.incarnation_id);
+    if existing.is_some() && has_valid_session && !is_same_incarnation {
+        return Err(ApiError::new(
+            ErrorCode::DuplicateBrokerRegistration,
+            "Another broker is registered with that broker id. If the broker was recently restarted this \
+             should self-resolve once the heartbeat manager expires the broker's session.",
+        ));
+    }
+    if request.is_migrating_zk_broker {
+        return Err(ApiError::new(
+            ErrorCode::BrokerIdNotRegistered,
+            "Controller does not support registering ZK brokers.",
+        ));
+    }
+    let metadata_version = context.metadata_version();
+    if metadata_version.is_directory_assignment_supported() {
+        check_directories(context, request)?;
+    }
+    check_features(context, request)?;
+
+    let mut record = RegisterBrokerRecord {
+        broker_id: request.broker_id,
+        incarnation_id: request.incarnation_id,
+        end_points: request
+            .listeners
+            .iter()
+            .map(|listener| register_broker_record::BrokerEndpoint {
+                name: listener.name.clone(),
+                host: listener.host.clone(),
+                port: listener.port,
+                security_protocol: listener.security_protocol,
+                ..Default::default()
+            })
+            .collect(),
+        features: request
+            .features
+            .iter()
+            .map(|feature| register_broker_record::BrokerFeature {
+                name: feature.name.clone(),
+                min_supported_version: feature.min_supported_version,
+                max_supported_version: feature.max_supported_version,
+                ..Default::default()
+            })
+            .collect(),
+        rack: request.rack.clone(),
+        log_dirs: if metadata_version.is_directory_assignment_supported() {
+            request.log_dirs.clone()
+        } else {
+            Vec::new()
+        },
+        ..Default::default()
+    };
+    let mut records = Vec::new();
+    match existing {
+        Some(existing) if is_same_incarnation => {
+            record.fenced = existing.fenced;
+            record.in_controlled_shutdown = existing.in_controlled_shutdown;
+            record.broker_epoch = existing.epoch.value();
+        }
+        _ => {
+            // Without KIP-966 a return is as any departure: the broker has to be unfenced again.
+            let is_clean = existing
+                .is_some_and(|existing| existing.epoch.value() == request.previous_broker_epoch);
+            let event = if context.image.features.is_elr_enabled() && !is_clean {
+                BrokerEvent::LostUnflushed(id)
+            } else {
+                BrokerEvent::Leaves(id)
+            };
+            records.extend(leader_and_isr_updates(context, event));
+            record.fenced = true;
+            record.broker_epoch = new_epoch.value();
+        }
+    }
+    let epoch = BrokerEpoch(record.broker_epoch);
+    records.push(MetadataRecord::RegisterBroker(record));
+    Ok((records, epoch))
+}
+
+fn check_directories(
+    context: &ControllerContext<'_>,
+    request: &BrokerRegistrationRequest,
+) -> Result<(), ApiError> {
+    let invalid = |message: String| Err(ApiError::new(ErrorCode::InvalidRegistration, message));
+    if request.log_dirs.is_empty() {
+        return invalid("No directories specified in request".to_owned());
+    }
+    if request
+        .log_dirs
+        .iter()
+        .any(|&directory| is_reserved(directory))
+    {
+        return invalid("Reserved directory ID in request".to_owned());
+    }
+    if request.log_dirs.iter().collect::<BTreeSet<_>>().len() != request.log_dirs.len() {
+        return invalid("Duplicate directory ID in request".to_owned());
+    }
+    for broker in context.image.cluster.brokers() {
+        if broker.id.value() == request.broker_id {
+            continue;
+        }
+        if let Some(directory) = request
+            .log_dirs
+            .iter()
+            .find(|directory| broker.directories.contains(directory))
+        {
+            return invalid(format!(
+                "Broker {} is already registered with directory {directory}",
+                broker.id
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The first hundred ids are kept for meanings of their own.
+fn is_reserved(id: Uuid) -> bool {
+    u128::from_be_bytes(id.0) < 100
+}
+
+fn check_features(
+    context: &ControllerContext<'_>,
+    request: &BrokerRegistrationRequest,
+) -> Result<(), ApiError> {
+    let range = |name: &str| {
+        request
+            .features
+            .iter()
+            .find(|feature| &*feature.name == name)
+            .map(|feature| (feature.min_supported_version, feature.max_supported_version))
+    };
+    let check = |name: &str, finalized: i16, (min, max): (i16, i16)| {
+        if (min..=max).contains(&finalized) {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            ErrorCode::UnsupportedVersion,
+            format!(
+                "Unable to register because the broker does not support finalized version {finalized} of \
+                 {name}. The broker wants a version between {min} and {max}, inclusive."
+            ),
+        ))
+    };
+    let Some(metadata_version) = range(MetadataVersion::FEATURE_NAME) else {
+        return Err(ApiError::new(
+            ErrorCode::InvalidRegistration,
+            "Request features do not contain 'metadata.version'",
+        ));
+    };
+    check(
+        MetadataVersion::FEATURE_NAME,
+        context.metadata_version().feature_level(),
+        metadata_version,
+    )?;
+    for (name, finalized) in context.image.features.levels() {
+        check(name, finalized, range(name).unwrap_or((0, 0)))?;
+    }
+    Ok(())
+}
+
+/// Registers a controller (KIP-919).
+pub fn register_controller(
+    context: &ControllerContext<'_>,
+    request: &ControllerRegistrationRequest,
+) -> Decision<ControllerRegistrationResponse> {
+    if !context
+        .metadata_version()
+        .is_controller_registration_supported()
+    {
+        return Decision::unchanged(ControllerRegistrationResponse {
+            error_code: ErrorCode::UnsupportedVersion.code(),
+            error_message: Some(ByteString::from_static(
+                "The current MetadataVersion is too old to support controller registrations.",
+            )),
+            ..Default::default()
+        });
+    }
+    let record = RegisterControllerRecord {
+        controller_id: request.controller_id,
+        incarnation_id: request.incarnation_id,
+        zk_migration_ready: false,
+        end_points: request
+            .listeners
+            .iter()
+            .map(|listener| register_controller_record::ControllerEndpoint {
+                name: listener.name.clone(),
+                host: listener.host.clone(),
+                port: listener.port,
+                security_protocol: listener.security_protocol,
+                ..Default::default()
+            })
+            .collect(),
+        features: request
+            .features
+            .iter()
+            .map(|feature| register_controller_record::ControllerFeature {
+                name: feature.name.clone(),
+                min_supported_version: feature.min_supported_version,
+                max_supported_version: feature.max_supported_version,
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    };
+    Decision::new(
+        vec![MetadataRecord::RegisterController(record)],
+        ControllerRegistrationResponse::default(),
+    )
+}
+
+/// What a broker is to the controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BrokerState {
+    Fenced,
+    Unfenced,
+    ControlledShutdown,
+    /// May stop: nothing depends on it any more.
+    ShutdownNow,
+}
+
+/// Acts on a heartbeat. `register_offset` is where the broker's registration stands in the log: a broker
+/// is not unfenced before it has seen itself registered. `may_finish_shutdown` says whether every active
+/// broker has seen the records of this broker's controlled shutdown.
+pub fn heartbeat(
+    context: &ControllerContext<'_>,
+    request: &BrokerHeartbeatRequest,
+    register_offset: Offset,
+    may_finish_shutdown: bool,
+) -> Decision<BrokerHeartbeatResponse> {
+    let (id, epoch) = (
+        BrokerId(request.broker_id),
+        BrokerEpoch(request.broker_epoch),
+    );
+    let broker = match check_broker_epoch(context, id, epoch) {
+        Ok(broker) => broker,
+        Err(error) => {
+            return Decision::unchanged(BrokerHeartbeatResponse {
+                error_code: error.code.code(),
+                ..Default::default()
+            });
+        }
+    };
+    let is_caught_up = request.current_metadata_offset >= register_offset.value();
+    let current = current_state(broker);
+    let next = next_state(context, request, current, is_caught_up, may_finish_shutdown);
+    let mut records = Vec::new();
+    if next != current {
+        match next {
+            BrokerState::Fenced | BrokerState::ShutdownNow => {
+                records.extend(fence_records(context, broker))
+            }
+            BrokerState::Unfenced => {
+                records.push(registration_change(broker, |change| change.fenced = -1));
+                records.extend(leader_and_isr_updates(context, BrokerEvent::Returns(id)));
+            }
+            BrokerState::ControlledShutdown => {
+                records.push(registration_change(broker, |change| {
+                    change.in_controlled_shutdown = 1
+                }));
+                records.extend(leader_and_isr_updates(context, BrokerEvent::Leaves(id)));
+            }
+        }
+    }
+    records.extend(directory_records(context, request, broker));
+    let response = BrokerHeartbeatResponse {
+        is_caught_up,
+        is_fenced: matches!(next, BrokerState::Fenced | BrokerState::ShutdownNow),
+        should_shut_down: next == BrokerState::ShutdownNow,
+        ..Default::default()
+    };
+    Decision::new(records, response)
+}
+
+fn current_state(broker: &BrokerRegistration) -> BrokerState {
+    if broker.fenced {
+        BrokerState::Fenced
+    } else if broker.in_controlled_shutdown {
+        BrokerState::ControlledShutdown
+    } else {
+        BrokerState::Unfenced
+    }
+}
+
+fn next_state(
+    context: &ControllerContext<'_>,
+    request: &BrokerHeartbeatRequest,
+    current: BrokerState,
+    is_caught_up: bool,
+    may_finish_shutdown: bool,
+) -> BrokerState {
+    let leads_something = || {
+        context
+            .image
+            .topics
+            .iter()
+            .flat_map(|topic| topic.partitions())
+            .any(|(_, partition)| partition.leader.value() == request.broker_id)
+    };
+    match current {
+        BrokerState::Fenced if request.want_shut_down => BrokerState::ShutdownNow,
+        BrokerState::Fenced if !request.want_fence && is_caught_up => BrokerState::Unfenced,
+        BrokerState::Fenced => BrokerState::Fenced,
+        BrokerState::Unfenced if request.want_fence && request.want_shut_down => {
+            BrokerState::ShutdownNow
+        }
+        BrokerState::Unfenced if request.want_fence => BrokerState::Fenced,
+        BrokerState::Unfenced if request.want_shut_down && leads_something() => {
+            BrokerState::ControlledShutdown
+        }
+        BrokerState::Unfenced if request.want_shut_down => BrokerState::ShutdownNow,
+        BrokerState::Unfenced => BrokerState::Unfenced,
+        BrokerState::ControlledShutdown if !leads_something() && may_finish_shutdown => {
+            BrokerState::ShutdownNow
+        }
+        BrokerState::ControlledShutdown => BrokerState::ControlledShutdown,
+        BrokerState::ShutdownNow => BrokerState::ShutdownNow,
+    }
+}
+
+/// Directories that went offline take their partitions' leaders with them; cordoned ones get no new
+/// replicas.
+fn directory_records(
+    context: &ControllerContext<'_>,
+    request: &BrokerHeartbeatRequest,
+    broker: &BrokerRegistration,
+) -> Vec<MetadataRecord> {
+    let mut records = Vec::new();
+    let metadata_version = context.metadata_version();
+    let has_new_offline = broker
+        .directories
+        .iter()
+        .any(|directory| request.offline_log_dirs.contains(directory));
+    if metadata_version.is_directory_assignment_supported() && has_new_offline {
+        let on_offline = |partition: &ottla_metadata::PartitionRegistration| {
+            partition
+                .directory(broker.id)
+                .is_some_and(|directory| request.offline_log_dirs.contains(&directory))
+        };
+        let touched: BTreeSet<_> = context
+            .image
+            .topics
+            .iter()
+            .flat_map(|topic| {
+                topic
+                    .partitions()
+                    .map(move |(index, partition)| (topic.id, index, partition))
+            })
+            .filter(|(_, _, partition)| on_offline(partition))
+            .map(|(topic_id, index, _)| (topic_id, index.value()))
+            .collect();
+        records.extend(
+            leader_and_isr_updates(context, BrokerEvent::Leaves(broker.id))
+                .into_iter()
+                .filter(|record| match record {
+                    MetadataRecord::PartitionChange(change) => {
+                        touched.contains(&(change.topic_id, change.partition_id))
+                    }
+                    _ => false,
+                }),
+        );
+        let online = broker
+            .directories
+            .iter()
+            .copied()
+            .filter(|directory| !request.offline_log_dirs.contains(directory))
+            .collect();
+        records.push(registration_change(broker, |change| {
+            change.log_dirs = online
+        }));
+    }
+    if metadata_version.is_cordoned_log_dirs_supported()
+        && let Some(cordoned) = &request.cordoned_log_dirs
+    {
+        let as_set = |directories: &[Uuid]| directories.iter().copied().collect::<BTreeSet<_>>();
+        let is_known = broker
+            .cordoned_directories
+            .as_ref()
+            .is_some_and(|current| as_set(current) == as_set(cordoned));
+        if !is_known {
+            records.push(registration_change(broker, |change| {
+                change.cordoned_log_dirs = Some(cordoned.clone());
+            }));
+        }
+    }
+    records
+}
+
+/// Fences a broker that was not heard of for its session timeout. No records when it is fenced already.
+pub fn fence_broker(context: &ControllerContext<'_>, id: BrokerId) -> Vec<MetadataRecord> {
+    match context.image.cluster.broker(id) {
+        Some(broker) if !broker.fenced => fence_records(context, broker),
+        _ => Vec::new(),
+    }
+}
+
+fn fence_records(
+    context: &ControllerContext<'_>,
+    broker: &BrokerRegistration,
+) -> Vec<MetadataRecord> {
+    let mut records = leader_and_isr_updates(context, BrokerEvent::Leaves(broker.id));
+    if !broker.fenced {
+        records.push(registration_change(broker, |change| change.fenced = 1));
+    }
+    records
+}
+
+pub fn unregister_broker(
+    context: &ControllerContext<'_>,
+    request: &UnregisterBrokerRequest,
+) -> Decision<UnregisterBrokerResponse> {
+    let id = BrokerId(request.broker_id);
+    let Some(broker) = context.image.cluster.broker(id) else {
+        return Decision::unchanged(UnregisterBrokerResponse {
+            error_code: ErrorCode::BrokerIdNotRegistered.code(),
+            error_message: Some(ByteString::from(format!(
+                "Broker ID {id} is not currently registered"
+            ))),
+            ..Default::default()
+        });
+    };
+    let mut records = leader_and_isr_updates(context, BrokerEvent::Leaves(id));
+    records.push(MetadataRecord::UnregisterBroker(UnregisterBrokerRecord {
+        broker_id: id.value(),
+        broker_epoch: broker.epoch.value(),
+        ..Default::default()
+    }));
+    Decision::new(records, UnregisterBrokerResponse::default())
+}
+
+fn registration_change(
+    broker: &BrokerRegistration,
+    set: impl FnOnce(&mut BrokerRegistrationChangeRecord),
+) -> MetadataRecord {
+    let mut change = BrokerRegistrationChangeRecord {
+        broker_id: broker.id.value(),
+        broker_epoch: broker.epoch.value(),
+        ..Default::default()
+    };
+    set(&mut change);
+    MetadataRecord::BrokerRegistrationChange(change)
+}
+
+pub(crate) fn check_broker_epoch<'a>(
+    context: &ControllerContext<'a>,
+    id: BrokerId,
+    epoch: BrokerEpoch,
+) -> Result<&'a BrokerRegistration, ApiError> {
+    let broker = context.image.cluster.broker(id).ok_or_else(|| {
+        ApiError::new(
+            ErrorCode::StaleBrokerEpoch,
+            format!("No broker registration found for broker id {id}"),
+        )
+    })?;
+    if broker.epoch != epoch {
+        return Err(ApiError::new(
+            ErrorCode::StaleBrokerEpoch,
+            format!(
+                "Expected broker epoch {}, but got broker epoch {epoch}",
+                broker.epoch
+            ),
+        ));
+    }
+    Ok(broker)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The shape of every decision.
+//!
+//! In Kafka: `ControllerResult`, `ApiError`.
+
+use std::borrow::Cow;
+
+use bytestring::ByteString;
+use ottla_config::BrokerConfig;
+use ottla_metadata::{MetadataImage, MetadataVersion};
+use ottla_protocol::metadata_records::MetadataRecord;
+use ottla_types::ErrorCode;
+
+/// One request may not write more records than this: they are committed together.
+pub const MAX_RECORDS_PER_USER_OPERATION: usize = 10_000;
+
+/// What a decision may look at.
+pub struct ControllerContext<'a> {
+    /// The cluster up to the last record that was decided, committed or not.
+    pub image: &'a MetadataImage,
+    /// This node's configuration, dynamic settings laid over those of the file.
+    pub config: &'a BrokerConfig,
+    /// The level of `kraft.version`, which stands in control records and so not in the image.
+    pub kraft_version: i16,
+    /// A source of random numbers.
+    pub random: &'a mut dyn FnMut() -> u64,
+}
+
+impl ControllerContext<'_> {
+    pub(crate) fn metadata_version(&self) -> MetadataVersion {
+        self.image.metadata_version()
+    }
+
+    pub(crate) fn random_below(&mut self, bound: usize) -> usize {
+        ((self.random)() % bound.max(1) as u64) as usize
+    }
+
+    /// A fresh id that is none of the reserved ones.
+    pub(crate) fn random_uuid(&mut self) -> ottla_types::Uuid {
+        loop {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&(self.random)().to_be_bytes());
+            bytes[8..].copy_from_slice(&(self.random)().to_be_bytes());
+            if let Some(id) = ottla_types::Uuid::from_random(bytes) {
+                return id;
+            }
+        }
+    }
+}
+
+/// Records to append together, and the response for when they are committed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Decision<R> {
+    pub records: Vec<MetadataRecord>,
+    pub response: R,
+}
+
+impl<R> Decision<R> {
+    pub fn new(records: Vec<MetadataRecord>, response: R) -> Decision<R> {
+        Decision { records, response }
+    }
+
+    /// A decision that changes nothing.
+    pub fn unchanged(response: R) -> Decision<R> {
+        Decision::new(Vec::new(), response)
+    }
+}
+
+/// An error code with the message that goes with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiError {
+    pub code: ErrorCode,
+    pub message: Option<Cow<'static, str>>,
+}
+
+impl ApiError {
+    pub const NONE: ApiError = ApiError {
+        code: ErrorCode::None,
+        message: None,
+    };
+
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError {
+            code,
+            message: Some(message.into()),
+        }
+    }
+
+    /// A code that says it all.
+    pub const fn bare(code: ErrorCode) -> ApiError {
+        ApiError {
+            code,
+            message: None,
+        }
+    }
+
+    pub fn is_failure(&self) -> bool {
+        self.code != ErrorCode::None
+    }
+
+    /// The message as a response carries it.
+    pub fn wire_message(&self) -> Option<ByteString> {
+        self.message
+            .as_ref()
+            .map(|message| ByteString::from(message.to_string()))
+    }
+}

@@ -1,0 +1,425 @@
+//! The change of one partition that an event asks for: ISR, leader, replicas, and with KIP-966 the
+//! eligible leader replicas.
+//!
+//! In Kafka: `PartitionChangeBuilder`, `PartitionReassignmentReplicas`, and
+//! `ReplicationControlManager.generateLeaderAndIsrUpdates`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ottla_metadata::{
+    ConfigResource, LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, TopicImage,
+};
+use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
+use ottla_types::{BrokerId, PartitionIndex};
+
+use crate::create_topics::default_directory;
+use crate::decision::ControllerContext;
+
+/// Whom an election may choose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Election {
+    /// The current leader if it can go on, else a replica in sync.
+    Online,
+    /// The preferred replica if it is in sync, else as `Online`.
+    Preferred,
+    /// Any replica that lives, when none is in sync.
+    Unclean,
+}
+
+/// A change in the making. `build` gives the record, or nothing when nothing changes.
+pub(crate) struct PartitionChange<'a, 'c> {
+    context: &'a ControllerContext<'c>,
+    topic: &'a TopicImage,
+    index: PartitionIndex,
+    partition: &'a PartitionRegistration,
+    is_acceptable_leader: &'a dyn Fn(BrokerId) -> bool,
+    pub election: Election,
+    pub target_isr: Vec<BrokerId>,
+    pub target_leader_recovery_state: LeaderRecoveryState,
+    /// Replicas whose broker stopped without a clean shutdown: no longer eligible to lead.
+    pub unclean_shutdown_replicas: Vec<BrokerId>,
+    target_replicas: Vec<BrokerId>,
+    target_removing: Vec<BrokerId>,
+    target_adding: Vec<BrokerId>,
+    target_elr: Vec<BrokerId>,
+    is_elr_enabled: bool,
+    min_isr: usize,
+}
+
+impl<'a, 'c> PartitionChange<'a, 'c> {
+    /// `is_acceptable_leader` says who lives; that the replica's directory is online is checked here.
+    pub fn new(
+        context: &'a ControllerContext<'c>,
+        topic: &'a TopicImage,
+        index: PartitionIndex,
+        partition: &'a PartitionRegistration,
+        is_acceptable_leader: &'a dyn Fn(BrokerId) -> bool,
+    ) -> PartitionChange<'a, 'c> {
+        PartitionChange {
+            context,
+            topic,
+            index,
+            partition,
+            is_acceptable_leader,
+            election: Election::Online,
+            target_isr: partition.isr.clone(),
+            target_leader_recovery_state: partition.leader_recovery_state,
+            unclean_shutdown_replicas: Vec::new(),
+            target_replicas: partition.replicas.clone(),
+            target_removing: partition.removing_replicas.clone(),
+            target_adding: partition.adding_replicas.clone(),
+            target_elr: partition.elr.clone(),
+            is_elr_enabled: context.image.features.is_elr_enabled(),
+            min_isr: effective_min_isr(context, topic),
+        }
+    }
+
+    pub fn build(mut self) -> Option<PartitionChangeRecord> {
+        let mut record = PartitionChangeRecord {
+            topic_id: self.topic.id,
+            partition_id: self.index.value(),
+            ..Default::default()
+        };
+        self.complete_reassignment();
+        self.populate_target_elr();
+        self.elect(&mut record);
+        let current_leader = self.partition.leader.value();
+        if record.leader == NO_LEADER_CHANGE
+            && self
+                .partition
+                .replicas
+                .iter()
+                .any(|replica| !self.target_replicas.contains(replica))
+        {
+            // A replica that goes must be fenced by a higher leader epoch.
+            record.leader = current_leader;
+        }
+        self.update_elr(&mut record);
+        let may_be_empty = self.is_elr_enabled;
+        if record.isr.is_none()
+            && (may_be_empty || !self.target_isr.is_empty())
+            && self.target_isr != self.partition.isr
+        {
+            record.isr = Some(numbers(&self.target_isr));
+        }
+        if self
+            .context
+            .metadata_version()
+            .is_leader_epoch_bump_required_on_isr_shrink()
+            && record.leader == NO_LEADER_CHANGE
+            && record.isr.as_ref().is_some_and(|isr| {
+                self.partition
+                    .isr
+                    .iter()
+                    .any(|replica| !isr.contains(&replica.value()))
+            })
+        {
+            record.leader = current_leader;
+        }
+        self.update_last_known_leader(&mut record);
+        self.set_assignment(&mut record);
+        if self.target_leader_recovery_state != self.partition.leader_recovery_state {
+            record.leader_recovery_state = self.target_leader_recovery_state.code();
+        }
+        (!is_no_op(&record)).then_some(record)
+    }
+
+    fn complete_reassignment(&mut self) {
+        if self.target_removing.is_empty() && self.target_adding.is_empty() {
+            return;
+        }
+        let kept = |replicas: &[BrokerId]| -> Vec<BrokerId> {
+            replicas
+                .iter()
+                .copied()
+                .filter(|replica| !self.target_removing.contains(replica))
+                .collect()
+        };
+        let (isr, replicas) = (kept(&self.target_isr), kept(&self.target_replicas));
+        let is_complete = !isr.is_empty()
+            && !replicas.is_empty()
+            && self.target_adding.iter().all(|replica| isr.contains(replica))
+            // With fewer replicas than before, all of them must be in sync, or the ISR would shrink.
+            && (self.target_adding.len() >= self.target_removing.len()
+                || replicas.iter().all(|replica| isr.contains(replica)));
+        if is_complete {
+            self.target_isr = isr;
+            self.target_replicas = replicas;
+            self.target_removing.clear();
+            self.target_adding.clear();
+        }
+    }
+
+    /// Whoever leaves the ISR while it is below its minimum may still lead, unless its broker stopped
+    /// uncleanly.
+    fn populate_target_elr(&mut self) {
+        if !self.is_elr_enabled {
+            return;
+        }
+        if self.target_isr.len() >= self.min_isr {
+            self.target_elr.clear();
+            return;
+        }
+        let candidates: BTreeSet<BrokerId> = self
+            .target_elr
+            .iter()
+            .chain(&self.partition.isr)
+            .copied()
+            .collect();
+        self.target_elr = candidates
+            .into_iter()
+            .filter(|replica| {
+                !self.target_isr.contains(replica)
+                    && !self.unclean_shutdown_replicas.contains(replica)
+            })
+            .collect();
+    }
+
+    fn elect(&mut self, record: &mut PartitionChangeRecord) {
+        let (leader, is_unclean) = self.new_leader();
+        if leader == self.partition.leader {
+            return;
+        }
+        if self.target_elr.contains(&leader) {
+            self.target_isr = vec![leader];
+            self.target_elr.retain(|&replica| replica != leader);
+        }
+        record.leader = leader.value();
+        if is_unclean {
+            // Records that only others have are lost: the ISR begins anew with this leader.
+            record.isr = Some(vec![leader.value()]);
+            if self.partition.leader_recovery_state != LeaderRecoveryState::Recovering {
+                record.leader_recovery_state = LeaderRecoveryState::Recovering.code();
+            }
+        }
+    }
+
+    /// The leader after the election, and whether it was out of sync.
+    fn new_leader(&self) -> (BrokerId, bool) {
+        if self.election == Election::Preferred
+            && let Some(&preferred) = self.target_replicas.first()
+            && self.is_valid_new_leader(preferred)
+        {
+            return (preferred, false);
+        }
+        if self.is_valid_new_leader(self.partition.leader) {
+            return (self.partition.leader, false);
+        }
+        if let Some(&leader) = self
+            .target_replicas
+            .iter()
+            .find(|&&replica| self.is_valid_new_leader(replica))
+        {
+            return (leader, false);
+        }
+        if let Some(leader) = self.last_known_leader() {
+            return (leader, true);
+        }
+        if self.election == Election::Unclean
+            && let Some(&leader) = self
+                .target_replicas
+                .iter()
+                .find(|&&replica| self.is_acceptable(replica))
+        {
+            return (leader, true);
+        }
+        (BrokerId::NONE, false)
+    }
+
+    /// In the ISR, or eligible when the ISR is empty.
+    fn is_valid_new_leader(&self, replica: BrokerId) -> bool {
+        let is_candidate = self.target_isr.contains(&replica)
+            || (self.target_isr.is_empty() && self.target_elr.contains(&replica));
+        is_candidate && self.is_acceptable(replica)
+    }
+
+    fn is_acceptable(&self, replica: BrokerId) -> bool {
+        let has_online_directory = || {
+            let directory = self.partition.directory(replica);
+            let broker = self.context.image.cluster.broker(replica);
+            match (broker, directory) {
+                (Some(broker), Some(directory)) => broker.has_online_directory(directory),
+                (Some(_), None) => true,
+                (None, _) => false,
+            }
+        };
+        (self.is_acceptable_leader)(replica) && has_online_directory()
+    }
+
+    /// The last leader may come back although nothing says that it is in sync, when nobody else is
+    /// left (KIP-966, balanced recovery).
+    fn last_known_leader(&self) -> Option<BrokerId> {
+        if !self.is_elr_enabled || !self.target_elr.is_empty() || !self.target_isr.is_empty() {
+            return None;
+        }
+        match self.partition.last_known_elr[..] {
+            [leader] if self.is_acceptable(leader) => Some(leader),
+            _ => None,
+        }
+    }
+
+    fn update_elr(&mut self, record: &mut PartitionChangeRecord) {
+        let was_unclean = record.isr.is_some();
+        if was_unclean || !self.is_elr_enabled {
+            self.target_elr.clear();
+        }
+        if self.target_elr != self.partition.elr {
+            record.eligible_leader_replicas = Some(numbers(&self.target_elr));
+        }
+    }
+
+    fn update_last_known_leader(&self, record: &mut PartitionChangeRecord) {
+        if !self.is_elr_enabled {
+            return;
+        }
+        if record.leader == BrokerId::NONE.value() && self.partition.last_known_elr.is_empty() {
+            record.last_known_elr = Some(vec![self.partition.leader.value()]);
+        } else if record.leader >= 0 && !self.partition.last_known_elr.is_empty() {
+            record.last_known_elr = Some(Vec::new());
+        }
+    }
+
+    fn set_assignment(&self, record: &mut PartitionChangeRecord) {
+        if !self.target_replicas.is_empty() && self.target_replicas != self.partition.replicas {
+            let current: BTreeMap<_, _> = self
+                .partition
+                .replicas
+                .iter()
+                .copied()
+                .zip(self.partition.directories.iter().copied())
+                .collect();
+            if self
+                .context
+                .metadata_version()
+                .is_directory_assignment_supported()
+            {
+                record.directories = Some(
+                    self.target_replicas
+                        .iter()
+                        .map(|replica| {
+                            current
+                                .get(replica)
+                                .copied()
+                                .unwrap_or_else(|| default_directory(self.context, *replica))
+                        })
+                        .collect(),
+                );
+            }
+            record.replicas = Some(numbers(&self.target_replicas));
+        }
+        if self.target_removing != self.partition.removing_replicas {
+            record.removing_replicas = Some(numbers(&self.target_removing));
+        }
+        if self.target_adding != self.partition.adding_replicas {
+            record.adding_replicas = Some(numbers(&self.target_adding));
+        }
+    }
+}
+
+fn is_no_op(record: &PartitionChangeRecord) -> bool {
+    record.isr.is_none()
+        && record.eligible_leader_replicas.is_none()
+        && record.last_known_elr.is_none()
+        && record.leader == NO_LEADER_CHANGE
+        && record.replicas.is_none()
+        && record.removing_replicas.is_none()
+        && record.adding_replicas.is_none()
+        && record.leader_recovery_state == LeaderRecoveryState::NO_CHANGE
+        && record.directories.is_none()
+}
+
+fn numbers(ids: &[BrokerId]) -> Vec<i32> {
+    ids.iter().map(|id| id.value()).collect()
+}
+
+/// What applies for one of the topic's settings.
+fn topic_setting<T: std::str::FromStr>(
+    context: &ControllerContext<'_>,
+    topic: &TopicImage,
+    key: &str,
+    default: T,
+) -> T {
+    context
+        .image
+        .configs
+        .value(&ConfigResource::topic(topic.name.clone()), key)
+        .and_then(|value| value.trim().to_ascii_lowercase().parse().ok())
+        .unwrap_or(default)
+}
+
+/// No ISR can be larger than the number of replicas, whatever the minimum says.
+fn effective_min_isr(context: &ControllerContext<'_>, topic: &TopicImage) -> usize {
+    let default = context.config.topic_defaults.min_insync_replicas;
+    let configured = topic_setting(context, topic, "min.insync.replicas", default).max(0) as usize;
+    let replicas = topic
+        .partitions()
+        .next()
+        .map_or(0, |(_, partition)| partition.replicas.len());
+    configured.min(replicas)
+}
+
+pub(crate) fn is_unclean_election_enabled(
+    context: &ControllerContext<'_>,
+    topic: &TopicImage,
+) -> bool {
+    let default = context.config.topic_defaults.unclean_leader_election_enable;
+    topic_setting(context, topic, "unclean.leader.election.enable", default)
+}
+
+/// An event in the life of a broker that moves leaders.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BrokerEvent {
+    /// Fenced, unregistered or shutting down: leaves ISRs and leads nothing.
+    Leaves(BrokerId),
+    /// Comes back: may lead partitions that have no leader.
+    Returns(BrokerId),
+    /// Came back after it lost what was not on disk: as `Leaves`, and is not eligible either.
+    LostUnflushed(BrokerId),
+}
+
+/// The changes of all partitions that the event touches.
+pub(crate) fn leader_and_isr_updates(
+    context: &ControllerContext<'_>,
+    event: BrokerEvent,
+) -> Vec<MetadataRecord> {
+    let cluster = &context.image.cluster;
+    let (leaving, returning, unclean) = match event {
+        BrokerEvent::Leaves(broker) => (Some(broker), None, None),
+        BrokerEvent::Returns(broker) => (None, Some(broker), None),
+        BrokerEvent::LostUnflushed(broker) => (None, None, Some(broker)),
+    };
+    // The image shows the broker as it was before the event.
+    let is_acceptable = |replica: BrokerId| {
+        Some(replica) != leaving
+            && Some(replica) != unclean
+            && (Some(replica) == returning || cluster.is_broker_active(replica))
+    };
+    let is_touched = |partition: &PartitionRegistration| match event {
+        BrokerEvent::Leaves(broker) => partition.isr.contains(&broker),
+        BrokerEvent::Returns(_) => !partition.has_leader(),
+        BrokerEvent::LostUnflushed(broker) => {
+            partition.isr.contains(&broker) || partition.elr.contains(&broker)
+        }
+    };
+    let mut records = Vec::new();
+    for topic in context.image.topics.iter() {
+        for (index, partition) in topic
+            .partitions()
+            .filter(|(_, partition)| is_touched(partition))
+        {
+            let mut change = PartitionChange::new(context, topic, index, partition, &is_acceptable);
+            if is_unclean_election_enabled(context, topic) {
+                change.election = Election::Unclean;
+            }
+            change.unclean_shutdown_replicas.extend(unclean);
+            change
+                .target_isr
+                .retain(|&replica| Some(replica) != leaving && Some(replica) != unclean);
+            records.extend(change.build().map(MetadataRecord::PartitionChange));
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Which brokers keep the replicas of new partitions.
+//!
+//! Leaders go round the racks, and within a rack round its brokers; the other replicas follow in the
+//! next racks. Unfenced brokers come before fenced ones, and a fenced one never leads. When every broker
+//! was the first once, racks and brokers are shuffled, so that the same neighbours do not repeat.
+//!
+//! In Kafka: `StripedReplicaPlacer` (KIP-36, KIP-455).
+
+use std::collections::BTreeMap;
+
+use bytestring::ByteString;
+use ottla_types::BrokerId;
+
+use crate::decision::ControllerContext;
+
+/// Places `replication_factor` replicas for each of `partition_count` partitions. The error is Kafka's
+/// sentence.
+pub(crate) fn place_replicas(
+    context: &mut ControllerContext<'_>,
+    partition_count: usize,
+    replication_factor: i32,
+) -> Result<Vec<Vec<BrokerId>>, String> {
+    let mut racks = RackList::new(context);
+    if replication_factor <= 0 {
+        return Err(format!(
+            "Invalid replication factor {replication_factor}: the replication factor must be positive."
+        ));
+    }
+    if racks.unfenced_count == 0 {
+        return Err(
+            "All brokers are currently fenced, or have all their log directories cordoned."
+                .to_owned(),
+        );
+    }
+    let replication_factor = replication_factor as usize;
+    if replication_factor > racks.total_count {
+        return Err(format!(
+            "The target replication factor of {replication_factor} cannot be reached because only {} \
+             broker(s) are registered or some brokers have all their log directories cordoned.",
+            racks.total_count
+        ));
+    }
+    Ok((0..partition_count)
+        .map(|_| racks.place(context, replication_factor))
+        .collect())
+}
+
+/// Brokers of one rack, handed out round robin; each round begins one further.
+#[derive(Default)]
+struct BrokerList {
+    brokers: Vec<BrokerId>,
+    index: usize,
+    offset: usize,
+    round: usize,
+}
+
+impl BrokerList {
+    fn next(&mut self, round: usize) -> Option<BrokerId> {
+        if self.brokers.is_empty() {
+            return None;
+        }
+        if self.round != round {
+            self.round = round;
+            self.index = 0;
+            self.offset = (self.offset + 1) % self.brokers.len();
+        }
+        if self.index >= self.brokers.len() {
+            return None;
+        }
+        let broker = self.brokers[(self.index + self.offset) % self.brokers.len()];
+        self.index += 1;
+        Some(broker)
+    }
+}
+
+#[derive(Default)]
+struct Rack {
+    fenced: BrokerList,
+    unfenced: BrokerList,
+}
+
+impl Rack {
+    fn next(&mut self, round: usize) -> Option<BrokerId> {
+        self.unfenced
+            .next(round)
+            .or_else(|| self.fenced.next(round))
+    }
+}
+
+struct RackList {
+    racks: Vec<Rack>,
+    total_count: usize,
+    unfenced_count: usize,
+    round: usize,
+    offset: usize,
+}
+
+impl RackList {
+    fn new(context: &mut ControllerContext<'_>) -> RackList {
+        let mut by_name: BTreeMap<Option<ByteString>, Rack> = BTreeMap::new();
+        let (mut total_count, mut unfenced_count) = (0, 0);
+        for broker in context.image.cluster.brokers() {
+            if !broker.has_uncordoned_directories() || broker.in_controlled_shutdown {
+                continue;
+            }
+            let rack = by_name.entry(broker.rack.clone()).or_default();
+            total_count += 1;
+            if broker.fenced {
+                rack.fenced.brokers.push(broker.id);
+            } else {
+                unfenced_count += 1;
+                rack.unfenced.brokers.push(broker.id);
+            }
+        }
+        let mut racks: Vec<Rack> = by_name.into_values().collect();
+        for rack in &mut racks {
+            rack.fenced.offset = context.random_below(rack.fenced.brokers.len());
+            rack.unfenced.offset = context.random_below(rack.unfenced.brokers.len());
+        }
+        RackList {
+            offset: context.random_below(racks.len()),
+            racks,
+            total_count,
+            unfenced_count,
+            round: 0,
+        }
+    }
+
+    /// At least one broker is unfenced and there are `replication_factor` brokers: both loops end.
+    fn place(
+        &mut self,
+        context: &mut ControllerContext<'_>,
+        replication_factor: usize,
+    ) -> Vec<BrokerId> {
+        if self.round == self.unfenced_count && self.unfenced_count > 1 {
+            self.shuffle(context);
+            self.round = 0;
+        }
+        let rack_count = self.racks.len();
+        self.offset %= rack_count;
+        let mut replicas = Vec::with_capacity(replication_factor);
+        let mut first_rack = Some(self.offset);
+        for index in (self.offset..self.offset + rack_count).map(|index| index % rack_count) {
+            if let Some(leader) = self.racks[index].unfenced.next(self.round) {
+                replicas.push(leader);
+                first_rack = Some(index);
+                break;
+            }
+        }
+        let mut rack = self.offset;
+        while replicas.len() < replication_factor {
+            if first_rack == Some(rack) {
+                // The leader's rack has had its turn in the first circle.
+                first_rack = None;
+            } else if let Some(replica) = self.racks[rack].next(self.round) {
+                replicas.push(replica);
+            }
+            rack = (rack + 1) % rack_count;
+        }
+        self.round += 1;
+        self.offset += 1;
+        replicas
+    }
+
+    fn shuffle(&mut self, context: &mut ControllerContext<'_>) {
+        shuffle(&mut self.racks, context);
+        for rack in &mut self.racks {
+            shuffle(&mut rack.fenced.brokers, context);
+            shuffle(&mut rack.unfenced.brokers, context);
+        }
+    }
+}
+
+fn shuffle<T>(items: &mut [T], context: &mut ControllerContext<'_>) {
+    for index in (1..items.len()).rev() {
+        items.swap(index, context.random_below(index + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::test_support::Cluster;
+
+    #[test]
+    fn one_broker_gets_everything() {
+        let mut cluster = Cluster::single_node();
+        let placed = place_replicas(&mut cluster.context(), 3, 1).unwrap();
+        assert_eq!(placed, vec![vec![BrokerId(1)]; 3]);
+    }
+
+    #[test]
+    fn replicas_differ_and_leaders_spread() {
+        let mut cluster = Cluster::with_brokers(&[1, 2, 3]);
+        let placed = place_replicas(&mut cluster.context(), 30, 2).unwrap();
+        let mut leaders = [0; 4];
+        for replicas in &placed {
+            assert_eq!(
+                replicas.iter().collect::<BTreeSet<_>>().len(),
+                2,
+                "{replicas:?}"
+            );
+            leaders[replicas[0].value() as usize] += 1;
+        }
+        assert_eq!(leaders, [0, 10, 10, 10]);
+    }
+
+    #[test]
+    fn fenced_brokers_follow_but_do_not_lead() {
+        let mut cluster = Cluster::with_brokers(&[1, 2]).fence(2);
+        for replicas in place_replicas(&mut cluster.context(), 8, 2).unwrap() {
+            assert_eq!(replicas, [BrokerId(1), BrokerId(2)]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_placed() {
+        let error = |cluster: &mut Cluster, factor| {
+            place_replicas(&mut cluster.context(), 1, factor).unwrap_err()
+        };
+        let mut one = Cluster::single_node();
+        assert_eq!(
+            error(&mut one, 2),
+            "The target replication factor of 2 cannot be reached because only 1 broker(s) are registered \
+             or some brokers have all their log directories cordoned."
+        );
+        assert_eq!(
+            error(&mut one, 0),
+            "Invalid replication factor 0: the replication factor must be positive."
+        );
+        let mut fenced = Cluster::single_node().fence(1);
+        assert_eq!(
+            error(&mut fenced, 1),
+            "All brokers are currently fenced, or have all their log directories cordoned."
+        );
+    }
+}

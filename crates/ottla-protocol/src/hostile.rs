@@ -1,0 +1,245 @@
+//! Bytes from a peer that means harm or is broken: every message and version, cut short, bent, made up.
+//!
+//! Whatever comes in, decoding ends in a value or an error; a value can be written again and then reads
+//! the same. The fuzz targets in `fuzz/` go on where these tests end.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+
+use crate::sample::{Sample, Sampler, Style, dump};
+use crate::{DecodeError, EncodeError, Encoder, Message, Reader};
+
+/// The checks, for a message whose type is not known here.
+struct Checks {
+    name: &'static str,
+    versions: RangeInclusive<i16>,
+    round_trip: fn(Sampler, i16),
+    cut_short: fn(Sampler, i16),
+    any_bytes: fn(Bytes, i16) -> bool,
+    sample: fn(Sampler, i16) -> Vec<u8>,
+}
+
+macro_rules! checks {
+    ($( $module:ident $kind:ident ($key:literal) $name:ident; )*) => {
+        vec![$( Checks {
+            name: stringify!($name),
+            versions: crate::$module::$name::VERSIONS,
+            round_trip: round_trip::<crate::$module::$name>,
+            cut_short: cut_short::<crate::$module::$name>,
+            any_bytes: any_bytes::<crate::$module::$name>,
+            sample: sample::<crate::$module::$name>,
+        }, )*]
+    };
+}
+
+fn every_message_and_version() -> impl Iterator<Item = (Checks, i16)> {
+    let all: Vec<Checks> = for_each_message!(checks);
+    assert!(all.len() > 250);
+    all.into_iter().flat_map(|checks| {
+        let versions = checks.versions.clone();
+        versions.map(move |version| {
+            (
+                Checks {
+                    versions: checks.versions.clone(),
+                    ..checks
+                },
+                version,
+            )
+        })
+    })
+}
+
+fn sample<T: Message + Sample>(mut sampler: Sampler, version: i16) -> Vec<u8> {
+    T::sample(&mut sampler, version)
+        .encode_to_bytes(version)
+        .unwrap()
+        .to_vec()
+}
+
+fn round_trip<T: Message + Sample + PartialEq + std::fmt::Debug>(
+    mut sampler: Sampler,
+    version: i16,
+) {
+    let value = T::sample(&mut sampler, version);
+    let bytes = value.encode_to_bytes(version).unwrap();
+    assert_eq!(T::decode_all(&bytes, version).unwrap(), value);
+}
+
+/// A message reads all its bytes, so that no beginning of it is a message too.
+fn cut_short<T: Message + Sample>(mut sampler: Sampler, version: i16) {
+    let bytes = T::sample(&mut sampler, version)
+        .encode_to_bytes(version)
+        .unwrap();
+    for length in (0..bytes.len()).step_by(bytes.len() / 200 + 1) {
+        assert!(
+            T::decode_all(&bytes.slice(..length), version).is_err(),
+            "{length} of {bytes:?}"
+        );
+    }
+}
+
+/// Whether the bytes were a message; if so it can be written, and reads the same.
+fn any_bytes<T: Message + Sample>(bytes: Bytes, version: i16) -> bool {
+    let Ok(value) = T::decode(&mut Reader::new(bytes), version) else {
+        return false;
+    };
+    match value.encode_to_bytes(version) {
+        Ok(written) => {
+            let again = T::decode_all(&written, version).unwrap();
+            assert_eq!(dump(&again), dump(&value));
+        }
+        // Kafka reads tags in any order, too, and refuses to write them so.
+        Err(EncodeError::TagOrder { .. }) => {}
+        Err(error) => panic!("read, but not to be written: {error}"),
+    }
+    true
+}
+
+#[test]
+fn what_is_written_reads_the_same() {
+    for (checks, version) in every_message_and_version() {
+        for style in [Style::Bare, Style::Full, Style::Mixed, Style::Extreme] {
+            (checks.round_trip)(Sampler::new(version as u64, style), version);
+        }
+    }
+}
+
+#[test]
+fn a_message_cut_short_is_an_error() {
+    for (checks, version) in every_message_and_version() {
+        (checks.cut_short)(Sampler::new(7, Style::Full), version);
+        (checks.cut_short)(Sampler::new(8, Style::Mixed), version);
+    }
+}
+
+#[test]
+fn versions_that_are_not_known_are_refused() {
+    for (checks, _) in every_message_and_version() {
+        let (first, last) = (*checks.versions.start(), *checks.versions.end());
+        for version in [first - 1, last + 1, i16::MIN, i16::MAX] {
+            assert!(
+                !(checks.any_bytes)(vec![0; 256].into(), version),
+                "{} {version}",
+                checks.name
+            );
+        }
+    }
+}
+
+#[test]
+fn bent_messages_end_in_a_value_or_an_error() {
+    let (mut values, mut errors) = (0, 0);
+    for (checks, version) in every_message_and_version() {
+        let bytes = (checks.sample)(Sampler::new(3, Style::Full), version);
+        for position in (0..bytes.len()).step_by(bytes.len() / 60 + 1) {
+            for byte in [0x00, 0x01, 0x7f, 0x80, 0xff] {
+                let mut bent = bytes.clone();
+                bent[position] = byte;
+                match (checks.any_bytes)(bent.into(), version) {
+                    true => values += 1,
+                    false => errors += 1,
+                }
+            }
+        }
+    }
+    // Both happen often, or the test would not say much.
+    assert!(
+        values > 10_000 && errors > 10_000,
+        "{values} values, {errors} errors"
+    );
+}
+
+#[test]
+fn made_up_bytes_end_in_a_value_or_an_error() {
+    for (checks, version) in every_message_and_version() {
+        for fill in [0x00, 0x01, 0x02, 0x7f, 0x80, 0xff] {
+            (checks.any_bytes)(vec![fill; 300].into(), version);
+        }
+    }
+}
+
+#[test]
+fn counts_and_lengths_are_checked_before_anything_is_reserved() {
+    let i32_max = Bytes::from_static(b"\x7f\xff\xff\xff\x00\x00");
+    let varint_max = Bytes::from_static(b"\xff\xff\xff\xff\x07\x00");
+    for (bytes, flexible) in [(i32_max, false), (varint_max, true)] {
+        let reader = || Reader::new(bytes.clone());
+        let too_many = |result: DecodeError| matches!(result, DecodeError::TooManyElements { .. });
+        assert!(too_many(
+            reader().array(flexible, 8, Reader::i64).unwrap_err()
+        ));
+        assert!(too_many(reader().strings(flexible).unwrap_err()));
+        assert!(matches!(
+            reader().bytes(flexible),
+            Err(DecodeError::UnexpectedEnd { .. })
+        ));
+    }
+    // One element too many for what remains, and exactly as many as remain.
+    let three = Bytes::from_static(b"\x00\x00\x00\x03\x00\x01\x00\x02\x00");
+    assert!(Reader::new(three).array(false, 2, Reader::i16).is_err());
+    let two = Bytes::from_static(b"\x00\x00\x00\x02\x00\x01\x00\x02");
+    assert_eq!(
+        Reader::new(two).array(false, 2, Reader::i16).unwrap(),
+        [1, 2]
+    );
+}
+
+#[test]
+fn strings_are_bounded_and_utf8() {
+    let mut long = Encoder::new();
+    long.unsigned_varint(32769);
+    long.raw(&[b'a'; 40_000]);
+    let long = long.finish().into_bytes();
+    assert!(matches!(
+        Reader::new(long).string(true),
+        Err(DecodeError::InvalidLength { length: 32768, .. })
+    ));
+    let bad = Bytes::from_static(b"\x00\x02\xc3\x28");
+    assert_eq!(
+        Reader::new(bad).string(false),
+        Err(DecodeError::NotUtf8 { position: 2 })
+    );
+    let null = Bytes::from_static(b"\xff\xff");
+    assert_eq!(
+        Reader::new(null.clone()).string(false),
+        Err(DecodeError::UnexpectedNull { position: 2 })
+    );
+    assert_eq!(Reader::new(null).nullable_string(false), Ok(None));
+    assert!(matches!(
+        Encoder::new().string(true, &"a".repeat(32768)),
+        Err(EncodeError::TooLong { length: 32768 })
+    ));
+}
+
+#[test]
+fn variable_length_numbers_are_bounded() {
+    for value in [0, 1, -1, 63, 64, -64, -65, i32::MAX, i32::MIN] {
+        let mut out = Encoder::new();
+        out.varint(value);
+        out.varlong(i64::from(value) << 31);
+        let mut reader = Reader::new(out.finish().into_bytes());
+        assert_eq!(reader.varint(), Ok(value));
+        assert_eq!(reader.varlong(), Ok(i64::from(value) << 31));
+    }
+    let read = |bytes: &'static [u8]| Reader::new(Bytes::from_static(bytes));
+    assert_eq!(
+        read(b"\xff\xff\xff\xff\x0f").unsigned_varint(),
+        Ok(u32::MAX)
+    );
+    let too_long = Err(DecodeError::VarintTooLong { position: 0 });
+    assert_eq!(read(b"\xff\xff\xff\xff\x1f").unsigned_varint(), too_long);
+    assert_eq!(
+        read(b"\x80\x80\x80\x80\x80\x00").unsigned_varint(),
+        too_long
+    );
+    let too_long = Err(DecodeError::VarintTooLong { position: 0 });
+    assert_eq!(
+        read(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02").varlong(),
+        too_long
+    );
+    assert_eq!(
+        read(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01").varlong(),
+        Ok(i64::MIN)
+    );
+}
