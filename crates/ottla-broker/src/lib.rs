@@ -36,3 +36,6 @@ pub fn is_internal_topic(name: &str) -> bool {
         "__consumer_offsets" | "__transaction_state" | "__share_group_state"
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The broker as its clients meet it: requests over a socket, bytes that are none, and what is told back.
+
+mod bad_input;
+mod client;
+mod produce_and_fetch;
+
+use std::sync::Arc;
+
+use ottla_config::{BrokerConfig, Properties};
+use ottla_metadata::Provenance;
+use ottla_protocol::metadata_records::{
+    ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord,
+};
+use ottla_types::{TopicPartition, Uuid};
+
+use crate::{Broker, Partition, RunningBroker};
+use client::Client;
+
+/// A broker on a port of its own, with its data in a directory that goes when it does.
+struct TestBroker {
+    running: RunningBroker,
+    _data: tempfile::TempDir,
+}
+
+impl TestBroker {
+    async fn start() -> TestBroker {
+        TestBroker::start_with(&[]).await
+    }
+
+    async fn start_with(settings: &[(&str, &str)]) -> TestBroker {
+        let data = tempfile::tempdir().expect("a directory");
+        let mut properties = Properties::new("the test");
+        for (key, value) in [
+            ("process.roles", "broker,controller"),
+            ("node.id", "1"),
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093",
+            ),
+            ("controller.listener.names", "CONTROLLER"),
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+            (
+                "log.dirs",
+                data.path().to_str().expect("a path of characters"),
+            ),
+        ] {
+            properties.set(key, value);
+        }
+        for (key, value) in settings {
+            properties.set(key, value);
+        }
+        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        let running = Broker::start(config).await.expect("the broker starts");
+        TestBroker {
+            running,
+            _data: data,
+        }
+    }
+
+    fn broker(&self) -> &Arc<Broker> {
+        self.running.broker()
+    }
+
+    async fn connect(&self) -> Client {
+        Client::connect(self.running.listeners()[0].local_addr).await
+    }
+
+    /// A topic that this broker leads; settings are `key=value`.
+    fn create_topic(&self, name: &'static str, partitions: i32, settings: &[(&'static str, &str)]) {
+        let topic_id = topic_id(name);
+        let mut records = vec![MetadataRecord::Topic(TopicRecord {
+            name: name.into(),
+            topic_id,
+            ..Default::default()
+        })];
+        for partition_id in 0..partitions {
+            records.push(MetadataRecord::Partition(PartitionRecord {
+                partition_id,
+                topic_id,
+                replicas: vec![1],
+                isr: vec![1],
+                leader: 1,
+                leader_epoch: 0,
+                partition_epoch: 0,
+                directories: vec![Uuid::DIRECTORY_MIGRATING],
+                ..Default::default()
+            }));
+        }
+        for (key, value) in settings {
+            records.push(MetadataRecord::Config(ConfigRecord {
+                resource_type: 2,
+                resource_name: name.into(),
+                name: (*key).into(),
+                value: Some((*value).to_owned().into()),
+                ..Default::default()
+            }));
+        }
+        self.apply(&records);
+    }
+
+    fn apply(&self, records: &[MetadataRecord]) {
+        let image = self.broker().metadata();
+        let applied = image.apply(records, Provenance::EMPTY);
+        let (_, delta) = applied.expect("good records");
+        self.broker().on_metadata_changed(&delta);
+    }
+
+    fn partition(&self, topic: &'static str, index: i32) -> Arc<Partition> {
+        let found = self
+            .broker()
+            .partitions
+            .find(&TopicPartition::new(topic, index));
+        found.expect("the partition is here")
+    }
+}
+
+/// The same name has the same id in all tests.
+fn topic_id(name: &str) -> Uuid {
+    let mut id = [7; 16];
+    for (to, from) in id.iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    Uuid(id)
+}

@@ -1,0 +1,215 @@
+//! Bytes that are no requests, requests that ask for too much, and too many who ask.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ottla_protocol::messages::ApiVersionsRequest;
+use ottla_types::ErrorCode;
+use tokio::io::AsyncWriteExt;
+
+use super::TestBroker;
+use super::client::frame;
+use super::produce_and_fetch::{api_versions, batch, fetch_from, produce_to};
+use crate::metrics::Metric;
+
+/// The broker still serves others.
+async fn serves(broker: &TestBroker) {
+    let response = broker.connect().await.ask(3, &api_versions()).await;
+    assert_eq!(response.error_code, 0);
+}
+
+#[tokio::test]
+async fn what_is_no_request_ends_the_connection_and_is_counted() {
+    let broker = TestBroker::start().await;
+    let good = frame(3, &api_versions(), 1);
+    let mut too_short = good[4..].to_vec();
+    too_short.truncate(20);
+    let mut with_rest = good[4..].to_vec();
+    with_rest.push(0);
+    let with_length = |body: &[u8]| [&(body.len() as u32).to_be_bytes()[..], body].concat();
+    let cases: [(&str, Vec<u8>); 7] = [
+        ("a negative length", vec![0xff, 0xff, 0xff, 0xff]),
+        (
+            "a length above socket.request.max.bytes",
+            vec![0x7f, 0, 0, 0],
+        ),
+        ("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()),
+        (
+            "an unknown API",
+            with_length(&[3, 200, 0, 0, 0, 0, 0, 1, 0xff, 0xff]),
+        ),
+        ("an empty request", with_length(&[])),
+        ("a request cut short", with_length(&too_short)),
+        ("bytes behind the request", with_length(&with_rest)),
+    ];
+    for (count, (what, bytes)) in cases.into_iter().enumerate() {
+        let mut client = broker.connect().await;
+        client.stream.write_all(&bytes).await.unwrap();
+        let closed = tokio::time::timeout(Duration::from_secs(5), client.is_closed());
+        assert_eq!(closed.await, Ok(true), "{what}");
+        let counted = broker.broker().metrics.get(Metric::MalformedRequests);
+        assert_eq!(counted, count as u64 + 1, "{what}");
+    }
+    serves(&broker).await;
+}
+
+#[tokio::test]
+async fn an_api_or_version_that_is_not_served_ends_the_connection() {
+    let broker = TestBroker::start().await;
+    let mut fetch_of_the_past = frame(4, &fetch_from("orders", 0, 0), 1).to_vec();
+    fetch_of_the_past[7] = 3;
+    let mut produce_of_the_future =
+        frame(13, &produce_to("orders", 0, 1, batch(&["x"])), 1).to_vec();
+    produce_of_the_future[7] = 14;
+    for bytes in [fetch_of_the_past, produce_of_the_future] {
+        let mut client = broker.connect().await;
+        client.stream.write_all(&bytes).await.unwrap();
+        assert!(client.is_closed().await);
+    }
+    serves(&broker).await;
+}
+
+#[tokio::test]
+async fn a_client_of_the_future_is_told_which_versions_there_are() {
+    let broker = TestBroker::start().await;
+    let mut client = broker.connect().await;
+    let mut bytes = frame(4, &api_versions(), 1).to_vec();
+    bytes[7] = 99;
+    client.stream.write_all(&bytes).await.unwrap();
+    let response = client.receive::<ApiVersionsRequest>(0, 1).await;
+    assert_eq!(response.error_code, ErrorCode::UnsupportedVersion.code());
+    assert_eq!(response.api_keys.len(), 1);
+    assert_eq!(
+        (
+            response.api_keys[0].api_key,
+            response.api_keys[0].max_version
+        ),
+        (18, 4)
+    );
+    // The connection goes on in a version that both know.
+    assert_eq!(client.ask(4, &api_versions()).await.error_code, 0);
+}
+
+#[tokio::test]
+async fn a_bad_software_name_is_an_invalid_request() {
+    let broker = TestBroker::start().await;
+    let mut client = broker.connect().await;
+    let mut request = api_versions();
+    request.client_software_name = "no good".into();
+    let response = client.ask(3, &request).await;
+    assert_eq!(response.error_code, ErrorCode::InvalidRequest.code());
+}
+
+#[tokio::test]
+async fn a_request_of_the_largest_size_is_read_and_no_larger_one() {
+    let broker = TestBroker::start_with(&[("socket.request.max.bytes", "1000")]).await;
+    broker.create_topic("orders", 1, &[]);
+    let overhead = frame(9, &produce_to("orders", 0, 1, batch(&[""])), 1).len() - 4;
+    let mut client = broker.connect().await;
+    let fits = produce_to("orders", 0, 1, batch(&[&"x".repeat(1000 - overhead - 10)]));
+    let response = client.ask(9, &fits).await;
+    assert_eq!(response.responses[0].partition_responses[0].error_code, 0);
+    let too_large = produce_to("orders", 0, 1, batch(&[&"x".repeat(1000)]));
+    client.send(9, &too_large).await;
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn an_address_gets_no_more_connections_than_allowed() {
+    let broker = TestBroker::start_with(&[("max.connections.per.ip", "2")]).await;
+    let mut first = broker.connect().await;
+    first.ask(3, &api_versions()).await;
+    let mut second = broker.connect().await;
+    second.ask(3, &api_versions()).await;
+    let mut third = broker.connect().await;
+    assert!(third.is_closed().await);
+    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsRefused), 1);
+    drop(second);
+    while broker.broker().connections.count() > 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    serves(&broker).await;
+}
+
+#[tokio::test]
+async fn beyond_max_connections_those_who_come_wait() {
+    let broker = TestBroker::start_with(&[("max.connections", "1")]).await;
+    let mut first = broker.connect().await;
+    first.ask(3, &api_versions()).await;
+    let mut second = broker.connect().await;
+    second.send(3, &api_versions()).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), second.receive_frame());
+    assert!(early.await.is_err(), "it is not served yet");
+    drop(first);
+    second.receive::<ApiVersionsRequest>(3, 1).await;
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed() {
+    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "200")]).await;
+    let mut client = broker.connect().await;
+    client.ask(3, &api_versions()).await;
+    assert!(client.is_closed().await);
+    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsIdle), 1);
+    serves(&broker).await;
+}
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_is_closed_when_it_has_been_idle() {
+    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "300")]).await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    let large = "x".repeat(900_000);
+    client
+        .ask(9, &produce_to("orders", 0, 1, batch(&[&large])))
+        .await;
+    // More answers than the sockets' buffers hold, none of which is read.
+    for _ in 0..50 {
+        client.send(12, &fetch_from("orders", 0, 0)).await;
+    }
+    while broker.broker().connections.count() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    serves(&broker).await;
+}
+
+#[tokio::test]
+async fn large_requests_wait_for_memory_that_others_hold() {
+    let broker = TestBroker::start_with(&[
+        ("queued.max.request.bytes", "200000"),
+        ("socket.request.max.bytes", "200000"),
+    ])
+    .await;
+    broker.create_topic("orders", 1, &[]);
+    let request = produce_to("orders", 0, 1, batch(&[&"x".repeat(150_000)]));
+    let bytes: Bytes = frame(9, &request, 1);
+    let mut holder = broker.connect().await;
+    holder.stream.write_all(&bytes[..1000]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut other = broker.connect().await;
+    let sent = other.send(9, &request).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), other.stream.readable());
+    assert!(early.await.is_err(), "there is no memory for it yet");
+    holder.stream.write_all(&bytes[1000..]).await.unwrap();
+    holder
+        .receive::<ottla_protocol::messages::ProduceRequest>(9, 1)
+        .await;
+    other
+        .receive::<ottla_protocol::messages::ProduceRequest>(9, sent)
+        .await;
+}
+
+#[tokio::test]
+async fn a_stop_answers_what_waits() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    let waiting = client.send(12, &fetch_from("orders", 0, 0)).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let stopped = tokio::time::timeout(Duration::from_secs(4), broker.running.stop());
+    stopped.await.expect("it does not wait for the fetch");
+    client
+        .receive::<ottla_protocol::messages::FetchRequest>(12, waiting)
+        .await;
+    assert!(client.is_closed().await);
+}

@@ -1,0 +1,418 @@
+//! Records in, records out.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_protocol::Records;
+use ottla_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use ottla_protocol::messages::produce_response::PartitionProduceResponse;
+use ottla_protocol::messages::{
+    ApiVersionsRequest, FetchRequest, FetchResponse, ListOffsetsRequest, ProduceRequest,
+};
+use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::{TestBroker, topic_id};
+
+/// A batch of records with these values.
+pub(super) fn batch(values: &[&str]) -> Bytes {
+    let mut builder = RecordBatchBuilder::new(Compression::None);
+    for value in values {
+        let now = Timestamp(1_700_000_000_000);
+        builder.append(now, None, Some(value.as_bytes()), &[]);
+    }
+    builder.build().to_bytes()
+}
+
+pub(super) fn produce_to(
+    topic: &'static str,
+    partition: i32,
+    acks: i16,
+    records: Bytes,
+) -> ProduceRequest {
+    ProduceRequest {
+        acks,
+        timeout_ms: 5_000,
+        topic_data: vec![TopicProduceData {
+            name: topic.into(),
+            topic_id: topic_id(topic),
+            partition_data: vec![PartitionProduceData {
+                index: partition,
+                records: Some(Records::Bytes(records)),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+pub(super) fn fetch_from(topic: &'static str, partition: i32, fetch_offset: i64) -> FetchRequest {
+    FetchRequest {
+        max_wait_ms: 10_000,
+        min_bytes: 1,
+        max_bytes: 1024 * 1024,
+        session_epoch: -1,
+        topics: vec![FetchTopic {
+            topic: topic.into(),
+            topic_id: topic_id(topic),
+            partitions: vec![FetchPartition {
+                partition,
+                fetch_offset,
+                partition_max_bytes: 1024 * 1024,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// The values of all records of the first partition.
+fn values(response: &FetchResponse) -> Vec<String> {
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!(partition.error_code, 0);
+    let Some(Records::Bytes(bytes)) = &partition.records else {
+        return Vec::new();
+    };
+    let mut values = Vec::new();
+    for batch in RecordBatch::read_all(bytes.clone()) {
+        let batch = batch.expect("a batch");
+        batch.verify_crc().expect("the checksum");
+        for record in batch.records(1024 * 1024).expect("records") {
+            let record = record.expect("a record");
+            let value = record.value.expect("a value");
+            values.push(String::from_utf8(value.to_vec()).expect("text"));
+        }
+    }
+    values
+}
+
+async fn produce(
+    client: &mut super::Client,
+    topic: &'static str,
+    acks: i16,
+    records: Bytes,
+) -> PartitionProduceResponse {
+    let response = client.ask(9, &produce_to(topic, 0, acks, records)).await;
+    response.responses[0].partition_responses[0].clone()
+}
+
+#[tokio::test]
+async fn what_is_produced_is_fetched_in_every_version() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 2, &[]);
+    let mut client = broker.connect().await;
+    let mut expected = Vec::new();
+    for version in 3..=13 {
+        let value = format!("produced in version {version}");
+        let request = produce_to("orders", 1, -1, batch(&[&value]));
+        let response = client.ask(version, &request).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(partition.error_code, 0, "version {version}");
+        assert_eq!(partition.base_offset, i64::from(version) - 3);
+        assert_eq!(partition.index, 1);
+        expected.push(value);
+    }
+    for version in 4..=18 {
+        let response = client.ask(version, &fetch_from("orders", 1, 0)).await;
+        assert_eq!(values(&response), expected, "version {version}");
+        let partition = &response.responses[0].partitions[0];
+        assert_eq!(partition.high_watermark, 11);
+        assert_eq!(partition.last_stable_offset, 11);
+    }
+}
+
+#[tokio::test]
+async fn pipelined_produces_are_answered_in_order() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    let mut sent = Vec::new();
+    for index in 0..200 {
+        let acks = [1, -1][index % 2];
+        let request = produce_to("orders", 0, acks, batch(&["x"]));
+        sent.push(client.send(9, &request).await);
+    }
+    // Another API behind them is answered last.
+    let versions = client.send(3, &api_versions()).await;
+    for (index, correlation_id) in sent.into_iter().enumerate() {
+        let response = client.receive::<ProduceRequest>(9, correlation_id).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(partition.base_offset, index as i64);
+    }
+    client.receive::<ApiVersionsRequest>(3, versions).await;
+}
+
+pub(super) fn api_versions() -> ApiVersionsRequest {
+    ApiVersionsRequest {
+        client_software_name: "test".into(),
+        client_software_version: "1".into(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_connections_get_offsets_without_gaps() {
+    const CONNECTIONS: usize = 8;
+    const REQUESTS: usize = 100;
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut tasks = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = broker.connect().await;
+        tasks.push(tokio::spawn(async move {
+            let mut offsets = Vec::new();
+            let mut in_flight = std::collections::VecDeque::new();
+            for _ in 0..REQUESTS {
+                let request = produce_to("orders", 0, -1, batch(&["a", "b", "c"]));
+                in_flight.push_back(client.send(9, &request).await);
+                if in_flight.len() == 5 {
+                    let first = in_flight.pop_front().unwrap();
+                    offsets.push(client.receive::<ProduceRequest>(9, first).await);
+                }
+            }
+            for correlation_id in in_flight {
+                offsets.push(client.receive::<ProduceRequest>(9, correlation_id).await);
+            }
+            offsets
+        }));
+    }
+    let mut offsets = Vec::new();
+    for task in tasks {
+        let answers = task.await.unwrap();
+        let bases = answers.iter().map(|answer| {
+            let partition = &answer.responses[0].partition_responses[0];
+            assert_eq!(partition.error_code, 0);
+            partition.base_offset
+        });
+        let bases: Vec<i64> = bases.collect();
+        assert!(bases.is_sorted(), "a connection's appends keep their order");
+        offsets.extend(bases);
+    }
+    offsets.sort();
+    let expected: Vec<i64> = (0..CONNECTIONS * REQUESTS).map(|n| 3 * n as i64).collect();
+    assert_eq!(offsets, expected);
+}
+
+#[tokio::test]
+async fn a_fetch_waits_until_something_comes() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut consumer = broker.connect().await;
+    let started = Instant::now();
+    let waiting = consumer.send(12, &fetch_from("orders", 0, 0)).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut producer = broker.connect().await;
+    assert_eq!(
+        produce(&mut producer, "orders", 1, batch(&["now"]))
+            .await
+            .error_code,
+        0
+    );
+    let response = consumer.receive::<FetchRequest>(12, waiting).await;
+    assert_eq!(values(&response), ["now"]);
+    assert!(started.elapsed() < Duration::from_secs(5), "it was woken");
+    // At the end it waits as long as it said, and no longer.
+    let mut request = fetch_from("orders", 0, 1);
+    request.max_wait_ms = 100;
+    let started = Instant::now();
+    assert_eq!(values(&consumer.ask(12, &request).await), [""; 0]);
+    assert!(started.elapsed() >= Duration::from_millis(100));
+}
+
+#[tokio::test]
+async fn a_fetch_waits_for_as_many_bytes_as_it_asks_for() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut consumer = broker.connect().await;
+    let mut request = fetch_from("orders", 0, 0);
+    request.min_bytes = 2 * batch(&["x"]).len() as i32;
+    let waiting = consumer.send(12, &request).await;
+    let mut producer = broker.connect().await;
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        produce(&mut producer, "orders", 1, batch(&["x"])).await;
+    }
+    let response = consumer.receive::<FetchRequest>(12, waiting).await;
+    assert_eq!(values(&response), ["x", "x"]);
+}
+
+#[tokio::test]
+async fn limits_cut_a_fetch_but_never_the_first_batch() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    let large = "x".repeat(1000);
+    for _ in 0..3 {
+        produce(&mut client, "orders", 1, batch(&[&large])).await;
+    }
+    let mut request = fetch_from("orders", 0, 0);
+    for (partition_max_bytes, max_bytes, expected) in [
+        (10, 1 << 20, 1),
+        (1 << 20, 10, 1),
+        (2300, 1 << 20, 2),
+        (1 << 20, 1 << 20, 3),
+    ] {
+        request.topics[0].partitions[0].partition_max_bytes = partition_max_bytes;
+        request.max_bytes = max_bytes;
+        let count = values(&client.ask(12, &request).await).len();
+        assert_eq!(count, expected, "{partition_max_bytes} {max_bytes}");
+    }
+}
+
+#[tokio::test]
+async fn partitions_that_cannot_be_read_say_why() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    let code = |response: &FetchResponse| {
+        ErrorCode::from_code(response.responses[0].partitions[0].error_code)
+    };
+    let unknown = client.ask(12, &fetch_from("nowhere", 0, 0)).await;
+    assert_eq!(code(&unknown), ErrorCode::UnknownTopicOrPartition);
+    let unknown = client.ask(13, &fetch_from("nowhere", 0, 0)).await;
+    assert_eq!(code(&unknown), ErrorCode::UnknownTopicId);
+    let unknown = client.ask(13, &fetch_from("orders", 7, 0)).await;
+    assert_eq!(code(&unknown), ErrorCode::UnknownTopicOrPartition);
+    let beyond = client.ask(13, &fetch_from("orders", 0, 99)).await;
+    assert_eq!(code(&beyond), ErrorCode::OffsetOutOfRange);
+    for (epoch, expected) in [(1, ErrorCode::UnknownLeaderEpoch), (0, ErrorCode::None)] {
+        let mut request = fetch_from("orders", 0, 0);
+        request.max_wait_ms = 0;
+        request.topics[0].partitions[0].current_leader_epoch = epoch;
+        assert_eq!(
+            code(&client.ask(13, &request).await),
+            expected,
+            "epoch {epoch}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn produce_errors_are_per_partition_and_write_nothing() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[("max.message.bytes", "2000")]);
+    let mut client = broker.connect().await;
+    let mut corrupt = batch(&["x"]).to_vec();
+    *corrupt.last_mut().unwrap() ^= 1;
+    let too_large = batch(&[&"x".repeat(3000)]);
+    let two_batches = [batch(&["x"]), batch(&["y"])].concat();
+    for (what, topic, records, expected) in [
+        (
+            "wrong checksum",
+            "orders",
+            corrupt.into(),
+            ErrorCode::CorruptMessage,
+        ),
+        ("too large", "orders", too_large, ErrorCode::MessageTooLarge),
+        (
+            "two batches",
+            "orders",
+            two_batches.into(),
+            ErrorCode::InvalidRecord,
+        ),
+        ("none", "orders", Bytes::new(), ErrorCode::InvalidRecord),
+        (
+            "no topic",
+            "nowhere",
+            batch(&["x"]),
+            ErrorCode::UnknownTopicOrPartition,
+        ),
+    ] {
+        let answer = produce(&mut client, topic, -1, records).await;
+        assert_eq!(ErrorCode::from_code(answer.error_code), expected, "{what}");
+        assert_eq!(answer.base_offset, -1, "{what}");
+    }
+    let answer = produce(&mut client, "orders", 2, batch(&["x"])).await;
+    assert_eq!(answer.error_code, ErrorCode::InvalidRequiredAcks.code());
+    assert_eq!(broker.partition("orders", 0).reader().log_end_offset().0, 0);
+    assert_eq!(
+        produce(&mut client, "orders", -1, batch(&["x"]))
+            .await
+            .base_offset,
+        0
+    );
+}
+
+#[tokio::test]
+async fn acks_0_answers_nothing_and_closes_on_an_error() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    client
+        .send(9, &produce_to("orders", 0, 0, batch(&["x"])))
+        .await;
+    // The next answer is that of the next request.
+    client.ask(3, &api_versions()).await;
+    assert_eq!(broker.partition("orders", 0).reader().high_watermark().0, 1);
+    client
+        .send(9, &produce_to("nowhere", 0, 0, batch(&["x"])))
+        .await;
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn records_are_compressed_anew_in_their_turn() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[("compression.type", "gzip")]);
+    let mut client = broker.connect().await;
+    let mut sent = Vec::new();
+    for index in 0..20 {
+        let request = produce_to("orders", 0, -1, batch(&[&index.to_string()]));
+        sent.push(client.send(9, &request).await);
+    }
+    for (index, correlation_id) in sent.into_iter().enumerate() {
+        let response = client.receive::<ProduceRequest>(9, correlation_id).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(
+            (partition.error_code, partition.base_offset),
+            (0, index as i64)
+        );
+    }
+    let expected: Vec<String> = (0..20).map(|index| index.to_string()).collect();
+    assert_eq!(
+        values(&client.ask(12, &fetch_from("orders", 0, 0)).await),
+        expected
+    );
+}
+
+#[tokio::test]
+async fn offsets_are_listed_by_time() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    produce(&mut client, "orders", 1, batch(&["a", "b"])).await;
+    let timestamps = [
+        (-1, 2),
+        (-2, 0),
+        (-3, 0),
+        (-4, 0),
+        (-5, -1),
+        (1_600_000_000_000, 0),
+        (1_800_000_000_000, -1),
+    ];
+    for (timestamp, expected) in timestamps {
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            topics: vec![ListOffsetsTopic {
+                name: "orders".into(),
+                partitions: vec![ListOffsetsPartition {
+                    timestamp,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let response = client.ask(9, &request).await;
+        let partition = &response.topics[0].partitions[0];
+        assert_eq!(
+            (partition.error_code, partition.offset),
+            (0, expected),
+            "{timestamp}"
+        );
+    }
+}
