@@ -103,14 +103,6 @@ impl Log {
         self.shared.offset(&self.shared.high_watermark)
     }
 
-    /// Lets consumers read up to `offset`, exclusive; never beyond the end of the log.
-    pub fn set_high_watermark(&mut self, offset: Offset) {
-        let offset = offset.min(self.log_end_offset());
-        self.shared
-            .high_watermark
-            .store(offset.0, Ordering::Release);
-    }
-
     pub fn leader_epochs(&self) -> &LeaderEpochs {
         &self.leader_epochs
     }
