@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::api::fetch::sessions::FetchSessions;
 use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
+use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::net::Connections;
 use crate::partition::{Partition, Partitions};
@@ -27,6 +28,7 @@ pub struct Broker {
     metadata: ArcSwap<MetadataImage>,
     pub(crate) partitions: Partitions,
     pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) groups: Groups,
     pub authorizer: Authorizer,
     pub metrics: Metrics,
     pub(crate) complaints: Complaints,
@@ -63,6 +65,7 @@ impl Broker {
             fetch_sessions: FetchSessions::new(
                 config.max_incremental_fetch_session_cache_slots.max(0) as usize,
             ),
+            groups: Groups::new(&config),
             authorizer: Authorizer,
             metrics: Metrics::default(),
             complaints: Complaints::default(),

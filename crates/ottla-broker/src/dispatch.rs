@@ -62,7 +62,18 @@ const APIS: &[Api] = &[
     api!(FetchRequest, fetch),
     api!(ListOffsetsRequest, list_offsets),
     api!(OffsetForLeaderEpochRequest, offset_for_leader_epoch),
+    api!(OffsetCommitRequest, offset_commit),
+    api!(OffsetFetchRequest, offset_fetch),
+    api!(FindCoordinatorRequest, find_coordinator),
+    api!(JoinGroupRequest, join_group),
+    api!(HeartbeatRequest, heartbeat),
+    api!(LeaveGroupRequest, leave_group),
+    api!(SyncGroupRequest, sync_group),
+    api!(DescribeGroupsRequest, describe_groups),
+    api!(ListGroupsRequest, list_groups),
     api!(ApiVersionsRequest, api_versions),
+    api!(DeleteGroupsRequest, delete_groups),
+    api!(OffsetDeleteRequest, offset_delete),
 ];
 
 /// The versions of an API that are served; empty for one that is not.

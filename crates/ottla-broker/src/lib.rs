@@ -13,6 +13,7 @@ mod authorizer;
 mod broker;
 mod complaints;
 mod dispatch;
+mod groups;
 mod metrics;
 mod net;
 mod partition;

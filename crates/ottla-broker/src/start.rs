@@ -78,6 +78,8 @@ impl RunningBroker {
     /// Answers what is in flight, then brings everything to the disk.
     pub async fn stop(self) {
         self.broker.begin_stop();
+        // Members that wait for their group would keep their connections from draining.
+        self.broker.groups.stop();
         let connections = &self.broker.connections;
         connections.for_each(|connection| connection.drain());
         let drained = connections.room_below(1);

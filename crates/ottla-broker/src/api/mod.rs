@@ -1,7 +1,18 @@
 //! One file per API, named after it. Only here and in the protocol crate do version numbers appear.
 
 pub(crate) mod api_versions;
+pub(crate) mod delete_groups;
+pub(crate) mod describe_groups;
 pub(crate) mod fetch;
+pub(crate) mod find_coordinator;
+pub(crate) mod heartbeat;
+pub(crate) mod join_group;
+pub(crate) mod leave_group;
+pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
+pub(crate) mod offset_commit;
+pub(crate) mod offset_delete;
+pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
+pub(crate) mod sync_group;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ottla_config::TopicConfig;
-use ottla_log::{Log, OpenParams};
+use ottla_log::{DEFAULT_WRITEBACK_BYTES, Log, OpenParams};
 use ottla_metadata::{
     ConfigResource, ConfigResourceType, LocalReplica, MetadataDelta, MetadataImage,
 };
@@ -56,6 +56,7 @@ impl Broker {
         }
         self.set_metadata(delta.after.clone());
         self.apply_topic_configs(delta);
+        self.groups.on_metadata_update(self, delta);
         for partition in removed {
             partition.notify(self, Event::LogLost);
             partition.waiters.wake_all();
@@ -163,6 +164,7 @@ impl Broker {
             now: self.timestamp(),
             producer_id_expiration_ms: self.config().producer_id_expiration_ms.into(),
             random_seed: rand::random(),
+            writeback_bytes: DEFAULT_WRITEBACK_BYTES,
         })
         .map_err(|error| error.to_string())?;
         Ok(log)

@@ -1,0 +1,183 @@
+//! FindCoordinator: which broker coordinates a group.
+//!
+//! Transactions and share groups are not served yet. For their coordinators the answer is what a cluster
+//! without a coordinator gives, `COORDINATOR_NOT_AVAILABLE`, and their topics are not created: a client
+//! that asks finds out that it has to wait, and a later version of the broker finds no half-made topic.
+//! Source: `KafkaApis.handleFindCoordinatorRequest`; KIP-699 (several keys), KIP-932 (share groups).
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::find_coordinator_response::Coordinator;
+use ottla_protocol::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_types::{ErrorCode, PartitionIndex};
+
+use crate::groups::OFFSETS_TOPIC;
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+/// `CoordinatorType` of the request.
+mod key_type {
+    pub(super) const GROUP: i8 = 0;
+    pub(super) const TRANSACTION: i8 = 1;
+    pub(super) const SHARE: i8 = 2;
+}
+
+struct Node {
+    id: i32,
+    host: ByteString,
+    port: i32,
+}
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: FindCoordinatorRequest,
+) -> FindCoordinatorResponse {
+    if context.api_version >= 4 {
+        let keys = request.coordinator_keys.into_iter();
+        let coordinators = keys.map(|key| {
+            let (error, node) = answer(find(broker, context, request.key_type, &key));
+            Coordinator {
+                key,
+                error_code: error.code(),
+                node_id: node.id,
+                host: node.host,
+                port: node.port,
+                ..Default::default()
+            }
+        });
+        return FindCoordinatorResponse {
+            coordinators: coordinators.collect(),
+            ..Default::default()
+        };
+    }
+    let found = find(broker, context, request.key_type, &request.key);
+    let (error, node) = answer(found);
+    let message = match error {
+        ErrorCode::None => None,
+        error => Some(ByteString::from_static(message_of(error))),
+    };
+    FindCoordinatorResponse {
+        error_code: error.code(),
+        error_message: message,
+        node_id: node.id,
+        host: node.host,
+        port: node.port,
+        ..Default::default()
+    }
+}
+
+/// A node that is not there has the id -1 and an empty address.
+fn answer(found: Result<Node, ErrorCode>) -> (ErrorCode, Node) {
+    match found {
+        Ok(node) => (ErrorCode::None, node),
+        Err(error) => (
+            error,
+            Node {
+                id: -1,
+                host: ByteString::new(),
+                port: -1,
+            },
+        ),
+    }
+}
+
+fn find(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    key_type: i8,
+    key: &str,
+) -> Result<Node, ErrorCode> {
+    let authorizer = &broker.authorizer;
+    let describe = Operation::Describe;
+    match key_type {
+        key_type::GROUP => {
+            if !authorizer.is_allowed(context, describe, ResourceType::Group, key) {
+                return Err(ErrorCode::GroupAuthorizationFailed);
+            }
+            group_coordinator(broker, context, key)
+        }
+        key_type::TRANSACTION => {
+            if !authorizer.is_allowed(context, describe, ResourceType::TransactionalId, key) {
+                return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+            }
+            Err(ErrorCode::CoordinatorNotAvailable)
+        }
+        key_type::SHARE if context.api_version < 6 => Err(ErrorCode::InvalidRequest),
+        key_type::SHARE if !is_share_partition_key(key) => Err(ErrorCode::InvalidRequest),
+        key_type::SHARE => Err(ErrorCode::CoordinatorNotAvailable),
+        _ => Err(ErrorCode::InvalidRequest),
+    }
+}
+
+fn group_coordinator(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    group_id: &str,
+) -> Result<Node, ErrorCode> {
+    let index = PartitionIndex(broker.groups.partition_of(broker, group_id));
+    let image = broker.metadata();
+    let Some(topic) = image.topics.by_name(OFFSETS_TOPIC) else {
+        return Err(ErrorCode::CoordinatorNotAvailable);
+    };
+    let unavailable = ErrorCode::CoordinatorNotAvailable;
+    let partition = topic.partition(index).ok_or(unavailable)?;
+    let leader = image.cluster.broker(partition.leader).ok_or(unavailable)?;
+    let endpoint = leader
+        .listener(&context.listener().name)
+        .ok_or(unavailable)?;
+    if leader.fenced {
+        return Err(unavailable);
+    }
+    Ok(Node {
+        id: leader.id.0,
+        host: endpoint.host.clone(),
+        port: i32::from(endpoint.port),
+    })
+}
+
+/// `group:topicId:partition`, the group possibly with colons of its own.
+fn is_share_partition_key(key: &str) -> bool {
+    let mut parts = key.rsplitn(3, ':');
+    let (partition, topic_id, group_id) = (parts.next(), parts.next(), parts.next());
+    partition.is_some_and(|text| text.trim().parse::<i32>().is_ok())
+        && topic_id.is_some_and(|text| text.trim().parse::<ottla_types::Uuid>().is_ok())
+        && group_id.is_some_and(|text| !text.trim().is_empty())
+}
+
+/// Kafka's sentence for each error that can be met here.
+fn message_of(error: ErrorCode) -> &'static str {
+    match error {
+        ErrorCode::CoordinatorNotAvailable => "The coordinator is not available.",
+        ErrorCode::GroupAuthorizationFailed => "Group authorization failed.",
+        ErrorCode::TransactionalIdAuthorizationFailed => "Transactional Id authorization failed.",
+        _ => {
+            "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_share_partition_key;
+
+    #[test]
+    fn share_partition_keys_have_three_parts() {
+        for good in [
+            "g:AAAAAAAAAAAAAAAAAAAAAQ:0",
+            "a:b:AAAAAAAAAAAAAAAAAAAAAQ:12",
+        ] {
+            assert!(is_share_partition_key(good), "{good}");
+        }
+        for bad in [
+            "",
+            "g",
+            "g:AAAAAAAAAAAAAAAAAAAAAQ",
+            ":AAAAAAAAAAAAAAAAAAAAAQ:0",
+            "g:x:0",
+            "g:AAAAAAAAAAAAAAAAAAAAAQ:x",
+        ] {
+            assert!(!is_share_partition_key(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Heartbeat: a member says that it is alive.
+
+use std::sync::Arc;
+
+use ottla_coordinator::Response;
+use ottla_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: HeartbeatRequest,
+) -> HeartbeatResponse {
+    let group_id = request.group_id.clone();
+    let authorizer = &broker.authorizer;
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
+        return response(ErrorCode::GroupAuthorizationFailed);
+    }
+    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return response(error),
+    };
+    let heard = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_heartbeat(to, request, now)
+    });
+    match heard.await {
+        Ok(Response::Heartbeat(response)) => response,
+        Ok(_) => response(ErrorCode::UnknownServerError),
+        // Nothing speaks against the member while its group is being read.
+        Err(ErrorCode::CoordinatorLoadInProgress) => response(ErrorCode::None),
+        Err(error) => response(error),
+    }
+}
+
+fn response(error: ErrorCode) -> HeartbeatResponse {
+    HeartbeatResponse {
+        error_code: error.code(),
+        ..Default::default()
+    }
+}

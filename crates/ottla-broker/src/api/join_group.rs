@@ -1,0 +1,63 @@
+//! JoinGroup: a consumer becomes a member of its group, and waits for the generation it belongs to.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_coordinator::Response;
+use ottla_coordinator::group::JoinContext;
+use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut request: JoinGroupRequest,
+) -> JoinGroupResponse {
+    let version = context.api_version;
+    let group_id = request.group_id.clone();
+    let authorizer = &broker.authorizer;
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
+        return refused(context, ErrorCode::GroupAuthorizationFailed);
+    }
+    if version == 0 {
+        request.rebalance_timeout_ms = request.session_timeout_ms;
+    }
+    let join = JoinContext {
+        client_id: context.client_id(),
+        client_host: context.client_host().into(),
+        requires_known_member_id: version >= 4,
+        supports_skipping_assignment: version >= 9,
+        random: rand::random(),
+    };
+    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return refused(context, error),
+    };
+    let joined = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_join(to, request, join, now)
+    });
+    match joined.await {
+        Ok(Response::JoinGroup(response)) => for_version(context, response),
+        Ok(_) => refused(context, ErrorCode::UnknownServerError),
+        Err(error) => refused(context, error),
+    }
+}
+
+fn refused(context: &RequestContext, error: ErrorCode) -> JoinGroupResponse {
+    let response = JoinGroupResponse {
+        error_code: error.code(),
+        ..Default::default()
+    };
+    for_version(context, response)
+}
+
+/// Before version 7 a protocol name cannot be absent, only empty.
+fn for_version(context: &RequestContext, mut response: JoinGroupResponse) -> JoinGroupResponse {
+    if context.api_version < 7 {
+        response.protocol_type = None;
+        response.protocol_name.get_or_insert(ByteString::new());
+    }
+    response
+}

@@ -1,0 +1,42 @@
+//! ListGroups: the groups that this broker coordinates.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ListGroupsRequest,
+) -> ListGroupsResponse {
+    let mut groups = Vec::new();
+    for shard in broker.groups.all_shards() {
+        let listed =
+            shard.read(|groups| groups.list_groups(&request.states_filter, &request.types_filter));
+        match listed {
+            Ok(listed) => groups.extend(listed),
+            // Coordinated elsewhere since a moment ago.
+            Err(ErrorCode::NotCoordinator) => {}
+            Err(error) => {
+                return ListGroupsResponse {
+                    error_code: error.code(),
+                    ..Default::default()
+                };
+            }
+        }
+    }
+    let authorizer = &broker.authorizer;
+    let (operation, cluster) = (Operation::Describe, ResourceType::Cluster);
+    if !authorizer.is_allowed(context, operation, cluster, "kafka-cluster") {
+        groups.retain(|group| {
+            authorizer.is_allowed(context, operation, ResourceType::Group, &group.group_id)
+        });
+    }
+    ListGroupsResponse {
+        groups,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,150 @@
+//! OffsetCommit: a group writes down how far it has read.
+
+use std::sync::Arc;
+
+use ottla_coordinator::Response;
+use ottla_metadata::MetadataImage;
+use ottla_protocol::messages::offset_commit_request::OffsetCommitRequestTopic;
+use ottla_protocol::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use ottla_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
+use ottla_types::{ErrorCode, PartitionIndex};
+
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut request: OffsetCommitRequest,
+) -> OffsetCommitResponse {
+    let uses_topic_ids = context.api_version >= 10;
+    let reports_not_found = context.api_version >= 9;
+    let group_id = request.group_id.clone();
+    let authorizer = &broker.authorizer;
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
+        return all_failed(&request.topics, ErrorCode::GroupAuthorizationFailed);
+    }
+    let mut refused = Vec::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    let image = broker.metadata().clone();
+    for topic in std::mem::take(&mut request.topics) {
+        match resolve(broker, context, &image, topic, uses_topic_ids) {
+            Ok(topic) => topics.extend(existing_partitions(&image, topic, &mut refused)),
+            Err(response) => refused.push(response),
+        }
+    }
+    if topics.is_empty() {
+        return OffsetCommitResponse {
+            topics: refused,
+            ..Default::default()
+        };
+    }
+
+    request.topics = topics.clone();
+    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return merged(refused, all_failed(&topics, error)),
+    };
+    let committed = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_offset_commit(to, request, reports_not_found, now)
+    });
+    let response = match committed.await {
+        Ok(Response::OffsetCommit(response)) => response,
+        Ok(_) => all_failed(&topics, ErrorCode::UnknownServerError),
+        Err(error) => all_failed(&topics, error),
+    };
+    merged(refused, response)
+}
+
+/// The topic with name and id, or what is wrong with it.
+fn resolve(
+    broker: &Broker,
+    context: &RequestContext,
+    image: &MetadataImage,
+    mut topic: OffsetCommitRequestTopic,
+    uses_topic_ids: bool,
+) -> Result<OffsetCommitRequestTopic, OffsetCommitResponseTopic> {
+    if uses_topic_ids {
+        match image.topics.by_id(topic.topic_id) {
+            Some(known) => topic.name = known.name.clone(),
+            None => return Err(failed(&topic, ErrorCode::UnknownTopicId)),
+        }
+    }
+    let authorizer = &broker.authorizer;
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Topic, &topic.name) {
+        return Err(failed(&topic, ErrorCode::TopicAuthorizationFailed));
+    }
+    if !uses_topic_ids {
+        match image.topics.by_name(&topic.name) {
+            Some(known) => topic.topic_id = known.id,
+            None => return Err(failed(&topic, ErrorCode::UnknownTopicOrPartition)),
+        }
+    }
+    Ok(topic)
+}
+
+/// The topic without partitions that do not exist; those go to `refused`.
+fn existing_partitions(
+    image: &MetadataImage,
+    mut topic: OffsetCommitRequestTopic,
+    refused: &mut Vec<OffsetCommitResponseTopic>,
+) -> Option<OffsetCommitRequestTopic> {
+    let mut unknown = OffsetCommitRequestTopic {
+        partitions: Vec::new(),
+        ..topic.clone()
+    };
+    topic.partitions.retain(|partition| {
+        let index = PartitionIndex(partition.partition_index);
+        let exists = image.topics.partition(&topic.name, index).is_some();
+        if !exists {
+            unknown.partitions.push(partition.clone());
+        }
+        exists
+    });
+    if !unknown.partitions.is_empty() {
+        refused.push(failed(&unknown, ErrorCode::UnknownTopicOrPartition));
+    }
+    (!topic.partitions.is_empty()).then_some(topic)
+}
+
+fn failed(topic: &OffsetCommitRequestTopic, error: ErrorCode) -> OffsetCommitResponseTopic {
+    let partitions = topic
+        .partitions
+        .iter()
+        .map(|partition| OffsetCommitResponsePartition {
+            partition_index: partition.partition_index,
+            error_code: error.code(),
+            ..Default::default()
+        });
+    OffsetCommitResponseTopic {
+        name: topic.name.clone(),
+        topic_id: topic.topic_id,
+        partitions: partitions.collect(),
+        ..Default::default()
+    }
+}
+
+fn all_failed(topics: &[OffsetCommitRequestTopic], error: ErrorCode) -> OffsetCommitResponse {
+    OffsetCommitResponse {
+        topics: topics.iter().map(|topic| failed(topic, error)).collect(),
+        ..Default::default()
+    }
+}
+
+/// Partitions of one topic stand together, those refused here before those of the coordinator.
+fn merged(
+    mut topics: Vec<OffsetCommitResponseTopic>,
+    response: OffsetCommitResponse,
+) -> OffsetCommitResponse {
+    for topic in response.topics {
+        let same = topics
+            .iter_mut()
+            .find(|known| known.name == topic.name && known.topic_id == topic.topic_id);
+        match same {
+            Some(known) => known.partitions.extend(topic.partitions),
+            None => topics.push(topic),
+        }
+    }
+    OffsetCommitResponse { topics, ..response }
+}

@@ -1,0 +1,111 @@
+//! OffsetDelete: an administrator takes committed offsets away.
+
+use std::sync::Arc;
+
+use ottla_coordinator::Response;
+use ottla_metadata::MetadataImage;
+use ottla_protocol::messages::offset_delete_request::OffsetDeleteRequestTopic;
+use ottla_protocol::messages::offset_delete_response::{
+    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use ottla_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+use ottla_types::{ErrorCode, PartitionIndex};
+
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut request: OffsetDeleteRequest,
+) -> OffsetDeleteResponse {
+    let group_id = request.group_id.clone();
+    let authorizer = &broker.authorizer;
+    if !authorizer.is_allowed(context, Operation::Delete, ResourceType::Group, &group_id) {
+        return refused(ErrorCode::GroupAuthorizationFailed);
+    }
+    let image = broker.metadata().clone();
+    let mut failed = Vec::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in std::mem::take(&mut request.topics) {
+        let (read, of_topic) = (Operation::Read, ResourceType::Topic);
+        if !authorizer.is_allowed(context, read, of_topic, &topic.name) {
+            failed.push(topic_failed(&topic, ErrorCode::TopicAuthorizationFailed));
+        } else {
+            topics.extend(existing_partitions(&image, topic, &mut failed));
+        }
+    }
+    request.topics = topics;
+    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return refused(error),
+    };
+    let deleted = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_offset_delete(to, request, now)
+    });
+    match deleted.await {
+        Ok(Response::OffsetDelete(response)) => merged(failed, response),
+        Ok(_) => refused(ErrorCode::UnknownServerError),
+        Err(error) => refused(error),
+    }
+}
+
+fn refused(error: ErrorCode) -> OffsetDeleteResponse {
+    OffsetDeleteResponse {
+        error_code: error.code(),
+        ..Default::default()
+    }
+}
+
+/// The topic without partitions that do not exist; those go to `failed`.
+fn existing_partitions(
+    image: &MetadataImage,
+    mut topic: OffsetDeleteRequestTopic,
+    failed: &mut Vec<OffsetDeleteResponseTopic>,
+) -> Option<OffsetDeleteRequestTopic> {
+    let mut unknown = OffsetDeleteRequestTopic {
+        name: topic.name.clone(),
+        partitions: Vec::new(),
+    };
+    topic.partitions.retain(|partition| {
+        let index = PartitionIndex(partition.partition_index);
+        let exists = image.topics.partition(&topic.name, index).is_some();
+        if !exists {
+            unknown.partitions.push(partition.clone());
+        }
+        exists
+    });
+    if !unknown.partitions.is_empty() {
+        failed.push(topic_failed(&unknown, ErrorCode::UnknownTopicOrPartition));
+    }
+    (!topic.partitions.is_empty()).then_some(topic)
+}
+
+fn topic_failed(topic: &OffsetDeleteRequestTopic, error: ErrorCode) -> OffsetDeleteResponseTopic {
+    let partitions = topic.partitions.iter();
+    let partitions = partitions.map(|partition| OffsetDeleteResponsePartition {
+        partition_index: partition.partition_index,
+        error_code: error.code(),
+    });
+    OffsetDeleteResponseTopic {
+        name: topic.name.clone(),
+        partitions: partitions.collect(),
+    }
+}
+
+/// An error of the whole request is all that is said; otherwise the partitions of one topic stand
+/// together.
+fn merged(
+    mut topics: Vec<OffsetDeleteResponseTopic>,
+    response: OffsetDeleteResponse,
+) -> OffsetDeleteResponse {
+    if response.error_code != 0 {
+        return response;
+    }
+    for topic in response.topics {
+        match topics.iter_mut().find(|known| known.name == topic.name) {
+            Some(known) => known.partitions.extend(topic.partitions),
+            None => topics.push(topic),
+        }
+    }
+    OffsetDeleteResponse { topics, ..response }
+}

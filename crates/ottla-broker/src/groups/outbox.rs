@@ -1,0 +1,274 @@
+//! What a coordinator has decided to write, on its way into the log.
+//!
+//! Writes are appended in the order of the decisions, one batch at a time: the next batch starts when the
+//! log has the one before, so that a failed append never has a successor in the log that was decided on
+//! top of it. Decisions that pile up meanwhile share a batch, as with Kafka's adaptive
+//! `group.coordinator.append.linger.ms`. That a batch is committed is not waited for: its replies are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ottla_coordinator::{Write, WriteId};
+use ottla_records::{BatchHeader, Compression, RecordBatch, RecordBatchBuilder};
+use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_types::{ErrorCode, Offset};
+use tokio::sync::oneshot;
+
+use super::shard::{Shard, State};
+use crate::Broker;
+use crate::partition::{Ack, PendingAppend, Waiter};
+
+/// What a record costs in a batch besides key and value, at most: seven variable-length numbers.
+const RECORD_OVERHEAD_BYTES: usize = 35;
+/// Decisions share a batch only up to this size; Kafka's largest buffer by default.
+const SHARED_BATCH_BYTES: usize = 1024 * 1024;
+
+#[derive(Default)]
+pub(super) struct Outbox {
+    waiting: VecDeque<Encoded>,
+    /// A batch is on its way into the log.
+    is_appending: bool,
+}
+
+struct Encoded {
+    id: WriteId,
+    records: Vec<(Bytes, Option<Bytes>)>,
+    /// An upper bound of their uncompressed size in a batch.
+    size: usize,
+}
+
+/// Writes that go to the log together.
+struct OutboundBatch {
+    first: WriteId,
+    last: WriteId,
+    batch: RecordBatch,
+}
+
+impl Outbox {
+    /// Takes writes in. One that does not fit into a batch is refused, with all that follow it.
+    pub(super) fn accept(
+        &mut self,
+        writes: Vec<Write>,
+        max_message_bytes: usize,
+        broker: &Broker,
+    ) -> Result<(), (WriteId, ErrorCode)> {
+        for write in writes {
+            let encoded = Encoded::of(&write).map_err(|error| (write.id, error))?;
+            let is_too_large = encoded.size > max_message_bytes
+                && build([&encoded], broker).size_in_bytes() > max_message_bytes;
+            if is_too_large {
+                tracing::error!(
+                    "a group does not fit into a record of {max_message_bytes} bytes; raise max.message.bytes of __consumer_offsets"
+                );
+                return Err((write.id, ErrorCode::RecordListTooLarge));
+            }
+            self.waiting.push_back(encoded);
+        }
+        Ok(())
+    }
+
+    fn next_batch(&mut self, max_message_bytes: usize, broker: &Broker) -> Option<OutboundBatch> {
+        if self.is_appending {
+            return None;
+        }
+        let limit = max_message_bytes.min(SHARED_BATCH_BYTES);
+        let mut size = BatchHeader::SIZE;
+        let mut count = 0;
+        for encoded in &self.waiting {
+            size += encoded.size;
+            if count > 0 && size > limit {
+                break;
+            }
+            count += 1;
+        }
+        let batch = build(self.waiting.iter().take(count), broker);
+        let mut taken = self.waiting.drain(..count);
+        let first = taken.next()?.id;
+        let last = taken.next_back().map_or(first, |encoded| encoded.id);
+        drop(taken);
+        self.is_appending = true;
+        Some(OutboundBatch { first, last, batch })
+    }
+}
+
+impl Encoded {
+    fn of(write: &Write) -> Result<Self, ErrorCode> {
+        let mut records = Vec::with_capacity(write.records.len());
+        let mut size = 0;
+        for record in &write.records {
+            // A string that is too long for its field, which no request can carry.
+            let (key, value) = record.encode().map_err(|_| ErrorCode::UnknownServerError)?;
+            size += RECORD_OVERHEAD_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len);
+            records.push((key, value));
+        }
+        Ok(Encoded {
+            id: write.id,
+            records,
+            size,
+        })
+    }
+}
+
+fn build<'a>(writes: impl IntoIterator<Item = &'a Encoded>, broker: &Broker) -> RecordBatch {
+    let now = broker.timestamp();
+    let mut builder = RecordBatchBuilder::new(compression(broker));
+    for write in writes {
+        for (key, value) in &write.records {
+            builder.append(now, Some(key), value.as_deref(), &[]);
+        }
+    }
+    builder.build()
+}
+
+/// `offsets.topic.compression.codec`, at the codec's default level.
+fn compression(broker: &Broker) -> Compression {
+    let config = broker.config();
+    match config.offsets_topic_compression_codec {
+        1 => Compression::Gzip { level: -1 },
+        2 => Compression::Snappy,
+        3 => Compression::Lz4 { level: 9 },
+        4 => Compression::Zstd { level: 3 },
+        _ => Compression::None,
+    }
+}
+
+impl Shard {
+    /// Appends what is in the outbox, unless somebody else is at it.
+    pub(super) fn run_outbox(self: &Arc<Self>, broker: &Arc<Broker>) {
+        while let Some(outbound) = self.next_batch(broker) {
+            let records = i64::from(outbound.batch.header.record_count);
+            let (released, mut written) = oneshot::channel();
+            let append = PendingAppend {
+                batch: outbound.batch,
+                // Being written and being committed are told apart here: see `on_written`.
+                required_acks: RequiredAcks::Leader,
+                expected_leader_epoch: Some(self.leader_epoch()),
+                deadline_ms: broker.now_ms() + commit_timeout_ms(broker),
+                ack: Ack::Internal(released),
+            };
+            self.partition.append(broker, append);
+            let (first, last) = (outbound.first, outbound.last);
+            match written.try_recv() {
+                Ok(outcome) => self.on_written(broker, first, last, records, outcome),
+                // Another thread has the run token of the partition, or the log has to be flushed.
+                Err(_) => {
+                    let (shard, broker) = (Arc::clone(self), Arc::clone(broker));
+                    tokio::spawn(async move {
+                        let outcome = written.await.unwrap_or(AckOutcome::NotLeader);
+                        shard.on_written(&broker, first, last, records, outcome);
+                        shard.run_outbox(&broker);
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_batch(&self, broker: &Broker) -> Option<OutboundBatch> {
+        let max_message_bytes = self.partition.settings().rules.max_message_bytes;
+        match &mut *self.state.lock() {
+            State::Active(active) => active.outbox.next_batch(max_message_bytes, broker),
+            State::Loading | State::Failed | State::Closed => None,
+        }
+    }
+
+    /// A batch is in the log of the leader, or could not be written.
+    fn on_written(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        first: WriteId,
+        last: WriteId,
+        records: i64,
+        outcome: AckOutcome,
+    ) {
+        if let State::Active(active) = &mut *self.state.lock() {
+            active.outbox.is_appending = false;
+        }
+        let (AckOutcome::Appended { base_offset } | AckOutcome::Duplicate { base_offset, .. }) =
+            outcome
+        else {
+            self.on_refused(broker, first, outcome.error_code());
+            return;
+        };
+        let end = base_offset.plus(records);
+        if self.partition.reader().high_watermark() >= end {
+            self.on_committed(broker, last);
+            return;
+        }
+        let (shard, broker) = (Arc::clone(self), Arc::clone(broker));
+        tokio::spawn(async move { shard.await_commit(&broker, first, last, end).await });
+    }
+
+    fn on_refused(&self, broker: &Broker, first: WriteId, error: ErrorCode) {
+        // A shard that is closed has answered everybody.
+        let _ = self.step(broker, |active| {
+            // What was decided on top of the failed write goes with it.
+            active.outbox.waiting.clear();
+            active
+                .coordinator
+                .on_write_failed(first, error, broker.timestamp())
+        });
+    }
+
+    fn on_committed(self: &Arc<Self>, broker: &Arc<Broker>, last: WriteId) {
+        let _ = self.step(broker, |active| {
+            active
+                .coordinator
+                .on_records_committed(last, broker.timestamp())
+        });
+    }
+
+    /// Waits for the other replicas. Clients are told when that takes too long, but the records stay in
+    /// the log and still count when they are committed.
+    async fn await_commit(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        first: WriteId,
+        last: WriteId,
+        end: Offset,
+    ) {
+        let timeout = Duration::from_millis(commit_timeout_ms(broker));
+        let mut committed = std::pin::pin!(self.await_high_watermark(end));
+        let is_committed = match tokio::time::timeout(timeout, &mut committed).await {
+            Ok(is_committed) => is_committed,
+            Err(_) => {
+                for id in first.0..=last.0 {
+                    let stepped = self.step(broker, |active| {
+                        let now = broker.timestamp();
+                        active.coordinator.on_write_timed_out(WriteId(id), now)
+                    });
+                    if stepped.is_err() {
+                        return;
+                    }
+                }
+                self.run_outbox(broker);
+                committed.await
+            }
+        };
+        if is_committed {
+            self.on_committed(broker, last);
+            self.run_outbox(broker);
+        }
+    }
+
+    /// Ends when everything below `end` is committed (`true`), or when the shard is closed.
+    pub(super) async fn await_high_watermark(&self, end: Offset) -> bool {
+        loop {
+            let waiter = Waiter::default();
+            // Wakes when the last record below `end` can be read, and when the shard is closed.
+            self.partition.waiters.register(end.plus(-1), &waiter);
+            let is_committed = self.partition.reader().high_watermark() >= end;
+            if is_committed || self.is_closed() {
+                self.partition.waiters.take_out(&waiter);
+                return is_committed;
+            }
+            waiter.notified().await;
+        }
+    }
+}
+
+fn commit_timeout_ms(broker: &Broker) -> u64 {
+    u64::try_from(broker.config().offsets_commit_timeout_ms).unwrap_or(0)
+}

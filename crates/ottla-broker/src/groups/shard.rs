@@ -1,0 +1,270 @@
+//! The coordinator of one partition of `__consumer_offsets`, with everybody who waits for it.
+//!
+//! The state machine is behind a lock that is held for one decision and never while anything is appended
+//! or awaited. What it decides to write goes to the `outbox`, which appends in the order of the decisions.
+//! Invariants: a reply is sent at most once; after `close` every request is refused with
+//! `NOT_COORDINATOR`; timers run only while the shard is active.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_coordinator::group::{GroupCoordinator, GroupCoordinatorConfig};
+use ottla_coordinator::{Outcome, ReplyTo, Response, TimerQueue};
+use ottla_types::{ErrorCode, LeaderEpoch, Timestamp, TopicId, TopicName};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use super::load;
+use super::outbox::Outbox;
+use crate::Broker;
+use crate::partition::Partition;
+
+pub(crate) struct Shard {
+    pub(super) partition: Arc<Partition>,
+    leader_epoch: LeaderEpoch,
+    pub(super) state: Mutex<State>,
+    /// The next deadline has moved, or the shard was closed.
+    timers_changed: Notify,
+}
+
+pub(super) enum State {
+    /// The log is being read.
+    Loading,
+    Active(Box<Active>),
+    /// The log could not be read. What is wrong with it was logged.
+    Failed,
+    /// Coordinated elsewhere, or the broker stops.
+    Closed,
+}
+
+pub(super) struct Active {
+    pub(super) coordinator: GroupCoordinator,
+    timers: TimerQueue,
+    waiting: HashMap<ReplyTo, oneshot::Sender<Response>>,
+    next_reply: u64,
+    pub(super) outbox: Outbox,
+}
+
+impl Shard {
+    pub(super) fn new(partition: Arc<Partition>, leader_epoch: LeaderEpoch) -> Arc<Self> {
+        Arc::new(Shard {
+            partition,
+            leader_epoch,
+            state: Mutex::new(State::Loading),
+            timers_changed: Notify::new(),
+        })
+    }
+
+    pub(super) fn leader_epoch(&self) -> LeaderEpoch {
+        self.leader_epoch
+    }
+
+    /// Reads the log in a task of its own, and then begins to answer.
+    pub(super) fn load(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        config: Arc<GroupCoordinatorConfig>,
+    ) {
+        let (shard, broker) = (Arc::clone(self), Arc::clone(broker));
+        tokio::spawn(async move {
+            if let Some(loaded) = load::load(&broker, &shard, config).await {
+                shard.on_loaded(&broker, loaded);
+            }
+        });
+    }
+
+    fn on_loaded(self: &Arc<Self>, broker: &Arc<Broker>, loaded: Result<GroupCoordinator, String>) {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Loading) {
+            return;
+        }
+        let mut coordinator = match loaded {
+            Ok(coordinator) => coordinator,
+            Err(error) => {
+                let partition = &self.partition.topic_partition;
+                tracing::error!(%partition, "groups cannot be coordinated: {error}");
+                *state = State::Failed;
+                return;
+            }
+        };
+        let outcome = coordinator.on_loaded(broker.timestamp());
+        *state = State::Active(Box::new(Active {
+            coordinator,
+            timers: TimerQueue::default(),
+            waiting: HashMap::new(),
+            next_reply: 0,
+            outbox: Outbox::default(),
+        }));
+        if let State::Active(active) = &mut *state {
+            self.enact(broker, active, outcome);
+        }
+        drop(state);
+        self.run_outbox(broker);
+        tokio::spawn(Arc::clone(self).run_timers(Arc::clone(broker)));
+    }
+
+    /// Has the coordinator decide on a request, and waits for its reply.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        decide: impl FnOnce(&mut GroupCoordinator, ReplyTo, Timestamp) -> Outcome,
+    ) -> Result<Response, ErrorCode> {
+        let (reply, replied) = oneshot::channel();
+        self.step(broker, |active| {
+            let to = ReplyTo(active.next_reply);
+            active.next_reply += 1;
+            active.waiting.insert(to, reply);
+            decide(&mut active.coordinator, to, broker.timestamp())
+        })?;
+        self.run_outbox(broker);
+        replied.await.map_err(|_| ErrorCode::NotCoordinator)
+    }
+
+    /// Looks at the coordinator.
+    pub(crate) fn read<T>(
+        &self,
+        look: impl FnOnce(&GroupCoordinator) -> T,
+    ) -> Result<T, ErrorCode> {
+        match &*self.state.lock() {
+            State::Active(active) => Ok(look(&active.coordinator)),
+            State::Loading => Err(ErrorCode::CoordinatorLoadInProgress),
+            State::Failed | State::Closed => Err(ErrorCode::NotCoordinator),
+        }
+    }
+
+    pub(super) fn on_topics_deleted(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        topics: &[(TopicName, TopicId)],
+    ) {
+        // One that is loading or closed has nothing to forget: a loading one reads offsets of a topic
+        // that is gone, which expire.
+        let stepped = self.step(broker, |active| {
+            active
+                .coordinator
+                .on_topics_deleted(topics, broker.timestamp())
+        });
+        if stepped.is_ok() {
+            self.run_outbox(broker);
+        }
+    }
+
+    /// Answers everything that is parked, and refuses everything from now on.
+    pub(super) fn close(&self) {
+        let before = std::mem::replace(&mut *self.state.lock(), State::Closed);
+        if let State::Active(mut active) = before {
+            let outcome = active.coordinator.on_unloaded();
+            active.send_replies(outcome);
+        }
+        self.timers_changed.notify_one();
+        self.partition.waiters.wake_all();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(*self.state.lock(), State::Closed)
+    }
+
+    /// Lets the coordinator take one step, and does what it asks for except for appending.
+    pub(super) fn step(
+        &self,
+        broker: &Broker,
+        take: impl FnOnce(&mut Active) -> Outcome,
+    ) -> Result<(), ErrorCode> {
+        match &mut *self.state.lock() {
+            State::Active(active) => {
+                let outcome = take(active);
+                self.enact(broker, active, outcome);
+                Ok(())
+            }
+            State::Loading => Err(ErrorCode::CoordinatorLoadInProgress),
+            State::Failed | State::Closed => Err(ErrorCode::NotCoordinator),
+        }
+    }
+
+    fn enact(&self, broker: &Broker, active: &mut Active, mut outcome: Outcome) {
+        let next_deadline = active.timers.next_deadline_ms();
+        loop {
+            let now_ms = broker.now_ms();
+            for change in outcome.timers.drain(..) {
+                active.timers.apply(change, now_ms);
+            }
+            let writes = std::mem::take(&mut outcome.writes);
+            active.send_replies(outcome);
+            // A write that can never be appended is refused before anything is decided on top of it.
+            let settings = self.partition.settings();
+            match active
+                .outbox
+                .accept(writes, settings.rules.max_message_bytes, broker)
+            {
+                Ok(()) => break,
+                Err((write, error)) => {
+                    outcome = active
+                        .coordinator
+                        .on_write_failed(write, error, broker.timestamp());
+                }
+            }
+        }
+        let is_earlier = match (active.timers.next_deadline_ms(), next_deadline) {
+            (Some(now), Some(before)) => now < before,
+            (now, before) => now != before,
+        };
+        if is_earlier {
+            self.timers_changed.notify_one();
+        }
+    }
+
+    /// Calls the coordinator when a timer is due, until the shard is closed.
+    async fn run_timers(self: Arc<Self>, broker: Arc<Broker>) {
+        loop {
+            let next_deadline = match &*self.state.lock() {
+                State::Active(active) => active.timers.next_deadline_ms(),
+                State::Loading | State::Failed | State::Closed => return,
+            };
+            let changed = self.timers_changed.notified();
+            match next_deadline {
+                Some(deadline) => {
+                    let wait = Duration::from_millis(deadline.saturating_sub(broker.now_ms()));
+                    tokio::select! {
+                        () = tokio::time::sleep(wait) => {}
+                        () = changed => {}
+                    }
+                }
+                None => changed.await,
+            }
+            while self.fire_due_timer(&broker) {}
+            self.run_outbox(&broker);
+        }
+    }
+
+    fn fire_due_timer(&self, broker: &Broker) -> bool {
+        let mut has_fired = false;
+        let stepped = self.step(broker, |active| {
+            match active.timers.pop_due(broker.now_ms()) {
+                Some(key) => {
+                    has_fired = true;
+                    active.coordinator.on_timer(key, broker.timestamp())
+                }
+                None => Outcome::default(),
+            }
+        });
+        stepped.is_ok() && has_fired
+    }
+}
+
+impl Active {
+    fn send_replies(&mut self, outcome: Outcome) {
+        for reply in outcome.replies {
+            if let Some(waiting) = self.waiting.remove(&reply.to) {
+                // Who does not wait any more has lost the connection.
+                drop(waiting.send(reply.response));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shard({})", self.partition.topic_partition)
+    }
+}
