@@ -1,1 +1,3 @@
 //! Workloads, load generators, histograms and reports.
+
+pub mod load;

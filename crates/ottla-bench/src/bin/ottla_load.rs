@@ -1,0 +1,404 @@
+//! `ottla-load`: the load generator's command line. One mode per subcommand; a table for people, or JSON.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Parser, Subcommand};
+use ottla_bench::load::cluster::{self, Topic};
+use ottla_bench::load::fetch::{self, FetchOptions};
+use ottla_bench::load::latency::{self, EndToEndOptions};
+use ottla_bench::load::prepared::BatchShape;
+use ottla_bench::load::process_usage::ProcessUsage;
+use ottla_bench::load::produce::{self, ProduceOptions, Produced, Until};
+use ottla_bench::load::report::Report;
+use ottla_records::{Compression, CompressionType};
+
+/// Puts load on a broker that speaks Kafka's protocol and measures what comes of it.
+#[derive(Parser)]
+#[command(name = "ottla-load", version)]
+struct Cli {
+    #[command(subcommand)]
+    mode: Mode,
+}
+
+#[derive(Subcommand)]
+enum Mode {
+    /// Produce prepared batches as fast as they are acknowledged, or at a fixed rate.
+    Produce(ProduceArgs),
+    /// Read a topic from its start to its end with large fetches.
+    Fetch(FetchArgs),
+    /// Produce one record at a time and fetch it, like Kafka's EndToEndLatency.
+    EndToEnd(EndToEndArgs),
+    /// Produce small batches at a fixed rate and measure from the instant at which each was due.
+    ProduceLatency(ProduceLatencyArgs),
+}
+
+#[derive(Args)]
+struct Common {
+    /// A broker of the cluster, as host:port.
+    #[arg(long, default_value = "127.0.0.1:9092")]
+    bootstrap: String,
+    /// The topic; it is created unless it is there.
+    #[arg(long, default_value = "ottla-load")]
+    topic: String,
+    /// A setting of the topic when it is created; may be repeated.
+    #[arg(long = "topic-config", value_name = "KEY=VALUE", value_parser = parse_setting)]
+    topic_configs: Vec<(String, String)>,
+    /// The broker's process on this machine, whose processor time and memory are then reported.
+    #[arg(long)]
+    broker_pid: Option<u32>,
+    /// Print the report as one line of JSON.
+    #[arg(long)]
+    json: bool,
+    /// Delete the topic at the end.
+    #[arg(long)]
+    delete_topic: bool,
+}
+
+#[derive(Args)]
+struct ProduceArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 6)]
+    partitions: i32,
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Requests on their way per connection.
+    #[arg(long, default_value_t = 5)]
+    in_flight: usize,
+    /// 0, 1 or all.
+    #[arg(long, default_value = "1", value_parser = parse_acks)]
+    acks: i16,
+    /// Size of a batch before compression, header and all.
+    #[arg(long, default_value_t = 64 * 1024)]
+    batch_bytes: usize,
+    /// Size of a record's value.
+    #[arg(long, default_value_t = 100)]
+    record_bytes: usize,
+    /// none, gzip, snappy, lz4 or zstd.
+    #[arg(long, default_value = "none", value_parser = parse_codec)]
+    compression: CompressionType,
+    /// Bytes of batches to send.
+    #[arg(long, default_value_t = 1_000_000_000, conflicts_with = "seconds")]
+    bytes: u64,
+    /// Send for so long instead.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Send this many bytes first and do not measure them.
+    #[arg(long, default_value_t = 0)]
+    warmup_bytes: u64,
+    /// An open loop at so many 10^6 bytes of batches per second, instead of as fast as possible.
+    #[arg(long)]
+    megabytes_per_second: Option<f64>,
+}
+
+#[derive(Args)]
+struct FetchArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// The most that one request may answer.
+    #[arg(long, default_value_t = 1 << 20)]
+    fetch_bytes: usize,
+    /// How often the topic is read.
+    #[arg(long, default_value_t = 1)]
+    passes: usize,
+}
+
+#[derive(Args)]
+struct EndToEndArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 20_000)]
+    records: u64,
+    /// Records sent first and not measured.
+    #[arg(long, default_value_t = 2_000)]
+    warmup_records: u64,
+    #[arg(long, default_value_t = 100)]
+    record_bytes: usize,
+    /// 1 or all.
+    #[arg(long, default_value = "1", value_parser = parse_acks)]
+    acks: i16,
+}
+
+#[derive(Args)]
+struct ProduceLatencyArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 6)]
+    partitions: i32,
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Records per second over all connections.
+    #[arg(long, default_value_t = 10_000.0)]
+    rate: f64,
+    /// Records in each batch; every batch is a request.
+    #[arg(long, default_value_t = 10)]
+    batch_records: usize,
+    #[arg(long, default_value_t = 100)]
+    record_bytes: usize,
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+    /// At the same rate first, not measured.
+    #[arg(long, default_value_t = 3.0)]
+    warmup_seconds: f64,
+    /// 1 or all.
+    #[arg(long, default_value = "1", value_parser = parse_acks)]
+    acks: i16,
+}
+
+fn main() {
+    if let Err(error) = run(&Cli::parse().mode) {
+        eprintln!("error: {error:#}");
+        std::process::exit(1);
+    }
+}
+
+fn run(mode: &Mode) -> Result<()> {
+    let (common, report) = match mode {
+        Mode::Produce(args) => (&args.common, produce(args)?),
+        Mode::Fetch(args) => (&args.common, fetch(args)?),
+        Mode::EndToEnd(args) => (&args.common, end_to_end(args)?),
+        Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
+    };
+    if common.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print!("{report}");
+    }
+    if common.delete_topic {
+        cluster::delete_topic(&common.bootstrap, &common.topic)?;
+    }
+    Ok(())
+}
+
+fn produce(args: &ProduceArgs) -> Result<Report> {
+    let shape = BatchShape {
+        batch_bytes: args.batch_bytes,
+        record_bytes: args.record_bytes,
+        compression: Compression::from(args.compression),
+    };
+    let requests_per_second = args
+        .megabytes_per_second
+        .map(|rate| rate * 1e6 / args.batch_bytes as f64);
+    let options = ProduceOptions {
+        shape,
+        connections: args.connections,
+        in_flight: args.in_flight,
+        acks: args.acks,
+        until: match args.seconds {
+            Some(seconds) => Until::Time(positive_seconds(seconds)?),
+            None => Until::Bytes(args.bytes),
+        },
+        requests_per_second,
+    };
+    ensure!(options.in_flight > 0, "--in-flight must be 1 or more");
+    let warmup = (args.warmup_bytes > 0).then_some(Until::Bytes(args.warmup_bytes));
+    measured_produce("produce", &args.common, args.partitions, options, warmup)
+}
+
+fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
+    ensure!(args.batch_records > 0, "--batch-records must be 1 or more");
+    ensure!(args.rate > 0.0, "--rate must be more than 0");
+    let options = ProduceOptions {
+        shape: BatchShape {
+            // A record of this size has less than 16 bytes around its value, and a batch 61 before it.
+            batch_bytes: 61 + args.batch_records * (args.record_bytes + 16) - 16,
+            record_bytes: args.record_bytes,
+            compression: Compression::None,
+        },
+        connections: args.connections,
+        in_flight: usize::MAX,
+        acks: args.acks,
+        until: Until::Time(positive_seconds(args.seconds)?),
+        requests_per_second: Some(args.rate / args.batch_records as f64),
+    };
+    let warmup = Some(Until::Time(Duration::from_secs_f64(
+        args.warmup_seconds.max(0.0),
+    )));
+    measured_produce(
+        "produce-latency",
+        &args.common,
+        args.partitions,
+        options,
+        warmup,
+    )
+}
+
+fn measured_produce(
+    mode: &'static str,
+    common: &Common,
+    partitions: i32,
+    options: ProduceOptions,
+    warmup: Option<Until>,
+) -> Result<Report> {
+    ensure!(options.connections > 0, "--connections must be 1 or more");
+    let topic = cluster::create_topic(
+        &common.bootstrap,
+        &common.topic,
+        partitions,
+        &common.topic_configs,
+    )?;
+    if let Some(until) = warmup {
+        produce::run(&topic, ProduceOptions { until, ..options })?;
+    }
+    let readings = Readings::take(common)?;
+    let produced = produce::run(&topic, options)?;
+    let latency_of = match options.requests_per_second {
+        Some(_) => "due instant to acknowledgement",
+        None => "send to acknowledgement",
+    };
+    let Produced {
+        requests,
+        records,
+        bytes,
+        payload_bytes,
+        ..
+    } = produced;
+    let mut report = readings.report(
+        common,
+        mode,
+        &topic,
+        bytes,
+        Some(payload_bytes),
+        produced.elapsed,
+    )?;
+    (report.connections, report.requests) = (options.connections, requests);
+    report.set_records(records);
+    (report.latency_of, report.latency) = (latency_of, produced.latencies.report());
+    Ok(report)
+}
+
+fn fetch(args: &FetchArgs) -> Result<Report> {
+    let common = &args.common;
+    ensure!(args.connections > 0, "--connections must be 1 or more");
+    let topic = cluster::find_topic(&common.bootstrap, &common.topic)
+        .context("fetch reads a topic that `ottla-load produce` has filled")?;
+    let options = FetchOptions {
+        connections: args.connections,
+        fetch_bytes: args.fetch_bytes,
+        passes: args.passes,
+    };
+    let readings = Readings::take(common)?;
+    let fetched = fetch::run(&topic, options)?;
+    let mut report = readings.report(
+        common,
+        "fetch",
+        &topic,
+        fetched.bytes,
+        None,
+        fetched.elapsed,
+    )?;
+    (report.connections, report.requests) = (args.connections, fetched.requests);
+    report.set_records(fetched.records);
+    (report.latency_of, report.latency) = ("send to answer received", fetched.latencies.report());
+    Ok(report)
+}
+
+fn end_to_end(args: &EndToEndArgs) -> Result<Report> {
+    let common = &args.common;
+    let topic = cluster::create_topic(&common.bootstrap, &common.topic, 1, &common.topic_configs)?;
+    let options = EndToEndOptions {
+        records: args.records,
+        record_bytes: args.record_bytes,
+        acks: args.acks,
+    };
+    latency::run(
+        &topic,
+        EndToEndOptions {
+            records: args.warmup_records,
+            ..options
+        },
+    )?;
+    let readings = Readings::take(common)?;
+    let outcome = latency::run(&topic, options)?;
+    let payload = Some(outcome.payload_bytes);
+    let mut report = readings.report(
+        common,
+        "end-to-end",
+        &topic,
+        outcome.bytes,
+        payload,
+        outcome.elapsed,
+    )?;
+    (report.connections, report.requests) = (2, outcome.records);
+    report.set_records(outcome.records);
+    (report.latency_of, report.latency) = ("send to fetched", outcome.end_to_end.report());
+    report.acknowledgement_latency = outcome.acknowledgement.report();
+    Ok(report)
+}
+
+/// What the processes had used before the run.
+struct Readings {
+    broker: Option<ProcessUsage>,
+    generator: ProcessUsage,
+}
+
+impl Readings {
+    fn take(common: &Common) -> Result<Readings> {
+        Ok(Readings {
+            broker: common.broker_pid.map(ProcessUsage::of).transpose()?,
+            generator: ProcessUsage::of_this_process()?,
+        })
+    }
+
+    fn report(
+        &self,
+        common: &Common,
+        mode: &'static str,
+        topic: &Topic,
+        bytes: u64,
+        payload_bytes: Option<u64>,
+        elapsed: Duration,
+    ) -> Result<Report> {
+        let payload = payload_bytes.unwrap_or(bytes);
+        let broker = match (&self.broker, common.broker_pid) {
+            (Some(before), Some(pid)) => Some(ProcessUsage::of(pid)?.since(before, bytes, payload)),
+            _ => None,
+        };
+        let seconds = elapsed.as_secs_f64();
+        Ok(Report {
+            mode,
+            bootstrap: common.bootstrap.clone(),
+            topic: topic.name.clone(),
+            partitions: topic.partitions.len(),
+            connections: 0,
+            seconds,
+            requests: 0,
+            records: 0,
+            bytes,
+            payload_bytes,
+            records_per_second: 0.0,
+            megabytes_per_second: bytes as f64 / 1e6 / seconds,
+            latency_of: "",
+            latency: None,
+            acknowledgement_latency: None,
+            broker,
+            generator: ProcessUsage::of_this_process()?.since(&self.generator, bytes, payload),
+        })
+    }
+}
+
+fn positive_seconds(seconds: f64) -> Result<Duration> {
+    ensure!(seconds > 0.0, "--seconds must be more than 0");
+    Duration::try_from_secs_f64(seconds).context("--seconds")
+}
+
+fn parse_setting(text: &str) -> Result<(String, String)> {
+    let (key, value) = text.split_once('=').context("give KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn parse_acks(text: &str) -> Result<i16> {
+    Ok(match text {
+        "0" => 0,
+        "1" => 1,
+        "all" | "-1" => -1,
+        _ => bail!("give 0, 1 or all"),
+    })
+}
+
+fn parse_codec(text: &str) -> Result<CompressionType> {
+    CompressionType::from_name(text).context("give none, gzip, snappy, lz4 or zstd")
+}

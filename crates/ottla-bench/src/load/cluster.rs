@@ -1,0 +1,193 @@
+//! The topic under load: created where it is missing, and waited for until its leaders serve it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ottla_protocol::messages::create_topics_request::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+};
+use ottla_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTopicsRequest};
+use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
+use ottla_types::{ErrorCode, Uuid};
+
+use super::fetch::FetchRequests;
+use super::wire::{Connection, check};
+
+/// How long a new topic may take to get its leaders.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+const CREATE_TIMEOUT_MS: i32 = 30_000;
+
+/// A topic and where its partitions are led.
+#[derive(Clone, Debug)]
+pub struct Topic {
+    pub name: String,
+    pub id: Uuid,
+    /// In the order of their numbers.
+    pub partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Partition {
+    pub index: i32,
+    /// `host:port` of the leader.
+    pub leader: String,
+}
+
+impl Topic {
+    /// The partitions that the brokers lead, broker by broker, for connections to be spread over.
+    pub fn by_leader(&self) -> Vec<(String, Vec<i32>)> {
+        let mut leaders: Vec<(String, Vec<i32>)> = Vec::new();
+        for partition in &self.partitions {
+            match leaders
+                .iter_mut()
+                .find(|(leader, _)| *leader == partition.leader)
+            {
+                Some((_, led)) => led.push(partition.index),
+                None => leaders.push((partition.leader.clone(), vec![partition.index])),
+            }
+        }
+        leaders
+    }
+}
+
+/// Creates the topic with that many partitions unless it is there, and waits until it is served.
+pub fn create_topic(
+    bootstrap: &str,
+    name: &str,
+    partitions: i32,
+    configs: &[(String, String)],
+) -> Result<Topic> {
+    let mut connection = Connection::open(bootstrap)?;
+    let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
+        name: name.clone().into(),
+        value: Some(value.clone().into()),
+        ..Default::default()
+    });
+    let answer = connection.request(&CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.to_owned().into(),
+            num_partitions: partitions,
+            replication_factor: -1,
+            configs: configs.collect(),
+            ..Default::default()
+        }],
+        timeout_ms: CREATE_TIMEOUT_MS,
+        ..Default::default()
+    })?;
+    let result = answer
+        .topics
+        .first()
+        .context("the broker did not answer about the topic")?;
+    if result.error_code != ErrorCode::TopicAlreadyExists.code() {
+        let reason = result.error_message.as_deref().unwrap_or_default();
+        check(
+            result.error_code,
+            format_args!("creating topic {name}: {reason}"),
+            bootstrap,
+        )?;
+    }
+    let topic = find_topic(bootstrap, name)?;
+    ensure!(
+        topic.partitions.len() == partitions as usize,
+        "topic {name} has {} partitions and not {partitions}; give another --topic or --partitions {}",
+        topic.partitions.len(),
+        topic.partitions.len()
+    );
+    Ok(topic)
+}
+
+/// The topic of this name, once all its partitions are led and served.
+pub fn find_topic(bootstrap: &str, name: &str) -> Result<Topic> {
+    let mut connection = Connection::open(bootstrap)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let attempt = ask_for_topic(&mut connection, name).and_then(|topic| {
+            probe(&topic)?;
+            Ok(topic)
+        });
+        match attempt {
+            Err(error) if Instant::now() >= deadline => return Err(error),
+            Err(_) => std::thread::sleep(PAUSE),
+            Ok(topic) => return Ok(topic),
+        }
+    }
+}
+
+fn ask_for_topic(connection: &mut Connection, name: &str) -> Result<Topic> {
+    let address = connection.address().to_owned();
+    let answer = connection.request(&MetadataRequest {
+        topics: Some(vec![MetadataRequestTopic {
+            name: Some(name.to_owned().into()),
+            ..Default::default()
+        }]),
+        allow_auto_topic_creation: false,
+        ..Default::default()
+    })?;
+    let topic = answer
+        .topics
+        .first()
+        .context("the broker did not answer about the topic")?;
+    check(
+        topic.error_code,
+        format_args!("looking for topic {name}"),
+        &address,
+    )?;
+    let mut partitions = Vec::new();
+    for partition in &topic.partitions {
+        let doing = format_args!(
+            "looking for the leader of {name}-{}",
+            partition.partition_index
+        );
+        check(partition.error_code, doing, &address)?;
+        let leader = answer
+            .brokers
+            .iter()
+            .find(|broker| broker.node_id == partition.leader_id);
+        let leader = leader.with_context(|| format!("{address}: {name} has no leader"))?;
+        partitions.push(Partition {
+            index: partition.partition_index,
+            leader: format!("{}:{}", leader.host, leader.port),
+        });
+    }
+    partitions.sort_by_key(|partition| partition.index);
+    Ok(Topic {
+        name: name.to_owned(),
+        id: topic.topic_id,
+        partitions,
+    })
+}
+
+/// Whether the leaders answer for the partitions: metadata may be known before they do.
+fn probe(topic: &Topic) -> Result<()> {
+    for (leader, partitions) in topic.by_leader() {
+        let mut connection = Connection::open(&leader)?;
+        let mut requests = FetchRequests::new(&connection, topic)?.max_wait(Duration::ZERO);
+        for partition in partitions {
+            requests.fetch(&mut connection, partition, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the topic.
+pub fn delete_topic(bootstrap: &str, name: &str) -> Result<()> {
+    let mut connection = Connection::open(bootstrap)?;
+    let answer = connection.request(&DeleteTopicsRequest {
+        topics: vec![DeleteTopicState {
+            name: Some(name.to_owned().into()),
+            ..Default::default()
+        }],
+        timeout_ms: CREATE_TIMEOUT_MS,
+        ..Default::default()
+    })?;
+    let result = answer
+        .responses
+        .first()
+        .context("the broker did not answer about the topic")?;
+    check(
+        result.error_code,
+        format_args!("deleting topic {name}"),
+        bootstrap,
+    )
+}

@@ -1,0 +1,284 @@
+//! Reading back what a topic holds: large fetches into one buffer, of which only the headers of the batches are looked
+//! at, to know where to go on.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ottla_protocol::Records;
+use ottla_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
+use ottla_protocol::messages::fetch_response::{FetchResponse, PartitionData};
+use ottla_records::BatchHeader;
+use ottla_types::ErrorCode;
+
+use super::cluster::Topic;
+use super::report::Latencies;
+use super::wire::{Connection, check, frame};
+
+/// The first version of Fetch that names topics by id (KIP-516).
+const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
+/// A fetch outside any session (KIP-227).
+const NO_SESSION: i32 = -1;
+
+/// What a fetch mode reads and how.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchOptions {
+    pub connections: usize,
+    /// `max_bytes` and `partition_max_bytes` of each request.
+    pub fetch_bytes: usize,
+    /// How often everything is read.
+    pub passes: usize,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Fetched {
+    pub requests: u64,
+    pub records: u64,
+    /// Of whole batches.
+    pub bytes: u64,
+    /// From sending a request to having received its answer.
+    pub latencies: Latencies,
+    pub elapsed: Duration,
+}
+
+/// Makes and sends the fetch requests of one connection.
+pub struct FetchRequests {
+    request: FetchRequest,
+    version: i16,
+    address: String,
+    topic: String,
+}
+
+/// The part of an answer that says where to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchedPart {
+    pub next_offset: i64,
+    pub high_watermark: i64,
+    pub records: u64,
+    pub bytes: u64,
+}
+
+impl FetchRequests {
+    pub fn new(connection: &Connection, topic: &Topic) -> Result<FetchRequests> {
+        let version = connection.version::<FetchRequest>()?;
+        let by_id = version >= FIRST_VERSION_WITH_TOPIC_ID;
+        let request = FetchRequest {
+            max_wait_ms: 500,
+            min_bytes: 1,
+            max_bytes: 1 << 20,
+            session_epoch: NO_SESSION,
+            topics: vec![FetchTopic {
+                topic: if by_id {
+                    Default::default()
+                } else {
+                    topic.name.clone().into()
+                },
+                topic_id: if by_id { topic.id } else { Default::default() },
+                partitions: vec![FetchPartition {
+                    partition_max_bytes: 1 << 20,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        Ok(FetchRequests {
+            request,
+            version,
+            address: connection.address().to_owned(),
+            topic: topic.name.clone(),
+        })
+    }
+
+    #[must_use]
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.request.max_wait_ms = i32::try_from(max_wait.as_millis()).unwrap_or(i32::MAX);
+        self
+    }
+
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        self.request.max_bytes = bytes;
+        self.request.topics[0].partitions[0].partition_max_bytes = bytes;
+        self
+    }
+
+    pub fn send(&mut self, connection: &mut Connection, partition: i32, offset: i64) -> Result<()> {
+        let asked = &mut self.request.topics[0].partitions[0];
+        (asked.partition, asked.fetch_offset) = (partition, offset);
+        connection.send(&mut frame(&self.request, self.version)?)
+    }
+
+    pub fn receive(&self, connection: &mut Connection) -> Result<FetchedPart> {
+        let asked = &self.request.topics[0].partitions[0];
+        let doing = format!(
+            "fetching {}-{} from offset {}",
+            self.topic, asked.partition, asked.fetch_offset
+        );
+        connection.receive_with(self.version, |answer: FetchResponse| {
+            check(answer.error_code, &doing, &self.address)?;
+            let topic = answer.responses.first();
+            let part = topic.and_then(|topic| topic.partitions.first());
+            let part =
+                part.with_context(|| format!("{}: an empty answer while {doing}", self.address))?;
+            if part.error_code == ErrorCode::OffsetOutOfRange.code()
+                && part.log_start_offset > asked.fetch_offset
+            {
+                // Retention took the first records; the caller goes on where the log starts.
+                return Ok(FetchedPart {
+                    next_offset: part.log_start_offset,
+                    high_watermark: part.high_watermark,
+                    records: 0,
+                    bytes: 0,
+                });
+            }
+            check(part.error_code, &doing, &self.address)?;
+            step_over_batches(part, asked.fetch_offset)
+        })
+    }
+
+    pub fn fetch(
+        &mut self,
+        connection: &mut Connection,
+        partition: i32,
+        offset: i64,
+    ) -> Result<FetchedPart> {
+        self.send(connection, partition, offset)?;
+        self.receive(connection)
+    }
+}
+
+fn step_over_batches(part: &PartitionData, from: i64) -> Result<FetchedPart> {
+    let mut fetched = FetchedPart {
+        next_offset: from,
+        high_watermark: part.high_watermark,
+        records: 0,
+        bytes: 0,
+    };
+    let Some(Records::Bytes(records)) = &part.records else {
+        return Ok(fetched);
+    };
+    let mut rest = &records[..];
+    while rest.len() >= BatchHeader::SIZE {
+        let header = BatchHeader::parse(rest)?;
+        let Some(after) = rest.get(header.size_in_bytes()..) else {
+            break;
+        };
+        ensure!(
+            header.next_offset().0 > fetched.next_offset,
+            "a batch up to offset {} was answered to a fetch from {}",
+            header.last_offset(),
+            fetched.next_offset
+        );
+        fetched.next_offset = header.next_offset().0;
+        fetched.records += header.record_count.max(0) as u64;
+        fetched.bytes += header.size_in_bytes() as u64;
+        rest = after;
+    }
+    Ok(fetched)
+}
+
+/// Reads everything up to the high watermark that is found at first. Each connection takes every so many-th
+/// partition; where there are more connections than partitions, several read the same one.
+pub fn run(topic: &Topic, options: FetchOptions) -> Result<Fetched> {
+    let mut readers = Vec::new();
+    for number in 0..options.connections {
+        let partitions: Vec<_> = match topic.partitions.len() {
+            count if count <= options.connections => vec![&topic.partitions[number % count]],
+            _ => topic
+                .partitions
+                .iter()
+                .skip(number)
+                .step_by(options.connections)
+                .collect(),
+        };
+        let mut open: Vec<Reader> = Vec::new();
+        for partition in partitions {
+            let position = match open
+                .iter()
+                .position(|reader| reader.connection.address() == partition.leader)
+            {
+                Some(position) => position,
+                None => {
+                    let connection = Connection::open(&partition.leader)?;
+                    let requests =
+                        FetchRequests::new(&connection, topic)?.max_bytes(options.fetch_bytes);
+                    open.push(Reader {
+                        connection,
+                        requests,
+                        partitions: Vec::new(),
+                    });
+                    open.len() - 1
+                }
+            };
+            open[position].partitions.push(partition.index);
+        }
+        readers.push(open);
+    }
+    let start_line = Barrier::new(readers.len() + 1);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = readers
+            .into_iter()
+            .map(|readers| {
+                let start_line = &start_line;
+                scope.spawn(move || {
+                    start_line.wait();
+                    read_all(readers, options.passes)
+                })
+            })
+            .collect();
+        start_line.wait();
+        let start = Instant::now();
+        let mut total = Fetched::default();
+        for thread in threads {
+            let fetched = thread.join().expect("a reader does not panic")?;
+            total.requests += fetched.requests;
+            total.records += fetched.records;
+            total.bytes += fetched.bytes;
+            total.latencies.add(&fetched.latencies);
+        }
+        total.elapsed = start.elapsed();
+        Ok(total)
+    })
+}
+
+struct Reader {
+    connection: Connection,
+    requests: FetchRequests,
+    partitions: Vec<i32>,
+}
+
+fn read_all(mut readers: Vec<Reader>, passes: usize) -> Result<Fetched> {
+    let mut total = Fetched::default();
+    for _ in 0..passes {
+        for reader in &mut readers {
+            for &partition in &reader.partitions {
+                let mut offset = 0;
+                loop {
+                    let sent = Instant::now();
+                    let part = reader
+                        .requests
+                        .fetch(&mut reader.connection, partition, offset)?;
+                    total.latencies.record(sent.elapsed());
+                    total.requests += 1;
+                    total.records += part.records;
+                    total.bytes += part.bytes;
+                    ensure!(
+                        part.next_offset > offset || part.high_watermark <= offset,
+                        "{}: nothing came of partition {partition} from offset {offset}, though it goes to {}; \
+                         give a larger --fetch-bytes",
+                        reader.connection.address(),
+                        part.high_watermark
+                    );
+                    offset = part.next_offset;
+                    if offset >= part.high_watermark {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(total)
+}

@@ -1,0 +1,117 @@
+//! One record at a time from producer to consumer, as Kafka's `EndToEndLatency` measures it, in microseconds.
+//!
+//! 1. The consumer's fetch is sent and waits at the broker for data.
+//! 2. The clock starts, the record is produced, and its acknowledgement is waited for.
+//! 3. The fetch's answer, which must hold that record, is waited for, and the clock stops.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use ottla_records::Compression;
+use ottla_types::Timestamp;
+
+use super::cluster::Topic;
+use super::fetch::FetchRequests;
+use super::prepared::{BatchShape, prepare, produce_version};
+use super::produce::receive_acknowledgement;
+use super::report::Latencies;
+use super::wire::Connection;
+
+#[derive(Clone, Copy, Debug)]
+pub struct EndToEndOptions {
+    pub records: u64,
+    pub record_bytes: usize,
+    pub acks: i16,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct EndToEnd {
+    pub records: u64,
+    pub bytes: u64,
+    pub payload_bytes: u64,
+    /// From before sending the record to having fetched it.
+    pub end_to_end: Latencies,
+    /// From before sending the record to its acknowledgement.
+    pub acknowledgement: Latencies,
+    pub elapsed: Duration,
+}
+
+/// A fetch may be answered empty when nothing came in time; so often in a row it means that something is wrong.
+const EMPTY_ANSWERS: usize = 20;
+
+/// Sends the records one by one to the first partition.
+pub fn run(topic: &Topic, options: EndToEndOptions) -> Result<EndToEnd> {
+    ensure!(
+        options.acks != 0,
+        "the acknowledgement is waited for; give --acks 1 or all"
+    );
+    let partition = topic
+        .partitions
+        .first()
+        .context("the topic has no partitions")?;
+    let mut producer = Connection::open(&partition.leader)?;
+    let mut consumer = Connection::open(&partition.leader)?;
+    let version = produce_version(&producer)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+    let shape = BatchShape {
+        // Below the size of any record, so that each batch holds one.
+        batch_bytes: 0,
+        record_bytes: options.record_bytes,
+        compression: Compression::None,
+    };
+    let mut request = prepare(
+        &producer,
+        topic,
+        partition.index,
+        shape,
+        options.acks,
+        Timestamp(now),
+        1,
+    )?;
+    let mut fetches = FetchRequests::new(&consumer, topic)?;
+    let mut offset = end_offset(&mut consumer, topic, partition.index)?;
+    let mut outcome = EndToEnd::default();
+    let start = Instant::now();
+    for _ in 0..options.records {
+        fetches.send(&mut consumer, partition.index, offset)?;
+        let sent = Instant::now();
+        producer.send(&mut request.frame)?;
+        receive_acknowledgement(&mut producer, version)?;
+        outcome.acknowledgement.record(sent.elapsed());
+        offset = receive_record(&mut fetches, &mut consumer, partition.index, offset)?;
+        outcome.end_to_end.record(sent.elapsed());
+        outcome.records += 1;
+        outcome.bytes += request.batch_bytes;
+        outcome.payload_bytes += request.payload_bytes;
+    }
+    outcome.elapsed = start.elapsed();
+    Ok(outcome)
+}
+
+/// Waits for the answer to the fetch that is under way, and fetches again while answers are empty.
+fn receive_record(
+    fetches: &mut FetchRequests,
+    consumer: &mut Connection,
+    partition: i32,
+    offset: i64,
+) -> Result<i64> {
+    let mut part = fetches.receive(consumer)?;
+    for _ in 0..EMPTY_ANSWERS {
+        match part.records {
+            0 => part = fetches.fetch(consumer, partition, offset)?,
+            1 => return Ok(part.next_offset),
+            _ => bail!("others write to the topic at the same time; give another --topic"),
+        }
+    }
+    bail!(
+        "{}: the record at offset {offset} was acknowledged, but is not fetched",
+        consumer.address()
+    )
+}
+
+/// Where the log ends now: what it holds already is not measured.
+fn end_offset(consumer: &mut Connection, topic: &Topic, partition: i32) -> Result<i64> {
+    let mut fetches = FetchRequests::new(consumer, topic)?.max_wait(Duration::ZERO);
+    let part = fetches.fetch(consumer, partition, 0)?;
+    Ok(part.high_watermark)
+}

@@ -1,0 +1,117 @@
+//! Produce requests made before the clock starts, their memory touched.
+
+use anyhow::{Result, ensure};
+use ottla_protocol::Records;
+use ottla_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::Timestamp;
+
+use super::cluster::Topic;
+use super::wire::{Connection, frame};
+
+/// The first version of Produce that names topics by id (KIP-516).
+const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
+const PRODUCE_TIMEOUT_MS: i32 = 30_000;
+
+/// What a batch is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchShape {
+    /// The batch with its header, filled with records as far as they fit; uncompressed size.
+    pub batch_bytes: usize,
+    /// The value of each record.
+    pub record_bytes: usize,
+    pub compression: Compression,
+}
+
+/// One request with one batch for one partition, ready to be sent again and again.
+#[derive(Clone, Debug)]
+pub struct PreparedProduce {
+    pub frame: Vec<u8>,
+    pub records: u64,
+    /// The batch as it goes over the wire.
+    pub batch_bytes: u64,
+    /// The values of the records.
+    pub payload_bytes: u64,
+}
+
+/// The version in which a produce request is sent on this connection.
+pub fn produce_version(connection: &Connection) -> Result<i16> {
+    connection.version::<ProduceRequest>()
+}
+
+/// Prepares a request. `seed` makes its values differ from those of other requests.
+pub fn prepare(
+    connection: &Connection,
+    topic: &Topic,
+    partition: i32,
+    shape: BatchShape,
+    acks: i16,
+    now: Timestamp,
+    seed: u64,
+) -> Result<PreparedProduce> {
+    let mut builder = RecordBatchBuilder::new(shape.compression).capacity(shape.batch_bytes);
+    let mut values = Values::new(seed);
+    let mut value = vec![0; shape.record_bytes];
+    loop {
+        values.fill(&mut value);
+        let size = builder.uncompressed_size_with(now, None, Some(&value), &[]);
+        if !builder.is_empty() && size > shape.batch_bytes {
+            break;
+        }
+        builder.append(now, None, Some(&value), &[]);
+    }
+    let records = builder.record_count() as u64;
+    let batch = builder.build();
+    let version = produce_version(connection)?;
+    let by_id = version >= FIRST_VERSION_WITH_TOPIC_ID;
+    ensure!(
+        !by_id || !topic.id.is_zero(),
+        "the broker did not give topic {} an id",
+        topic.name
+    );
+    let request = ProduceRequest {
+        acks,
+        timeout_ms: PRODUCE_TIMEOUT_MS,
+        topic_data: vec![TopicProduceData {
+            name: if by_id {
+                Default::default()
+            } else {
+                topic.name.clone().into()
+            },
+            topic_id: if by_id { topic.id } else { Default::default() },
+            partition_data: vec![PartitionProduceData {
+                index: partition,
+                records: Some(Records::Bytes(batch.to_bytes())),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    Ok(PreparedProduce {
+        frame: frame(&request, version)?,
+        records,
+        batch_bytes: batch.size_in_bytes() as u64,
+        payload_bytes: records * shape.record_bytes as u64,
+    })
+}
+
+/// Printable bytes that hardly compress, the same for the same seed.
+struct Values(u64);
+
+impl Values {
+    fn new(seed: u64) -> Values {
+        Values(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn fill(&mut self, value: &mut [u8]) {
+        for byte in value {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            *byte = b'!' + (self.0 >> 40) as u8 % 90;
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Produce load: as fast as the broker answers, with so many requests in flight, or at a fixed rate.
+//!
+//! At a fixed rate the generator is an open loop: each request has an instant at which it is due, whatever happened to
+//! the ones before it, and its latency counts from there, so that a broker that stalls is not spared the requests that
+//! would have come meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use ottla_protocol::messages::produce_response::ProduceResponse;
+use ottla_types::Timestamp;
+
+use super::cluster::Topic;
+use super::prepared::{BatchShape, PreparedProduce, prepare, produce_version};
+use super::report::Latencies;
+use super::wire::{Connection, check};
+
+#[derive(Clone, Copy, Debug)]
+pub struct ProduceOptions {
+    pub shape: BatchShape,
+    pub connections: usize,
+    /// Requests sent and not yet answered, per connection; a fixed rate has no such bound.
+    pub in_flight: usize,
+    pub acks: i16,
+    pub until: Until,
+    /// Requests per second over all connections, or as fast as they are answered.
+    pub requests_per_second: Option<f64>,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// As many requests as hold this many bytes of batches.
+    Bytes(u64),
+    Time(Duration),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Produced {
+    pub requests: u64,
+    pub records: u64,
+    pub bytes: u64,
+    pub payload_bytes: u64,
+    /// From sending, or at a fixed rate from the due instant, to the answer; empty with `acks=0`.
+    pub latencies: Latencies,
+    pub elapsed: Duration,
+}
+
+/// Each connection goes through this many different batches per partition.
+const VARIANTS: usize = 4;
+
+struct Writer {
+    connection: Connection,
+    version: i16,
+    requests: Vec<PreparedProduce>,
+}
+
+/// Runs the load. Requests are prepared and connections opened before the clock starts.
+pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
+    let leaders = topic.by_leader();
+    let mut writers = Vec::new();
+    for number in 0..options.connections {
+        let (leader, partitions) = &leaders[number % leaders.len()];
+        writers.push(writer(topic, leader, partitions, number, &options)?);
+    }
+    let total_requests = match options.until {
+        Until::Time(_) => i64::MAX,
+        Until::Bytes(bytes) => {
+            let batch_bytes = writers[0].requests[0].batch_bytes;
+            i64::try_from(bytes.div_ceil(batch_bytes)).context("too many --bytes")?
+        }
+    };
+    let budget = AtomicI64::new(total_requests);
+    let start_line = Barrier::new(writers.len() + 1);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = writers
+            .into_iter()
+            .enumerate()
+            .map(|(number, writer)| {
+                let (budget, start_line) = (&budget, &start_line);
+                scope.spawn(move || {
+                    start_line.wait();
+                    match options.requests_per_second {
+                        None => saturate(writer, &options, budget),
+                        Some(rate) => pace(writer, &options, rate, number, total_requests),
+                    }
+                })
+            })
+            .collect();
+        start_line.wait();
+        let start = Instant::now();
+        let mut total = Produced::default();
+        for thread in threads {
+            let produced = thread.join().expect("a writer does not panic")?;
+            total.requests += produced.requests;
+            total.records += produced.records;
+            total.bytes += produced.bytes;
+            total.payload_bytes += produced.payload_bytes;
+            total.latencies.add(&produced.latencies);
+        }
+        total.elapsed = start.elapsed();
+        Ok(total)
+    })
+}
+
+fn writer(
+    topic: &Topic,
+    leader: &str,
+    partitions: &[i32],
+    number: usize,
+    options: &ProduceOptions,
+) -> Result<Writer> {
+    let connection = Connection::open(leader)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+    let mut requests = Vec::new();
+    for variant in 0..VARIANTS {
+        // Connections start at different partitions, so that they do not go round in step.
+        for turn in 0..partitions.len() {
+            let partition = partitions[(number + turn) % partitions.len()];
+            let seed = (number * 1000 + variant * 100 + turn) as u64;
+            let (shape, acks) = (options.shape, options.acks);
+            requests.push(prepare(
+                &connection,
+                topic,
+                partition,
+                shape,
+                acks,
+                Timestamp(now),
+                seed,
+            )?);
+        }
+    }
+    Ok(Writer {
+        version: produce_version(&connection)?,
+        connection,
+        requests,
+    })
+}
+
+impl Produced {
+    fn count(&mut self, request: &PreparedProduce) {
+        self.requests += 1;
+        self.records += request.records;
+        self.bytes += request.batch_bytes;
+        self.payload_bytes += request.payload_bytes;
+    }
+}
+
+fn saturate(mut writer: Writer, options: &ProduceOptions, budget: &AtomicI64) -> Result<Produced> {
+    let deadline = match options.until {
+        Until::Time(time) => Some(Instant::now() + time),
+        Until::Bytes(_) => None,
+    };
+    let mut produced = Produced::default();
+    let mut sent: VecDeque<Instant> = VecDeque::with_capacity(options.in_flight);
+    let mut next = 0;
+    loop {
+        while sent.len() < options.in_flight {
+            let in_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
+            if !in_time || budget.fetch_sub(1, Ordering::Relaxed) <= 0 {
+                break;
+            }
+            let request = &mut writer.requests[next];
+            writer.connection.send(&mut request.frame)?;
+            produced.count(request);
+            next = (next + 1) % writer.requests.len();
+            if options.acks != 0 {
+                sent.push_back(Instant::now());
+            }
+        }
+        let Some(instant) = sent.pop_front() else {
+            return Ok(produced);
+        };
+        receive_acknowledgement(&mut writer.connection, writer.version)?;
+        produced.latencies.record(instant.elapsed());
+    }
+}
+
+/// When the requests of one connection are due: every so many-th of all.
+#[derive(Clone, Copy)]
+struct Schedule {
+    start: Instant,
+    interval: Duration,
+    connections: u32,
+    number: u32,
+    requests: u32,
+}
+
+impl Schedule {
+    fn due(&self, turn: u32) -> Instant {
+        let place = u64::from(turn) * u64::from(self.connections) + u64::from(self.number);
+        self.start + Duration::from_nanos(self.interval.as_nanos() as u64 * place)
+    }
+}
+
+fn pace(
+    mut writer: Writer,
+    options: &ProduceOptions,
+    requests_per_second: f64,
+    number: usize,
+    total_requests: i64,
+) -> Result<Produced> {
+    ensure!(
+        options.acks != 0,
+        "at a fixed rate latency is measured; give --acks 1 or all"
+    );
+    let interval = Duration::from_secs_f64(1.0 / requests_per_second);
+    let total = match options.until {
+        Until::Bytes(_) => total_requests,
+        Until::Time(time) => (time.as_secs_f64() * requests_per_second) as i64,
+    };
+    let connections = options.connections as i64;
+    let share = (total - number as i64 + connections - 1) / connections;
+    let schedule = Schedule {
+        start: Instant::now() + Duration::from_millis(10),
+        interval,
+        connections: options.connections as u32,
+        number: number as u32,
+        requests: u32::try_from(share.max(0)).context("too many requests for one run")?,
+    };
+    let mut receiver = writer.connection.try_clone()?;
+    let version = writer.version;
+    std::thread::scope(|scope| {
+        let acknowledged = scope.spawn(move || -> Result<Latencies> {
+            let mut latencies = Latencies::default();
+            for turn in 0..schedule.requests {
+                receive_acknowledgement(&mut receiver, version)?;
+                latencies.record(schedule.due(turn).elapsed());
+            }
+            Ok(latencies)
+        });
+        let mut produced = Produced::default();
+        sleep_precisely()?;
+        for turn in 0..schedule.requests {
+            let wait = schedule.due(turn).saturating_duration_since(Instant::now());
+            if !wait.is_zero() {
+                std::thread::sleep(wait);
+            }
+            let next = turn as usize % writer.requests.len();
+            let request = &mut writer.requests[next];
+            writer.connection.send(&mut request.frame)?;
+            produced.count(request);
+        }
+        produced.latencies = acknowledged.join().expect("a receiver does not panic")?;
+        Ok(produced)
+    })
+}
+
+/// Lets this thread wake when it asked to: Linux adds 50 µs otherwise, to save wake-ups.
+fn sleep_precisely() -> Result<()> {
+    let one_nanosecond = std::num::NonZeroU64::new(1);
+    rustix::thread::set_current_timer_slack(one_nanosecond).context("cannot set the timer slack")
+}
+
+/// Waits for the answer to one prepared request; an error where the broker refused it.
+pub fn receive_acknowledgement(connection: &mut Connection, version: i16) -> Result<()> {
+    let address = connection.address().to_owned();
+    connection.receive_with(version, |answer: ProduceResponse| {
+        for topic in &answer.responses {
+            for part in &topic.partition_responses {
+                let message = part.error_message.as_deref().unwrap_or_default();
+                let doing = format_args!("producing to partition {}: {message}", part.index);
+                check(part.error_code, doing, &address)?;
+            }
+        }
+        Ok(())
+    })
+}
