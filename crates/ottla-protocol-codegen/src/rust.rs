@@ -244,21 +244,18 @@ pub fn generate_coordinator_enum(messages: &[Message], key_enum: &str, value_enu
     out
 }
 
-/// Prints a macro that calls another with every message, for tests and fuzzing: for each
-/// `(module, kind, number or -1, struct)`.
+/// Prints a macro that calls another with every message, for tests and fuzzing: its module, its kind
+/// and its struct.
 pub fn generate_list(files: &[(&str, &[Message])]) -> String {
-    let mut out = String::from(
-        "/// Calls `$call!` with a line for every message: its module, its kind, its number (-1 for none).\n\
-         #[doc(hidden)]\n#[macro_export]\nmacro_rules! for_each_message {\n    ($call:ident) => {\n        $call! {\n",
-    );
+    let mut out =
+        String::from("macro_rules! for_each_message {\n    ($call:ident) => {\n        $call! {\n");
     for (module, messages) in files {
         for message in messages
             .iter()
             .filter(|message| !message.versions.is_none())
         {
             let kind = message.kind.word().replace('-', "_");
-            let key = message.api_key.unwrap_or(-1);
-            let _ = writeln!(out, "            {module} {kind} ({key}) {};", message.name);
+            let _ = writeln!(out, "            {module} {kind} {};", message.name);
         }
     }
     out.push_str("        }\n    };\n}\n");

@@ -7,60 +7,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use ottla_protocol::Message;
-use ottla_protocol::sample::{Sample, Sampler, Style, dump};
-
-/// What the tests do with a message whose type they do not know.
-struct Entry {
-    versions: RangeInclusive<i16>,
-    /// Bytes -> canonical text and the bytes written again.
-    again: fn(Bytes, i16) -> Result<(String, Bytes), String>,
-    /// A made-up value: its bytes and its canonical text.
-    sample: fn(Sampler, i16) -> Result<(Bytes, String), String>,
-}
-
-fn again<T: Message + Sample>(bytes: Bytes, version: i16) -> Result<(String, Bytes), String> {
-    let message = T::decode_all(&bytes, version).map_err(|error| error.to_string())?;
-    let written = message
-        .encode_to_bytes(version)
-        .map_err(|error| error.to_string())?;
-    Ok((dump(&message), written))
-}
-
-fn sample<T: Message + Sample>(
-    mut sampler: Sampler,
-    version: i16,
-) -> Result<(Bytes, String), String> {
-    let message = T::sample(&mut sampler, version);
-    let bytes = message
-        .encode_to_bytes(version)
-        .map_err(|error| error.to_string())?;
-    Ok((bytes, dump(&message)))
-}
-
-macro_rules! entries {
-    ($( $module:ident $kind:ident ($key:literal) $name:ident; )*) => {
-        BTreeMap::from([$( (
-            stringify!($name),
-            Entry {
-                versions: ottla_protocol::$module::$name::VERSIONS,
-                again: again::<ottla_protocol::$module::$name>,
-                sample: sample::<ottla_protocol::$module::$name>,
-            },
-        ), )*])
-    };
-}
+use ottla_protocol::sample::{AnyMessage, Sampler, Style, all_messages};
 
 fn main() -> ExitCode {
-    let entries: BTreeMap<&str, Entry> = ottla_protocol::for_each_message!(entries);
+    let messages: BTreeMap<&str, AnyMessage> = all_messages()
+        .into_iter()
+        .map(|message| (message.name, message))
+        .collect();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check", file] => check(&entries, file),
-        ["write", file] => write(&entries, file),
+        ["check", file] => check(&messages, file),
+        ["write", file] => write(&messages, file),
         _ => Err("usage: golden check|write FILE".to_owned()),
     };
     match outcome {
@@ -75,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn check(entries: &BTreeMap<&str, Entry>, file: &str) -> Result<String, String> {
+fn check(messages: &BTreeMap<&str, AnyMessage>, file: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let mut seen: BTreeSet<(&str, i16)> = BTreeSet::new();
     let mut problems = Vec::new();
@@ -88,12 +48,12 @@ fn check(entries: &BTreeMap<&str, Entry>, file: &str) -> Result<String, String> 
             .parse()
             .map_err(|_| format!("{line:?}: no version"))?;
         seen.insert((name, version));
-        if let Err(problem) = difference(entries, name, version, hex, expected) {
+        if let Err(problem) = difference(messages, name, version, hex, expected) {
             problems.push(format!("{name} version {version} {filling}: {problem}"));
         }
     }
-    for (name, entry) in entries {
-        for version in entry
+    for (name, message) in messages {
+        for version in message
             .versions
             .clone()
             .filter(|version| !seen.contains(&(name, *version)))
@@ -117,22 +77,27 @@ fn check(entries: &BTreeMap<&str, Entry>, file: &str) -> Result<String, String> 
 }
 
 fn difference(
-    entries: &BTreeMap<&str, Entry>,
+    messages: &BTreeMap<&str, AnyMessage>,
     name: &str,
     version: i16,
     hex: &str,
     expected: &str,
 ) -> Result<(), String> {
-    let entry = entries
+    let message = messages
         .get(name)
         .ok_or("the schemas have no such message")?;
     let bytes = from_hex(hex.strip_suffix('-').unwrap_or(hex)).ok_or("not hexadecimal")?;
-    let (text, written) = (entry.again)(bytes.clone(), version)?;
-    if text != expected {
+    let read = (message.read)(bytes.clone(), version).map_err(|error| error.to_string())?;
+    if read.remaining > 0 {
+        return Err(format!("{} bytes were not read", read.remaining));
+    }
+    if read.text != expected {
         return Err(format!(
-            "read as\n  {text}\nwhere Kafka wrote\n  {expected}"
+            "read as\n  {}\nwhere Kafka wrote\n  {expected}",
+            read.text
         ));
     }
+    let written = read.written.map_err(|error| error.to_string())?;
     if written != bytes {
         return Err(format!(
             "written as\n  {}\nwhere Kafka wrote\n  {hex}",
@@ -142,17 +107,17 @@ fn difference(
     Ok(())
 }
 
-fn write(entries: &BTreeMap<&str, Entry>, file: &str) -> Result<String, String> {
+fn write(messages: &BTreeMap<&str, AnyMessage>, file: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut lines = 0u64;
-    for (name, entry) in entries {
-        for version in entry.versions.clone() {
+    for (name, message) in messages {
+        for version in message.versions.clone() {
             let fillings = [Style::Bare, Style::Full, Style::Extreme, Style::Extreme]
                 .into_iter()
                 .chain([Style::Mixed; 6]);
             for style in fillings {
                 let sampler = Sampler::new(lines, style);
-                let (bytes, text) = (entry.sample)(sampler, version)
+                let (bytes, text) = (message.sample)(sampler, version)
                     .map_err(|error| format!("{name} version {version}: {error}"))?;
                 let hex = to_hex(&bytes);
                 let _ = writeln!(out, "{name} {version} {style:?}-{lines} {hex}- {text}");
@@ -163,7 +128,7 @@ fn write(entries: &BTreeMap<&str, Entry>, file: &str) -> Result<String, String> 
     std::fs::write(file, out).map_err(|error| format!("{file}: {error}"))?;
     Ok(format!(
         "{} messages, {lines} values written",
-        entries.len()
+        messages.len()
     ))
 }
 

@@ -68,4 +68,5 @@ printed! {
     storage_records, "storage_records.rs", "storage_records_samples.rs", use crate::metadata_record::metadata_records;
 }
 
+#[cfg(any(test, feature = "samples"))]
 include!(concat!(env!("OUT_DIR"), "/list.rs"));

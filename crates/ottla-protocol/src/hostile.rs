@@ -3,146 +3,77 @@
 //! Whatever comes in, decoding ends in a value or an error; a value can be written again and then reads
 //! the same. The fuzz targets in `fuzz/` go on where these tests end.
 
-use std::ops::RangeInclusive;
-
 use bytes::Bytes;
 
-use crate::sample::{Sample, Sampler, Style, dump};
-use crate::{DecodeError, EncodeError, Encoder, Message, Reader};
+use crate::sample::{AnyMessage, Sampler, Style, all_messages, check_any_bytes};
+use crate::{DecodeError, EncodeError, Encoder, Reader};
 
-/// The checks, for a message whose type is not known here.
-struct Checks {
-    name: &'static str,
-    versions: RangeInclusive<i16>,
-    round_trip: fn(Sampler, i16),
-    cut_short: fn(Sampler, i16),
-    any_bytes: fn(Bytes, i16) -> bool,
-    sample: fn(Sampler, i16) -> Vec<u8>,
-}
-
-macro_rules! checks {
-    ($( $module:ident $kind:ident ($key:literal) $name:ident; )*) => {
-        vec![$( Checks {
-            name: stringify!($name),
-            versions: crate::$module::$name::VERSIONS,
-            round_trip: round_trip::<crate::$module::$name>,
-            cut_short: cut_short::<crate::$module::$name>,
-            any_bytes: any_bytes::<crate::$module::$name>,
-            sample: sample::<crate::$module::$name>,
-        }, )*]
-    };
-}
-
-fn every_message_and_version() -> impl Iterator<Item = (Checks, i16)> {
-    let all: Vec<Checks> = for_each_message!(checks);
+fn with_every_message_and_version(mut check: impl FnMut(&AnyMessage, i16)) {
+    let all = all_messages();
     assert!(all.len() > 250);
-    all.into_iter().flat_map(|checks| {
-        let versions = checks.versions.clone();
-        versions.map(move |version| {
-            (
-                Checks {
-                    versions: checks.versions.clone(),
-                    ..checks
-                },
-                version,
-            )
-        })
-    })
-}
-
-fn sample<T: Message + Sample>(mut sampler: Sampler, version: i16) -> Vec<u8> {
-    T::sample(&mut sampler, version)
-        .encode_to_bytes(version)
-        .unwrap()
-        .to_vec()
-}
-
-fn round_trip<T: Message + Sample + PartialEq + std::fmt::Debug>(
-    mut sampler: Sampler,
-    version: i16,
-) {
-    let value = T::sample(&mut sampler, version);
-    let bytes = value.encode_to_bytes(version).unwrap();
-    assert_eq!(T::decode_all(&bytes, version).unwrap(), value);
-}
-
-/// A message reads all its bytes, so that no beginning of it is a message too.
-fn cut_short<T: Message + Sample>(mut sampler: Sampler, version: i16) {
-    let bytes = T::sample(&mut sampler, version)
-        .encode_to_bytes(version)
-        .unwrap();
-    for length in (0..bytes.len()).step_by(bytes.len() / 200 + 1) {
-        assert!(
-            T::decode_all(&bytes.slice(..length), version).is_err(),
-            "{length} of {bytes:?}"
-        );
-    }
-}
-
-/// Whether the bytes were a message; if so it can be written, and reads the same.
-fn any_bytes<T: Message + Sample>(bytes: Bytes, version: i16) -> bool {
-    let Ok(value) = T::decode(&mut Reader::new(bytes), version) else {
-        return false;
-    };
-    match value.encode_to_bytes(version) {
-        Ok(written) => {
-            let again = T::decode_all(&written, version).unwrap();
-            assert_eq!(dump(&again), dump(&value));
+    for message in &all {
+        for version in message.versions.clone() {
+            check(message, version);
         }
-        // Kafka reads tags in any order, too, and refuses to write them so.
-        Err(EncodeError::TagOrder { .. }) => {}
-        Err(error) => panic!("read, but not to be written: {error}"),
     }
-    true
+}
+
+fn sample(message: &AnyMessage, version: i16, seed: u64, style: Style) -> (Bytes, String) {
+    (message.sample)(Sampler::new(seed, style), version).expect("a sample can be written")
 }
 
 #[test]
 fn what_is_written_reads_the_same() {
-    for (checks, version) in every_message_and_version() {
+    with_every_message_and_version(|message, version| {
         for style in [Style::Bare, Style::Full, Style::Mixed, Style::Extreme] {
-            (checks.round_trip)(Sampler::new(version as u64, style), version);
+            let (bytes, text) = sample(message, version, 1, style);
+            let read = (message.read)(bytes.clone(), version).unwrap();
+            assert_eq!(read.text, text);
+            assert_eq!(read.remaining, 0);
+            assert_eq!(read.written.unwrap(), bytes);
         }
-    }
+    });
 }
 
+/// A message reads all its bytes, so that no beginning of it is a message too.
 #[test]
 fn a_message_cut_short_is_an_error() {
-    for (checks, version) in every_message_and_version() {
-        (checks.cut_short)(Sampler::new(7, Style::Full), version);
-        (checks.cut_short)(Sampler::new(8, Style::Mixed), version);
-    }
+    with_every_message_and_version(|message, version| {
+        for style in [Style::Full, Style::Mixed] {
+            let (bytes, _) = sample(message, version, 7, style);
+            for length in (0..bytes.len()).step_by(bytes.len() / 200 + 1) {
+                assert!((message.read)(bytes.slice(..length), version).is_err());
+            }
+        }
+    });
 }
 
 #[test]
 fn versions_that_are_not_known_are_refused() {
-    for (checks, _) in every_message_and_version() {
-        let (first, last) = (*checks.versions.start(), *checks.versions.end());
+    with_every_message_and_version(|message, _| {
+        let (first, last) = (*message.versions.start(), *message.versions.end());
         for version in [first - 1, last + 1, i16::MIN, i16::MAX] {
-            assert!(
-                !(checks.any_bytes)(vec![0; 256].into(), version),
-                "{} {version}",
-                checks.name
-            );
+            assert!((message.read)(vec![0; 256].into(), version).is_err());
         }
-    }
+    });
 }
 
 #[test]
 fn bent_messages_end_in_a_value_or_an_error() {
     let (mut values, mut errors) = (0, 0);
-    for (checks, version) in every_message_and_version() {
-        let bytes = (checks.sample)(Sampler::new(3, Style::Full), version);
+    with_every_message_and_version(|message, version| {
+        let (bytes, _) = sample(message, version, 3, Style::Full);
         for position in (0..bytes.len()).step_by(bytes.len() / 60 + 1) {
             for byte in [0x00, 0x01, 0x7f, 0x80, 0xff] {
-                let mut bent = bytes.clone();
+                let mut bent = bytes.to_vec();
                 bent[position] = byte;
-                match (checks.any_bytes)(bent.into(), version) {
+                match check_any_bytes(message, version, bent.into()) {
                     true => values += 1,
                     false => errors += 1,
                 }
             }
         }
-    }
+    });
     // Both happen often, or the test would not say much.
     assert!(
         values > 10_000 && errors > 10_000,
@@ -152,11 +83,11 @@ fn bent_messages_end_in_a_value_or_an_error() {
 
 #[test]
 fn made_up_bytes_end_in_a_value_or_an_error() {
-    for (checks, version) in every_message_and_version() {
+    with_every_message_and_version(|message, version| {
         for fill in [0x00, 0x01, 0x02, 0x7f, 0x80, 0xff] {
-            (checks.any_bytes)(vec![fill; 300].into(), version);
+            check_any_bytes(message, version, vec![fill; 300].into());
         }
-    }
+    });
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod api_key;
 mod coordinator_record;
 mod encoder;
 mod error;
-#[macro_use]
+#[cfg_attr(any(test, feature = "samples"), macro_use)]
 mod generated;
 mod header;
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! that says the same on both sides, so that two fields of one type that changed places are noticed.
 //! Only tests and tools compile this (feature `samples`).
 
+mod any_message;
+
 use std::fmt::Write as _;
 
 use bytes::Bytes;
@@ -11,6 +13,8 @@ use bytestring::ByteString;
 use ottla_types::Uuid;
 
 use crate::{RawTaggedField, Records};
+
+pub use any_message::{AnyMessage, ReadMessage, all_messages, check_any_bytes};
 
 /// A value that can be made up and shown.
 pub trait Sample: Sized {

@@ -1,0 +1,95 @@
+//! Every message as a value, for tests that treat all alike.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+
+use super::{Sample, Sampler, dump};
+use crate::{DecodeError, EncodeError, Message, Reader};
+
+/// One message of the schemas.
+pub struct AnyMessage {
+    /// Kafka's name.
+    pub name: &'static str,
+    /// The word at the start of its line in the schema file, with underscores.
+    pub kind: &'static str,
+    pub versions: RangeInclusive<i16>,
+    /// Reads the message from the front of some bytes.
+    pub read: fn(Bytes, i16) -> Result<ReadMessage, DecodeError>,
+    /// Makes a value up: its bytes and its canonical text.
+    pub sample: fn(Sampler, i16) -> Result<(Bytes, String), EncodeError>,
+}
+
+/// What came of reading a message.
+pub struct ReadMessage {
+    pub text: String,
+    /// The value, written again in the same version.
+    pub written: Result<Bytes, EncodeError>,
+    /// The number of bytes behind the message.
+    pub remaining: usize,
+}
+
+fn read<T: Message + Sample>(bytes: Bytes, version: i16) -> Result<ReadMessage, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let message = T::decode(&mut reader, version)?;
+    Ok(ReadMessage {
+        text: dump(&message),
+        written: message.encode_to_bytes(version),
+        remaining: reader.remaining(),
+    })
+}
+
+fn sample<T: Message + Sample>(
+    mut sampler: Sampler,
+    version: i16,
+) -> Result<(Bytes, String), EncodeError> {
+    let message = T::sample(&mut sampler, version);
+    Ok((message.encode_to_bytes(version)?, dump(&message)))
+}
+
+macro_rules! any_messages {
+    ($( $module:ident $kind:ident $name:ident; )*) => {
+        vec![$( AnyMessage {
+            name: stringify!($name),
+            kind: stringify!($kind),
+            versions: crate::$module::$name::VERSIONS,
+            read: read::<crate::$module::$name>,
+            sample: sample::<crate::$module::$name>,
+        }, )*]
+    };
+}
+
+/// All messages of all schema files.
+pub fn all_messages() -> Vec<AnyMessage> {
+    for_each_message!(any_messages)
+}
+
+/// Reads bytes that may be anything as a message; false if they are none. A value that was read must
+/// be writable and then read the same.
+///
+/// # Panics
+/// When it is not: that is what the tests and fuzz targets look for.
+pub fn check_any_bytes(message: &AnyMessage, version: i16, bytes: Bytes) -> bool {
+    let Ok(first) = (message.read)(bytes, version) else {
+        return false;
+    };
+    match first.written {
+        Ok(written) => {
+            let again = (message.read)(written.clone(), version).expect("what was written reads");
+            assert_eq!(
+                (again.text, again.remaining),
+                (first.text, 0),
+                "{} {version}",
+                message.name
+            );
+            assert_eq!(again.written, Ok(written), "{} {version}", message.name);
+        }
+        // Kafka reads tags in any order, too, and refuses to write them so.
+        Err(EncodeError::TagOrder { .. }) => {}
+        Err(error) => panic!(
+            "{} {version} was read, but not to be written: {error}",
+            message.name
+        ),
+    }
+    true
+}
