@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use ottla_types::{ErrorCode, Offset};
 
+/// The action of a failed fsync.
+pub(crate) const FSYNC: &str = "force to disk";
+
 /// An operation on a file that failed. The directory that holds it goes offline, except where the disk
 /// is only full.
 #[derive(Debug, thiserror::Error)]
@@ -28,11 +31,14 @@ impl StorageError {
 
     /// No space or quota left: appends are refused, but what is there stays readable and deletable, and
     /// the directory need not go offline.
+    ///
+    /// A failed fsync is never that, whatever its error: what it was to write may be gone.
     pub fn is_disk_full(&self) -> bool {
-        matches!(
-            self.error.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        )
+        self.action != FSYNC
+            && matches!(
+                self.error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use ottla_types::Offset;
 
 use crate::checkpoint::sync_dir;
-use crate::error::StorageError;
+use crate::error::{FSYNC, StorageError};
 use crate::file_names::DELETED_SUFFIX;
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
@@ -25,7 +25,7 @@ pub enum Job {
     Flush(FlushJob),
     StartWriteback(WritebackJob),
     PrepareSpare(SpareJob),
-    Unlink(UnlinkJob),
+    Delete(DeleteJob),
 }
 
 /// What a job leaves to be done.
@@ -33,23 +33,17 @@ pub enum JobOutcome {
     Done,
     /// To be given to [`Log::on_job_done`](crate::Log::on_job_done).
     Spare(SpareSegment),
+    /// To be run after [`UnlinkJob::delay_ms`].
+    Unlink(UnlinkJob),
 }
 
 impl Job {
-    /// How long the job is to wait before it is run: 0 for all but unlinking.
-    pub fn delay_ms(&self) -> i64 {
-        match self {
-            Job::Flush(_) | Job::StartWriteback(_) | Job::PrepareSpare(_) => 0,
-            Job::Unlink(job) => job.delay_ms,
-        }
-    }
-
     pub fn run(self) -> Result<JobOutcome, StorageError> {
         match self {
             Job::Flush(job) => job.run().map(|_| JobOutcome::Done),
             Job::StartWriteback(job) => job.run().map(|()| JobOutcome::Done),
             Job::PrepareSpare(job) => job.run().map(JobOutcome::Spare),
-            Job::Unlink(job) => job.run().map(|()| JobOutcome::Done),
+            Job::Delete(job) => job.run().map(JobOutcome::Unlink),
         }
     }
 }
@@ -95,12 +89,7 @@ impl FlushJob {
     pub fn run(self) -> Result<Offset, StorageError> {
         self.state.write(&self.shared)?;
         for segment in &self.segments {
-            let result = self.flush_segment(segment);
-            result.or_else(|error| match error.kind() {
-                // Deleted meanwhile: there is nothing left to keep.
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(StorageError::new("flush", &self.shared.dir.path(), error)),
-            })?;
+            self.flush_segment(segment)?;
         }
         if self.sync_dir {
             sync_dir(&self.shared.dir.path())?;
@@ -109,21 +98,36 @@ impl FlushJob {
         Ok(self.up_to)
     }
 
-    fn flush_segment(&self, segment: &Segment) -> io::Result<()> {
-        segment.log_file()?.sync_data()?;
+    fn flush_segment(&self, segment: &Segment) -> Result<(), StorageError> {
+        let fsync = |result: io::Result<()>| self.unless_deleted(FSYNC, result);
+        fsync(segment.log_file().and_then(|file| file.sync_data()))?;
         if self.active == Some(segment.base_offset) {
             return Ok(());
         }
-        segment.write_index_tails()?;
+        self.unless_deleted("write the indexes of", segment.write_index_tails())?;
         let opener = segment.opener(SegmentFile::OffsetIndex);
-        segment.offset_index.entries().sync(opener)?;
+        fsync(segment.offset_index.entries().sync(opener))?;
         let opener = segment.opener(SegmentFile::TimeIndex);
-        segment.time_index.entries().sync(opener)?;
+        fsync(segment.time_index.entries().sync(opener))?;
         if segment.transaction_index.entries().len() > 0 {
             let opener = segment.opener(SegmentFile::TransactionIndex);
-            segment.transaction_index.entries().sync(opener)?;
+            fsync(segment.transaction_index.entries().sync(opener))?;
         }
         Ok(())
+    }
+
+    /// A segment that was deleted meanwhile has nothing left to keep.
+    fn unless_deleted(
+        &self,
+        action: &'static str,
+        result: io::Result<()>,
+    ) -> Result<(), StorageError> {
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StorageError::new(action, &self.shared.dir.path(), error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -239,14 +243,51 @@ pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Unlinks files that have been renamed.
-pub struct UnlinkJob {
-    pub(crate) paths: Vec<PathBuf>,
-    /// `file.delete.delay.ms`: how long readers that have no handle yet may still open the files.
+/// Renames the files of segments that the log has let go of.
+pub struct DeleteJob {
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Producer snapshots of those segments, with their new names.
+    pub(crate) snapshots: Vec<(PathBuf, PathBuf)>,
     pub(crate) delay_ms: i64,
 }
 
+/// Unlinks files that have been renamed.
+pub struct UnlinkJob {
+    paths: Vec<PathBuf>,
+    delay_ms: i64,
+}
+
+impl DeleteJob {
+    pub fn run(self) -> Result<UnlinkJob, StorageError> {
+        let mut paths = Vec::new();
+        for segment in &self.segments {
+            let error = |error| StorageError::new("rename segment in", &segment.dir(), error);
+            segment.rename_to_deleted().map_err(error)?;
+            for kind in SegmentFile::ALL {
+                paths.push(segment.path(kind).map_err(error)?);
+            }
+        }
+        for (from, to) in self.snapshots {
+            match std::fs::rename(&from, &to) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StorageError::new("rename", &from, error));
+                }
+                _ => paths.push(to),
+            }
+        }
+        Ok(UnlinkJob {
+            paths,
+            delay_ms: self.delay_ms,
+        })
+    }
+}
+
 impl UnlinkJob {
+    /// `file.delete.delay.ms`: how long readers that have no handle yet may still open the files.
+    pub fn delay_ms(&self) -> i64 {
+        self.delay_ms
+    }
+
     pub fn run(self) -> Result<(), StorageError> {
         for path in &self.paths {
             match std::fs::remove_file(path) {
@@ -257,5 +298,51 @@ impl UnlinkJob {
             }
         }
         Ok(())
+    }
+}
+
+/// Brings a log to rest for an orderly stop: everything on disk, indexes whole.
+pub struct CloseJob {
+    pub(crate) flush: FlushJob,
+    /// Blocks were reserved behind the end of this file.
+    pub(crate) cut: Option<(Arc<File>, u64)>,
+    /// Segments that the log has let go of and that may not be renamed yet.
+    pub(crate) retired: Vec<Arc<Segment>>,
+}
+
+impl CloseJob {
+    /// Returns the log end offset, up to which everything is on disk now.
+    pub fn run(self) -> Result<Offset, StorageError> {
+        let dir = self.flush.shared.dir.path();
+        for segment in &self.retired {
+            segment
+                .rename_to_deleted()
+                .map_err(|error| StorageError::new("rename a segment of", &dir, error))?;
+        }
+        let end = self.flush.run()?;
+        if let Some((file, size)) = self.cut {
+            file.set_len(size)
+                .map_err(|error| StorageError::new("cut a segment of", &dir, error))?;
+        }
+        Ok(end)
+    }
+}
+
+/// Gives the directory of a partition another name, as the first step of its deletion.
+pub struct RenameDirJob {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) to: PathBuf,
+}
+
+impl RenameDirJob {
+    pub fn run(self) -> Result<(), StorageError> {
+        let from = self.shared.dir.path();
+        std::fs::rename(&from, &self.to)
+            .map_err(|error| StorageError::new("rename", &from, error))?;
+        self.shared.dir.set(self.to.clone());
+        match self.to.parent() {
+            Some(parent) => sync_dir(parent),
+            None => Ok(()),
+        }
     }
 }

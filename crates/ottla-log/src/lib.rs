@@ -27,7 +27,10 @@ mod segment;
 pub use checkpoint::CheckpointError;
 pub use error::{AppendError, AppendErrorReason, LogError, ReadError, StorageError};
 pub use index::{AbortedTxn, TimestampOffset};
-pub use jobs::{FlushJob, Job, JobOutcome, SpareJob, SpareSegment, UnlinkJob, WritebackJob};
+pub use jobs::{
+    CloseJob, DeleteJob, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob, SpareSegment,
+    UnlinkJob, WritebackJob,
+};
 pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 pub use log::{
     AppendInfo, DEFAULT_WRITEBACK_BYTES, Log, LogStartOffsetError, OpenParams, RecoveryReport,

@@ -124,6 +124,14 @@ impl Log {
         z ^ (z >> 31)
     }
 
+    /// Notes that records from `start_offset` on are written under `epoch`: a leader does so when it is
+    /// elected, before it has any.
+    pub fn assign_leader_epoch(&mut self, epoch: LeaderEpoch, start_offset: Offset) {
+        if self.leader_epochs.assign(epoch, start_offset) {
+            self.on_epochs_changed();
+        }
+    }
+
     /// Tells the log what replication has found out. Returns the high watermark, which lies within the log.
     pub fn set_high_watermark(&mut self, high_watermark: Offset) -> Offset {
         let high_watermark = high_watermark
@@ -174,11 +182,6 @@ impl Log {
     fn publish_segments(&self, segments: Vec<Arc<Segment>>, tail: Arc<BatchTail>) {
         let list = SegmentList { segments, tail };
         self.shared.segments.store(Arc::new(list));
-    }
-
-    /// The directory has been renamed by its owner: a partition that is to be deleted.
-    pub fn set_dir(&mut self, dir: PathBuf) {
-        self.shared.dir.set(dir);
     }
 
     fn set_log_end_offset(&self, offset: Offset) {

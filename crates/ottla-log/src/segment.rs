@@ -178,6 +178,10 @@ impl Segment {
         Ok(Self::new(dir.clone(), base_offset, 0, indexes, Some(log)))
     }
 
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.path()
+    }
+
     /// Bytes that readers may see.
     pub(crate) fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)

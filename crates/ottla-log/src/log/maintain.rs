@@ -1,5 +1,6 @@
 //! What a log hands to maintenance threads, and what it takes back.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ottla_types::Offset;
@@ -7,11 +8,11 @@ use ottla_types::Offset;
 use super::Log;
 use crate::error::StorageError;
 use crate::jobs::{
-    EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, SpareSegment, StateFiles, UnlinkJob,
-    WritebackJob,
+    CloseJob, DeleteJob, EpochsVersion, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob,
+    SpareSegment, StateFiles, WritebackJob,
 };
 use crate::producer_state::PendingSnapshot;
-use crate::segment::SegmentFile;
+use crate::segment::{Segment, SegmentFile};
 
 /// Work that has come up and not been handed out.
 #[derive(Default)]
@@ -21,7 +22,9 @@ pub(super) struct PendingJobs {
     /// Counts changes of the epochs.
     pub(super) epochs_version: u64,
     pub(super) snapshots: Vec<PendingSnapshot>,
-    pub(super) unlinks: Vec<UnlinkJob>,
+    pub(super) deletions: Vec<DeleteJob>,
+    /// Segments that are no longer listed and whose files may not be renamed yet.
+    pub(super) retired: Vec<Arc<Segment>>,
     /// Segments below this offset were sealed and are to be flushed.
     pub(super) flush_below: Option<Offset>,
     /// Files have been created or renamed since the directory was last to be forced to disk.
@@ -42,7 +45,7 @@ pub(super) enum Spare {
 impl Log {
     /// Whether [`Log::take_jobs`] would return anything. Cheap: asked after every append.
     pub fn has_jobs(&self) -> bool {
-        !self.jobs.unlinks.is_empty()
+        !self.jobs.deletions.is_empty()
             || self.jobs.flush_below.is_some()
             || self.is_writeback_due()
             || self.is_spare_due()
@@ -51,9 +54,9 @@ impl Log {
     /// Work to be run on a maintenance thread.
     pub fn take_jobs(&mut self) -> Vec<Job> {
         let mut jobs: Vec<Job> = Vec::new();
-        jobs.extend(self.jobs.unlinks.drain(..).map(Job::Unlink));
+        jobs.extend(self.jobs.deletions.drain(..).map(Job::Delete));
         if let Some(up_to) = self.jobs.flush_below.take() {
-            jobs.extend(self.flush_job_up_to(up_to, false).map(Job::Flush));
+            jobs.extend(self.flush_job_up_to(up_to).map(Job::Flush));
         }
         if self.is_writeback_due() {
             let position = self.jobs.written_back;
@@ -106,36 +109,34 @@ impl Log {
 
     /// A job that forces everything to disk that is in the log now; `None` where all of it is.
     pub fn flush_job(&mut self) -> Option<FlushJob> {
-        self.flush_job_up_to(self.log_end_offset(), false)
+        self.flush_job_up_to(self.log_end_offset())
     }
 
-    /// `including_active_indexes` is for an orderly stop, after which indexes are trusted.
-    pub(super) fn flush_job_up_to(
-        &mut self,
-        up_to: Offset,
-        including_active_indexes: bool,
-    ) -> Option<FlushJob> {
-        let truncations = *self.shared.truncations.lock();
+    fn flush_job_up_to(&mut self, up_to: Offset) -> Option<FlushJob> {
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         let has_state = self.jobs.epochs_changed || !self.jobs.snapshots.is_empty();
-        if up_to <= recovery_point && !has_state && !including_active_indexes {
-            return None;
-        }
+        (up_to > recovery_point || has_state).then(|| self.make_flush_job(up_to, false))
+    }
+
+    /// `is_last` is for an orderly stop, after which the indexes of the active segment are trusted too.
+    fn make_flush_job(&mut self, up_to: Offset, is_last: bool) -> FlushJob {
+        let truncations = *self.shared.truncations.lock();
+        let recovery_point = self.shared.offset(&self.shared.recovery_point);
         let list = self.segments();
         let first = list.floor(recovery_point).unwrap_or(0);
         let in_range = list.segments[first..]
             .iter()
-            .take_while(|segment| segment.base_offset < up_to || including_active_indexes);
+            .take_while(|segment| segment.base_offset < up_to || is_last);
         let active = list.active().base_offset;
-        Some(FlushJob {
+        FlushJob {
             shared: self.shared.clone(),
             segments: in_range.cloned().collect(),
             up_to: up_to.max(recovery_point),
             truncations,
             sync_dir: std::mem::take(&mut self.jobs.dir_changed),
-            active: (!including_active_indexes).then_some(active),
+            active: (!is_last).then_some(active),
             state: self.take_state(),
-        })
+        }
     }
 
     fn take_state(&mut self) -> StateFiles {
@@ -157,26 +158,45 @@ impl Log {
         self.shared.leader_epochs.store(epochs);
     }
 
-    /// Brings the log to rest for an orderly stop: everything on disk, indexes at their true size, a
-    /// producer snapshot at the end. Blocks.
-    pub fn close(mut self) -> Result<Offset, StorageError> {
+    /// A flush or the writing of index entries has failed because the disk is full: what the job was to
+    /// write is written by the next.
+    pub fn on_flush_refused(&mut self) {
+        self.jobs.epochs_changed = true;
+        self.jobs.dir_changed = true;
+    }
+
+    /// The work of an orderly stop, after which a start trusts everything: a producer snapshot at the end,
+    /// everything on disk, the indexes of all segments whole. Nothing may be appended any more.
+    pub fn close_job(&mut self) -> CloseJob {
         let active = &self.active.segment;
         if let Some(max) = active.max_timestamp() {
             active.time_index.append_if_younger(max);
         }
         self.jobs.snapshots.extend(self.producers.take_snapshot());
         let end = self.log_end_offset();
-        if let Some(job) = self.flush_job_up_to(end, true) {
-            job.run()?;
+        let is_reserved = self.bytes_to_reserve() > 0;
+        CloseJob {
+            flush: self.make_flush_job(end, true),
+            cut: is_reserved.then(|| (self.active.file.clone(), self.active.segment.size())),
+            retired: std::mem::take(&mut self.jobs.retired),
         }
-        if self.config.preallocate {
-            // Gives reserved blocks back.
-            let size = self.active.segment.size();
-            self.active
-                .file
-                .set_len(size)
-                .map_err(|error| StorageError::new("cut", &self.dir(), error))?;
+    }
+
+    /// The first step of deleting the partition: its directory gets a name that a start deletes.
+    pub fn rename_dir_job(&self, to: PathBuf) -> RenameDirJob {
+        RenameDirJob {
+            shared: self.shared.clone(),
+            to,
         }
-        Ok(end)
+    }
+
+    /// Brings the log to rest: see [`Log::close_job`]. Blocks.
+    pub fn close(mut self) -> Result<Offset, StorageError> {
+        self.close_job().run()
+    }
+
+    /// Starts writeback whenever this many bytes have been appended; 0 for never.
+    pub fn set_writeback_bytes(&mut self, bytes: u64) {
+        self.writeback_bytes = bytes;
     }
 }

@@ -59,11 +59,10 @@ pub struct OpenParams {
     pub producer_id_expiration_ms: i64,
     /// For the jitter of segment rolls.
     pub random_seed: u64,
-    /// Writeback of appended pages is started whenever this many bytes have gathered; 0 for never.
-    pub writeback_bytes: u64,
 }
 
-/// The default of [`OpenParams::writeback_bytes`].
+/// Writeback of appended pages is started whenever this many bytes have gathered, unless
+/// [`Log::set_writeback_bytes`] says otherwise.
 pub const DEFAULT_WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What opening a log had to do.
@@ -422,7 +421,7 @@ impl Loader {
             config: self.params.config.clone(),
             leader_epochs: std::mem::take(&mut self.leader_epochs),
             producers,
-            writeback_bytes: self.params.writeback_bytes,
+            writeback_bytes: DEFAULT_WRITEBACK_BYTES,
             random: self.params.random_seed,
             jobs: PendingJobs {
                 epochs_changed: self.epochs_changed,

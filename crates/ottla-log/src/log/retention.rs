@@ -9,9 +9,9 @@ use ottla_types::{Offset, Timestamp};
 
 use super::Log;
 use crate::error::{LogError, StorageError};
-use crate::jobs::UnlinkJob;
+use crate::jobs::DeleteJob;
 use crate::reader::SegmentList;
-use crate::segment::{Segment, SegmentFile};
+use crate::segment::Segment;
 
 /// A new log start offset that is not in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -57,8 +57,8 @@ impl Log {
         self.publish_first_unstable_offset();
     }
 
-    /// Lets go of segments that retention no longer covers: renames their files, which is why it belongs
-    /// on a maintenance thread, and leaves unlinking them to a job. Returns how many segments went.
+    /// Lets go of segments that retention no longer covers; jobs that [`Log::take_jobs`] hands out rename
+    /// and unlink their files. Returns how many segments went.
     pub fn delete_old_segments(&mut self, now: Timestamp) -> Result<usize, LogError> {
         let mut deleted = self.delete_segments_while(now, |log, list, index| {
             let next = list.segments.get(index + 1);
@@ -131,33 +131,40 @@ impl Log {
         let (deleted, kept) = list.segments.split_at(count);
         self.move_log_start_offset(self.log_start_offset().max(kept[0].base_offset));
         self.publish_segments(kept.to_vec(), list.tail.clone());
-        self.order_deletion(deleted.to_vec())?;
+        self.order_deletion(deleted.to_vec());
         Ok(count)
     }
 
-    /// Renames the files of segments that are no longer listed, and hands their unlinking to a job. Renamed
-    /// at once, because a new segment may need the names.
-    pub(super) fn order_deletion(&mut self, segments: Vec<Arc<Segment>>) -> Result<(), LogError> {
+    /// Hands the files of segments that are no longer listed to a job that renames them.
+    pub(super) fn order_deletion(&mut self, segments: Vec<Arc<Segment>>) {
         if segments.is_empty() {
-            return Ok(());
+            return;
         }
         let dir = self.dir();
-        let error = |error| StorageError::new("rename a segment of", &dir, error);
-        let mut paths = Vec::new();
+        let mut snapshots = Vec::new();
         for segment in &segments {
-            segment.rename_to_deleted().map_err(error)?;
-            for kind in SegmentFile::ALL {
-                paths.push(segment.path(kind).map_err(error)?);
-            }
             let base_offset = segment.base_offset;
             self.jobs.snapshots.retain(|s| s.offset != base_offset);
-            paths.extend(self.producers.mark_snapshot_deleted(&dir, base_offset)?);
+            snapshots.extend(self.producers.forget_snapshot(&dir, base_offset));
         }
         self.jobs.dir_changed = true;
-        self.jobs.unlinks.push(UnlinkJob {
-            paths,
+        self.jobs.retired.retain(|old| Arc::strong_count(old) > 1);
+        self.jobs.retired.extend(segments.iter().cloned());
+        self.jobs.deletions.push(DeleteJob {
+            segments,
+            snapshots,
             delay_ms: self.config.file_delete_delay_ms,
         });
+    }
+
+    /// Makes sure that no job that is still to come renames files under the names of segments that have
+    /// been let go of: new segments are about to get such names.
+    pub(super) fn rename_retired(&mut self) -> Result<(), LogError> {
+        for segment in std::mem::take(&mut self.jobs.retired) {
+            segment
+                .rename_to_deleted()
+                .map_err(|error| StorageError::new("rename a segment of", &self.dir(), error))?;
+        }
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use ottla_types::{
     LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
 };
 
-use crate::{AppendInfo, Job, Log, LogReader, OpenParams, RecoveryReport};
+use crate::{AppendInfo, Job, JobOutcome, Log, LogReader, OpenParams, RecoveryReport};
 
 /// A log in a directory of its own, stepped with a clock of its own.
 struct TestLog {
@@ -70,7 +70,6 @@ impl TestLog {
             now: self.now,
             producer_id_expiration_ms: 86_400_000,
             random_seed: 7,
-            writeback_bytes: 1 << 20,
         }
     }
 
@@ -116,8 +115,10 @@ impl TestLog {
     /// Runs all jobs, those with a delay too.
     fn run_jobs(&mut self) {
         for job in self.log().take_jobs() {
-            let outcome = job.run().unwrap();
-            self.log().on_job_done(outcome);
+            match job.run().unwrap() {
+                JobOutcome::Unlink(job) => job.run().unwrap(),
+                outcome => self.log().on_job_done(outcome),
+            }
         }
     }
 

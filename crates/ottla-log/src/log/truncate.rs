@@ -66,7 +66,8 @@ impl Log {
             .log_start_offset
             .fetch_min(target.0, Ordering::AcqRel);
         self.resume_active(segments, target, now)?;
-        self.order_deletion(removed)?;
+        self.order_deletion(removed);
+        self.rename_retired()?;
         if self.leader_epochs.truncate_from_end(target) {
             self.on_epochs_changed();
         }
@@ -83,7 +84,8 @@ impl Log {
         now: Timestamp,
     ) -> Result<(), LogError> {
         let removed = self.segments().segments.clone();
-        self.order_deletion(removed)?;
+        self.order_deletion(removed);
+        self.rename_retired()?;
         let created = Segment::create(&self.shared.dir, offset)
             .map_err(|error| StorageError::new("create a segment in", &self.dir(), error))?;
         self.lower_recovery_point(offset);

@@ -9,7 +9,7 @@
 //! Kafka: `ProducerStateManager.readSnapshot`, `ProducerSnapshot.json`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
@@ -261,23 +261,20 @@ impl ProducerState {
         }
     }
 
-    /// Renames the snapshot of a segment that is deleted. Returns the new name if there was one.
-    pub(crate) fn mark_snapshot_deleted(
+    /// Forgets the snapshot of a segment that is deleted. Returns its name, and the one that it is to have
+    /// until it is unlinked.
+    pub(crate) fn forget_snapshot(
         &mut self,
         dir: &Path,
         offset: Offset,
-    ) -> Result<Option<std::path::PathBuf>, StorageError> {
-        if !self.snapshots.remove(&offset) {
-            return Ok(None);
-        }
-        let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
-        let name = format!("{PRODUCER_SNAPSHOT_SUFFIX}{DELETED_SUFFIX}");
-        let deleted = dir.join(file_name(offset, &name));
-        match std::fs::rename(&path, &deleted) {
-            Ok(()) => Ok(Some(deleted)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StorageError::new("rename", &path, error)),
-        }
+    ) -> Option<(PathBuf, PathBuf)> {
+        let deleted = format!("{PRODUCER_SNAPSHOT_SUFFIX}{DELETED_SUFFIX}");
+        self.snapshots.remove(&offset).then(|| {
+            (
+                dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)),
+                dir.join(file_name(offset, &deleted)),
+            )
+        })
     }
 }
 

@@ -2,6 +2,7 @@ use ottla_config::CleanupPolicy;
 use ottla_types::{Offset, Timestamp};
 
 use super::{TestLog, batch};
+use crate::JobOutcome;
 
 /// Segments at 0, 30, 60 of three batches each and one with a batch at 90.
 fn four_segments(change: impl FnOnce(&mut ottla_config::TopicConfig)) -> TestLog {
@@ -45,8 +46,16 @@ fn segments_go_when_their_youngest_record_is_too_old() {
             .filter(|n| n.ends_with(".deleted"))
             .count()
     };
+    let jobs = test.log().take_jobs();
+    let outcomes: Vec<_> = jobs.into_iter().map(|job| job.run().unwrap()).collect();
     assert_eq!(deleted(&test), 2 * 3 + 1);
-    test.run_jobs();
+    for outcome in outcomes {
+        let JobOutcome::Unlink(job) = outcome else {
+            panic!("renamed files are to be unlinked later");
+        };
+        assert_eq!(job.delay_ms(), 60_000);
+        job.run().unwrap();
+    }
     assert_eq!(deleted(&test), 0);
     assert_eq!(delete(&mut test, 1 << 50), 2);
     assert_eq!(test.bases(), [100]);
