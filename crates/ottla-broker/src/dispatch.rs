@@ -61,6 +61,8 @@ const APIS: &[Api] = &[
     Api { key: ApiKey::Produce, versions: None, handler: None },
     api!(FetchRequest, fetch),
     api!(ListOffsetsRequest, list_offsets),
+    api!(DeleteRecordsRequest, delete_records),
+    api!(DescribeProducersRequest, describe_producers),
     api!(OffsetForLeaderEpochRequest, offset_for_leader_epoch),
     api!(OffsetCommitRequest, offset_commit),
     api!(OffsetFetchRequest, offset_fetch),

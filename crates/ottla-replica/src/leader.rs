@@ -102,6 +102,10 @@ impl<Ack> Leader<Ack> {
         self.leadership.leader_epoch
     }
 
+    pub(crate) fn next_offset(&self) -> Offset {
+        self.next_offset
+    }
+
     pub(crate) fn high_watermark(&self) -> Offset {
         self.high_watermark
     }
@@ -238,13 +242,19 @@ impl<Ack> Leader<Ack> {
                 outcome: AckOutcome::StorageError,
             });
         }
-        // Refusals that waited for the appends that are now gone.
+        // What waited for the appends that are now gone: a refusal still holds, but a duplicate's first
+        // copy was lost.
         for queue in [
             &mut self.awaiting_settled,
             &mut self.awaiting_high_watermark,
         ] {
             for parked in queue.iter_mut() {
-                parked.until = parked.until.min(log_end_offset);
+                if parked.until > log_end_offset {
+                    parked.until = log_end_offset;
+                    if parked.outcome.error_code() == ErrorCode::None {
+                        parked.outcome = AckOutcome::StorageError;
+                    }
+                }
             }
         }
         self.release_due(effects);

@@ -43,6 +43,14 @@ impl<Ack> Replica<Ack> {
         self.log_end_offset
     }
 
+    /// The offset that the next append gets, behind those that are being written.
+    pub fn next_offset(&self) -> Offset {
+        match &self.role {
+            Role::Leader(leader) => leader.next_offset(),
+            Role::Follower { .. } | Role::Offline => self.log_end_offset,
+        }
+    }
+
     pub fn high_watermark(&self) -> Offset {
         self.high_watermark
     }

@@ -2,7 +2,9 @@
 
 pub(crate) mod api_versions;
 pub(crate) mod delete_groups;
+pub(crate) mod delete_records;
 pub(crate) mod describe_groups;
+pub(crate) mod describe_producers;
 pub(crate) mod fetch;
 pub(crate) mod find_coordinator;
 pub(crate) mod heartbeat;

@@ -4,11 +4,15 @@
 //! the inbox is empty, or when something comes that has to see them written.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ottla_log::{AppendErrorReason, Log, StorageError};
+use ottla_log::{
+    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, ProducerStage, StorageError,
+    TransactionVersion,
+};
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
-use ottla_types::{Offset, ProducerId};
+use ottla_types::Offset;
 
 use super::{Ack, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
@@ -19,6 +23,8 @@ pub(super) struct Stepped {
     log: Log,
     /// Batches that `WriteLog` asked for and that are not written.
     unwritten: Vec<RecordBatch>,
+    /// What `unwritten` will have made of the producers.
+    stage: ProducerStage,
     /// Kept for its capacity.
     effects: Vec<Effect<Ack>>,
     flush: FlushState,
@@ -38,6 +44,7 @@ impl Stepped {
             replica,
             log,
             unwritten: Vec::new(),
+            stage: ProducerStage::default(),
             effects: Vec::new(),
             flush: FlushState::Idle,
         }
@@ -71,6 +78,11 @@ impl Stepped {
     pub(super) fn finish(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) {
         self.write(partition, broker);
         partition.publish(&self.replica);
+        if self.log.has_jobs() {
+            for job in self.log.take_jobs() {
+                start_job(partition, broker, job);
+            }
+        }
         if let Some(deadline_ms) = self.replica.next_deadline_ms() {
             partition.set_timer(broker, deadline_ms);
         }
@@ -80,20 +92,20 @@ impl Stepped {
         &mut self,
         partition: &Arc<Partition>,
         broker: &Arc<Broker>,
-        append: PendingAppend,
+        mut append: PendingAppend,
     ) {
-        let producer_id = append.batch.header.producer_id;
-        // The producer state follows the file, so a producer's earlier batch has to be in it before the
-        // next of the same producer can be judged.
-        if producer_id != ProducerId::NONE
-            && self
-                .unwritten
-                .iter()
-                .any(|unwritten| unwritten.header.producer_id == producer_id)
-        {
-            self.write(partition, broker);
-        }
-        let verdict = self.verdict(&append.batch);
+        let origin = match append.ack {
+            Ack::Produce { .. } => AppendOrigin::Client,
+            Ack::Internal(_) => AppendOrigin::Coordinator,
+        };
+        let batch = &mut append.batch;
+        batch.assign_offset(self.replica.next_offset(), self.replica.leader_epoch());
+        let is_of_producer = batch.header.has_producer_id();
+        let verdict = match is_of_producer {
+            true => self.verdict(batch, origin),
+            false => ProducerVerdict::InSequence,
+        };
+        let unwritten = self.unwritten.len();
         let append = Append {
             batch: append.batch,
             required_acks: append.required_acks,
@@ -103,10 +115,36 @@ impl Stepped {
             ack: append.ack,
         };
         self.step(partition, broker, Event::Append(append));
+        // The stage took the batch for one that will be in the file. Where the replica refused it for
+        // other reasons, the stage has to forget it, and with it all that is not written yet.
+        if is_of_producer
+            && verdict == ProducerVerdict::InSequence
+            && self.unwritten.len() == unwritten
+        {
+            self.write(partition, broker);
+            self.stage.clear();
+        }
     }
 
-    fn verdict(&self, _batch: &RecordBatch) -> ProducerVerdict {
-        ProducerVerdict::InSequence
+    fn verdict(&mut self, batch: &RecordBatch, origin: AppendOrigin) -> ProducerVerdict {
+        let checked = self.log.check_producer(
+            &mut self.stage,
+            batch,
+            origin,
+            TransactionVersion::default(),
+        );
+        match checked {
+            Ok(ottla_log::ProducerVerdict::InSequence) => ProducerVerdict::InSequence,
+            Ok(ottla_log::ProducerVerdict::Duplicate(duplicate)) => ProducerVerdict::Duplicate {
+                base_offset: duplicate.first_offset(),
+                last_offset: duplicate.last_offset,
+                log_append_time: duplicate.timestamp,
+            },
+            Err(error) => {
+                tracing::info!(partition = %self.log.topic_partition(), "append refused: {error}");
+                ProducerVerdict::Refused(error.error_code())
+            }
+        }
     }
 
     fn step(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, event: Event<Ack>) {
@@ -121,9 +159,9 @@ impl Stepped {
     fn execute(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, effect: Effect<Ack>) {
         match effect {
             Effect::AssignLeaderEpoch {
-                leader_epoch: _,
-                start_offset: _,
-            } => {}
+                leader_epoch,
+                start_offset,
+            } => self.log.assign_leader_epoch(leader_epoch, start_offset),
             Effect::WriteLog { batch } => self.unwritten.push(batch),
             Effect::Flush { up_to } => self.flush(partition, broker, up_to),
             Effect::AdvanceHighWatermark { high_watermark } => {
@@ -143,6 +181,7 @@ impl Stepped {
         let written = self.log.append(&batches, broker.timestamp());
         batches.clear();
         self.unwritten = batches;
+        self.stage.clear();
         let log_end_offset = self.log.log_end_offset();
         match written {
             Ok(_) => self.step(partition, broker, Event::LogWritten { log_end_offset }),
@@ -164,10 +203,14 @@ impl Stepped {
             self.flush = FlushState::Running(Some(up_to));
             return;
         }
+        let Some(job) = self.log.flush_job() else {
+            self.step(partition, broker, Event::Flushed { up_to });
+            return;
+        };
         self.flush = FlushState::Running(None);
         let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
         tokio::task::spawn_blocking(move || {
-            let result = Ok(up_to);
+            let result = job.run();
             partition.put(&broker, PartitionEvent::FlushEnded(result));
         });
     }
@@ -200,6 +243,26 @@ impl Stepped {
         self.step(partition, broker, Event::LogLost);
         partition.waiters.wake_all();
     }
+}
+
+/// Runs maintenance work of a log on a blocking thread, and gives the log what it leaves.
+fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
+    let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
+    let delay = Duration::from_millis(job.delay_ms().max(0) as u64);
+    tokio::spawn(async move {
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let Ok(result) = tokio::task::spawn_blocking(move || job.run()).await else {
+            return;
+        };
+        let event = match result {
+            Ok(JobOutcome::Done) => return,
+            Ok(outcome) => PartitionEvent::Work(Box::new(|log| log.on_job_done(outcome))),
+            Err(error) => PartitionEvent::FlushEnded(Err(error)),
+        };
+        partition.put(&broker, event);
+    });
 }
 
 /// What somebody is told who waits for an append to a partition that is gone.

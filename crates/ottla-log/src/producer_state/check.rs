@@ -89,6 +89,13 @@ pub struct ProducerStage {
     entries: HashMap<ProducerId, ProducerStateEntry>,
 }
 
+impl ProducerStage {
+    /// Forgets all: what it held is in the file, or was refused.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
 /// What a transaction marker says.
 pub(super) struct Marker {
     pub(super) coordinator_epoch: i32,

@@ -355,6 +355,27 @@ fn a_duplicate_waits_until_the_first_copy_is_safe() {
 }
 
 #[test]
+fn a_duplicate_of_what_could_not_be_written_is_no_success() {
+    let mut story = Story::alone();
+    story.append(1, All, 2, 0);
+    let duplicate = ProducerVerdict::Duplicate {
+        base_offset: Offset(0),
+        last_offset: Offset(1),
+        log_append_time: Timestamp::NONE,
+    };
+    assert_eq!(story.step(append_with(2, All, 2, duplicate)), []);
+    assert_eq!(
+        story.step(Event::WriteRefused {
+            log_end_offset: Offset(0)
+        }),
+        [
+            released(1, AckOutcome::StorageError),
+            released(2, AckOutcome::StorageError)
+        ]
+    );
+}
+
+#[test]
 fn a_gap_is_told_only_when_what_is_ahead_is_safe() {
     let mut story = Story::leader_with(&[1, 2], 1, i64::MAX);
     let gap = ProducerVerdict::Refused(ErrorCode::OutOfOrderSequenceNumber);

@@ -1,0 +1,83 @@
+//! DescribeProducers: which producers have written to a partition lately (KIP-664).
+//!
+//! Kafka does the same in `KafkaApis.handleDescribeProducersRequest` and `UnifiedLog.activeProducers`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::describe_producers_response::{
+    PartitionResponse, ProducerState, TopicResponse,
+};
+use ottla_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse};
+use ottla_types::{ErrorCode, TopicName};
+
+use crate::authorizer::{Operation, ResourceType};
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in request.topics {
+        let topic_error = topic_error(broker, context, &topic.name);
+        let mut partitions = Vec::with_capacity(topic.partition_indexes.len());
+        for partition_index in topic.partition_indexes {
+            let described = match topic_error {
+                Ok(()) => describe(broker, &topic.name, partition_index).await,
+                Err(code) => Err(code),
+            };
+            partitions.push(PartitionResponse {
+                partition_index,
+                error_code: described.as_ref().err().map_or(0, |code| code.code()),
+                active_producers: described.unwrap_or_default(),
+                ..Default::default()
+            });
+        }
+        topics.push(TopicResponse {
+            name: topic.name,
+            partitions,
+            ..Default::default()
+        });
+    }
+    DescribeProducersResponse {
+        topics,
+        ..Default::default()
+    }
+}
+
+fn topic_error(
+    broker: &Broker,
+    context: &RequestContext,
+    topic: &TopicName,
+) -> Result<(), ErrorCode> {
+    let authorizer = &broker.authorizer;
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Topic, topic) {
+        return Err(ErrorCode::TopicAuthorizationFailed);
+    }
+    match broker.metadata().topics.by_name(topic) {
+        Some(_) => Ok(()),
+        None => Err(ErrorCode::UnknownTopicOrPartition),
+    }
+}
+
+async fn describe(
+    broker: &Arc<Broker>,
+    topic: &str,
+    index: i32,
+) -> Result<Vec<ProducerState>, ErrorCode> {
+    let partition = broker.local_partition(topic, index)?;
+    let described = partition.with_log(broker, |log| {
+        let producers = log.producers().producers().map(|producer| ProducerState {
+            producer_id: producer.producer_id.0,
+            producer_epoch: producer.producer_epoch.0.into(),
+            last_sequence: producer.last_sequence().0,
+            last_timestamp: producer.last_timestamp.0,
+            coordinator_epoch: producer.coordinator_epoch,
+            current_txn_start_offset: producer.current_txn_first_offset.map_or(-1, |o| o.0),
+            ..Default::default()
+        });
+        producers.collect()
+    });
+    described.await.ok_or(ErrorCode::NotLeaderOrFollower)
+}
