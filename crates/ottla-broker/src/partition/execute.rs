@@ -248,14 +248,15 @@ impl Stepped {
 /// Runs maintenance work of a log on a blocking thread, and gives the log what it leaves.
 fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
     let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
-    let delay = Duration::from_millis(job.delay_ms().max(0) as u64);
     tokio::spawn(async move {
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
-        }
-        let Ok(result) = tokio::task::spawn_blocking(move || job.run()).await else {
+        let Ok(mut result) = tokio::task::spawn_blocking(move || job.run()).await else {
             return;
         };
+        if let Ok(JobOutcome::Unlink(unlink)) = result {
+            tokio::time::sleep(Duration::from_millis(unlink.delay_ms().max(0) as u64)).await;
+            let unlinked = tokio::task::spawn_blocking(move || unlink.run()).await;
+            result = unlinked.unwrap_or(Ok(())).map(|()| JobOutcome::Done);
+        }
         let event = match result {
             Ok(JobOutcome::Done) => return,
             Ok(outcome) => PartitionEvent::Work(Box::new(|log| log.on_job_done(outcome))),

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ottla_config::TopicConfig;
-use ottla_log::{DEFAULT_WRITEBACK_BYTES, Log, OpenParams};
+use ottla_log::{Log, OpenParams};
 use ottla_metadata::{
     ConfigResource, ConfigResourceType, LocalReplica, MetadataDelta, MetadataImage,
 };
@@ -164,7 +164,6 @@ impl Broker {
             now: self.timestamp(),
             producer_id_expiration_ms: self.config().producer_id_expiration_ms.into(),
             random_seed: rand::random(),
-            writeback_bytes: DEFAULT_WRITEBACK_BYTES,
         })
         .map_err(|error| error.to_string())?;
         Ok(log)
