@@ -5,12 +5,14 @@
 //! processes, toolchains and peers. Nothing in here is linked into the product.
 
 mod codegen;
+mod conformance;
 mod golden;
 mod golden_records;
 mod peer;
 mod tidy;
 
 mod process;
+mod report;
 mod toolchain;
 mod workspace;
 
@@ -31,6 +33,8 @@ enum Command {
     Codegen(codegen::Options),
     /// Compare the bytes of every message and version with those of Kafka's own classes, both ways.
     Golden(golden::Options),
+    /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
+    Conformance(conformance::Options),
     /// Start a broker that is described in peers/, for trying things out and for comparison.
     Peer(peer::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
@@ -42,6 +46,7 @@ fn main() {
         Command::GoldenRecords(options) => golden_records::run(&options),
         Command::Codegen(options) => codegen::run(&options),
         Command::Golden(options) => golden::run(&options),
+        Command::Conformance(options) => conformance::run(&options),
         Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),
     };

@@ -54,6 +54,22 @@ pub fn require(toolchain: &Toolchain) -> Result<()> {
     if process::is_on_path(toolchain.program) {
         return Ok(());
     }
+    install_packages(toolchain)?;
+    if !process::is_on_path(toolchain.program) {
+        bail!(
+            "its packages are installed, and `{}` is still missing",
+            toolchain.program
+        );
+    }
+    Ok(())
+}
+
+/// Installs the packages although the program is there: for a part that Debian keeps in a package of its own.
+pub fn install(toolchain: &Toolchain) -> Result<()> {
+    install_packages(toolchain)
+}
+
+fn install_packages(toolchain: &Toolchain) -> Result<()> {
     let install = format!("apt-get install -y {}", toolchain.packages.join(" "));
     if !rustix::process::geteuid().is_root() || !process::is_on_path("apt-get") {
         bail!(
@@ -68,9 +84,6 @@ pub fn require(toolchain: &Toolchain) -> Result<()> {
             .args(["install", "-y", "-qq"])
             .args(toolchain.packages),
     )?;
-    if !process::is_on_path(toolchain.program) {
-        bail!("`{install}` did not bring `{}`", toolchain.program);
-    }
     Ok(())
 }
 

@@ -1,0 +1,384 @@
+"""librdkafka's conformance script, through confluent-kafka: `python confluent_script.py BOOTSTRAP`."""
+
+import sys
+import time
+
+from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, Producer,
+                             TopicCollection, TopicPartition)
+from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic,
+                                   OffsetSpec, ResourceType)
+
+from lines import T0, checksum, emit, failure, record, settle, text
+
+BOOTSTRAP = sys.argv[1]
+MAIN = "rdkafka-main"
+PATIENCE = 20
+
+
+def outcome(action):
+    try:
+        return action()
+    except KafkaException as error:
+        found = error.args[0]
+        return f"! {found.name()}: {found.str()}"
+    except Exception as error:  # an error of the client is an outcome too
+        return failure(error)
+
+
+def step(name):
+    """Runs the function below it as a step of that name."""
+    def run(action):
+        emit(name, outcome(action))
+    return run
+
+
+admin = AdminClient({"bootstrap.servers": BOOTSTRAP, "client.id": "rdkafka-admin"})
+
+
+def wait(futures):
+    """The outcome of each of a call's futures, by the text of its key."""
+    return {str(key): outcome(lambda: shown(future.result(PATIENCE))) for key, future in futures.items()}
+
+
+def shown(value):
+    return value if value is None or isinstance(value, (int, str, list, dict)) else str(value)
+
+
+def producer(**settings):
+    settings = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer({"bootstrap.servers": BOOTSTRAP, "client.id": "rdkafka-producer", "message.timeout.ms": 15000,
+                     "linger.ms": 500, **settings})
+
+
+def consumer(**settings):
+    settings = {name.replace("_", "."): value for name, value in settings.items()}
+    return Consumer({"bootstrap.servers": BOOTSTRAP, "client.id": "rdkafka-consumer", "group.id": "rdkafka-none",
+                     "enable.auto.commit": False, "auto.offset.reset": "error", **settings})
+
+
+def send(to, topic, partition, count):
+    delivered = []
+
+    def on_delivery(error, message):
+        delivered.append(f"! {error.name()}" if error else [message.partition(), message.offset()])
+
+    for i in range(count):
+        key, value, headers, timestamp = record(i)
+        to.produce(topic, partition=partition, key=key, value=value, headers=headers, timestamp=timestamp,
+                   on_delivery=on_delivery)
+    to.flush(PATIENCE)
+    return delivered
+
+
+def read(source, expected, patience=PATIENCE):
+    found = []
+    deadline = time.monotonic() + patience
+    while len(found) < expected and time.monotonic() < deadline:
+        message = source.poll(0.2)
+        if message is None:
+            continue
+        if message.error():
+            found.append(f"! {message.error().name()}")
+            break
+        kind, timestamp = message.timestamp()
+        headers = [[key, text(value)] for key, value in message.headers() or []]
+        found.append([message.offset(), kind, timestamp, text(message.key()), checksum(message.value()), headers,
+                      message.leader_epoch()])
+    return found
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------------
+
+keep = {"retention.ms": "-1"}
+for what, topic in {
+    "main": NewTopic(MAIN, 3, 1, config=keep),
+    "defaults": NewTopic("rdkafka-defaults"),
+    "assigned": NewTopic("rdkafka-assigned", 2, replica_assignment=[[1], [1]]),
+    "exists": NewTopic(MAIN, 3, 1),
+    "bad name": NewTopic("rdkafka/slash", 1, 1),
+    "too many replicas": NewTopic("rdkafka-three", 1, 3),
+    "bad setting": NewTopic("rdkafka-bad", 1, 1, config={"retention.ms": "soon"}),
+    "unknown setting": NewTopic("rdkafka-bad", 1, 1, config={"no.such.key": "1"}),
+}.items():
+    step(f"create {what}")(lambda: wait(admin.create_topics([topic], operation_timeout=10)))
+settle()
+
+
+def topics():
+    return sorted(name for name in admin.list_topics(timeout=PATIENCE).topics if name.startswith("rdkafka"))
+
+
+def partitions_of(description):
+    return [[p.id, p.leader.id, [n.id for n in p.replicas], [n.id for n in p.isr]] for p in description.partitions]
+
+
+@step("describe cluster")
+def _():
+    found = admin.describe_cluster(include_authorized_operations=True).result(PATIENCE)
+    return [found.cluster_id, found.controller.id, [n.id for n in found.nodes],
+            sorted(operation.name for operation in found.authorized_operations)]
+
+
+@step("describe topics")
+def _():
+    found = admin.describe_topics(TopicCollection([MAIN, "rdkafka-assigned", "rdkafka-nobody"]),
+                                  include_authorized_operations=True)
+    return {name: outcome(lambda: [partitions_of(future.result(PATIENCE)), future.result().is_internal, sorted(
+        operation.name for operation in future.result().authorized_operations)]) for name, future in found.items()}
+
+
+step("list topics")(topics)
+
+
+@step("metadata of one topic")
+def _():
+    found = admin.list_topics(MAIN, timeout=PATIENCE).topics[MAIN]
+    return {p.id: [p.leader, p.replicas, p.isrs] for p in found.partitions.values()}
+
+
+# ---- records --------------------------------------------------------------------------------------------------------
+
+for acks in ("1", "all", "0"):
+    for compression in ("none", "gzip", "snappy", "lz4", "zstd"):
+        step(f"produce acks={acks} {compression}")(lambda: send(
+            producer(acks=acks, compression_type=compression), MAIN, 1 if acks == "0" else 0, 10))
+
+step("produce idempotently")(lambda: send(producer(enable_idempotence=True, linger_ms=0), MAIN, 2, 20))
+
+
+@step("produce over the broker's limit")
+def _():
+    errors = []
+    big = producer(message_max_bytes=4_000_000)
+    big.produce(MAIN, partition=2, value=b"x" * 2_000_000,
+                on_delivery=lambda error, _: errors.append(error.name() if error else "delivered"))
+    big.flush(PATIENCE)
+    return errors
+
+
+@step("produce creates the topic")
+def _():
+    return [send(producer(), "rdkafka-auto", 0, 1), topics()]
+
+
+for partition, expected in ((0, 100), (1, 50), (2, 20)):
+    @step(f"consume partition {partition}")
+    def _():
+        source = consumer()
+        source.assign([TopicPartition(MAIN, partition, 0)])
+        found = read(source, expected)
+        source.close()
+        return found
+
+
+@step("consume in small pieces")
+def _():
+    source = consumer(fetch_message_max_bytes=100, fetch_max_bytes=1000, message_max_bytes=1000,
+                      receive_message_max_bytes=1_000_000, isolation_level="read_committed", check_crcs=True)
+    source.assign([TopicPartition(MAIN, 0, 0)])
+    found = read(source, 100)
+    source.close()
+    return [len(found), found[-1]]
+
+
+# ---- offsets --------------------------------------------------------------------------------------------------------
+
+for what, spec in {
+    "earliest": OffsetSpec.earliest(), "latest": OffsetSpec.latest(), "max timestamp": OffsetSpec.max_timestamp(),
+    "before all": OffsetSpec.for_timestamp(0), "between": OffsetSpec.for_timestamp(T0 + 4500),
+    "after all": OffsetSpec.for_timestamp(T0 + 1_000_000),
+}.items():
+    @step(f"offsets {what}")
+    def _():
+        asked = {TopicPartition(MAIN, p): spec for p in range(3)}
+        found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        return sorted([p.partition, future.result(PATIENCE).offset, future.result().timestamp]
+                      for p, future in found.items())
+
+
+@step("consumer's offsets")
+def _():
+    source = consumer()
+    times = source.offsets_for_times([TopicPartition(MAIN, 0, T0 + 5000), TopicPartition(MAIN, 1, T0 + 10**6)], PATIENCE)
+    found = [source.get_watermark_offsets(TopicPartition(MAIN, p), PATIENCE) for p in range(3)]
+    source.close()
+    return [found, [p.offset for p in times]]
+
+
+@step("seek by time")
+def _():
+    source = consumer()
+    found = source.offsets_for_times([TopicPartition(MAIN, 0, T0 + 7000)], PATIENCE)
+    source.assign(found)
+    records = read(source, 1)
+    source.close()
+    return records
+
+
+for reset in ("error", "earliest", "latest"):
+    @step(f"seek past the end, reset {reset}")
+    def _():
+        source = consumer(auto_offset_reset=reset)
+        source.assign([TopicPartition(MAIN, 0, 1000)])
+        found = read(source, 1, patience=2)
+        source.close()
+        return found
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+def settled(members, partitions):
+    """Polls the members until all partitions are given out evenly; the numbers a member."""
+    deadline = time.monotonic() + PATIENCE
+    calm, last = 0, []
+    while time.monotonic() < deadline:
+        for member in members:
+            member.poll(0.05)
+        held = [[(p.topic, p.partition) for p in member.assignment()] for member in members]
+        sizes = sorted(len(one) for one in held)
+        is_spread = sum(sizes) == partitions and len({p for one in held for p in one}) == partitions
+        calm = calm + 1 if is_spread and sizes == last and sizes[0] >= partitions // len(members) else 0
+        last = sizes
+        if calm >= 3:
+            return sizes
+    return ["not settled", last]
+
+
+def group_shown(group):
+    found = admin.describe_consumer_groups([group], include_authorized_operations=True)[group].result(PATIENCE)
+    members = sorted(f"{m.client_id} {m.group_instance_id} {m.host}"
+                     for m in found.members)
+    return [found.state.name, found.partition_assignor, found.type.name, found.is_simple_consumer_group,
+            found.coordinator.id, members, sorted(operation.name for operation in found.authorized_operations)]
+
+
+for assignor in ("range", "roundrobin", "cooperative-sticky"):
+    group = f"rdkafka-{assignor}"
+    members = []
+
+    def join(**settings):
+        member = consumer(group_id=group, partition_assignment_strategy=assignor, auto_offset_reset="earliest",
+                          heartbeat_interval_ms=200, **settings)
+        member.subscribe([MAIN])
+        members.append(member)
+        return settled(members, 3)
+
+    step(f"group {assignor}: first member")(lambda: join())
+    step(f"group {assignor}: second member")(lambda: join())
+    step(f"group {assignor}: a member with a name of its own")(lambda: join(group_instance_id="rdkafka-static"))
+    step(f"group {assignor}: described")(lambda: group_shown(group))
+
+    @step(f"group {assignor}: first member leaves")
+    def _():
+        members.pop(0).close()
+        return settled(members, 3)
+
+    @step(f"group {assignor}: all leave")
+    def _():
+        while members:
+            members.pop().close()
+        return group_shown(group)
+
+
+GROUP = "rdkafka-committing"
+
+
+@step("commit")
+def _():
+    source = consumer(group_id=GROUP, auto_offset_reset="earliest")
+    source.subscribe([MAIN])
+    settled([source], 3)
+    first = TopicPartition(MAIN, 0, 7, metadata="seven", leader_epoch=0)
+    done = source.commit(offsets=[first, TopicPartition(MAIN, 1, 3)], asynchronous=False)
+    found = source.committed([TopicPartition(MAIN, p) for p in range(3)], PATIENCE)
+    source.close()
+    return [[[p.partition, p.offset, str(p.error)] for p in done],
+            [[p.partition, p.offset, p.metadata, p.leader_epoch] for p in found]]
+
+
+@step("resume at the commit")
+def _():
+    source = consumer(group_id=GROUP)
+    source.assign([TopicPartition(MAIN, 0)])
+    found = read(source, 1)
+    source.close()
+    return found
+
+
+def committed(group):
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(PATIENCE)
+    return sorted([p.topic, p.partition, p.offset, p.metadata] for p in found.topic_partitions)
+
+
+step("list committed offsets")(lambda: committed(GROUP))
+
+
+@step("alter committed offsets")
+def _():
+    changed = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(MAIN, 0, 2), TopicPartition(MAIN, 2, 5)])
+    admin.alter_consumer_group_offsets([changed])[GROUP].result(PATIENCE)
+    return committed(GROUP)
+
+
+@step("list groups")
+def _():
+    found = admin.list_consumer_groups(request_timeout=PATIENCE).result(PATIENCE)
+    return [sorted([g.group_id, g.is_simple_consumer_group, g.state.name, g.type.name] for g in found.valid
+                   if g.group_id.startswith("rdkafka") and g.group_id != "rdkafka-none"), len(found.errors)]
+
+
+step("describe unknown group")(lambda: group_shown("rdkafka-nobody"))
+step("delete groups")(lambda: wait(admin.delete_consumer_groups([GROUP, "rdkafka-nobody"], request_timeout=PATIENCE)))
+
+# ---- settings, partitions, deletion ---------------------------------------------------------------------------------
+
+
+def config_of(kind, name):
+    found = admin.describe_configs([ConfigResource(kind, name)], request_timeout=PATIENCE)
+    entries = next(iter(found.values())).result(PATIENCE)
+    return {name: ["-" if entry.source == 4 else entry.value, entry.source, entry.is_read_only, entry.is_sensitive,
+                   sorted(entry.synonyms)] for name, entry in sorted(entries.items())}
+
+
+step("describe topic settings")(lambda: config_of(ResourceType.TOPIC, MAIN))
+step("describe broker settings")(lambda: config_of(ResourceType.BROKER, "1"))
+step("describe unknown topic's settings")(lambda: config_of(ResourceType.TOPIC, "rdkafka-nobody"))
+
+for what, entry in {
+    "set": ConfigEntry("segment.ms", "3600000", incremental_operation=AlterConfigOpType.SET),
+    "append": ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND),
+    "subtract": ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SUBTRACT),
+    "delete": ConfigEntry("cleanup.policy", None, incremental_operation=AlterConfigOpType.DELETE),
+    "no number": ConfigEntry("segment.ms", "later", incremental_operation=AlterConfigOpType.SET),
+    "unknown key": ConfigEntry("no.such.key", "1", incremental_operation=AlterConfigOpType.SET),
+}.items():
+    @step(f"alter {what}")
+    def _():
+        resource = ConfigResource(ResourceType.TOPIC, MAIN, incremental_configs=[entry])
+        changed = list(wait(admin.incremental_alter_configs([resource], request_timeout=PATIENCE)).values())
+        settle()
+        return [changed, {key: value for key, value in config_of(ResourceType.TOPIC, MAIN).items() if value[1] == 1}]
+
+
+@step("alter all settings at once")
+def _():
+    resource = ConfigResource(ResourceType.TOPIC, MAIN, set_config={"retention.ms": "-1", "max.message.bytes": "2000"})
+    changed = list(wait(admin.alter_configs([resource], request_timeout=PATIENCE)).values())
+    settle()
+    return [changed, {key: value for key, value in config_of(ResourceType.TOPIC, MAIN).items() if value[1] == 1}]
+
+
+for total in (5, 2):
+    step(f"create partitions to {total}")(lambda: [
+        wait(admin.create_partitions([NewPartitions(MAIN, total)], operation_timeout=10)), settle(),
+        len(admin.list_topics(MAIN, timeout=PATIENCE).topics[MAIN].partitions)])
+
+for before in (5, 3, 1000, -1):
+    step(f"delete records before {before}")(lambda: [
+        outcome(lambda: future.result(PATIENCE).low_watermark)
+        for future in admin.delete_records([TopicPartition(MAIN, 1, before)]).values()])
+
+step("delete topics")(lambda: wait(admin.delete_topics(["rdkafka-assigned", "rdkafka-auto", "rdkafka-nobody"],
+                                                       operation_timeout=10)))
+settle()
+step("topics left")(topics)

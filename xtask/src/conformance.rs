@@ -1,0 +1,164 @@
+//! `cargo xtask conformance`: clients that nobody here wrote run the same scripts against Ottla and against Apache
+//! Kafka, and every difference is reported.
+//!
+//! A client's script prints one line of JSON a step; `known-differences.toml` names the steps where the brokers may
+//! differ, each with its reason, and a named difference that no longer occurs is an error too. Besides the scripts,
+//! the advertised API tables are compared, each broker's segments are read by both brokers' tools, and each broker is
+//! started on the directory that the other one holds.
+
+mod api_table;
+mod clients;
+mod comparison;
+mod directory_in_use;
+mod run;
+mod segments;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::peer::{InstalledPeer, Node, NodeOptions, Peer};
+use crate::report::Tally;
+use crate::workspace;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only this client: java, tools, confluent, aiokafka, franz, sarama or kafkajs; may be repeated.
+    #[arg(long = "client", value_name = "NAME")]
+    clients: Vec<String>,
+    /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
+    /// `ottla` likewise.
+    #[arg(long, value_enum, default_value_t = Brokers::Both)]
+    broker: Brokers,
+    /// How many scripts run at one time.
+    #[arg(long, default_value_t = 4)]
+    jobs: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Brokers {
+    Both,
+    Kafka,
+    Ottla,
+}
+
+/// One side of the comparison.
+pub struct Side {
+    /// `kafka` or `ottla`; `-again` is added where one broker is compared with itself.
+    label: String,
+    peer: InstalledPeer,
+    dir: PathBuf,
+    node: Node,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let tally = run_counted(options)?;
+    println!("{tally}");
+    if tally.failed > 0 {
+        bail!(
+            "{} of the comparisons found differences that are not known",
+            tally.failed
+        );
+    }
+    Ok(())
+}
+
+/// The same for callers that have a last line of their own.
+pub fn run_all() -> Result<Tally> {
+    run_counted(&Options {
+        clients: Vec::new(),
+        broker: Brokers::Both,
+        jobs: 4,
+    })
+}
+
+fn run_counted(options: &Options) -> Result<Tally> {
+    let began = Instant::now();
+    let kafka = Peer::load("kafka")?.install()?;
+    let selected = clients::selected(&options.clients)?;
+    let prepared = clients::prepare(&selected, &kafka)?;
+    println!("clients are ready after {:.0?}", began.elapsed());
+
+    let out = workspace::target_dir().join("conformance");
+    let (left, right) = match options.broker {
+        Brokers::Kafka => (
+            start(&kafka, "kafka", &out)?,
+            start(&kafka, "kafka-again", &out)?,
+        ),
+        Brokers::Ottla => {
+            let ottla = Peer::load("ottla")?.install()?;
+            (
+                start(&ottla, "ottla", &out)?,
+                start(&ottla, "ottla-again", &out)?,
+            )
+        }
+        Brokers::Both => {
+            let ottla = Peer::load("ottla")?.install()?;
+            (start(&kafka, "kafka", &out)?, start(&ottla, "ottla", &out)?)
+        }
+    };
+    let mut sides = [left, right];
+    let compares_two = options.broker == Brokers::Both;
+    let known = comparison::KnownDifferences::load(compares_two)?;
+    let mut tally = Tally::default();
+
+    if compares_two {
+        tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
+    }
+    tally.add(run::scripts(&prepared, &sides, options.jobs, &out, &known)?);
+    if compares_two && options.clients.is_empty() {
+        tally.add(directory_in_use::check(&sides, &out)?);
+    }
+    for side in &mut sides {
+        if let Some(status) = side.node.ended()? {
+            bail!(
+                "{} ended by itself ({status}):\n{}",
+                side.label,
+                side.node.output_tail()
+            );
+        }
+        let status = side.node.stop()?;
+        println!("{} stopped: {status}", side.label);
+    }
+    if compares_two {
+        tally.add(segments::cross_read(&sides[0], &sides[1], &out)?);
+    }
+    Ok(tally)
+}
+
+fn start(peer: &InstalledPeer, label: &str, out: &std::path::Path) -> Result<Side> {
+    let dir = out.join(label);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    let overrides = [
+        // Groups begin soon, and a second member's join is not held back for three seconds.
+        ("group.initial.rebalance.delay.ms", "500"),
+        ("auto.create.topics.enable", "true"),
+    ];
+    let overrides = overrides
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .to_vec();
+    let node = peer.start(NodeOptions {
+        dir: dir.clone(),
+        port: None,
+        overrides,
+    })?;
+    Ok(Side {
+        label: label.to_owned(),
+        peer: peer.clone(),
+        dir,
+        node,
+    })
+}
+
+/// Shows a list of differences under a heading.
+fn shown(heading: &str, lines: &[String]) -> String {
+    let mut text = format!("{heading}\n");
+    for line in lines {
+        let _ = writeln!(text, "    {line}");
+    }
+    text
+}

@@ -1,0 +1,277 @@
+//! The clients, and what must be there before their scripts can run: packages come from the languages' registries
+//! and are kept below the target directory.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::peer::InstalledPeer;
+use crate::{process, toolchain, workspace};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    Java,
+    Tools,
+    Confluent,
+    Aiokafka,
+    Franz,
+    Sarama,
+    Kafkajs,
+}
+
+impl Client {
+    /// In the order in which they start: the ones that take longest first.
+    const ALL: [Client; 7] = [
+        Client::Java,
+        Client::Kafkajs,
+        Client::Tools,
+        Client::Franz,
+        Client::Sarama,
+        Client::Aiokafka,
+        Client::Confluent,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Client::Java => "java",
+            Client::Tools => "tools",
+            Client::Confluent => "confluent",
+            Client::Aiokafka => "aiokafka",
+            Client::Franz => "franz",
+            Client::Sarama => "sarama",
+            Client::Kafkajs => "kafkajs",
+        }
+    }
+}
+
+/// A client whose script can be started: the command lacks only the broker's address.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    pub client: Client,
+    words: Vec<String>,
+    dir: PathBuf,
+}
+
+impl Prepared {
+    /// The script against the broker at that address.
+    pub fn command(&self, bootstrap: &str) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command
+            .args(&self.words[1..])
+            .arg(bootstrap)
+            .current_dir(&self.dir);
+        command
+    }
+}
+
+/// The named clients, or all.
+pub fn selected(names: &[String]) -> Result<Vec<Client>> {
+    if names.is_empty() {
+        return Ok(Client::ALL.to_vec());
+    }
+    names
+        .iter()
+        .map(|name| {
+            Client::ALL
+                .into_iter()
+                .find(|client| client.name() == name)
+                .with_context(|| {
+                    let all: Vec<&str> = Client::ALL.iter().map(|client| client.name()).collect();
+                    format!("no client is called `{name}`; there are {}", all.join(", "))
+                })
+        })
+        .collect()
+}
+
+/// Installs what the clients need, one language at a time.
+pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared>> {
+    clients
+        .iter()
+        .map(|client| {
+            let name = client.name();
+            let words = match client {
+                Client::Java => java(kafka, "java/client/ClientScript.java"),
+                Client::Tools => java(kafka, "java/tools/ToolsScript.java"),
+                Client::Confluent => python("confluent_script.py"),
+                Client::Aiokafka => python("aiokafka_script.py"),
+                Client::Franz => go("franz"),
+                Client::Sarama => go("sarama"),
+                Client::Kafkajs => node("kafkajs_script.js"),
+            }
+            .with_context(|| format!("cannot set up the client `{name}`"))?;
+            let dir = out_dir().join("work").join(name);
+            std::fs::create_dir_all(&dir)?;
+            Ok(Prepared {
+                client: *client,
+                words,
+                dir,
+            })
+        })
+        .collect()
+}
+
+fn source_dir() -> PathBuf {
+    workspace::root().join("conformance")
+}
+
+fn out_dir() -> PathBuf {
+    workspace::target_dir().join("conformance")
+}
+
+/// Java's single-file mode compiles the script when it starts.
+fn java(kafka: &InstalledPeer, script: &str) -> Result<Vec<String>> {
+    toolchain::require(&toolchain::JAVAC)?;
+    let Some(class_path) = kafka.class_path() else {
+        bail!("the Java clients come with the peer `kafka`, which has no class path");
+    };
+    let logging = workspace::root().join("peers/log4j2-tools.properties");
+    Ok(vec![
+        "java".to_owned(),
+        "-Xshare:auto".to_owned(),
+        "-Xmx256M".to_owned(),
+        "-XX:+UseSerialGC".to_owned(),
+        "-XX:TieredStopAtLevel=1".to_owned(),
+        format!("-Dlog4j2.configurationFile={}", logging.display()),
+        "-cp".to_owned(),
+        class_path.to_owned(),
+        source_dir().join(script).display().to_string(),
+    ])
+}
+
+fn python(script: &str) -> Result<Vec<String>> {
+    toolchain::require(&toolchain::PYTHON)?;
+    let sources = source_dir().join("python");
+    let environment = out_dir().join("python");
+    let requirements = sources.join("requirements.txt");
+    let binary = environment.join("bin/python");
+    once(&environment, &[&requirements], || {
+        if process::output_of(
+            Command::new("python3")
+                .args(["-m", "venv"])
+                .arg(&environment),
+        )
+        .is_err()
+        {
+            // Debian splits the module off into a package of its own.
+            toolchain::install(&toolchain::PYTHON)?;
+            process::output_of(
+                Command::new("python3")
+                    .args(["-m", "venv"])
+                    .arg(&environment),
+            )?;
+        }
+        process::output_of(
+            Command::new(&binary)
+                .args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--only-binary",
+                    ":all:",
+                    "-r",
+                ])
+                .arg(&requirements),
+        )?;
+        Ok(())
+    })?;
+    Ok(vec![
+        binary.display().to_string(),
+        sources.join(script).display().to_string(),
+    ])
+}
+
+fn go(program: &str) -> Result<Vec<String>> {
+    toolchain::require(&toolchain::GO)?;
+    let binary = out_dir().join("go").join(program);
+    process::output_of(
+        Command::new("go")
+            .args(["build", "-buildvcs=false", "-o"])
+            .arg(&binary)
+            .arg(format!("./{program}"))
+            .current_dir(source_dir().join("go")),
+    )?;
+    Ok(vec![binary.display().to_string()])
+}
+
+fn node(script: &str) -> Result<Vec<String>> {
+    toolchain::require(&toolchain::NPM)?;
+    let sources = source_dir().join("node");
+    let folder = out_dir().join("node");
+    let files = ["package.json", "package-lock.json"].map(|name| sources.join(name));
+    once(&folder, &[&files[0], &files[1]], || {
+        for file in &files {
+            std::fs::copy(file, folder.join(file.file_name().unwrap_or_default()))?;
+        }
+        process::output_of(
+            Command::new("npm")
+                .args(["ci", "--no-audit", "--no-fund", "--loglevel=error"])
+                .current_dir(&folder),
+        )?;
+        Ok(())
+    })?;
+    // Node looks for packages beside the script.
+    let copy = folder.join(script);
+    std::fs::copy(sources.join(script), &copy)?;
+    Ok(vec!["node".to_owned(), copy.display().to_string()])
+}
+
+/// Fills a folder from what the files say, unless it was filled from the same before.
+fn once(folder: &Path, files: &[&PathBuf], fill: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut wanted = String::new();
+    for file in files {
+        wanted
+            .push_str(&std::fs::read_to_string(file).with_context(|| file.display().to_string())?);
+    }
+    let mark = folder.join("installed-from");
+    if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(folder)?;
+    fill()?;
+    std::fs::write(mark, wanted)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
+        assert_eq!(selected(&[]).unwrap().len(), 7);
+        assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
+        let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
+        assert!(
+            error.contains("perl") && error.contains("kafkajs"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_folder_is_filled_once_and_again_when_what_it_is_made_from_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("list");
+        let folder = dir.path().join("filled");
+        let mut count = 0;
+        std::fs::write(&source, "a").unwrap();
+        for _ in 0..2 {
+            once(&folder, &[&source], || {
+                count += 1;
+                Ok(())
+            })
+            .unwrap();
+        }
+        std::fs::write(&source, "b").unwrap();
+        once(&folder, &[&source], || {
+            count += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(count, 2);
+    }
+}
