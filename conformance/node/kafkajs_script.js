@@ -96,11 +96,12 @@ async function topics() {
   for (const [what, topic] of Object.entries(cases)) {
     await step(`create ${what}`, () => admin.createTopics({ topics: [topic], waitForLeaders: false }));
   }
-  await sleep(500);
+  await sleep(1500);
   await step('describe topics', async () => {
     const { topics } = await admin.fetchTopicMetadata({ topics: [MAIN, 'kafkajs-assigned'] });
     return topics.map(({ name, partitions }) => [name, partitions
-      .map((p) => [p.partitionId, p.leader, p.replicas, p.isr, p.partitionErrorCode]).sort((a, b) => a[0] - b[0])]);
+      .map((p) => [p.partitionId, p.leader, p.replicas, p.isr, p.partitionErrorCode]).sort((a, b) => a[0] - b[0])])
+      .sort();
   });
   await step('describe unknown topic', () => admin.fetchTopicMetadata({ topics: ['kafkajs/nobody'] }));
   await step('list topics', async () => own(await admin.listTopics()));

@@ -14,7 +14,7 @@ mod run;
 mod segments;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -49,7 +49,6 @@ pub struct Side {
     /// `kafka` or `ottla`; `-again` is added where one broker is compared with itself.
     label: String,
     peer: InstalledPeer,
-    dir: PathBuf,
     node: Node,
 }
 
@@ -128,7 +127,7 @@ fn run_counted(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-fn start(peer: &InstalledPeer, label: &str, out: &std::path::Path) -> Result<Side> {
+fn start(peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
     let dir = out.join(label);
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
@@ -149,7 +148,6 @@ fn start(peer: &InstalledPeer, label: &str, out: &std::path::Path) -> Result<Sid
     Ok(Side {
         label: label.to_owned(),
         peer: peer.clone(),
-        dir,
         node,
     })
 }

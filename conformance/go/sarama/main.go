@@ -560,6 +560,7 @@ func deletion() {
 			return nil, admin.CreatePartitions(topic, total, nil, false)
 		})
 	}
+	lines.Settle()
 	for _, before := range []int64{5, 1000} {
 		lines.Step(fmt.Sprintf("delete records before %d", before), func() (any, error) {
 			if err := admin.DeleteRecords(topic, map[int32]int64{1: before}); err != nil {

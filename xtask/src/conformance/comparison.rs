@@ -71,14 +71,15 @@ impl KnownDifferences {
 
 /// Reads a script's output; the port of the broker, which no two runs share, becomes a word.
 pub fn parse(printed: &str, port: u16) -> Result<Vec<Line>> {
+    let values = [format!("\"port\":{port}"), format!("\"port\": {port}")];
     let address = format!(":{port}");
     printed
         .lines()
         .map(|line| {
-            let line = line
-                .replace(&address, ":PORT")
-                .replace(&format!("\"port\": {port}"), "\"port\":0");
-            let line = line.replace(&format!("\"port\":{port}"), "\"port\":0");
+            let line = values.iter().fold(line.to_owned(), |line, value| {
+                line.replace(value, "\"port\":0")
+            });
+            let line = line.replace(&address, ":PORT");
             serde_json::from_str(&line).with_context(|| format!("not a step: {}", shortened(&line)))
         })
         .collect()
@@ -245,6 +246,19 @@ mod tests {
         let right = parse(&LEFT.replace("9092", "9999"), 9999).unwrap();
         let outcome = compare("c", &lines(LEFT), &right, &KnownDifferences::default());
         assert_eq!((outcome.alike, outcome.unknown.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_port_that_stands_alone_stays_a_number() {
+        let lines = parse(
+            "{\"step\":\"s\",\"outcome\":{\"port\":9092,\"at\":\"h:9092\"}}",
+            9092,
+        )
+        .unwrap();
+        assert_eq!(
+            lines[0].outcome.to_string(),
+            "{\"port\":0,\"at\":\"h:PORT\"}"
+        );
     }
 
     #[test]

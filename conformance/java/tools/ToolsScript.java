@@ -1,0 +1,358 @@
+// The conformance script of Kafka's own command line tools: `java -cp JARS ToolsScript.java BOOTSTRAP`.
+//
+// Each tool runs in this one process, since a new Java process for each would take longer than the tools do: its
+// output is caught and its exit becomes an exception. Every step prints one line of JSON, {"step": …, "outcome": …},
+// where the outcome is the lines that the tool printed, free of values that differ from run to run.
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.regex.Pattern;
+import org.apache.kafka.common.utils.Exit;
+
+public final class ToolsScript {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final PrintStream OUT = System.out;
+    private static final String TOOLS = "org.apache.kafka.tools.";
+    private static String bootstrap;
+
+    public static void main(String[] arguments) throws Exception {
+        bootstrap = arguments[0];
+        Exit.setExitProcedure(ToolsScript::exited);
+        Exit.setHaltProcedure(ToolsScript::exited);
+        topics();
+        records();
+        groups();
+        settings();
+        cluster();
+        verifiable();
+        deletion();
+        OUT.flush();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void topics() {
+        run("topics: create", "TopicCommand", "--create", "--topic", "tools-main", "--partitions", "3",
+            "--config", "retention.ms=-1");
+        run("topics: create another", "TopicCommand", "--create", "--topic", "tools.dotted");
+        run("topics: create if not there", "TopicCommand", "--create", "--topic", "tools-main", "--if-not-exists");
+        run("topics: create again", "TopicCommand", "--create", "--topic", "tools-main");
+        run("topics: create with assignment", "TopicCommand", "--create", "--topic", "tools-assigned",
+            "--replica-assignment", "1,1");
+        run("topics: create with a bad setting", "TopicCommand", "--create", "--topic", "tools-bad",
+            "--config", "retention.ms=soon");
+        settle();
+        run("topics: describe", "TopicCommand", "--describe", "--topic", "tools-.*");
+        run("topics: describe unknown", "TopicCommand", "--describe", "--topic", "nobody");
+        run("topics: list", "TopicCommand", "--list", "--topic", "tools.*");
+        run("topics: describe overridden", "TopicCommand", "--describe", "--topic", "tools-.*",
+            "--topics-with-overrides");
+        run("topics: describe unavailable", "TopicCommand", "--describe", "--topic", "tools-.*",
+            "--unavailable-partitions");
+        run("topics: more partitions", "TopicCommand", "--alter", "--topic", "tools-assigned", "--partitions", "4");
+        run("topics: fewer partitions", "TopicCommand", "--alter", "--topic", "tools-assigned", "--partitions", "2");
+        settle();
+        run("topics: describe altered", "TopicCommand", "--describe", "--topic", "tools-assigned");
+    }
+
+    private static void records() throws Exception {
+        StringBuilder input = new StringBuilder();
+        for (int i = 0; i < 30; i++) {
+            input.append("h1:v").append(i).append("\tkey-").append(i % 3).append("\tvalue-").append(i).append('\n');
+        }
+        for (String compression : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
+            produce("console producer: " + compression, input.toString(), "--topic", "tools.dotted",
+                "--compression-codec", compression, "--sync", "--timeout", "1", "--reader-property", "parse.key=true",
+                "--reader-property", "parse.headers=true");
+        }
+        run("console consumer: from the beginning", "consumer.ConsoleConsumer", "--topic", "tools.dotted",
+            "--from-beginning", "--max-messages", "150", "--timeout-ms", "15000", "--formatter-property",
+            "print.key=true", "--formatter-property", "print.headers=true", "--formatter-property",
+            "print.partition=true", "--formatter-property", "print.offset=true");
+        run("console consumer: one partition from an offset", "consumer.ConsoleConsumer", "--topic", "tools.dotted",
+            "--partition", "0", "--offset", "145", "--max-messages", "3", "--timeout-ms", "15000");
+        run("console consumer: the end is quiet", "consumer.ConsoleConsumer", "--topic", "tools.dotted",
+            "--partition", "0", "--offset", "latest", "--timeout-ms", "1500");
+        run("offsets", "GetOffsetShell", "--topic-partitions", "tools.dotted,tools-main:0-2");
+        run("offsets: earliest", "GetOffsetShell", "--topic", "tools.dotted", "--time", "earliest");
+        run("offsets: max timestamp", "GetOffsetShell", "--topic", "tools-main", "--time", "max-timestamp");
+        Path plan = Files.createTempFile("records", ".json");
+        Files.writeString(plan, "{\"version\":1,\"partitions\":[{\"topic\":\"tools.dotted\",\"partition\":0,"
+            + "\"offset\":20}]}");
+        run("delete records", "DeleteRecordsCommand", "--offset-json-file", plan.toString());
+        run("offsets: after deleting", "GetOffsetShell", "--topic", "tools.dotted", "--time", "earliest");
+        Files.delete(plan);
+    }
+
+    private static void groups() throws Exception {
+        run("console consumer: in a group", "consumer.ConsoleConsumer", "--topic", "tools.dotted", "--group",
+            "tools-group", "--from-beginning", "--max-messages", "50", "--timeout-ms", "15000");
+        group("list", "--list");
+        group("describe", "--describe", "--group", "tools-group");
+        group("describe state", "--describe", "--group", "tools-group", "--state");
+        group("describe members", "--describe", "--group", "tools-group", "--members", "--verbose");
+        group("describe unknown", "--describe", "--group", "tools-nobody");
+        for (String to : List.of("--to-earliest", "--to-latest", "--to-current")) {
+            group("reset " + to, "--reset-offsets", "--group", "tools-group", "--topic", "tools.dotted", to, "--execute");
+        }
+        group("reset to an offset", "--reset-offsets", "--group", "tools-group", "--topic", "tools.dotted:0",
+            "--to-offset", "33", "--execute");
+        group("reset by a shift", "--reset-offsets", "--group", "tools-group", "--topic", "tools.dotted", "--shift-by",
+            "-3", "--dry-run");
+        group("reset to a time", "--reset-offsets", "--group", "tools-group", "--topic", "tools.dotted",
+            "--to-datetime", "2023-01-01T00:00:00.000", "--execute");
+        group("export", "--reset-offsets", "--group", "tools-group", "--topic", "tools.dotted", "--to-current",
+            "--export");
+        group("delete offsets", "--delete-offsets", "--group", "tools-group", "--topic", "tools.dotted");
+        group("describe after", "--describe", "--group", "tools-group", "--offsets");
+        group("delete", "--delete", "--group", "tools-group");
+        group("delete unknown", "--delete", "--group", "tools-nobody");
+        group("list after", "--list", "--state");
+    }
+
+    private static void group(String what, String... arguments) {
+        run("groups: " + what, "consumer.group.ConsumerGroupCommand", arguments);
+    }
+
+    private static void settings() {
+        String configs = "kafka.admin.ConfigCommand";
+        run("settings: alter", configs, "--alter", "--entity-type", "topics", "--entity-name", "tools-main",
+            "--add-config", "segment.ms=3600000,cleanup.policy=[compact,delete]");
+        settle();
+        run("settings: describe", configs, "--describe", "--entity-type", "topics", "--entity-name", "tools-main");
+        run("settings: delete", configs, "--alter", "--entity-type", "topics", "--entity-name", "tools-main",
+            "--delete-config", "cleanup.policy");
+        run("settings: delete what is not set", configs, "--alter", "--entity-type", "topics", "--entity-name",
+            "tools-main", "--delete-config", "cleanup.policy");
+        run("settings: bad value", configs, "--alter", "--entity-type", "topics", "--entity-name", "tools-main",
+            "--add-config", "segment.ms=later");
+        settle();
+        run("settings: describe after", configs, "--describe", "--entity-type", "topics", "--entity-name", "tools-main");
+        run("settings: broker", configs, "--alter", "--entity-type", "brokers", "--entity-name", "1", "--add-config",
+            "log.cleaner.delete.retention.ms=86400001");
+        settle();
+        run("settings: describe broker", configs, "--describe", "--entity-type", "brokers", "--entity-name", "1");
+        run("settings: broker back", configs, "--alter", "--entity-type", "brokers", "--entity-name", "1",
+            "--delete-config", "log.cleaner.delete.retention.ms");
+        run("settings: unknown topic", configs, "--describe", "--entity-type", "topics", "--entity-name", "nobody");
+    }
+
+    private static void cluster() {
+        run("cluster id", "ClusterTool", "cluster-id");
+        run("quorum: status", "MetadataQuorumCommand", "describe", "--status");
+        run("features", "FeatureCommand", "describe");
+        run("log directories", "LogDirsCommand", "--describe", "--topic-list", "tools.dotted");
+        run("broker API versions", "BrokerApiVersionsCommand");
+    }
+
+    private static void verifiable() throws Exception {
+        // These two end by the end of their process, so they get one.
+        run("topics: create for the verifiable tools", "TopicCommand", "--create", "--topic", "tools-verifiable");
+        settle();
+        List<String> produced = separately("VerifiableProducer", "--topic", "tools-verifiable", "--max-messages", "200",
+            "--value-prefix", "7", "--acks", "-1");
+        Map<String, Integer> sent = events(produced);
+        emit("verifiable producer", sent);
+        // What it has read is the outcome, not in which pieces it came.
+        Map<String, Integer> read = events(separately("VerifiableConsumer", "--topic", "tools-verifiable", "--group-id",
+            "tools-verifiable", "--max-messages", "200", "--verbose", "--reset-policy", "earliest"));
+        emit("verifiable consumer", List.of(read.getOrDefault("record_data", 0), read.keySet()));
+        group("describe the verifiable consumer's", "--describe", "--group", "tools-verifiable");
+    }
+
+    private static Map<String, Integer> events(List<String> lines) throws Exception {
+        Map<String, Integer> events = new TreeMap<>();
+        for (String line : lines) {
+            if (line.startsWith("{")) {
+                events.merge(JSON.readTree(line).get("name").asText(), 1, Integer::sum);
+            }
+        }
+        return events;
+    }
+
+    private static List<String> separately(String tool, String... arguments) throws Exception {
+        List<String> command = new ArrayList<>(List.of("java", "-Xshare:auto", "-Xmx256M", "-XX:TieredStopAtLevel=1",
+            "-cp", System.getProperty("java.class.path"), TOOLS + tool, "--bootstrap-server", bootstrap));
+        command.addAll(List.of(arguments));
+        Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+        CompletableFuture<byte[]> output = CompletableFuture.supplyAsync(() -> {
+            try {
+                return process.getInputStream().readAllBytes();
+            } catch (java.io.IOException error) {
+                return error.toString().getBytes(StandardCharsets.UTF_8);
+            }
+        });
+        if (!process.waitFor(60, TimeUnit.SECONDS)) {
+            process.destroyForcibly();
+        }
+        return new String(output.get(), StandardCharsets.UTF_8).lines().toList();
+    }
+
+    private static void deletion() {
+        run("topics: delete", "TopicCommand", "--delete", "--topic", "tools-assigned");
+        run("topics: delete unknown", "TopicCommand", "--delete", "--topic", "tools-nobody");
+        settle();
+        run("topics: list after", "TopicCommand", "--list", "--topic", "tools.*");
+    }
+
+    // ---- how a tool runs -------------------------------------------------------------------------------------------
+
+    private static void run(String step, String tool, String... arguments) {
+        String name = tool.startsWith("kafka.") ? tool : TOOLS + tool;
+        List<String> all = new ArrayList<>(List.of(arguments));
+        // Tools with subcommands of their own take the address before or after them.
+        boolean addressFirst = tool.equals("MetadataQuorumCommand") || tool.equals("FeatureCommand");
+        all.addAll(addressFirst ? 0 : all.size(), List.of("--bootstrap-server", bootstrap));
+        emit(step, shown(step, output(() -> call(name, all.toArray(new String[0])))));
+    }
+
+    private static void produce(String step, String input, String... arguments) {
+        List<String> all = new ArrayList<>(List.of(arguments));
+        all.addAll(List.of("--bootstrap-server", bootstrap));
+        var stdin = System.in;
+        System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
+        emit(step, shown(step, output(() -> call(TOOLS + "ConsoleProducer", all.toArray(new String[0])))));
+        System.setIn(stdin);
+    }
+
+    private static void call(String name, String[] arguments) throws Throwable {
+        try {
+            Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (java.lang.reflect.InvocationTargetException error) {
+            throw error.getCause();
+        }
+    }
+
+    private interface Tool {
+        void run() throws Throwable;
+    }
+
+    /** Everything that the tool prints on either stream, and its exit status if it is not 0. */
+    private static String output(Tool tool) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        PrintStream stream = new PrintStream(bytes, true, StandardCharsets.UTF_8);
+        PrintStream err = System.err;
+        System.setOut(stream);
+        System.setErr(stream);
+        String ending = "";
+        exit = null;
+        caught = bytes;
+        ExecutorService runner = Executors.newSingleThreadExecutor(task -> {
+            Thread thread = new Thread(task);
+            thread.setDaemon(true);
+            return thread;
+        });
+        try {
+            runner.submit(() -> {
+                try {
+                    tool.run();
+                    return null;
+                } catch (Throwable error) {
+                    throw new ExecutionException(error);
+                }
+            }).get(60, TimeUnit.SECONDS);
+        } catch (TimeoutException error) {
+            ending = "! it did not end in a minute";
+        } catch (Exception error) {
+            Throwable root = error;
+            while (root instanceof ExecutionException && root.getCause() != null) {
+                root = root.getCause();
+            }
+            if (!(root instanceof Exited)) {
+                ending = "! " + root.getClass().getSimpleName() + ": " + root.getMessage();
+            }
+        } finally {
+            runner.shutdownNow();
+            System.setOut(OUT);
+            System.setErr(err);
+        }
+        if (exit != null) {
+            // The process would have ended there, whatever the tool does with the exception.
+            String until = new String(bytes.toByteArray(), 0, exit.length, StandardCharsets.UTF_8);
+            return exit.status == 0 ? until : until + "! exit status " + exit.status;
+        }
+        return bytes.toString(StandardCharsets.UTF_8) + ending;
+    }
+
+    private static final Pattern TIMES = Pattern.compile("\\b1[0-9]{12}\\b|\\[?20\\d\\d-\\d\\d-\\d\\d[ T][\\d:,.]+\\]?");
+    private static final Pattern IDS = Pattern.compile("(TopicId: |\\()[A-Za-z0-9_-]{22}\\b");
+    private static final Pattern MEMBERS = Pattern.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
+    private static final Pattern DIRECTORIES = Pattern.compile("(\"logDir\":|CurrentVoters:.*\"directoryId\": )\"[^\"]*\"");
+    private static final Pattern NUMBERS = Pattern.compile(
+        "(LeaderEpoch|HighWatermark|MaxFollowerLag|MaxFollowerLagTimeMs|Epoch|avg_throughput|\"offset\"|\"totalBytes\""
+            + "|\"usableBytes\"|Finalized features epoch|PRODUCER_ID|target_throughput)(\"?:\\s*)-?[0-9.]+");
+
+    /** Groups of the other clients' scripts, which may run at the same time. */
+    private static final Pattern OTHERS = Pattern.compile("(java|rdkafka|aio|franz|sarama|kafkajs)-");
+
+    /** The lines without times, ids and sizes of the machine, and without the Java stack beneath an error. */
+    private static List<String> shown(String step, String output) {
+        List<String> lines = new ArrayList<>();
+        for (String line : output.split("\n")) {
+            if (line.isBlank() || OTHERS.matcher(line).lookingAt() || line.startsWith("\tat ") || line.contains(" WARN ") || line.contains("SLF4J")) {
+                continue;
+            }
+            line = TIMES.matcher(line).replaceAll("TIME");
+            line = IDS.matcher(line).replaceAll("$1ID");
+            line = MEMBERS.matcher(line).replaceAll("MEMBER");
+            line = DIRECTORIES.matcher(line).replaceAll("$1\"DIRECTORY\"");
+            line = line.replaceAll("console-consumer-[0-9]+", "console-consumer-N");
+            line = line.replaceAll("(CONTROLLER://127.0.0.1:)[0-9]+", "$1PORT");
+            line = NUMBERS.matcher(line).replaceAll("$1$2N");
+            // The width of a column follows the longest value in it.
+            lines.add(line.strip().replaceAll("[ \t]+", " "));
+        }
+        if (step.startsWith("groups: list")) {
+            // In the order of a hash table.
+            Collections.sort(lines);
+        }
+        return lines;
+    }
+
+    private static void emit(String step, Object outcome) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("step", step);
+        line.put("outcome", outcome);
+        try {
+            OUT.println(JSON.writeValueAsString(line));
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static void settle() {
+        try {
+            Thread.sleep(400);
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** The tool's first exit, and the output it is caught in. */
+    private static volatile Exited exit;
+    private static volatile ByteArrayOutputStream caught;
+
+    private static void exited(int status, String message) {
+        if (exit == null) {
+            exit = new Exited(status, caught.size());
+        }
+        throw exit;
+    }
+
+    /** The end of a tool that would have been the end of this process. */
+    private static final class Exited extends RuntimeException {
+        final int status;
+        final int length;
+
+        Exited(int status, int length) {
+            this.status = status;
+            this.length = length;
+        }
+    }
+}
