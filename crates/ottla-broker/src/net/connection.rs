@@ -10,8 +10,11 @@
 //! processed.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use ottla_protocol::{ApiKey, DecodeError, Encoded, Reader, decode_request_header};
@@ -156,9 +159,9 @@ impl Session {
                 continue;
             }
             self.take_memory(&front).await?;
-            match self.frames.read_from(&self.stream, &front) {
-                Ok(0) => return Ok(()),
-                Ok(read) => {
+            match self.read_or_wake(&front).await? {
+                Some(0) => return Ok(()),
+                Some(read) => {
                     self.broker.metrics.add(Metric::BytesReceived, read as u64);
                     self.unyielded_bytes += read;
                     if self.unyielded_bytes >= YIELD_BYTES {
@@ -166,19 +169,30 @@ impl Session {
                         tokio::task::yield_now().await;
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.frames.shrink();
-                    tokio::select! {
-                        biased;
-                        () = self.connection.woken() => {}
-                        readable = self.stream.readable() => readable?,
-                    }
-                    self.unyielded_bytes = 0;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+                None => {}
             }
         }
+    }
+
+    /// Reads from the socket; `None` where an answer became ready, or the connection is to end, before
+    /// anything came.
+    async fn read_or_wake(&mut self, front: &Front) -> io::Result<Option<usize>> {
+        let (frames, stream) = (&mut self.frames, &mut self.stream);
+        let mut woken = pin!(self.connection.woken());
+        let mut has_waited = false;
+        let read = poll_fn(|context| {
+            if let Poll::Ready(read) = frames.poll_read_from(context, stream, front) {
+                return Poll::Ready(read.map(Some));
+            }
+            frames.shrink();
+            has_waited = true;
+            woken.as_mut().poll(context).map(|()| Ok(None))
+        })
+        .await;
+        if has_waited {
+            self.unyielded_bytes = 0;
+        }
+        read
     }
 
     fn has_room(&self) -> bool {

@@ -233,6 +233,8 @@ impl Stepped {
                 }
                 self.step(partition, broker, Event::Flushed { up_to: flushed });
             }
+            // What waits for the flush goes on waiting; the next append asks for another.
+            Err(error) if error.is_disk_full() => self.log.on_flush_refused(),
             Err(error) => self.lose(partition, broker, &error),
         }
     }

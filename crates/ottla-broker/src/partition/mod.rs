@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
-use ottla_log::{Log, LogReader};
+use ottla_log::{CloseJob, Log, LogReader};
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Event, Replica, RequiredAcks};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
@@ -236,6 +236,13 @@ impl Partition {
         let work = Box::new(move |log: &mut Log| drop(done.send(work(log))));
         self.put(broker, PartitionEvent::Work(work));
         result.await.ok()
+    }
+
+    /// Takes nothing more, answers whoever waits, and returns the work that brings the log to rest.
+    pub async fn close(self: &Arc<Self>, broker: &Arc<Broker>) -> Option<CloseJob> {
+        self.notify(broker, Event::LogLost);
+        self.waiters.wake_all();
+        self.with_log(broker, Log::close_job).await
     }
 
     /// Puts changed settings in force.
