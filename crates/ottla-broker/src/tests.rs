@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod client;
+mod groups;
 mod idempotence;
 mod produce_and_fetch;
 

@@ -1,0 +1,613 @@
+//! Consumer groups over the wire: members that join, commit and leave, on coordinators that read their
+//! partitions back.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use ottla_protocol::messages::leave_group_request::MemberIdentity;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use ottla_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
+use ottla_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use ottla_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use ottla_protocol::messages::{
+    DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, HeartbeatRequest,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ListGroupsRequest, OffsetCommitRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest,
+};
+use ottla_protocol::metadata_records::{MetadataRecord, PartitionRecord};
+use ottla_types::{ErrorCode, Uuid};
+
+use super::client::Client;
+use super::{TestBroker, topic_id};
+
+const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
+/// A broker that coordinates groups in two partitions, with a topic `t` of two partitions.
+async fn coordinating_broker(settings: &[(&str, &str)]) -> TestBroker {
+    let mut all = vec![
+        ("group.initial.rebalance.delay.ms", "0"),
+        ("offsets.topic.replication.factor", "1"),
+    ];
+    all.extend_from_slice(settings);
+    let broker = TestBroker::start_with(&all).await;
+    broker.create_topic("t", 2, &[]);
+    broker.create_topic(OFFSETS_TOPIC, 2, &[("cleanup.policy", "compact")]);
+    wait_until_loaded(&broker).await;
+    broker
+}
+
+async fn wait_until_loaded(broker: &TestBroker) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let list = broker
+            .connect()
+            .await
+            .ask(5, &ListGroupsRequest::default())
+            .await;
+        if list.error_code == 0 {
+            return;
+        }
+        assert_eq!(error(list.error_code), ErrorCode::CoordinatorLoadInProgress);
+        assert!(Instant::now() < deadline, "the coordinators load");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn error(code: i16) -> ErrorCode {
+    ErrorCode::from_code(code)
+}
+
+fn joining(member_id: &ByteString) -> JoinGroupRequest {
+    JoinGroupRequest {
+        group_id: "g".into(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        member_id: member_id.clone(),
+        protocol_type: "consumer".into(),
+        protocols: vec![JoinGroupRequestProtocol {
+            name: "range".into(),
+            metadata: Bytes::from_static(b"\0\x01\0\0\0\x01\0\x01t\xff\xff\xff\xff\0\0\0\0"),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+fn syncing(
+    joined: &JoinGroupResponse,
+    assignments: &[(&ByteString, &'static str)],
+) -> SyncGroupRequest {
+    SyncGroupRequest {
+        group_id: "g".into(),
+        generation_id: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        protocol_type: Some("consumer".into()),
+        protocol_name: Some("range".into()),
+        assignments: assignments
+            .iter()
+            .map(|(member_id, assignment)| SyncGroupRequestAssignment {
+                member_id: (*member_id).clone(),
+                assignment: Bytes::from_static(assignment.as_bytes()),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    }
+}
+
+/// Joins as the only member of `g`; the generation is begun, the assignment not made.
+async fn join_alone(client: &mut Client) -> JoinGroupResponse {
+    let required = client.ask(9, &joining(&ByteString::new())).await;
+    assert_eq!(error(required.error_code), ErrorCode::MemberIdRequired);
+    assert!(
+        required.member_id.starts_with("test-"),
+        "{}",
+        required.member_id
+    );
+    let joined = client.ask(9, &joining(&required.member_id)).await;
+    assert_eq!(error(joined.error_code), ErrorCode::None);
+    joined
+}
+
+fn committing(joined: &JoinGroupResponse, offset: i64) -> OffsetCommitRequest {
+    OffsetCommitRequest {
+        group_id: "g".into(),
+        generation_id_or_member_epoch: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        topics: vec![OffsetCommitRequestTopic {
+            name: "t".into(),
+            topic_id: topic_id("t"),
+            partitions: vec![OffsetCommitRequestPartition {
+                partition_index: 1,
+                committed_offset: offset,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+fn fetching() -> OffsetFetchRequest {
+    OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "g".into(),
+            topics: Some(vec![OffsetFetchRequestTopics {
+                name: "t".into(),
+                topic_id: topic_id("t"),
+                partition_indexes: vec![0, 1],
+                ..Default::default()
+            }]),
+            ..Default::default()
+        }],
+        require_stable: true,
+        ..Default::default()
+    }
+}
+
+/// Partition, error and offset of each partition in the answer.
+async fn fetched(client: &mut Client) -> Vec<(i32, ErrorCode, i64)> {
+    let response = client.ask(10, &fetching()).await;
+    let group = &response.groups[0];
+    assert_eq!(error(group.error_code), ErrorCode::None);
+    let partitions = group.topics[0].partitions.iter();
+    partitions
+        .map(|partition| {
+            let code = error(partition.error_code);
+            (partition.partition_index, code, partition.committed_offset)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_joins_commits_leaves_and_its_group_is_deleted() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let joined = join_alone(&mut client).await;
+    assert_eq!(joined.leader, joined.member_id);
+    let synced = client
+        .ask(5, &syncing(&joined, &[(&joined.member_id, "all")]))
+        .await;
+    assert_eq!(
+        (error(synced.error_code), &synced.assignment[..]),
+        (ErrorCode::None, &b"all"[..])
+    );
+
+    let heartbeat = HeartbeatRequest {
+        group_id: "g".into(),
+        generation_id: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        ..Default::default()
+    };
+    assert_eq!(client.ask(4, &heartbeat).await.error_code, 0);
+    let committed = client.ask(10, &committing(&joined, 42)).await;
+    assert_eq!(committed.topics[0].partitions[0].error_code, 0);
+    assert_eq!(
+        fetched(&mut client).await,
+        [(0, ErrorCode::None, -1), (1, ErrorCode::None, 42)]
+    );
+
+    let describe = DescribeGroupsRequest {
+        groups: vec!["g".into(), "x".into()],
+        include_authorized_operations: true,
+        ..Default::default()
+    };
+    let described = client.ask(5, &describe).await.groups;
+    assert_eq!(described[0].group_state, "Stable");
+    assert_eq!(described[0].members[0].client_id, "test");
+    assert_eq!(described[0].members[0].client_host, "/127.0.0.1");
+    assert_eq!(described[0].members[0].member_assignment, "all");
+    // READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+    assert_eq!(described[0].authorized_operations, 0b1101_0100_1000);
+    assert_eq!(
+        (&*described[1].group_state, described[1].error_code),
+        ("Dead", 0)
+    );
+    let listed = client.ask(5, &ListGroupsRequest::default()).await.groups;
+    assert_eq!(listed.len(), 1);
+    assert_eq!(
+        (&*listed[0].group_state, &*listed[0].group_type),
+        ("Stable", "Classic")
+    );
+
+    let delete = DeleteGroupsRequest {
+        groups_names: vec!["g".into()],
+        ..Default::default()
+    };
+    let results = client.ask(2, &delete).await.results;
+    assert_eq!(error(results[0].error_code), ErrorCode::NonEmptyGroup);
+    let leave = LeaveGroupRequest {
+        group_id: "g".into(),
+        members: vec![MemberIdentity {
+            member_id: joined.member_id,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    assert_eq!(client.ask(5, &leave).await.members[0].error_code, 0);
+    let results = client.ask(2, &delete).await.results;
+    assert_eq!(error(results[0].error_code), ErrorCode::None);
+    assert_eq!(
+        client.ask(5, &ListGroupsRequest::default()).await.groups,
+        []
+    );
+    assert_eq!(
+        fetched(&mut client).await,
+        [(0, ErrorCode::None, -1), (1, ErrorCode::None, -1)]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_member_calls_the_first_back() {
+    let broker = coordinating_broker(&[]).await;
+    let (mut first, mut second) = (broker.connect().await, broker.connect().await);
+    let joined = join_alone(&mut first).await;
+    first
+        .ask(5, &syncing(&joined, &[(&joined.member_id, "all")]))
+        .await;
+
+    let required = second.ask(9, &joining(&ByteString::new())).await;
+    // Parked until the first member comes.
+    let parked = second.send(9, &joining(&required.member_id)).await;
+    let heartbeat = HeartbeatRequest {
+        group_id: "g".into(),
+        generation_id: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        ..Default::default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while error(first.ask(4, &heartbeat).await.error_code) != ErrorCode::RebalanceInProgress {
+        assert!(Instant::now() < deadline, "the group rebalances");
+    }
+    let rejoined = first.ask(9, &joining(&joined.member_id)).await;
+    let followed = second.receive::<JoinGroupRequest>(9, parked).await;
+    assert_eq!((rejoined.generation_id, followed.generation_id), (2, 2));
+    assert_eq!((rejoined.members.len(), followed.members.len()), (2, 0));
+
+    // The follower waits for what the leader hands in.
+    let parked = second.send(5, &syncing(&followed, &[])).await;
+    let parts = [(&rejoined.member_id, "0"), (&followed.member_id, "1")];
+    let synced = first.ask(5, &syncing(&rejoined, &parts)).await;
+    assert_eq!(synced.assignment, "0");
+    let synced = second.receive::<SyncGroupRequest>(5, parked).await;
+    assert_eq!(synced.assignment, "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_that_takes_over_goes_on_where_the_group_was() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let joined = join_alone(&mut client).await;
+    client
+        .ask(5, &syncing(&joined, &[(&joined.member_id, "all")]))
+        .await;
+    client.ask(10, &committing(&joined, 42)).await;
+
+    // A new leader epoch: the old coordinator is given up, the new one reads the log.
+    for partition_id in 0..2 {
+        broker.apply(&[MetadataRecord::Partition(PartitionRecord {
+            partition_id,
+            topic_id: topic_id(OFFSETS_TOPIC),
+            replicas: vec![1],
+            isr: vec![1],
+            leader: 1,
+            leader_epoch: 1,
+            partition_epoch: 1,
+            directories: vec![Uuid::DIRECTORY_MIGRATING],
+            ..Default::default()
+        })]);
+    }
+    wait_until_loaded(&broker).await;
+    let synced = client.ask(5, &syncing(&joined, &[])).await;
+    assert_eq!(
+        (error(synced.error_code), &synced.assignment[..]),
+        (ErrorCode::None, &b"all"[..])
+    );
+    assert_eq!(fetched(&mut client).await[1], (1, ErrorCode::None, 42));
+    let committed = client.ask(10, &committing(&joined, 43)).await;
+    assert_eq!(committed.topics[0].partitions[0].error_code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_into_a_record_is_refused() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let joined = join_alone(&mut client).await;
+    let huge: &'static str = "x".repeat(2 * 1024 * 1024).leak();
+    let synced = client
+        .ask(5, &syncing(&joined, &[(&joined.member_id, huge)]))
+        .await;
+    assert_eq!(error(synced.error_code), ErrorCode::UnknownServerError);
+    // The group rebalances and works again.
+    let rejoined = client.ask(9, &joining(&joined.member_id)).await;
+    assert_eq!(rejoined.generation_id, 2);
+    let synced = client
+        .ask(5, &syncing(&rejoined, &[(&rejoined.member_id, "ok")]))
+        .await;
+    assert_eq!(error(synced.error_code), ErrorCode::None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_for_what_does_not_exist_are_refused_one_by_one() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let nobody = JoinGroupResponse::default();
+    let mut commit = committing(&nobody, 7);
+    commit.topics[0]
+        .partitions
+        .push(OffsetCommitRequestPartition {
+            partition_index: 9,
+            committed_offset: 7,
+            ..Default::default()
+        });
+    let mut unknown = commit.topics[0].clone();
+    (unknown.name, unknown.topic_id) = ("nowhere".into(), Uuid::from_u128(99));
+    commit.topics.push(unknown);
+    for (version, of_topic) in [
+        (9, ErrorCode::UnknownTopicOrPartition),
+        (10, ErrorCode::UnknownTopicId),
+    ] {
+        let topics = client.ask(version, &commit).await.topics;
+        let codes = |index: usize| {
+            let partitions = topics[index].partitions.iter();
+            let mut codes: Vec<_> = partitions
+                .map(|partition| (partition.partition_index, error(partition.error_code)))
+                .collect();
+            codes.sort_by_key(|(index, _)| *index);
+            codes
+        };
+        assert_eq!(
+            codes(0),
+            [
+                (1, ErrorCode::None),
+                (9, ErrorCode::UnknownTopicOrPartition)
+            ]
+        );
+        assert_eq!(codes(1), [(1, of_topic), (9, of_topic)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_version_is_answered_in_its_own_shape() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let nobody = JoinGroupResponse::default();
+    for version in 2..=10 {
+        let mut commit = committing(&nobody, i64::from(version));
+        commit.retention_time_ms = -1;
+        let committed = client.ask(version, &commit).await;
+        assert_eq!(
+            committed.topics[0].partitions[0].error_code, 0,
+            "OffsetCommit {version}"
+        );
+    }
+    for version in 1..=7 {
+        let request = OffsetFetchRequest {
+            group_id: "g".into(),
+            topics: Some(vec![OffsetFetchRequestTopic {
+                name: "t".into(),
+                partition_indexes: vec![1],
+                ..Default::default()
+            }]),
+            ..Default::default()
+        };
+        let response = client.ask(version, &request).await;
+        let partition = &response.topics[0].partitions[0];
+        assert_eq!(partition.committed_offset, 10, "OffsetFetch {version}");
+        if version >= 2 {
+            let all = OffsetFetchRequest {
+                topics: None,
+                ..request
+            };
+            let response = client.ask(version, &all).await;
+            assert_eq!(response.topics[0].partitions[0].committed_offset, 10);
+        }
+    }
+    for version in 8..=10 {
+        let response = client.ask(version, &fetching()).await;
+        let partition = &response.groups[0].topics[0].partitions[1];
+        assert_eq!(partition.committed_offset, 10, "OffsetFetch {version}");
+        let mut all = fetching();
+        all.groups[0].topics = None;
+        let response = client.ask(version, &all).await;
+        assert_eq!(
+            response.groups[0].topics[0].partitions[0].committed_offset,
+            10
+        );
+    }
+    for version in 0..=9 {
+        let mut client = broker.connect().await;
+        let response = client.ask(version, &joining(&"stranger".into())).await;
+        let code = error(response.error_code);
+        // The group is empty, so nobody can be a member of it.
+        assert_eq!(code, ErrorCode::UnknownMemberId, "JoinGroup {version}");
+    }
+    for version in 0..=5 {
+        let request = SyncGroupRequest {
+            protocol_type: (version >= 5).then(|| "consumer".into()),
+            protocol_name: (version >= 5).then(|| "range".into()),
+            ..syncing(&nobody, &[])
+        };
+        let response = client.ask(version, &request).await;
+        let code = error(response.error_code);
+        assert_eq!(code, ErrorCode::UnknownMemberId, "SyncGroup {version}");
+        let response = client
+            .ask(
+                version,
+                &LeaveGroupRequest {
+                    group_id: "g".into(),
+                    member_id: if version < 3 {
+                        "stranger".into()
+                    } else {
+                        ByteString::new()
+                    },
+                    members: if version < 3 {
+                        Vec::new()
+                    } else {
+                        vec![MemberIdentity {
+                            member_id: "stranger".into(),
+                            ..Default::default()
+                        }]
+                    },
+                    ..Default::default()
+                },
+            )
+            .await;
+        let code = match version {
+            0..=2 => response.error_code,
+            _ => response.members[0].error_code,
+        };
+        assert_eq!(
+            error(code),
+            ErrorCode::UnknownMemberId,
+            "LeaveGroup {version}"
+        );
+    }
+    for version in 0..=4 {
+        let request = HeartbeatRequest {
+            group_id: "g".into(),
+            ..Default::default()
+        };
+        let response = client.ask(version, &request).await;
+        let code = error(response.error_code);
+        assert_eq!(code, ErrorCode::UnknownMemberId, "Heartbeat {version}");
+    }
+    for version in 0..=6 {
+        let request = DescribeGroupsRequest {
+            groups: vec!["x".into()],
+            ..Default::default()
+        };
+        let group = &client.ask(version, &request).await.groups[0];
+        let expected = if version < 6 {
+            ErrorCode::None
+        } else {
+            ErrorCode::GroupIdNotFound
+        };
+        assert_eq!(
+            error(group.error_code),
+            expected,
+            "DescribeGroups {version}"
+        );
+        assert_eq!(group.group_state, "Dead");
+    }
+    for version in 0..=5 {
+        let groups = client
+            .ask(version, &ListGroupsRequest::default())
+            .await
+            .groups;
+        assert_eq!(groups[0].group_id, "g", "ListGroups {version}");
+    }
+    let delete = OffsetDeleteRequest {
+        group_id: "g".into(),
+        topics: vec![OffsetDeleteRequestTopic {
+            name: "t".into(),
+            partitions: vec![
+                OffsetDeleteRequestPartition { partition_index: 1 },
+                OffsetDeleteRequestPartition { partition_index: 9 },
+            ],
+        }],
+    };
+    let response = client.ask(0, &delete).await;
+    let partitions = response.topics[0].partitions.iter();
+    let mut codes: Vec<_> = partitions
+        .map(|partition| (partition.partition_index, error(partition.error_code)))
+        .collect();
+    codes.sort_by_key(|(index, _)| *index);
+    assert_eq!(
+        codes,
+        [
+            (1, ErrorCode::None),
+            (9, ErrorCode::UnknownTopicOrPartition)
+        ]
+    );
+    for version in 0..=2 {
+        let request = DeleteGroupsRequest {
+            groups_names: vec!["x".into(), "x".into()],
+            ..Default::default()
+        };
+        let results = client.ask(version, &request).await.results;
+        assert_eq!(results.len(), 1, "DeleteGroups {version}");
+        assert_eq!(error(results[0].error_code), ErrorCode::GroupIdNotFound);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_whose_partition_is_not_here_are_sent_elsewhere() {
+    let broker = TestBroker::start().await;
+    let mut client = broker.connect().await;
+    let joined = client.ask(9, &joining(&ByteString::new())).await;
+    assert_eq!(error(joined.error_code), ErrorCode::NotCoordinator);
+    let described = client
+        .ask(
+            6,
+            &DescribeGroupsRequest {
+                groups: vec!["g".into()],
+                ..Default::default()
+            },
+        )
+        .await;
+    assert_eq!(
+        error(described.groups[0].error_code),
+        ErrorCode::NotCoordinator
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn coordinators_that_are_not_served_are_not_available() {
+    let broker = TestBroker::start().await;
+    let mut client = broker.connect().await;
+    for version in 0..=6 {
+        let key_type = i8::from(version > 0);
+        let request = FindCoordinatorRequest {
+            key: if version < 4 {
+                "transaction".into()
+            } else {
+                ByteString::new()
+            },
+            key_type,
+            coordinator_keys: if version < 4 {
+                Vec::new()
+            } else {
+                vec!["transaction".into()]
+            },
+            ..Default::default()
+        };
+        let response = client.ask(version, &request).await;
+        let (code, node_id) = match response.coordinators.first() {
+            Some(coordinator) => (coordinator.error_code, coordinator.node_id),
+            None => (response.error_code, response.node_id),
+        };
+        assert_eq!(error(code), ErrorCode::CoordinatorNotAvailable, "{version}");
+        assert_eq!(node_id, -1);
+    }
+    let share = FindCoordinatorRequest {
+        key_type: 2,
+        coordinator_keys: vec!["g:AAAAAAAAAAAAAAAAAAAAAQ:0".into(), "nonsense".into()],
+        ..Default::default()
+    };
+    for (version, expected) in [
+        (5, [ErrorCode::InvalidRequest, ErrorCode::InvalidRequest]),
+        (
+            6,
+            [
+                ErrorCode::CoordinatorNotAvailable,
+                ErrorCode::InvalidRequest,
+            ],
+        ),
+    ] {
+        let coordinators = client.ask(version, &share).await.coordinators;
+        let codes: Vec<_> = coordinators
+            .iter()
+            .map(|coordinator| error(coordinator.error_code))
+            .collect();
+        assert_eq!(codes, expected);
+    }
+}
