@@ -14,11 +14,12 @@ const SPLICE_FROM: usize = 4 * 1024;
 /// Collects the bytes of one or more messages.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// What was written before the last spliced chunk.
-    chunks: Vec<Chunk>,
-    /// The size of `chunks`.
-    chunks_len: u64,
-    current: BytesMut,
+    /// All that is not spliced, in one piece; it is cut at the end.
+    buffer: BytesMut,
+    /// Chunks that stand elsewhere, each with the position in `buffer` before which it belongs.
+    spliced: Vec<(usize, Chunk)>,
+    /// The size of `spliced`.
+    spliced_len: u64,
 }
 
 /// A part of an encoded message.
@@ -90,83 +91,86 @@ impl Encoder {
 
     pub fn with_capacity(bytes: usize) -> Encoder {
         Encoder {
-            current: BytesMut::with_capacity(bytes),
+            buffer: BytesMut::with_capacity(bytes),
             ..Encoder::default()
         }
     }
 
     /// Bytes written so far, spliced ones included.
     pub fn len(&self) -> u64 {
-        self.chunks_len + self.current.len() as u64
+        self.spliced_len + self.buffer.len() as u64
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub fn finish(mut self) -> Encoded {
-        self.end_chunk();
-        Encoded {
-            chunks: self.chunks,
+    pub fn finish(self) -> Encoded {
+        let buffer = self.buffer.freeze();
+        let mut chunks = Vec::with_capacity(2 * self.spliced.len() + 1);
+        let mut start = 0;
+        for (position, chunk) in self.spliced {
+            if start < position {
+                chunks.push(Chunk::Bytes(buffer.slice(start..position)));
+            }
+            chunks.push(chunk);
+            start = position;
         }
+        if start < buffer.len() {
+            chunks.push(Chunk::Bytes(buffer.slice(start..)));
+        }
+        Encoded { chunks }
     }
 
-    fn end_chunk(&mut self) {
-        if !self.current.is_empty() {
-            let bytes = self.current.split().freeze();
-            self.push(Chunk::Bytes(bytes));
-        }
-    }
-
-    fn push(&mut self, chunk: Chunk) {
-        self.chunks_len += chunk.len();
-        self.chunks.push(chunk);
+    fn splice(&mut self, chunk: Chunk) {
+        self.spliced_len += chunk.len();
+        self.spliced.push((self.buffer.len(), chunk));
     }
 
     /// Bytes as they are, without a length.
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.current.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
     }
 
     pub fn bool(&mut self, value: bool) {
-        self.current.put_u8(u8::from(value));
+        self.buffer.put_u8(u8::from(value));
     }
 
     pub fn i8(&mut self, value: i8) {
-        self.current.put_i8(value);
+        self.buffer.put_i8(value);
     }
 
     pub fn i16(&mut self, value: i16) {
-        self.current.put_i16(value);
+        self.buffer.put_i16(value);
     }
 
     pub fn u16(&mut self, value: u16) {
-        self.current.put_u16(value);
+        self.buffer.put_u16(value);
     }
 
     pub fn i32(&mut self, value: i32) {
-        self.current.put_i32(value);
+        self.buffer.put_i32(value);
     }
 
     pub fn u32(&mut self, value: u32) {
-        self.current.put_u32(value);
+        self.buffer.put_u32(value);
     }
 
     pub fn i64(&mut self, value: i64) {
-        self.current.put_i64(value);
+        self.buffer.put_i64(value);
     }
 
     pub fn f64(&mut self, value: f64) {
-        self.current.put_f64(value);
+        self.buffer.put_f64(value);
     }
 
     pub fn uuid(&mut self, value: Uuid) {
-        self.current.put_slice(&value.0);
+        self.buffer.put_slice(&value.0);
     }
 
     pub fn unsigned_varint(&mut self, value: u32) {
         let (bytes, length) = unsigned_varint_bytes(value);
-        self.current.put_slice(&bytes[..length]);
+        self.buffer.put_slice(&bytes[..length]);
     }
 
     /// Zigzag-coded.
@@ -178,10 +182,10 @@ impl Encoder {
     pub fn varlong(&mut self, value: i64) {
         let mut rest = ((value << 1) ^ (value >> 63)) as u64;
         while rest >= 0x80 {
-            self.current.put_u8(rest as u8 | 0x80);
+            self.buffer.put_u8(rest as u8 | 0x80);
             rest >>= 7;
         }
-        self.current.put_u8(rest as u8);
+        self.buffer.put_u8(rest as u8);
     }
 
     fn string_length(&mut self, flexible: bool, length: usize) -> Result<(), EncodeError> {
@@ -257,13 +261,11 @@ impl Encoder {
         match value {
             Records::Bytes(bytes) if bytes.len() < SPLICE_FROM => self.raw(bytes),
             Records::Bytes(bytes) => {
-                self.end_chunk();
-                self.push(Chunk::Bytes(bytes.clone()));
+                self.splice(Chunk::Bytes(bytes.clone()));
             }
             Records::File(region) if region.len == 0 => {}
             Records::File(region) => {
-                self.end_chunk();
-                self.push(Chunk::File(region.clone()));
+                self.splice(Chunk::File(region.clone()));
             }
         }
         Ok(())
@@ -371,19 +373,19 @@ impl Encoder {
         &mut self,
         write: impl FnOnce(&mut Encoder) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
-        let chunks = self.chunks.len();
-        let start = self.current.len();
+        let spliced = self.spliced.len();
+        let start = self.buffer.len();
         write(self)?;
         assert_eq!(
-            chunks,
-            self.chunks.len(),
+            spliced,
+            self.spliced.len(),
             "records stand in no tagged field of any schema"
         );
-        let length = self.current.len() - start;
+        let length = self.buffer.len() - start;
         let size = i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?;
         let (bytes, prefix) = unsigned_varint_bytes(size as u32);
-        self.current.put_slice(&bytes[..prefix]);
-        self.current[start..].rotate_right(prefix);
+        self.buffer.put_slice(&bytes[..prefix]);
+        self.buffer[start..].rotate_right(prefix);
         Ok(())
     }
 }

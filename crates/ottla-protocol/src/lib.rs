@@ -14,6 +14,8 @@
 //!
 //! Kafka does the same in `org.apache.kafka.common.message` (generated) and `…common.protocol`.
 
+#[cfg(test)]
+mod allocations;
 mod api_key;
 mod coordinator_record;
 mod encoder;

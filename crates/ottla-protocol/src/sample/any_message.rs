@@ -16,6 +16,8 @@ pub struct AnyMessage {
     pub versions: RangeInclusive<i16>,
     /// Reads the message from the front of some bytes.
     pub read: fn(Bytes, i16) -> Result<ReadMessage, DecodeError>,
+    /// Only decodes; whether the bytes were a message.
+    pub decode: fn(Bytes, i16) -> bool,
     /// Makes a value up: its bytes and its canonical text.
     pub sample: fn(Sampler, i16) -> Result<(Bytes, String), EncodeError>,
 }
@@ -39,6 +41,10 @@ fn read<T: Message + Sample>(bytes: Bytes, version: i16) -> Result<ReadMessage, 
     })
 }
 
+fn decode<T: Message>(bytes: Bytes, version: i16) -> bool {
+    T::decode(&mut Reader::new(bytes), version).is_ok()
+}
+
 fn sample<T: Message + Sample>(
     mut sampler: Sampler,
     version: i16,
@@ -53,6 +59,7 @@ macro_rules! any_messages {
             name: stringify!($name),
             kind: stringify!($kind),
             versions: crate::$module::$name::VERSIONS,
+            decode: decode::<crate::$module::$name>,
             read: read::<crate::$module::$name>,
             sample: sample::<crate::$module::$name>,
         }, )*]

@@ -1,0 +1,126 @@
+//! What decoding and encoding reserve: nothing per field on the hot path, and no more than a multiple of
+//! the input whatever it says.
+
+use allocation_counter::measure;
+use bytes::Bytes;
+
+use crate::messages::fetch_response::{FetchResponse, FetchableTopicResponse, PartitionData};
+use crate::messages::produce_request::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use crate::sample::{Sampler, Style, all_messages};
+use crate::{Encoder, Message, Reader};
+
+fn produce_request(topics: usize, partitions: i32) -> ProduceRequest {
+    let records = Bytes::from(vec![1u8; 100]);
+    let partition_data = (0..partitions)
+        .map(|index| PartitionProduceData {
+            index,
+            records: Some(records.clone().into()),
+            ..Default::default()
+        })
+        .collect();
+    let topic = TopicProduceData {
+        name: "orders".into(),
+        partition_data,
+        ..Default::default()
+    };
+    ProduceRequest {
+        transactional_id: Some("transaction".into()),
+        topic_data: vec![topic; topics],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn a_produce_request_costs_one_allocation_an_array() {
+    for (topics, partitions) in [(1, 1), (1, 64), (5, 6)] {
+        let bytes = produce_request(topics, partitions)
+            .encode_to_bytes(9)
+            .unwrap();
+        let decoded = measure(|| {
+            let request = ProduceRequest::decode(&mut Reader::new(bytes.clone()), 9).unwrap();
+            assert_eq!(request.topic_data.len(), topics);
+        });
+        // The array of topics and one of partitions for each; one more for sharing the buffer.
+        assert!(
+            decoded.count_total <= topics as u64 + 2,
+            "{}",
+            decoded.count_total
+        );
+    }
+}
+
+#[test]
+fn a_fetch_response_copies_no_records() {
+    let records = Bytes::from(vec![1u8; 1 << 20]);
+    let partitions = (0..6)
+        .map(|partition_index| PartitionData {
+            partition_index,
+            records: Some(records.clone().into()),
+            ..Default::default()
+        })
+        .collect();
+    let topic = FetchableTopicResponse {
+        partitions,
+        ..Default::default()
+    };
+    let response = FetchResponse {
+        responses: vec![topic],
+        ..Default::default()
+    };
+    let encoded = measure(|| {
+        let mut out = Encoder::new();
+        response.encode(&mut out, 16).unwrap();
+        assert!(out.finish().len() > 6 << 20);
+    });
+    assert!(encoded.bytes_total < 4096, "{} bytes", encoded.bytes_total);
+    assert!(
+        encoded.count_total <= 12,
+        "{} allocations",
+        encoded.count_total
+    );
+}
+
+/// The largest struct is some hundred bytes in memory and may be a few on the wire: that ratio is the
+/// most that an input can be worth. Counts that lie are worth one reserve of 64 KiB a level.
+#[test]
+fn no_input_makes_decoding_reserve_more_than_a_multiple_of_it() {
+    let mut worst: (u64, &str) = (0, "");
+    for message in all_messages() {
+        for version in message.versions.clone() {
+            let sampler = Sampler::new(1, Style::Full);
+            let (sample, _) = (message.sample)(sampler, version).unwrap();
+            let mut inputs: Vec<Vec<u8>> = [0x00, 0x01, 0x02, 0x7f, 0xff]
+                .map(|fill| vec![fill; 8192])
+                .into();
+            for position in (0..sample.len()).step_by(sample.len() / 8 + 1) {
+                for length in [
+                    &b"\x7f\xff\xff\xff"[..],
+                    b"\xff\xff\xff\xff\x07",
+                    b"\x00\x00\x1f\x00",
+                ] {
+                    let mut bent = sample.to_vec();
+                    bent.resize(8192, 0);
+                    bent[position..position + length.len()].copy_from_slice(length);
+                    inputs.push(bent);
+                }
+            }
+            for input in inputs {
+                let length = input.len() as u64;
+                let reserved = measure(|| {
+                    (message.decode)(Bytes::from(input), version);
+                });
+                worst = worst.max((reserved.bytes_max / length, message.name));
+            }
+        }
+    }
+    assert!(
+        worst.0 <= 100,
+        "{} reserves {} times its input",
+        worst.1,
+        worst.0
+    );
+    assert!(
+        worst.0 >= 2,
+        "nothing was reserved: the measurement does not work"
+    );
+}
