@@ -133,7 +133,8 @@ impl From<CompressionType> for Compression {
 
 /// Decompresses all of `data`, at most `limit` bytes.
 pub fn decompress(codec: CompressionType, data: &[u8], limit: usize) -> Result<Bytes, BatchError> {
-    let decompressor = Decompressor::new(codec, data, limit)?;
+    let mut memory = CodecMemory::default();
+    let decompressor = Decompressor::new(codec, data, limit, &mut memory)?;
     read_to_end(decompressor, data.len())
 }
 
@@ -144,14 +145,19 @@ pub(crate) fn decompress_magic_0(
     data: &[u8],
     limit: usize,
 ) -> Result<Bytes, BatchError> {
+    let mut memory = CodecMemory::default();
     let decompressor = match codec {
-        CompressionType::Lz4 => Decompressor {
-            codec,
-            limit,
-            read: 0,
-            inner: Inner::Lz4(lz4::FrameReader::new(data, lz4::HeaderChecksum::Ignored)?),
-        },
-        _ => Decompressor::new(codec, data, limit)?,
+        CompressionType::Lz4 => {
+            let ignored = lz4::HeaderChecksum::Ignored;
+            let reader = lz4::FrameReader::new(data, ignored, &mut memory.block)?;
+            Decompressor {
+                codec,
+                limit,
+                read: 0,
+                inner: Inner::Lz4(reader),
+            }
+        }
+        _ => Decompressor::new(codec, data, limit, &mut memory)?,
     };
     read_to_end(decompressor, data.len())
 }
@@ -174,6 +180,16 @@ fn read_to_end(mut decompressor: Decompressor<'_>, compressed: usize) -> Result<
     Ok(Bytes::from(out))
 }
 
+/// What decompressing one batch leaves to the next, so that it need not be allocated again.
+#[derive(Default)]
+pub(crate) struct CodecMemory {
+    block: Vec<u8>,
+    zstd: zstd::Context,
+}
+
+/// A block buffer larger than this is not kept.
+const LARGEST_KEPT_BLOCK: usize = 4 << 20;
+
 /// Decompresses piece by piece and stops at a limit.
 pub(crate) struct Decompressor<'a> {
     codec: CompressionType,
@@ -195,15 +211,22 @@ impl<'a> Decompressor<'a> {
         codec: CompressionType,
         data: &'a [u8],
         limit: usize,
+        memory: &'a mut CodecMemory,
     ) -> Result<Decompressor<'a>, BatchError> {
+        let CodecMemory { block, zstd } = memory;
+        if block.capacity() > LARGEST_KEPT_BLOCK {
+            *block = Vec::new();
+        }
         let inner = match codec {
             CompressionType::None => Inner::None(data),
             CompressionType::Gzip => Inner::Gzip(gzip::MemberReader::new(data)),
-            CompressionType::Snappy => Inner::Snappy(snappy::ChunkReader::new(data, limit)?),
-            CompressionType::Lz4 => {
-                Inner::Lz4(lz4::FrameReader::new(data, lz4::HeaderChecksum::Verified)?)
-            }
-            CompressionType::Zstd => Inner::Zstd(zstd::FrameReader::new(data)?),
+            CompressionType::Snappy => Inner::Snappy(snappy::ChunkReader::new(data, limit, block)?),
+            CompressionType::Lz4 => Inner::Lz4(lz4::FrameReader::new(
+                data,
+                lz4::HeaderChecksum::Verified,
+                block,
+            )?),
+            CompressionType::Zstd => Inner::Zstd(zstd::FrameReader::new(data, zstd)?),
         };
         Ok(Decompressor {
             codec,
@@ -247,13 +270,17 @@ fn broken(codec: CompressionType, reason: impl fmt::Display) -> BatchError {
 }
 
 /// One decompressed block of a codec that works in blocks, and how much of it was handed out.
-#[derive(Default)]
-struct Block {
-    bytes: Vec<u8>,
+struct Block<'a> {
+    bytes: &'a mut Vec<u8>,
     given: usize,
 }
 
-impl Block {
+impl<'a> Block<'a> {
+    fn new(bytes: &'a mut Vec<u8>) -> Block<'a> {
+        bytes.clear();
+        Block { bytes, given: 0 }
+    }
+
     fn is_used_up(&self) -> bool {
         self.given == self.bytes.len()
     }

@@ -18,7 +18,7 @@ use std::fmt;
 use bytes::Bytes;
 use ottla_types::{ErrorCode, Timestamp};
 
-use crate::compression::Decompressor;
+use crate::compression::{CodecMemory, Decompressor};
 use crate::record::record_timestamp;
 use crate::source::{SliceSource, Source, StreamSource, read_record};
 use crate::{BatchError, BatchHeader, Compression, CompressionType, RecordBatch, TimestampType};
@@ -72,6 +72,7 @@ impl Default for ValidationRules {
 #[derive(Default)]
 pub struct ValidationBuffers {
     window: Vec<u8>,
+    codecs: CodecMemory,
 }
 
 /// A batch that may be appended as it is, once the log has given it offset and leader epoch.
@@ -357,8 +358,10 @@ impl RecordChecks<'_> {
         body: &[u8],
         buffers: &mut ValidationBuffers,
     ) -> Result<Scan, Rejection> {
-        let decompressor = Decompressor::new(codec, body, self.rules.max_decompressed_bytes)?;
-        let mut source = StreamSource::new(decompressor, &mut buffers.window);
+        let ValidationBuffers { window, codecs } = buffers;
+        let limit = self.rules.max_decompressed_bytes;
+        let decompressor = Decompressor::new(codec, body, limit, codecs)?;
+        let mut source = StreamSource::new(decompressor, window);
         let scan = self.scan(&mut source)?;
         self.check_end(source.is_at_end()?)?;
         Ok(scan)

@@ -79,13 +79,14 @@ pub(super) struct FrameReader<'a> {
     flags: u8,
     max_block_size: usize,
     finished: bool,
-    block: Block,
+    block: Block<'a>,
 }
 
 impl<'a> FrameReader<'a> {
     pub(super) fn new(
         data: &'a [u8],
         header_checksum: HeaderChecksum,
+        block: &'a mut Vec<u8>,
     ) -> Result<FrameReader<'a>, BatchError> {
         let cut_off = || error("its header is cut off");
         let rest = data
@@ -120,7 +121,7 @@ impl<'a> FrameReader<'a> {
             flags,
             max_block_size,
             finished: false,
-            block: Block::default(),
+            block: Block::new(block),
         })
     }
 
@@ -165,7 +166,7 @@ impl<'a> FrameReader<'a> {
             return Ok(());
         }
         self.block.bytes.resize(self.max_block_size, 0);
-        let result = lz4_flex::block::decompress_into(data, &mut self.block.bytes);
+        let result = lz4_flex::block::decompress_into(data, self.block.bytes);
         self.block.bytes.truncate(*result.as_ref().unwrap_or(&0));
         result.map(drop).map_err(error)
     }

@@ -40,18 +40,22 @@ pub(super) struct ChunkReader<'a> {
     /// No block larger than this is decompressed: snappy says the size of a block before its data.
     limit: usize,
     decoder: snap::raw::Decoder,
-    block: Block,
+    block: Block<'a>,
 }
 
 impl<'a> ChunkReader<'a> {
-    pub(super) fn new(data: &'a [u8], limit: usize) -> Result<ChunkReader<'a>, BatchError> {
+    pub(super) fn new(
+        data: &'a [u8],
+        limit: usize,
+        block: &'a mut Vec<u8>,
+    ) -> Result<ChunkReader<'a>, BatchError> {
         let framed = data.len() >= HEADER_SIZE && data.starts_with(&MAGIC);
         let mut reader = ChunkReader {
             rest: data,
             framed,
             limit,
             decoder: snap::raw::Decoder::new(),
-            block: Block::default(),
+            block: Block::new(block),
         };
         if framed {
             reader.skip_header()?;
@@ -123,7 +127,7 @@ impl<'a> ChunkReader<'a> {
         }
         self.block.given = 0;
         self.block.bytes.resize(size, 0);
-        let result = self.decoder.decompress(chunk, &mut self.block.bytes);
+        let result = self.decoder.decompress(chunk, self.block.bytes);
         if let Err(error) = result {
             self.block.bytes.clear();
             return Err(broken(CompressionType::Snappy, error));

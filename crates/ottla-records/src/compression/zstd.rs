@@ -4,6 +4,7 @@
 use std::io::Read;
 
 use zstd::stream::read::Decoder;
+use zstd::zstd_safe::{DCtx, ResetDirective};
 
 use super::broken;
 use crate::{BatchError, CompressionType};
@@ -12,15 +13,24 @@ pub(super) fn compress(data: &[u8], level: i32) -> Vec<u8> {
     zstd::bulk::compress(data, level).expect("the buffer has the size that zstd asks for")
 }
 
+/// The decoder's state, more than 100 KiB of it, made when it is needed first.
+#[derive(Default)]
+pub(super) struct Context(Option<DCtx<'static>>);
+
 pub(super) struct FrameReader<'a> {
-    decoder: Decoder<'static, &'a [u8]>,
+    decoder: Decoder<'a, &'a [u8]>,
 }
 
 impl<'a> FrameReader<'a> {
-    pub(super) fn new(data: &'a [u8]) -> Result<FrameReader<'a>, BatchError> {
-        let decoder =
-            Decoder::with_buffer(data).map_err(|error| broken(CompressionType::Zstd, error))?;
-        Ok(FrameReader { decoder })
+    pub(super) fn new(data: &'a [u8], context: &'a mut Context) -> Result<Self, BatchError> {
+        let context = context.0.get_or_insert_with(DCtx::create);
+        // Whoever used it before may have stopped in the middle of a frame.
+        context
+            .reset(ResetDirective::SessionAndParameters)
+            .map_err(|code| broken(CompressionType::Zstd, format_args!("error code {code}")))?;
+        Ok(FrameReader {
+            decoder: Decoder::with_context(data, context),
+        })
     }
 
     pub(super) fn read(&mut self, out: &mut [u8]) -> Result<usize, BatchError> {

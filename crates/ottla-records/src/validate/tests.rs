@@ -413,3 +413,31 @@ fn validated_batches_are_placed_without_a_new_checksum() {
         .collect();
     assert_eq!(offsets, [500, 501, 502]);
 }
+
+#[test]
+fn buffers_that_met_a_broken_batch_serve_the_next() {
+    let mut buffers = ValidationBuffers::default();
+    let rules = ValidationRules::default();
+    let origin = AppendOrigin::Client;
+    for codec in CompressionType::ALL.into_iter().skip(1) {
+        let good = three_records(codec);
+        let cut = good.body().slice(..good.body().len() - 3);
+        let batch_length = BatchHeader::MIN_LENGTH + cut.len() as i32;
+        let broken = with_header(
+            RecordBatch::new(
+                BatchHeader {
+                    batch_length,
+                    ..good.header
+                },
+                cut,
+            ),
+            |_| (),
+        );
+        for _ in 0..2 {
+            let refused = validate(broken.clone(), &rules, origin, &"t-0", NOW, &mut buffers);
+            assert_eq!(code(refused), ErrorCode::InvalidRecord, "{codec}");
+            let accepted = validate(good.clone(), &rules, origin, &"t-0", NOW, &mut buffers);
+            assert!(accepted.is_ok(), "{codec}");
+        }
+    }
+}
