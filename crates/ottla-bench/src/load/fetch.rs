@@ -282,3 +282,60 @@ fn read_all(mut readers: Vec<Reader>, passes: usize) -> Result<Fetched> {
     }
     Ok(total)
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use ottla_protocol::Records;
+    use ottla_protocol::messages::fetch_response::PartitionData;
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_types::{Offset, Timestamp};
+
+    use super::step_over_batches;
+
+    fn batch(base_offset: i64, records: usize) -> Bytes {
+        let mut builder =
+            RecordBatchBuilder::new(Compression::None).base_offset(Offset(base_offset));
+        for _ in 0..records {
+            builder.append(Timestamp(1), None, Some(b"value"), &[]);
+        }
+        builder.build().to_bytes()
+    }
+
+    fn part(records: Vec<u8>) -> PartitionData {
+        PartitionData {
+            high_watermark: 99,
+            records: Some(Records::Bytes(Bytes::from(records))),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn batches_are_counted_up_to_one_that_is_cut_off() {
+        let (first, second) = (batch(10, 3), batch(13, 2));
+        let mut records = [first.clone(), second.clone()].concat();
+        let all = step_over_batches(&part(records.clone()), 10).unwrap();
+        assert_eq!(
+            (all.next_offset, all.records, all.bytes),
+            (15, 5, records.len() as u64)
+        );
+        records.pop();
+        let cut = step_over_batches(&part(records), 10).unwrap();
+        assert_eq!(
+            (cut.next_offset, cut.records, cut.bytes),
+            (13, 3, first.len() as u64)
+        );
+        assert_eq!(
+            step_over_batches(&PartitionData::default(), 10)
+                .unwrap()
+                .next_offset,
+            10
+        );
+    }
+
+    #[test]
+    fn a_broker_that_answers_the_same_again_ends_the_run() {
+        assert!(step_over_batches(&part(batch(10, 3).to_vec()), 13).is_err());
+        assert!(step_over_batches(&part([batch(10, 3), batch(10, 3)].concat()), 10).is_err());
+    }
+}

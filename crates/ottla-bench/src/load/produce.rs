@@ -269,3 +269,27 @@ pub fn receive_acknowledgement(connection: &mut Connection, version: i16) -> Res
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Schedule;
+
+    #[test]
+    fn the_connections_share_one_schedule() {
+        let start = Instant::now();
+        let of = |number| Schedule {
+            start,
+            interval: Duration::from_millis(10),
+            connections: 3,
+            number,
+            requests: 0,
+        };
+        let mut due: Vec<Duration> = (0..3)
+            .flat_map(|number| (0..2).map(move |turn| of(number).due(turn) - start))
+            .collect();
+        due.sort();
+        assert_eq!(due, [0, 10, 20, 30, 40, 50].map(Duration::from_millis));
+    }
+}
