@@ -27,10 +27,10 @@ pub enum DecodeError {
     NotUtf8 { position: usize },
     #[error("the variable-length number at {position} is too long")]
     VarintTooLong { position: usize },
-    #[error(
-        "tagged field {tag} at {position} does not end where its size says, or not belong to version {version}"
-    )]
-    InvalidTaggedField {
+    #[error("tagged field {tag} at {position} does not end where its size says")]
+    InvalidTaggedField { position: usize, tag: u32 },
+    #[error("tagged field {tag} at {position} is none of version {version}")]
+    TagNotInVersion {
         position: usize,
         tag: u32,
         version: i16,

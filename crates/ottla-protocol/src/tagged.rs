@@ -32,11 +32,7 @@ impl Reader {
             if !known(&mut inner, tag)? {
                 unknown.push(RawTaggedField { tag, data });
             } else if inner.remaining() > 0 {
-                return Err(DecodeError::InvalidTaggedField {
-                    position,
-                    tag,
-                    version: -1,
-                });
+                return Err(DecodeError::InvalidTaggedField { position, tag });
             }
         }
         Ok(unknown)
@@ -54,7 +50,7 @@ impl Reader {
 
     #[cold]
     pub(crate) fn tag_not_valid(&self, tag: u32, version: i16) -> DecodeError {
-        DecodeError::InvalidTaggedField {
+        DecodeError::TagNotInVersion {
             position: self.position(),
             tag,
             version,

@@ -316,3 +316,64 @@ pub(super) fn condition(versions: Versions, parent: Versions) -> Option<String> 
         (false, false) => Some(format!("({lowest}..={highest}).contains(&v)")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::condition;
+    use crate::notation::parse;
+    use crate::rust::generate;
+    use crate::schema::Versions;
+
+    #[test]
+    fn conditions_test_only_what_can_differ() {
+        let parent = Versions::new(4, 18);
+        let test = |lowest, highest| condition(Versions::new(lowest, highest), parent);
+        assert_eq!(test(4, 18), None);
+        assert_eq!(test(12, 18).as_deref(), Some("v >= 12"));
+        assert_eq!(test(4, 11).as_deref(), Some("v <= 11"));
+        assert_eq!(test(7, 11).as_deref(), Some("(7..=11).contains(&v)"));
+        assert_eq!(test(7, 7).as_deref(), Some("v == 7"));
+    }
+
+    #[test]
+    fn a_field_is_one_line_to_decode_and_one_to_encode() {
+        let text = "\
+data Sample 0-3 flexible 2+
+  Name: string? = null 1+
+  Count: int32 = -1 0-1
+  Extra: []int16 3+ tag 0 ignorable
+";
+        let code = generate(&parse(text).unwrap());
+        for line in [
+            "let flexible = v >= 2;",
+            "if v >= 1 { m.name = r.nullable_string(flexible)?; }",
+            "if v <= 1 { m.count = r.i32()?; }",
+            "0 => { if !(v >= 3) { return Err(r.tag_not_valid(tag, v)); } m.extra = r.array(flexible, 2, Reader::i16)?; }",
+            "if !(v >= 1) && self.name.is_some() { return Err(not_representable(\"Sample.Name\", v)); }",
+            "if !(v <= 1) && self.count != -1 { return Err(not_representable(\"Sample.Count\", v)); }",
+            "let tag_0 = v >= 3 && !self.extra.is_empty();",
+            "count: -1,",
+        ] {
+            assert!(code.contains(line), "{line} is not in\n{code}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "contains itself")]
+    fn a_struct_that_contains_itself_is_refused() {
+        generate(&parse("data Sample 0\n  Nodes: []Node\nstruct Node\n  Inner: []Node\n").unwrap());
+    }
+
+    #[test]
+    fn an_element_takes_the_fewest_bytes_of_any_version() {
+        let text = "\
+data Sample 0-3 flexible 2+
+  Nodes: []Node
+    Id: int32
+    Name: string 1+
+";
+        let code = generate(&parse(text).unwrap());
+        // Version 0 has four bytes; version 2 has four, one for the string and one for the tags.
+        assert!(code.contains("r.structs(flexible, 4, v)?"), "{code}");
+    }
+}
