@@ -7,6 +7,7 @@ mod errors;
 mod expiry;
 mod join;
 mod offsets;
+mod random;
 mod rebalance;
 mod replay;
 mod static_members;

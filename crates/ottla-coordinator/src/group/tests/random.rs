@@ -1,0 +1,358 @@
+//! Random requests, failures and times, from a seed: every request is answered exactly once, and a
+//! coordinator that reads the log knows what the one that wrote it had committed.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::leave_group_request::MemberIdentity;
+use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use ottla_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use ottla_protocol::messages::{HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest};
+use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp};
+
+use super::{Joining, committing, joining};
+use crate::group::{GroupCoordinator, GroupCoordinatorConfig, JoinContext};
+use crate::outcome::{Outcome, ReplyTo, Response, Write};
+use crate::timer_queue::TimerQueue;
+
+const GROUPS: [&str; 2] = ["g", "h"];
+
+struct World {
+    coordinator: GroupCoordinator,
+    timers: TimerQueue,
+    now_ms: i64,
+    random: u64,
+    next_reply: u64,
+    unanswered: BTreeSet<u64>,
+    /// Written and not yet committed or failed.
+    outstanding: VecDeque<Write>,
+    /// Records of the writes that were committed.
+    log: Vec<Write>,
+    /// Ids that members were given, and the generations they heard of.
+    members: Vec<(ByteString, ByteString, i32)>,
+    events: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let config = GroupCoordinatorConfig {
+            group_max_size: 3,
+            offsets_retention_ms: 120_000,
+            offsets_retention_check_interval_ms: 30_000,
+            ..Default::default()
+        };
+        let mut world = World {
+            coordinator: GroupCoordinator::new(Arc::new(config)),
+            timers: TimerQueue::default(),
+            now_ms: 1_000_000,
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            next_reply: 0,
+            unanswered: BTreeSet::new(),
+            outstanding: VecDeque::new(),
+            log: Vec::new(),
+            members: Vec::new(),
+            events: 0,
+        };
+        let outcome = world.coordinator.on_loaded(Timestamp(world.now_ms));
+        world.take(outcome);
+        world
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % bound
+    }
+
+    fn ask(&mut self) -> ReplyTo {
+        self.next_reply += 1;
+        self.unanswered.insert(self.next_reply);
+        ReplyTo(self.next_reply)
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        for change in outcome.timers {
+            self.timers.apply(change, self.now_ms as u64);
+        }
+        for reply in outcome.replies {
+            assert!(
+                self.unanswered.remove(&reply.to.0),
+                "{:?} is answered a second time, with {:?}",
+                reply.to,
+                reply.response
+            );
+            if let Response::JoinGroup(join) = reply.response
+                && !join.member_id.is_empty()
+            {
+                for group_id in GROUPS {
+                    let member = (group_id.into(), join.member_id.clone(), join.generation_id);
+                    self.members.push(member);
+                }
+                let excess = self.members.len().saturating_sub(12);
+                self.members.drain(..excess);
+            }
+        }
+        for write in outcome.writes {
+            assert!(
+                self.outstanding
+                    .back()
+                    .is_none_or(|last| last.id < write.id),
+                "writes come in the order of their ids"
+            );
+            self.outstanding.push_back(write);
+        }
+    }
+
+    /// A member that may or may not still be one.
+    fn somebody(&mut self) -> (ByteString, ByteString, i32) {
+        if self.members.is_empty() {
+            return ("g".into(), "nobody".into(), 0);
+        }
+        let index = self.below(self.members.len() as u64) as usize;
+        self.members[index].clone()
+    }
+
+    fn step(&mut self) {
+        self.events += 1;
+        let now = Timestamp(self.now_ms);
+        let outcome = match self.below(14) {
+            0 | 1 => self.join(true),
+            2..=4 => self.join(false),
+            5 | 6 => self.sync(),
+            7 => {
+                let (group_id, member_id, generation_id) = self.somebody();
+                let to = self.ask();
+                let request = HeartbeatRequest {
+                    group_id,
+                    member_id,
+                    generation_id,
+                    ..Default::default()
+                };
+                self.coordinator.handle_heartbeat(to, request, now)
+            }
+            8 => {
+                let (group_id, member_id, _) = self.somebody();
+                let to = self.ask();
+                let members = vec![MemberIdentity {
+                    member_id,
+                    ..Default::default()
+                }];
+                let request = LeaveGroupRequest {
+                    group_id,
+                    members,
+                    ..Default::default()
+                };
+                self.coordinator.handle_leave(to, request, now)
+            }
+            9 => {
+                let (group_id, member_id, generation_id) = self.somebody();
+                let is_simple = self.below(2) == 0;
+                let mut request = committing("", -1, self.events.into());
+                request.group_id = group_id;
+                if !is_simple {
+                    request.member_id = member_id;
+                    request.generation_id_or_member_epoch = generation_id;
+                }
+                request.topics[0].partitions[0].partition_index = self.below(3) as i32;
+                let to = self.ask();
+                self.coordinator
+                    .handle_offset_commit(to, request, true, now)
+            }
+            10 => {
+                let to = self.ask();
+                let (group_id, _, _) = self.somebody();
+                if self.below(2) == 0 {
+                    self.coordinator.handle_delete_groups(to, &[group_id], now)
+                } else {
+                    let request = OffsetFetchRequestGroup {
+                        group_id,
+                        topics: None,
+                        ..Default::default()
+                    };
+                    self.coordinator.handle_offset_fetch(to, &request, true)
+                }
+            }
+            11 => return self.commit(),
+            12 => return self.fail_or_delay(),
+            _ => return self.pass(),
+        };
+        self.take(outcome);
+    }
+
+    fn join(&mut self, is_new: bool) -> Outcome {
+        let (group_id, member_id, _) = self.somebody();
+        let mut joining: Joining = joining("");
+        joining.request.group_id = if is_new {
+            GROUPS[self.below(2) as usize].into()
+        } else {
+            group_id
+        };
+        if !is_new {
+            joining.request.member_id = member_id;
+        }
+        joining.request.group_instance_id = match self.below(4) {
+            0 => Some("static".into()),
+            _ => None,
+        };
+        if self.below(4) == 0 {
+            joining = joining.protocols(&[("sticky", "u"), ("range", "t")]);
+        }
+        let context = JoinContext {
+            client_id: "c".into(),
+            client_host: "/192.0.2.1".into(),
+            requires_known_member_id: self.below(3) > 0,
+            supports_skipping_assignment: self.below(2) == 0,
+            random: [0; 16].map(|_: u8| self.below(256) as u8),
+        };
+        let to = self.ask();
+        let now = Timestamp(self.now_ms);
+        self.coordinator
+            .handle_join(to, joining.request, context, now)
+    }
+
+    fn sync(&mut self) -> Outcome {
+        let (group_id, member_id, generation_id) = self.somebody();
+        let assignments = vec![SyncGroupRequestAssignment {
+            member_id: member_id.clone(),
+            assignment: "some".into(),
+            ..Default::default()
+        }];
+        let to = self.ask();
+        let request = SyncGroupRequest {
+            group_id,
+            member_id,
+            generation_id,
+            assignments,
+            ..Default::default()
+        };
+        self.coordinator
+            .handle_sync(to, request, Timestamp(self.now_ms))
+    }
+
+    fn commit(&mut self) {
+        if self.outstanding.is_empty() {
+            return;
+        }
+        let count = 1 + self.below(self.outstanding.len() as u64) as usize;
+        let last = self.outstanding[count - 1].id;
+        self.log.extend(self.outstanding.drain(..count));
+        let outcome = self
+            .coordinator
+            .on_records_committed(last, Timestamp(self.now_ms));
+        self.take(outcome);
+    }
+
+    fn fail_or_delay(&mut self) {
+        if self.outstanding.is_empty() {
+            return;
+        }
+        let index = self.below(self.outstanding.len() as u64) as usize;
+        let id = self.outstanding[index].id;
+        let now = Timestamp(self.now_ms);
+        let outcome = if self.below(2) == 0 {
+            self.coordinator.on_write_timed_out(id, now)
+        } else {
+            self.outstanding.truncate(index);
+            self.coordinator
+                .on_write_failed(id, ErrorCode::KafkaStorageError, now)
+        };
+        self.take(outcome);
+    }
+
+    fn pass(&mut self) {
+        let limit = if self.below(10) == 0 { 100_000 } else { 4_000 };
+        let until = self.now_ms + self.below(limit) as i64;
+        while let Some(deadline) = self.timers.next_deadline_ms() {
+            if deadline > until as u64 {
+                break;
+            }
+            self.now_ms = deadline as i64;
+            let key = self
+                .timers
+                .pop_due(deadline)
+                .expect("the next timer is due");
+            let outcome = self.coordinator.on_timer(key, Timestamp(self.now_ms));
+            self.take(outcome);
+        }
+        self.now_ms = until;
+    }
+
+    /// All groups and offsets, as readers may see them.
+    fn committed(coordinator: &mut GroupCoordinator) -> Vec<String> {
+        let mut seen = Vec::new();
+        for group_id in GROUPS {
+            let exists = !coordinator
+                .describe_group(&group_id.into(), true)
+                .group_state
+                .is_empty()
+                && coordinator
+                    .describe_group(&group_id.into(), true)
+                    .error_code
+                    == 0;
+            seen.push(format!("{group_id} exists: {exists}"));
+            let request = OffsetFetchRequestGroup {
+                group_id: group_id.into(),
+                topics: None,
+                ..Default::default()
+            };
+            let outcome = coordinator.handle_offset_fetch(ReplyTo(u64::MAX), &request, false);
+            let Response::OffsetFetch(fetched) = &outcome.replies[0].response else {
+                panic!("an OffsetFetch is answered with offsets");
+            };
+            for partition in fetched.topics.iter().flat_map(|topic| &topic.partitions) {
+                let (index, offset) = (partition.partition_index, partition.committed_offset);
+                seen.push(format!("{group_id} {index}: {offset}"));
+            }
+        }
+        seen
+    }
+
+    fn read_back(&self) -> GroupCoordinator {
+        let config = Arc::new(GroupCoordinatorConfig::default());
+        let mut coordinator = GroupCoordinator::new(config);
+        let mut offset = 0;
+        for record in self.log.iter().flat_map(|write| &write.records) {
+            let (key, value) = record.encode().expect("what is written can be encoded");
+            let now = Timestamp(self.now_ms);
+            coordinator
+                .replay(Offset(offset), ProducerId::NONE, &key, value.as_ref(), now)
+                .expect("what was written can be read");
+            offset += 1;
+        }
+        coordinator
+    }
+}
+
+#[test]
+fn every_request_is_answered_once_and_the_log_tells_all() {
+    let (mut generations, mut writes) = (0, 0);
+    for seed in 0..200 {
+        let mut world = World::new(seed);
+        for _ in 0..300 {
+            world.step();
+            if !world.events.is_multiple_of(10) {
+                continue;
+            }
+            let known = World::committed(&mut world.coordinator);
+            let read = World::committed(&mut world.read_back());
+            assert_eq!(known, read, "seed {seed}, event {}", world.events);
+        }
+        writes += world.log.len();
+        generations += world
+            .members
+            .iter()
+            .map(|(_, _, generation)| *generation)
+            .max()
+            .unwrap_or(0);
+        let outcome = world.coordinator.on_unloaded();
+        world.take(outcome);
+        assert_eq!(world.unanswered, BTreeSet::new(), "seed {seed}");
+    }
+    // The walk goes somewhere: rebalances happen and records are written.
+    assert!(
+        generations > 200 && writes > 1_000,
+        "{generations} {writes}"
+    );
+}
