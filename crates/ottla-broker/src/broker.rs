@@ -1,18 +1,19 @@
 //! What all parts of a running broker share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, Guard};
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
-use ottla_types::{BrokerId, ErrorCode, Timestamp};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
 use tokio::sync::watch;
 
 use crate::api::fetch::sessions::FetchSessions;
 use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
+use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::net::Connections;
@@ -29,6 +30,8 @@ pub struct Broker {
     pub(crate) partitions: Partitions,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) groups: Groups,
+    /// Set once, when the broker has joined its cluster, before the first request is read.
+    membership: OnceLock<Membership>,
     pub authorizer: Authorizer,
     pub metrics: Metrics,
     pub(crate) complaints: Complaints,
@@ -66,6 +69,7 @@ impl Broker {
                 config.max_incremental_fetch_session_cache_slots.max(0) as usize,
             ),
             groups: Groups::new(&config),
+            membership: OnceLock::new(),
             authorizer: Authorizer,
             metrics: Metrics::default(),
             complaints: Complaints::default(),
@@ -112,6 +116,51 @@ impl Broker {
         BrokerId(self.config().node_id)
     }
 
+    pub(crate) fn set_membership(&self, membership: Membership) {
+        let is_first = self.membership.set(membership).is_ok();
+        assert!(is_first, "a broker joins its cluster once");
+    }
+
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        self.membership.get()
+    }
+
+    /// The controller; `None` before the broker has joined its cluster.
+    pub fn controller(&self) -> Option<&ControllerHandle> {
+        self.membership
+            .get()
+            .map(|membership| &membership.controller)
+    }
+
+    /// Has the controller decide a request: see [`ControllerHandle::submit`].
+    pub(crate) async fn ask_controller<R: ControllerRequest>(
+        &self,
+        request: R,
+    ) -> Result<R::Response, ErrorCode>
+    where
+        R::Response: Send + 'static,
+    {
+        match self.controller() {
+            Some(controller) => controller.submit(request).await,
+            None => Err(ErrorCode::NotController),
+        }
+    }
+
+    /// The id of the cluster; empty before the broker has joined it.
+    pub fn cluster_id(&self) -> ByteString {
+        self.membership
+            .get()
+            .map(|membership| membership.cluster_id().clone())
+            .unwrap_or_default()
+    }
+
+    /// The epoch with which this broker is registered.
+    pub fn broker_epoch(&self) -> BrokerEpoch {
+        self.membership
+            .get()
+            .map_or(BrokerEpoch::UNKNOWN, Membership::broker_epoch)
+    }
+
     /// Milliseconds of the broker's own clock, which only moves forward. For waiting and deadlines.
     pub fn now_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
@@ -124,10 +173,37 @@ impl Broker {
     }
 
     pub fn features(&self) -> Features {
+        let image = self.metadata();
+        let supported = ottla_controller::local_supported_features();
+        let mut finalized: Vec<_> = image
+            .features
+            .levels()
+            .map(|(name, level)| (name.clone(), level))
+            .collect();
+        finalized.extend(image.features.metadata_version().map(|version| {
+            let name = ByteString::from_static(ottla_metadata::MetadataVersion::FEATURE_NAME);
+            (name, version.feature_level())
+        }));
+        // Stands in the log's control records and not in the image.
+        let kraft_version = self.controller().map_or(0, |controller| {
+            controller.status().kraft_version.feature_level()
+        });
+        if kraft_version > 0 {
+            let name = ByteString::from_static(ottla_metadata::feature::KRAFT_VERSION.name);
+            finalized.push((name, kraft_version));
+        }
+        finalized.sort();
         Features {
-            supported: Vec::new(),
-            finalized: Vec::new(),
-            finalized_epoch: -1,
+            supported: supported
+                .into_iter()
+                .map(|feature| SupportedFeature {
+                    name: feature.name,
+                    min_level: feature.min,
+                    max_level: feature.max,
+                })
+                .collect(),
+            finalized,
+            finalized_epoch: image.provenance.last_contained_offset.value(),
         }
     }
 

@@ -10,9 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
+use ottla_types::BrokerEpoch;
 use tokio::task::JoinHandle;
 
 use crate::Broker;
+use crate::controller::Membership;
+use crate::controller::format::{format_standalone, read_identity};
 use crate::metrics::Metric;
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
 
@@ -42,17 +45,42 @@ pub struct RunningBroker {
 }
 
 impl Broker {
-    /// Starts a broker. Has to be called within a tokio runtime.
+    /// Starts a broker on directories that are formatted. Has to be called within a tokio runtime.
     pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
+        Broker::start_on(config, Unformatted::Refuse).await
+    }
+
+    /// As [`Broker::start`], but formats the directories first if none is: for a new cluster of its own.
+    pub async fn format_and_start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
+        Broker::start_on(config, Unformatted::Format).await
+    }
+
+    async fn start_on(
+        mut config: BrokerConfig,
+        unformatted: Unformatted,
+    ) -> Result<RunningBroker, StartError> {
         // Binding first finds an address in use before the data directory is touched; nothing is
         // accepted until everything behind the listeners works.
         let mut bound = Vec::new();
         for listener in config.listeners.iter().filter(|l| !l.is_controller) {
             bound.push(BoundListener::bind(&config, listener).map_err(StartError)?);
         }
-        let listeners = bound.iter().map(|bound| Arc::clone(&bound.info)).collect();
+        let listeners: Vec<_> = bound.iter().map(|bound| Arc::clone(&bound.info)).collect();
+        for listener in &listeners {
+            // A port of the kernel's choice is known now; clients must not be told 0.
+            for advertised in &mut config.advertised_listeners {
+                if advertised.name == listener.name && advertised.port == 0 {
+                    advertised.port = listener.local_addr.port();
+                }
+            }
+        }
 
         let broker = Arc::new(Broker::new(config));
+        let joining = Arc::clone(&broker);
+        tokio::task::spawn_blocking(move || join_cluster(&joining, unformatted))
+            .await
+            .map_err(|error| StartError(format!("the start was broken off: {error}")))?
+            .map_err(StartError)?;
         let mut tasks = vec![tokio::spawn(close_idle_connections(Arc::clone(&broker)))];
         for bound in bound {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
@@ -63,6 +91,34 @@ impl Broker {
             tasks,
         })
     }
+}
+
+/// What to do with directories that are not formatted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unformatted {
+    Refuse,
+    Format,
+}
+
+/// Reads or formats the directories, starts the controller and joins its cluster. Blocks.
+fn join_cluster(broker: &Arc<Broker>, unformatted: Unformatted) -> Result<(), String> {
+    let config = BrokerConfig::clone(&broker.config());
+    let read = || read_identity(&config).map_err(|error| error.to_string());
+    let mut identity = read()?;
+    if identity.is_none() && unformatted == Unformatted::Format {
+        format_standalone(&config).map_err(|error| error.to_string())?;
+        identity = read()?;
+    }
+    let identity = identity.ok_or_else(|| {
+        format!(
+            "{} is not formatted; format it with: ottla storage format --standalone --cluster-id $(ottla \
+             storage random-uuid) --config <this server.properties>",
+            config.metadata_log_dir
+        )
+    })?;
+    let membership = Membership::start(broker, &identity, BrokerEpoch::UNKNOWN)?;
+    broker.set_membership(membership);
+    Ok(())
 }
 
 impl RunningBroker {
@@ -88,6 +144,10 @@ impl RunningBroker {
         }
         for task in self.tasks {
             task.abort();
+        }
+        if let Some(membership) = self.broker.membership() {
+            membership.leave(self.broker.broker_id()).await;
+            membership.controller.stop().await;
         }
     }
 }

@@ -52,7 +52,9 @@ impl TestBroker {
             properties.set(key, value);
         }
         let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
-        let running = Broker::start(config).await.expect("the broker starts");
+        let running = Broker::format_and_start(config)
+            .await
+            .expect("the broker starts");
         TestBroker {
             running,
             _data: data,

@@ -36,11 +36,10 @@ pub fn local_supported_features() -> Vec<SupportedFeature> {
     features
 }
 
-/// `names_each_feature` is what older versions of the response call for.
+/// Each feature is named in the response, which older versions call for and newer ones leave out.
 pub fn update_features(
     context: &ControllerContext<'_>,
     request: &UpdateFeaturesRequest,
-    names_each_feature: bool,
 ) -> Decision<UpdateFeaturesResponse> {
     let updates: BTreeMap<&str, (i16, UpgradeType)> = request
         .feature_updates
@@ -77,11 +76,7 @@ pub fn update_features(
                 });
             let response = UpdateFeaturesResponse {
                 error_message: None,
-                results: if names_each_feature {
-                    results.collect()
-                } else {
-                    Vec::new()
-                },
+                results: results.collect(),
                 ..Default::default()
             };
             Decision::new(

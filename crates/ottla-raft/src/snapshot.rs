@@ -82,6 +82,11 @@ impl SnapshotProgress {
         }
     }
 
+    /// Counts what was found behind the last snapshot when the log was loaded.
+    pub fn add_loaded(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
     /// Whether a snapshot is due after `bytes` more of the log were committed.
     pub fn on_committed(&mut self, bytes: u64, now: Timestamp, policy: &SnapshotPolicy) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);

@@ -46,7 +46,9 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    runtime.block_on(serve(config))
+    // Without a file there is nobody who could have formatted the directory; with one, formatting
+    // decides of a cluster id and is left to `ottla storage format`, as with Kafka.
+    runtime.block_on(serve(config, args.properties.is_none()))
 }
 
 fn read_properties(args: &ServerArgs) -> Result<Properties, String> {
@@ -82,11 +84,15 @@ fn start_logging() {
         .init();
 }
 
-async fn serve(config: BrokerConfig) -> Result<(), String> {
+async fn serve(config: BrokerConfig, may_format: bool) -> Result<(), String> {
     let listen = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
     let mut interrupted = listen(SignalKind::interrupt())?;
     let mut terminated = listen(SignalKind::terminate())?;
-    let running = Broker::start(config).await.map_err(|error| error.0)?;
+    let running = match may_format {
+        true => Broker::format_and_start(config).await,
+        false => Broker::start(config).await,
+    }
+    .map_err(|error| error.0)?;
     introduce(&running);
     tokio::select! {
         _ = interrupted.recv() => {}

@@ -22,7 +22,6 @@ fn decide(
             feature_updates: updates,
             ..Default::default()
         },
-        false,
     )
 }
 
@@ -129,14 +128,14 @@ fn one_failure_fails_all() {
 }
 
 #[test]
-fn validating_only_and_the_older_response() {
+fn validating_only_names_each_feature_and_writes_nothing() {
     let mut cluster = Cluster::single_node().with_feature("metadata.version", 25);
     let request = UpdateFeaturesRequest {
         feature_updates: vec![update("metadata.version", 30, 1)],
         validate_only: true,
         ..Default::default()
     };
-    let decision = update_features(&cluster.context(), &request, true);
+    let decision = update_features(&cluster.context(), &request);
     assert_eq!(decision.records, []);
     assert_eq!(decision.response.error_code, 0);
     assert_eq!(decision.response.results.len(), 1);

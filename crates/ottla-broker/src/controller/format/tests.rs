@@ -1,0 +1,159 @@
+use ottla_config::single_node_properties;
+use ottla_metadata::feature::FEATURES;
+
+use super::*;
+use crate::metadata::snapshot_file::read_snapshot;
+
+fn config(dir: &Path, settings: &[(&str, &str)]) -> BrokerConfig {
+    let mut properties = single_node_properties(
+        &dir.display().to_string(),
+        "localhost:9092",
+        "localhost:9093",
+    );
+    for (key, value) in settings {
+        properties.set(key, value);
+    }
+    BrokerConfig::from_properties(&properties).unwrap().0
+}
+
+fn options(quorum: InitialQuorum) -> FormatOptions {
+    FormatOptions {
+        cluster_id: "MkU3OEVBNTcwNTJENDM2Qg".to_owned(),
+        quorum,
+        metadata_version: MetadataVersion::LATEST_PRODUCTION,
+        feature_levels: BTreeMap::new(),
+        scram_records: Vec::new(),
+        ignore_formatted: false,
+    }
+}
+
+#[test]
+fn a_standalone_node_writes_down_that_it_votes() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), &[]);
+    assert_eq!(read_identity(&config), Ok(None));
+    let report = format(&config, &options(InitialQuorum::Standalone)).unwrap();
+    assert_eq!(
+        report.formatted,
+        [(dir.path().to_owned(), "dynamic metadata voter directory")]
+    );
+    let identity = read_identity(&config).unwrap().unwrap();
+    assert_eq!(identity.cluster_id, "MkU3OEVBNTcwNTJENDM2Qg");
+    assert_eq!(
+        identity.directory_ids[dir.path()],
+        identity.metadata_directory_id
+    );
+
+    let quorum = dir
+        .path()
+        .join("__cluster_metadata-0/00000000000000000000-0000000000.checkpoint");
+    let snapshot = read_snapshot(&quorum).unwrap();
+    assert_eq!(snapshot.kraft_version, KRaftVersion::V1);
+    let voters = snapshot.voters.unwrap();
+    let voter = voters.voter(BrokerId(1)).unwrap();
+    assert_eq!(voter.key.directory_id, Some(identity.metadata_directory_id));
+    assert_eq!(
+        (&*voter.endpoints[0].name, voter.endpoints[0].port),
+        ("CONTROLLER", 9093)
+    );
+
+    let bootstrap = read_snapshot(&dir.path().join("bootstrap.checkpoint")).unwrap();
+    let served = FEATURES
+        .iter()
+        .filter(|feature| feature.name != "kraft.version" && feature.served_by_ottla > 0)
+        .count();
+    assert_eq!(bootstrap.records.len(), 1 + served);
+}
+
+#[test]
+fn static_voters_are_not_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(
+        dir.path(),
+        &[("controller.quorum.voters", "1@localhost:9093")],
+    );
+    let report = format(&config, &options(InitialQuorum::Static)).unwrap();
+    assert_eq!(
+        report.formatted,
+        [(dir.path().to_owned(), "metadata directory")]
+    );
+    assert!(!dir.path().join(METADATA_DIR).exists());
+}
+
+#[test]
+fn what_is_formatted_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let both = format!("{},{}", one.display(), two.display());
+    let config_one = config(&one, &[]);
+    format(&config_one, &options(InitialQuorum::Standalone)).unwrap();
+    let before = std::fs::read(one.join("meta.properties")).unwrap();
+
+    let config = config(dir.path(), &[("log.dirs", &both)]);
+    let error = format(&config, &options(InitialQuorum::Standalone)).unwrap_err();
+    assert!(
+        error
+            .0
+            .contains("is already formatted. Use --ignore-formatted"),
+        "{error}"
+    );
+    assert!(!two.exists());
+
+    let ignoring = FormatOptions {
+        ignore_formatted: true,
+        ..options(InitialQuorum::Standalone)
+    };
+    let other_cluster = FormatOptions {
+        cluster_id: "other".to_owned(),
+        ..ignoring.clone()
+    };
+    assert!(format(&config, &other_cluster).is_err());
+    let report = format(&config, &ignoring).unwrap();
+    assert_eq!(report.formatted, [(two.clone(), "data directory")]);
+    assert_eq!(std::fs::read(one.join("meta.properties")).unwrap(), before);
+    assert_eq!(
+        read_identity(&config).unwrap().unwrap().directory_ids.len(),
+        2
+    );
+}
+
+#[test]
+fn directories_that_do_not_belong_together_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let both = format!("{},{}", one.display(), two.display());
+    format(&config(&one, &[]), &options(InitialQuorum::Standalone)).unwrap();
+    let other = FormatOptions {
+        cluster_id: "other".to_owned(),
+        ..options(InitialQuorum::Standalone)
+    };
+    format(&config(&two, &[]), &other).unwrap();
+    let error = read_identity(&config(dir.path(), &[("log.dirs", &both)])).unwrap_err();
+    assert!(
+        error.0.contains("give directories of one cluster"),
+        "{error}"
+    );
+
+    let error = read_identity(&config(&one, &[("node.id", "7")])).unwrap_err();
+    assert!(
+        error.0.contains("belongs to node 1, but node.id is 7"),
+        "{error}"
+    );
+
+    // The metadata directory must be formatted; a log directory that was added gets an id.
+    let three = dir.path().join("three");
+    let with = |first: &Path, second: &Path| {
+        let dirs = format!("{},{}", first.display(), second.display());
+        config(dir.path(), &[("log.dirs", &dirs)])
+    };
+    let error = read_identity(&with(&three, &one)).unwrap_err();
+    assert!(error.0.contains("but the metadata directory"), "{error}");
+    let identity = read_identity(&with(&one, &three)).unwrap().unwrap();
+    assert_eq!(
+        read_identity(&with(&one, &three)).unwrap().unwrap(),
+        identity
+    );
+    std::fs::copy(one.join("meta.properties"), three.join("meta.properties")).unwrap();
+    let error = read_identity(&with(&one, &three)).unwrap_err();
+    assert!(error.0.contains("the same directory.id"), "{error}");
+}

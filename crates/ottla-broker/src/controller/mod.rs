@@ -1,0 +1,18 @@
+//! The controller on this node: who asks it, the thread that it is, and how its directory begins.
+//!
+//! A request is decided by a pure function of `ottla-controller`; the thread appends the records, forces
+//! them to disk, publishes the image, and only then answers.
+
+pub mod format;
+
+pub(crate) mod controller_thread;
+
+pub(crate) mod handle;
+
+pub(crate) mod requests;
+
+pub(crate) mod lifecycle;
+
+pub use handle::{ControllerHandle, QuorumStatus};
+pub use lifecycle::Membership;
+pub use requests::{ControllerRequest, Facts};

@@ -1,0 +1,93 @@
+//! The requests that the controller answers, each with the pure function that decides it.
+//!
+//! A request is whole in itself: a broker whose controller is another process would send the same
+//! message there.
+
+use ottla_controller::{ControllerContext, Decision};
+use ottla_protocol::ApiRequest;
+use ottla_protocol::messages::{
+    AllocateProducerIdsRequest, AlterConfigsRequest, AlterPartitionRequest, BrokerHeartbeatRequest,
+    BrokerRegistrationRequest, ControllerRegistrationRequest, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
+    UnregisterBrokerRequest, UpdateFeaturesRequest,
+};
+use ottla_types::{BrokerEpoch, Offset};
+
+/// What the controller knows besides image and configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    pub cluster_id: &'a str,
+    /// Where the next record will stand.
+    pub next_offset: Offset,
+    /// Whether the one broker that this controller serves is known to live: it is this process.
+    pub has_valid_session: bool,
+}
+
+/// A request to the controller.
+pub trait ControllerRequest: ApiRequest + Send + 'static {
+    fn decide(
+        &self,
+        context: &mut ControllerContext<'_>,
+        facts: &Facts<'_>,
+    ) -> Decision<Self::Response>;
+}
+
+/// A request that needs nothing but the context.
+macro_rules! decided_by {
+    ($($request:ty => $function:ident),* $(,)?) => {
+        $(impl ControllerRequest for $request {
+            fn decide(
+                &self,
+                context: &mut ControllerContext<'_>,
+                _facts: &Facts<'_>,
+            ) -> Decision<Self::Response> {
+                ottla_controller::$function(context, self)
+            }
+        })*
+    };
+}
+
+decided_by! {
+    CreateTopicsRequest => create_topics,
+    DeleteTopicsRequest => delete_topics,
+    CreatePartitionsRequest => create_partitions,
+    AlterConfigsRequest => alter_configs,
+    IncrementalAlterConfigsRequest => incremental_alter_configs,
+    UpdateFeaturesRequest => update_features,
+    AllocateProducerIdsRequest => allocate_producer_ids,
+    AlterPartitionRequest => alter_partition,
+    ElectLeadersRequest => elect_leaders,
+    UnregisterBrokerRequest => unregister_broker,
+    ControllerRegistrationRequest => register_controller,
+}
+
+impl ControllerRequest for BrokerRegistrationRequest {
+    fn decide(
+        &self,
+        context: &mut ControllerContext<'_>,
+        facts: &Facts<'_>,
+    ) -> Decision<Self::Response> {
+        let new_epoch = BrokerEpoch(facts.next_offset.value());
+        ottla_controller::register_broker(
+            context,
+            self,
+            facts.cluster_id,
+            new_epoch,
+            facts.has_valid_session,
+        )
+    }
+}
+
+impl ControllerRequest for BrokerHeartbeatRequest {
+    fn decide(
+        &self,
+        context: &mut ControllerContext<'_>,
+        _facts: &Facts<'_>,
+    ) -> Decision<Self::Response> {
+        // A broker's epoch is the offset from which its registration was written, so that whoever has
+        // seen the epoch's offset has seen the registration, as far as it matters: partition changes of
+        // the same batch come with it. There is no other broker whose offset a shutdown waits for.
+        let register_offset = Offset(self.broker_epoch);
+        ottla_controller::heartbeat(context, self, register_offset, true)
+    }
+}

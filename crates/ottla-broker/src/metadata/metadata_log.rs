@@ -1,0 +1,430 @@
+//! `__cluster_metadata-0`: the log of the cluster's metadata with its snapshots and `quorum-state`.
+//!
+//! Owned by the thread of the controller. The log is opened as after a crash, whatever the stop was: it
+//! is scanned whole, as Kafka does, since nothing else vouches for it.
+//!
+//! In Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
+use ottla_log::checkpoint::PartitionMetadata;
+use ottla_log::{Log, OpenParams};
+use ottla_metadata::{MetadataLoader, Provenance};
+use ottla_raft::{
+    ElectionState, KRaftVersion, LogEnd, SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
+};
+use ottla_records::RecordBatch;
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+
+use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
+use super::snapshot_file::{Snapshot, read_snapshot};
+
+pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
+const QUORUM_STATE_FILE: &str = "quorum-state";
+/// Bytes of the log that are read at a time when it is loaded.
+const LOAD_CHUNK_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Why the metadata log cannot be used; a sentence for people.
+#[derive(Debug, thiserror::Error)]
+#[error("the metadata log in {dir}: {reason}")]
+pub(crate) struct MetadataLogError {
+    dir: String,
+    reason: String,
+}
+
+/// The log, open for its one writer.
+pub(crate) struct MetadataLog {
+    dir: PathBuf,
+    log: Log,
+    /// Oldest first.
+    snapshots: BTreeMap<SnapshotId, StoredSnapshot>,
+}
+
+/// What log and snapshots say.
+pub(crate) struct LoadedMetadata {
+    /// Folded up to the end of the log.
+    pub loader: MetadataLoader,
+    pub kraft_version: KRaftVersion,
+    /// The last voter set there is; `None` with `kraft.version` 0.
+    pub voters: Option<VoterSet>,
+    /// Whether that set stands in the log or a snapshot of it, and not only in the bootstrap snapshot.
+    pub are_voters_in_log: bool,
+    pub election: Option<ElectionState>,
+    pub log_end: LogEnd,
+    /// Bytes of the log behind the newest snapshot.
+    pub bytes_since_snapshot: u64,
+}
+
+impl MetadataLog {
+    /// Opens the log in `metadata.log.dir` and reads all of it.
+    pub fn open(
+        config: &BrokerConfig,
+        now: Timestamp,
+    ) -> Result<(MetadataLog, LoadedMetadata), MetadataLogError> {
+        let dir = Path::new(&config.metadata_log_dir).join(METADATA_DIR);
+        let fail = |reason: String| MetadataLogError {
+            dir: dir.display().to_string(),
+            reason,
+        };
+        fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
+        let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
+        let (log, _) = Log::open(OpenParams {
+            dir: dir.clone(),
+            topic_partition: TopicPartition::new("__cluster_metadata", 0),
+            config: Arc::new(log_config(config)),
+            recovery_point: Offset::ZERO,
+            log_start_offset: Offset::ZERO,
+            clean_shutdown: false,
+            now,
+            producer_id_expiration_ms: i64::from(i32::MAX),
+            random_seed: rand::random(),
+        })
+        .map_err(|error| fail(error.to_string()))?;
+        write_partition_metadata(&dir).map_err(&fail)?;
+        let mut metadata_log = MetadataLog {
+            dir: dir.clone(),
+            log,
+            snapshots: BTreeMap::new(),
+        };
+        let log_start_offset = metadata_log.log.log_start_offset();
+        snapshots.retain(|id| id.end_offset >= log_start_offset);
+        if log_start_offset > Offset::ZERO && snapshots.is_empty() {
+            return Err(fail(format!(
+                "it begins at offset {log_start_offset}, and there is no snapshot of what was before; \
+                 restore the missing .checkpoint file"
+            )));
+        }
+        if let Some(&newest) = snapshots.last()
+            && newest.end_offset > metadata_log.log.log_end_offset()
+        {
+            // The snapshot was fetched, and the log not yet cut: everything in the log is in it.
+            metadata_log
+                .log
+                .truncate_fully_and_start_at(newest.end_offset, None, now)
+                .map_err(|error| fail(error.to_string()))?;
+        }
+        let loaded = metadata_log.load(&snapshots).map_err(fail)?;
+        Ok((metadata_log, loaded))
+    }
+
+    fn load(&mut self, snapshots: &[SnapshotId]) -> Result<LoadedMetadata, String> {
+        let election = self.read_election_state()?;
+        let mut loaded = LoadedMetadata {
+            loader: MetadataLoader::default(),
+            kraft_version: KRaftVersion::V0,
+            voters: None,
+            are_voters_in_log: false,
+            election,
+            log_end: LogEnd {
+                offset: self.log.log_end_offset(),
+                epoch: LeaderEpoch(0),
+            },
+            bytes_since_snapshot: 0,
+        };
+        let mut next_offset = self.log.log_start_offset();
+        for &id in snapshots {
+            let path = self.dir.join(id.file_name());
+            let size_bytes = fs::metadata(&path)
+                .map_err(|error| error.to_string())?
+                .len();
+            let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
+            self.snapshots.insert(
+                id,
+                StoredSnapshot {
+                    id,
+                    size_bytes,
+                    last_contained_log_time: snapshot.last_contained_log_time,
+                },
+            );
+            if Some(&id) != snapshots.last() {
+                continue;
+            }
+            loaded.kraft_version = snapshot.kraft_version;
+            loaded.are_voters_in_log = snapshot.voters.is_some() && id != SnapshotId::BOOTSTRAP;
+            loaded.voters = snapshot.voters;
+            if id != SnapshotId::BOOTSTRAP {
+                let provenance = Provenance {
+                    last_contained_offset: id.end_offset.plus(-1),
+                    last_contained_epoch: id.epoch,
+                    last_contained_log_time: snapshot.last_contained_log_time,
+                };
+                loaded
+                    .loader
+                    .load_snapshot(&snapshot.records, provenance)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                loaded.log_end.epoch = id.epoch;
+            }
+            next_offset = id.end_offset;
+        }
+        while next_offset < self.log.log_end_offset() {
+            for batch in self.read_batches(next_offset)? {
+                if batch.last_offset < next_offset {
+                    continue;
+                }
+                next_offset = batch.last_offset.plus(1);
+                loaded.apply(batch)?;
+            }
+        }
+        self.log.set_high_watermark(self.log.log_end_offset());
+        Ok(loaded)
+    }
+
+    /// Whole batches from the one that holds `from`; at least one.
+    fn read_batches(&self, from: Offset) -> Result<Vec<MetadataBatch>, String> {
+        let read = self
+            .log
+            .reader()
+            .read(from, LOAD_CHUNK_BYTES, self.log.log_end_offset(), true)
+            .map_err(|error| error.to_string())?;
+        let region = read
+            .region
+            .ok_or_else(|| format!("there is nothing at offset {from}"))?;
+        let mut bytes = vec![0; region.len as usize];
+        region
+            .file
+            .read_exact_at(&mut bytes, region.position)
+            .map_err(|error| error.to_string())?;
+        let mut rest = Bytes::from(bytes);
+        let mut batches = Vec::new();
+        while !rest.is_empty() {
+            match RecordBatch::read(&mut rest) {
+                Ok(batch) => {
+                    batches.push(MetadataBatch::read(&batch).map_err(|error| error.to_string())?)
+                }
+                // The last batch is cut off by the end of the chunk.
+                Err(_) if !batches.is_empty() => break,
+                Err(error) => {
+                    return Err(format!(
+                        "the batch at offset {from} cannot be read: {error}"
+                    ));
+                }
+            }
+        }
+        Ok(batches)
+    }
+
+    pub fn log_end_offset(&self) -> Offset {
+        self.log.log_end_offset()
+    }
+
+    /// Appends one batch; it is not on disk before `flush`.
+    pub fn append(&mut self, batch: &RecordBatch, now: Timestamp) -> Result<(), MetadataLogError> {
+        self.log
+            .append(std::slice::from_ref(batch), now)
+            .map(drop)
+            .map_err(|error| self.error(error.to_string()))
+    }
+
+    /// Forces everything appended to disk and says up to where that is.
+    pub fn flush(&mut self) -> Result<Offset, MetadataLogError> {
+        if let Some(job) = self.log.flush_job() {
+            job.run().map_err(|error| self.error(error.to_string()))?;
+        }
+        for job in self.log.take_jobs() {
+            let outcome = job.run().map_err(|error| self.error(error.to_string()))?;
+            self.log.on_job_done(outcome);
+        }
+        Ok(self.log.log_end_offset())
+    }
+
+    pub fn set_high_watermark(&mut self, offset: Offset) {
+        self.log.set_high_watermark(offset);
+    }
+
+    /// Writes `quorum-state` durably.
+    pub fn write_election_state(
+        &self,
+        election: &ElectionState,
+        kraft_version: KRaftVersion,
+    ) -> Result<(), MetadataLogError> {
+        let path = self.dir.join(QUORUM_STATE_FILE);
+        let partial = self.dir.join("quorum-state.tmp");
+        let write = || {
+            let mut file = File::create(&partial)?;
+            file.write_all(election.to_json(kraft_version).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|error| self.error(format!("cannot write quorum-state: {error}")))
+    }
+
+    fn read_election_state(&self) -> Result<Option<ElectionState>, String> {
+        let path = self.dir.join(QUORUM_STATE_FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => ElectionState::from_json(&text)
+                .map(Some)
+                .map_err(|error| format!("quorum-state cannot be read: {error}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("quorum-state cannot be read: {error}")),
+        }
+    }
+
+    /// Writes a snapshot of what is committed.
+    pub fn write_snapshot(
+        &mut self,
+        id: SnapshotId,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Result<(), MetadataLogError> {
+        if self.snapshots.contains_key(&id) {
+            return Ok(());
+        }
+        let size_bytes = snapshot
+            .write(&self.dir, id, now)
+            .map_err(|error| self.error(format!("cannot write snapshot {id}: {error}")))?;
+        self.snapshots.insert(
+            id,
+            StoredSnapshot {
+                id,
+                size_bytes,
+                last_contained_log_time: snapshot.last_contained_log_time,
+            },
+        );
+        Ok(())
+    }
+
+    /// Deletes snapshots that need not be kept, and what of the log lies before the oldest that is.
+    pub fn clean(
+        &mut self,
+        retention: &SnapshotRetention,
+        now: Timestamp,
+    ) -> Result<(), MetadataLogError> {
+        let stored: Vec<StoredSnapshot> = self.snapshots.values().copied().collect();
+        let Some(oldest) = retention.oldest_to_keep(&stored, self.log.reader().size(), now) else {
+            return Ok(());
+        };
+        self.log
+            .increment_log_start_offset(oldest.end_offset)
+            .map_err(|error| self.error(error.to_string()))?;
+        self.log
+            .delete_old_segments(now)
+            .map_err(|error| self.error(error.to_string()))?;
+        let kept = self.snapshots.split_off(&oldest);
+        for id in std::mem::replace(&mut self.snapshots, kept).into_keys() {
+            let path = self.dir.join(id.file_name());
+            fs::remove_file(&path)
+                .map_err(|error| self.error(format!("cannot delete snapshot {id}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Brings everything to the disk for an orderly stop.
+    pub fn close(self) -> Result<(), MetadataLogError> {
+        let dir = self.dir.display().to_string();
+        self.log
+            .close()
+            .map(drop)
+            .map_err(|error| MetadataLogError {
+                dir,
+                reason: error.to_string(),
+            })
+    }
+
+    pub fn error(&self, reason: String) -> MetadataLogError {
+        MetadataLogError {
+            dir: self.dir.display().to_string(),
+            reason,
+        }
+    }
+}
+
+impl LoadedMetadata {
+    fn apply(&mut self, batch: MetadataBatch) -> Result<(), String> {
+        let provenance = Provenance {
+            last_contained_offset: batch.last_offset,
+            last_contained_epoch: batch.epoch,
+            last_contained_log_time: batch.append_time,
+        };
+        self.log_end.epoch = batch.epoch;
+        self.bytes_since_snapshot += batch.size_bytes;
+        let records = match batch.content {
+            MetadataBatchContent::Records(records) => records,
+            MetadataBatchContent::Control(values) => {
+                for value in values {
+                    self.apply_control(value)?;
+                }
+                // Moves the offset of the image and nothing else.
+                Vec::new()
+            }
+        };
+        self.loader
+            .load_batch(records, provenance)
+            .map(drop)
+            .map_err(|error| {
+                format!(
+                    "the batch at offset {} cannot be applied: {error}",
+                    batch.base_offset
+                )
+            })
+    }
+
+    fn apply_control(&mut self, value: ControlValue) -> Result<(), String> {
+        match value {
+            ControlValue::KRaftVersion(record) => {
+                self.kraft_version = KRaftVersion::from_feature_level(record.kraft_version)
+                    .ok_or_else(|| {
+                        format!("kraft.version {} is not known", record.kraft_version)
+                    })?;
+            }
+            ControlValue::Voters(record) => {
+                self.voters =
+                    Some(VoterSet::from_record(&record).map_err(|error| error.to_string())?);
+                self.are_voters_in_log = true;
+            }
+            ControlValue::LeaderChange(_)
+            | ControlValue::SnapshotHeader(_)
+            | ControlValue::SnapshotFooter(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// The ids of all whole snapshots, oldest first. Partial and deleted ones are removed.
+fn find_snapshots(dir: &Path) -> io::Result<Vec<SnapshotId>> {
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if let Some(id) = SnapshotId::from_file_name(name) {
+            ids.push(id);
+        } else if name.ends_with(".checkpoint.part") || name.ends_with(".checkpoint.deleted") {
+            fs::remove_file(dir.join(name))?;
+        }
+    }
+    ids.sort();
+    Ok(ids)
+}
+
+fn write_partition_metadata(dir: &Path) -> Result<(), String> {
+    match PartitionMetadata::read(dir) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => PartitionMetadata {
+            topic_id: Uuid::METADATA_TOPIC,
+        }
+        .write(dir)
+        .map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The metadata log keeps everything until a snapshot covers it: neither time nor size deletes.
+fn log_config(config: &BrokerConfig) -> TopicConfig {
+    TopicConfig {
+        cleanup_policy: CleanupPolicy::DELETE,
+        retention_ms: -1,
+        retention_bytes: -1,
+        segment_bytes: config.metadata_log_segment_bytes,
+        internal_segment_bytes: config.internal_metadata_log_segment_bytes,
+        segment_ms: config.metadata_log_segment_ms,
+        max_message_bytes: config.internal_metadata_max_batch_size_in_bytes,
+        ..TopicConfig::default()
+    }
+}

@@ -1,0 +1,55 @@
+//! What a new image means for this broker: partitions, settings of topics, and its own dynamic settings.
+//!
+//! Kafka does the same in `BrokerMetadataPublisher`, `DynamicConfigPublisher`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_config::BrokerConfig;
+use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataDelta, MetadataImage};
+use ottla_types::BrokerId;
+
+use crate::Broker;
+
+/// Puts a new image in force. Opens and closes logs: not for a thread that serves connections.
+pub(crate) fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDelta) {
+    let is_of_this_broker = |resource: &ConfigResource| {
+        resource.kind == ConfigResourceType::Broker
+            && (resource.name.is_empty() || resource.name == broker.broker_id().to_string())
+    };
+    let has_new_settings = delta.configs.iter().any(is_of_this_broker);
+    if has_new_settings {
+        // Before the partitions: new ones are to be opened with the new defaults.
+        let (config, warnings) = effective_config(file_config, &delta.after, broker.broker_id());
+        for warning in warnings {
+            tracing::warn!("a dynamic setting of the broker is left out: {warning}");
+        }
+        broker.set_config(config);
+    }
+    broker.on_metadata_changed(delta);
+    broker.groups.on_metadata_update(broker, delta);
+    if has_new_settings {
+        broker.apply_topic_defaults();
+    }
+}
+
+/// The file's configuration with the dynamic settings of the cluster and of this broker over it.
+pub(crate) fn effective_config(
+    file_config: &BrokerConfig,
+    image: &MetadataImage,
+    id: BrokerId,
+) -> (BrokerConfig, Vec<ottla_config::Warning>) {
+    let settings = |resource: &ConfigResource| -> BTreeMap<String, String> {
+        image
+            .configs
+            .entries(resource)
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect()
+    };
+    let cluster = settings(&ConfigResource::default_broker());
+    let broker = settings(&ConfigResource::broker(id));
+    if cluster.is_empty() && broker.is_empty() {
+        return (file_config.clone(), Vec::new());
+    }
+    file_config.with_dynamic(&cluster, &broker)
+}
