@@ -1,18 +1,13 @@
-// The Java client's conformance script: `java -cp JARS ClientScript.java BOOTSTRAP`.
+// The Java client's conformance script: compiled with the files beside it and run as `ClientScript BOOTSTRAP`.
 //
 // Every step prints one line of JSON, {"step": …, "outcome": …}, free of values that differ from run to run, so that
 // the lines of two brokers can be compared one by one. An error is an outcome like any other: class and message.
 
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.SerializationFeature;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
-import java.util.zip.CRC32;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
@@ -21,20 +16,9 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.*;
 
-public final class ClientScript {
-    /** Record timestamps are fixed; topics keep them with retention.ms=-1. */
-    private static final long T0 = 1_700_000_000_000L;
-    private static final ObjectMapper JSON =
-        new ObjectMapper().configure(SerializationFeature.ORDER_MAP_ENTRIES_BY_KEYS, true);
-    private static final String MAIN = "java-main";
-
-    private final String bootstrap;
-    private final Admin admin;
-
+public final class ClientScript extends Script {
     private ClientScript(String bootstrap) {
-        this.bootstrap = bootstrap;
-        this.admin = Admin.create(Map.of("bootstrap.servers", bootstrap, "default.api.timeout.ms", "20000",
-            "request.timeout.ms", "15000"));
+        super(bootstrap);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -48,8 +32,9 @@ public final class ClientScript {
         script.consumeAlone();
         script.offsets();
         script.positions();
-        script.groups();
-        script.groupAdministration();
+        GroupSteps groups = new GroupSteps(script.bootstrap);
+        groups.rebalances();
+        groups.administration();
         script.alterConfigs();
         script.createPartitions();
         script.deleteRecords();
@@ -282,16 +267,6 @@ public final class ClientScript {
         return shown;
     }
 
-    private static Object recordShown(ConsumerRecord<byte[], byte[]> record) {
-        List<String> headers = new ArrayList<>();
-        for (Header header : record.headers()) {
-            headers.add(header.key() + "=" + text(header.value()));
-        }
-        boolean isCreateTime = record.timestampType().name.equals("CreateTime");
-        return Arrays.asList(record.offset(), isCreateTime ? record.timestamp() : "-", record.timestampType().name,
-            text(record.key()), checksum(record.value()), headers, record.leaderEpoch().orElse(null));
-    }
-
     private void offsets() {
         List<TopicPartition> all = IntStream.range(0, 3).mapToObj(p -> new TopicPartition(MAIN, p)).toList();
         Map<String, OffsetSpec> specs = new LinkedHashMap<>();
@@ -353,190 +328,6 @@ public final class ClientScript {
                     consumer.currentLag(partition).orElse(-1));
             }
         });
-    }
-
-    private static ConsumerRecord<byte[], byte[]> first(Consumer<byte[], byte[]> consumer) {
-        for (int i = 0; i < 100; i++) {
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
-                return record;
-            }
-        }
-        throw new IllegalStateException("nothing to read");
-    }
-
-    private void groups() {
-        for (String assignor : List.of("RangeAssignor", "RoundRobinAssignor", "StickyAssignor",
-            "CooperativeStickyAssignor")) {
-            String group = "java-" + assignor;
-            Map<String, String> settings = Map.of("group.id", group, "auto.offset.reset", "earliest",
-                "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor,
-                "heartbeat.interval.ms", "200", "enable.auto.commit", "false");
-            Member[] members = new Member[3];
-            step("group " + assignor + ": first member", () -> {
-                members[0] = new Member(settings, MAIN);
-                return sizes(group, members, 3);
-            });
-            step("group " + assignor + ": second member", () -> {
-                members[1] = new Member(settings, MAIN);
-                return sizes(group, members, 3);
-            });
-            step("group " + assignor + ": a member with a name of its own", () -> {
-                Map<String, String> named = new HashMap<>(settings);
-                named.put("group.instance.id", "java-static");
-                members[2] = new Member(named, MAIN);
-                return sizes(group, members, 3);
-            });
-            step("group " + assignor + ": described", () -> groupShown(group));
-            step("group " + assignor + ": first member leaves", () -> {
-                members[0].close();
-                members[0] = null;
-                return sizes(group, members, 3);
-            });
-            step("group " + assignor + ": all leave", () -> {
-                // The named member does not leave when it closes; the rebalance that the other one's leaving starts waits
-                // for it until its session ends.
-                members[2].close();
-                members[1].close();
-                return groupShown(group);
-            });
-        }
-    }
-
-    /** The numbers of partitions per member, once all partitions are given out and no two members hold the same. */
-    private Object sizes(String group, Member[] members, int partitions) throws InterruptedException {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-        List<Integer> sizes = List.of();
-        int calm = 0;
-        while (System.nanoTime() < deadline) {
-            List<Member> present = Arrays.stream(members).filter(Objects::nonNull).toList();
-            List<Integer> now = present.stream().map(member -> member.assigned.size()).sorted().toList();
-            long different = present.stream().flatMap(member -> member.assigned.stream()).distinct().count();
-            boolean isSpread = now.stream().mapToInt(n -> n).sum() == partitions && different == partitions
-                && now.get(0) >= partitions / present.size();
-            calm = isSpread && now.equals(sizes) ? calm + 1 : 0;
-            sizes = now;
-            if (calm >= 3) {
-                return sizes;
-            }
-            Thread.sleep(100);
-        }
-        return "not settled: " + sizes + " " + groupShown(group);
-    }
-
-    private Object groupShown(String group) {
-        ConsumerGroupDescription found = get(admin.describeConsumerGroups(List.of(group),
-            new DescribeConsumerGroupsOptions().includeAuthorizedOperations(true)).all()).get(group);
-        List<String> members = found.members().stream().map(member -> member.clientId() + " "
-            + member.groupInstanceId().orElse("-") + " " + member.host() + " "
-            // Which member holds more than another is chance.
-            + (found.groupState() == GroupState.STABLE ? member.assignment().topicPartitions().size() : "-"))
-            .sorted().toList();
-        return Map.of("state", found.groupState(), "assignor", found.partitionAssignor(), "type", found.type(),
-            "simple", found.isSimpleConsumerGroup(), "coordinator", found.coordinator().id(), "members", members,
-            "operations", sorted(found.authorizedOperations()));
-    }
-
-    private void groupAdministration() {
-        String group = "java-committing";
-        TopicPartition p0 = new TopicPartition(MAIN, 0);
-        TopicPartition p1 = new TopicPartition(MAIN, 1);
-        Map<String, String> settings = Map.of("group.id", group, "auto.offset.reset", "earliest",
-            "enable.auto.commit", "false", "heartbeat.interval.ms", "200");
-        step("commit", () -> {
-            try (Consumer<byte[], byte[]> consumer = consumer(settings)) {
-                consumer.subscribe(List.of(MAIN));
-                first(consumer);
-                consumer.commitSync(Map.of(p0, new OffsetAndMetadata(7, Optional.of(0), "seven"),
-                    p1, new OffsetAndMetadata(3)));
-                return texts(consumer.committed(Set.of(p0, p1, new TopicPartition(MAIN, 2))));
-            }
-        });
-        step("commit with too much metadata", () -> {
-            try (Consumer<byte[], byte[]> consumer = consumer(settings)) {
-                consumer.assign(List.of(p0));
-                consumer.commitSync(Map.of(p0, new OffsetAndMetadata(8, "x".repeat(5000))));
-                return "committed";
-            }
-        });
-        step("commit to an unknown topic", () -> {
-            try (Consumer<byte[], byte[]> consumer = consumer(settings)) {
-                TopicPartition unknown = new TopicPartition("java-nobody-commits", 0);
-                consumer.commitSync(Map.of(unknown, new OffsetAndMetadata(8)), Duration.ofSeconds(1));
-                return "committed";
-            }
-        });
-        step("resume at the commit", () -> {
-            try (Consumer<byte[], byte[]> consumer = consumer(settings)) {
-                consumer.assign(List.of(p0));
-                return recordShown(first(consumer));
-            }
-        });
-        step("list committed offsets", () ->
-            texts(get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())));
-        step("alter committed offsets", () -> {
-            get(admin.alterConsumerGroupOffsets(group, Map.of(p0, new OffsetAndMetadata(2),
-                p1, new OffsetAndMetadata(1, "one"))).all());
-            return texts(get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()));
-        });
-        step("alter and delete in a group with members", () -> {
-            Member member = new Member(settings, MAIN);
-            Object sizes = sizes(group, new Member[] {member}, 3);
-            List<Object> shown = new ArrayList<>(List.of(sizes));
-            shown.add(outcome(() -> get(admin.alterConsumerGroupOffsets(group,
-                Map.of(p0, new OffsetAndMetadata(0))).all())));
-            shown.add(outcome(() -> get(admin.deleteConsumerGroupOffsets(group, Set.of(p0)).all())));
-            shown.add(outcome(() -> get(admin.deleteConsumerGroups(List.of(group)).all())));
-            member.close();
-            return shown;
-        });
-        step("delete committed offsets", () -> {
-            get(admin.deleteConsumerGroupOffsets(group, Set.of(p0)).all());
-            return texts(get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()));
-        });
-        step("delete offsets of an unknown group", () ->
-            get(admin.deleteConsumerGroupOffsets("java-nobody", Set.of(p0)).all()));
-        step("list groups", () -> get(admin.listGroups().all()).stream()
-            .filter(found -> found.groupId().startsWith("java"))
-            .map(found -> found.groupId() + " " + found.protocol() + " " + found.type().orElse(null) + " "
-                + found.groupState().orElse(null) + " " + found.isSimpleConsumerGroup()).sorted().toList());
-        step("list groups by state", () -> get(admin.listGroups(new ListGroupsOptions()
-            .inGroupStates(Set.of(GroupState.STABLE)).withTypes(Set.of(GroupType.CLASSIC))).all()).stream()
-            .filter(found -> found.groupId().startsWith("java")).count());
-        step("describe unknown group", () -> groupShown("java-nobody"));
-        step("static member removed", () -> {
-            Map<String, String> named = new HashMap<>(settings);
-            named.put("group.id", "java-removing");
-            named.put("group.instance.id", "java-removed");
-            Member member = new Member(named, MAIN);
-            Object sizes = sizes("java-removing", new Member[] {member}, 3);
-            // A static member that closes stays in its group until it is removed or its session ends.
-            member.close();
-            Object before = groupShown("java-removing");
-            get(admin.removeMembersFromConsumerGroup("java-removing", new RemoveMembersFromConsumerGroupOptions(
-                Set.of(new MemberToRemove("java-removed")))).all());
-            return List.of(sizes, before, groupShown("java-removing"));
-        });
-        step("static member replaced", () -> {
-            Map<String, String> named = new HashMap<>(settings);
-            named.put("group.id", "java-fencing");
-            named.put("group.instance.id", "java-twin");
-            Member first = new Member(named, MAIN);
-            sizes("java-fencing", new Member[] {first}, 3);
-            Member second = new Member(named, MAIN);
-            Object sizes = sizes("java-fencing", new Member[] {second}, 3);
-            first.thread.join(10_000);
-            String fate = String.valueOf(first.failure);
-            first.close();
-            second.close();
-            return List.of(sizes, fate);
-        });
-        step("delete groups", () -> {
-            get(admin.deleteConsumerGroups(List.of(group, "java-RangeAssignor")).all());
-            return get(admin.listGroups().all()).stream().map(GroupListing::groupId)
-                .filter(id -> id.equals(group) || id.equals("java-RangeAssignor")).toList();
-        });
-        step("delete unknown group", () -> get(admin.deleteConsumerGroups(List.of("java-nobody")).all()));
-        step("delete group with a bad id", () -> get(admin.deleteConsumerGroups(List.of("")).all()));
     }
 
     private void alterConfigs() {
@@ -703,150 +494,5 @@ public final class ClientScript {
             settle();
             return ownTopics();
         });
-    }
-
-    // ---- what the steps are made of --------------------------------------------------------------------------------
-
-    /** A consumer that polls on a thread of its own and shows what it holds. */
-    private final class Member {
-        final Set<TopicPartition> assigned = ConcurrentHashMap.newKeySet();
-        final AtomicBoolean isClosing = new AtomicBoolean();
-        final Thread thread;
-        volatile String failure;
-
-        Member(Map<String, String> settings, String topic) {
-            Consumer<byte[], byte[]> consumer = consumer(settings);
-            consumer.subscribe(List.of(topic), new ConsumerRebalanceListener() {
-                @Override
-                public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-                    assigned.removeAll(partitions);
-                }
-
-                @Override
-                public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-                    assigned.addAll(partitions);
-                }
-            });
-            thread = new Thread(() -> {
-                try (consumer) {
-                    while (!isClosing.get()) {
-                        consumer.poll(Duration.ofMillis(50));
-                    }
-                } catch (RuntimeException error) {
-                    failure = error.getClass().getSimpleName();
-                }
-                assigned.clear();
-            });
-            thread.start();
-        }
-
-        void close() throws InterruptedException {
-            isClosing.set(true);
-            thread.join(20_000);
-        }
-    }
-
-    private Producer<byte[], byte[]> producer(Map<String, String> settings) {
-        Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", "java-producer",
-            "delivery.timeout.ms", "20000", "request.timeout.ms", "10000", "linger.ms", "0"));
-        all.putAll(settings);
-        return new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
-    }
-
-    private Consumer<byte[], byte[]> consumer(Map<String, String> settings) {
-        Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "client.id", "java-consumer",
-            "auto.offset.reset", "none", "default.api.timeout.ms", "20000"));
-        all.putAll(settings);
-        return new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-    }
-
-    /** The i-th record of a series: keys, values and headers that are there, empty and null. */
-    private static ProducerRecord<byte[], byte[]> record(String topic, int partition, int i) {
-        byte[] key = i % 5 == 4 ? null : bytes("key-" + i);
-        byte[] value = i % 7 == 6 ? null : bytes(("value-" + i + " ").repeat(i * i));
-        ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, partition, T0 + i * 1_000L, key, value);
-        for (int header = 0; header < i % 3; header++) {
-            record.headers().add("same", bytes("header-" + header));
-        }
-        if (i % 4 == 3) {
-            record.headers().add("null", null).add("empty", new byte[0]);
-        }
-        return record;
-    }
-
-    /** A controller's answer may come before the broker has taken the change over. */
-    private static void settle() {
-        try {
-            Thread.sleep(400);
-        } catch (InterruptedException error) {
-            throw new IllegalStateException(error);
-        }
-    }
-
-    private interface Step {
-        Object run() throws Exception;
-    }
-
-    private static void step(String name, Step step) {
-        Map<String, Object> line = new LinkedHashMap<>();
-        line.put("step", name);
-        line.put("outcome", outcome(step));
-        try {
-            System.out.println(JSON.writeValueAsString(line));
-        } catch (Exception error) {
-            throw new IllegalStateException(error);
-        }
-    }
-
-    private static Object outcome(Step step) {
-        try {
-            return step.run();
-        } catch (Exception error) {
-            Throwable root = rootOf(error);
-            return "! " + root.getClass().getSimpleName() + ": " + root.getMessage();
-        }
-    }
-
-    private static Throwable rootOf(Throwable error) {
-        while ((error instanceof ExecutionException || error instanceof CompletionException
-            || error.getClass() == RuntimeException.class) && error.getCause() != null) {
-            error = error.getCause();
-        }
-        return error;
-    }
-
-    private static <T> T get(Future<T> future) {
-        try {
-            return future.get(30, TimeUnit.SECONDS);
-        } catch (InterruptedException | ExecutionException | TimeoutException error) {
-            throw new RuntimeException(error);
-        }
-    }
-
-    private static Map<String, String> texts(Map<?, ?> map) {
-        Map<String, String> texts = new TreeMap<>();
-        map.forEach((key, value) -> texts.put(String.valueOf(key), String.valueOf(value)));
-        return texts;
-    }
-
-    private static List<String> sorted(Collection<?> values) {
-        return values == null ? List.of() : values.stream().map(String::valueOf).sorted().toList();
-    }
-
-    private static byte[] bytes(String text) {
-        return text.getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static String text(byte[] bytes) {
-        return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
-    }
-
-    private static String checksum(byte[] bytes) {
-        if (bytes == null) {
-            return null;
-        }
-        CRC32 crc = new CRC32();
-        crc.update(bytes);
-        return bytes.length + "/" + Long.toHexString(crc.getValue());
     }
 }

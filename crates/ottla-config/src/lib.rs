@@ -3,6 +3,8 @@
 //! Pure: nothing here opens a file, reads a clock or knows a running broker. Whoever has the text of a
 //! `server.properties` gets back typed values, warnings, or an error that says what to write instead.
 
+#![forbid(unsafe_code)]
+
 mod config_def;
 mod tables;
 

@@ -6,6 +6,8 @@
 //!
 //! In Kafka: `QuorumController` and its control managers.
 
+#![forbid(unsafe_code)]
+
 mod decision;
 
 mod topic_names;

@@ -9,6 +9,8 @@
 //! Wire versions stay outside too; where an older version behaves differently, the caller says so by
 //! the name of the difference.
 
+#![forbid(unsafe_code)]
+
 pub mod group;
 mod java_hash;
 mod outcome;

@@ -6,6 +6,8 @@
 //!
 //! Every record type of Kafka 4.3.1 is understood or kept, so that a snapshot of the image loses nothing.
 
+#![forbid(unsafe_code)]
+
 mod metadata_version;
 
 pub mod feature;

@@ -10,6 +10,8 @@
 //!
 //! In Kafka: `org.apache.kafka.raft`.
 
+#![forbid(unsafe_code)]
+
 mod quorum;
 
 mod election_state;

@@ -16,6 +16,8 @@
 //!
 //! Kafka does the same in `kafka.cluster.Partition`, `DelayedProduce` and the purgatory around it.
 
+#![forbid(unsafe_code)]
+
 mod ack;
 mod event;
 mod leader;

@@ -4,6 +4,8 @@
 //! passed where a partition epoch is meant. The types carry no behaviour beyond what their meaning
 //! gives them; there is no input, output, clock or randomness here.
 
+#![forbid(unsafe_code)]
+
 mod error_code;
 mod numbers;
 mod topic;

@@ -91,8 +91,8 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
         .map(|client| {
             let name = client.name();
             let words = match client {
-                Client::Java => java(kafka, "java/client/ClientScript.java"),
-                Client::Tools => java(kafka, "java/tools/ToolsScript.java"),
+                Client::Java => java(kafka, "client", "ClientScript"),
+                Client::Tools => java(kafka, "tools", "ToolsScript"),
                 Client::Confluent => python("confluent_script.py"),
                 Client::Aiokafka => python("aiokafka_script.py"),
                 Client::Franz => go("franz"),
@@ -119,12 +119,27 @@ fn out_dir() -> PathBuf {
     workspace::target_dir().join("conformance")
 }
 
-/// Java's single-file mode compiles the script when it starts.
-fn java(kafka: &InstalledPeer, script: &str) -> Result<Vec<String>> {
+fn java(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<String>> {
     toolchain::require(&toolchain::JAVAC)?;
     let Some(class_path) = kafka.class_path() else {
         bail!("the Java clients come with the peer `kafka`, which has no class path");
     };
+    let classes = out_dir().join("java").join(folder);
+    std::fs::create_dir_all(&classes)?;
+    let mut compile = Command::new("javac");
+    compile
+        .args(["-nowarn", "-proc:none", "-cp", class_path, "-d"])
+        .arg(&classes);
+    for entry in std::fs::read_dir(source_dir().join("java").join(folder))? {
+        let file = entry?.path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "java")
+        {
+            compile.arg(file);
+        }
+    }
+    process::output_of(&mut compile)?;
     let logging = workspace::root().join("peers/log4j2-tools.properties");
     Ok(vec![
         "java".to_owned(),
@@ -134,8 +149,8 @@ fn java(kafka: &InstalledPeer, script: &str) -> Result<Vec<String>> {
         "-XX:TieredStopAtLevel=1".to_owned(),
         format!("-Dlog4j2.configurationFile={}", logging.display()),
         "-cp".to_owned(),
-        class_path.to_owned(),
-        source_dir().join(script).display().to_string(),
+        format!("{}:{class_path}", classes.display()),
+        class.to_owned(),
     ])
 }
 

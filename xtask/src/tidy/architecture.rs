@@ -1,0 +1,98 @@
+//! ARCHITECTURE.md names stops of the paths of a request as `file:function`; each must exist.
+
+use super::{Complaint, SourceFile};
+
+const PAGE: &str = "ARCHITECTURE.md";
+
+pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
+    let Some(page) = files.iter().find(|file| file.path == PAGE) else {
+        return vec![Complaint::new(
+            PAGE,
+            "is missing; it maps the code for newcomers",
+        )];
+    };
+    let mut complaints = Vec::new();
+    let mut stops = 0;
+    for (index, line) in page.text.lines().enumerate() {
+        // Names in code stand between backquotes, or in a fenced block.
+        for word in line.split(|c: char| c.is_whitespace() || "`(),;".contains(c)) {
+            let Some((path, function)) = word.split_once(".rs:") else {
+                continue;
+            };
+            stops += 1;
+            let place = format!("{PAGE}:{}", index + 1);
+            let ending = format!("/{path}.rs");
+            let found: Vec<&SourceFile> = files
+                .iter()
+                .filter(|file| file.path == format!("{path}.rs") || file.path.ends_with(&ending))
+                .collect();
+            let name = function
+                .trim_end_matches(['.', ':'])
+                .rsplit("::")
+                .next()
+                .unwrap_or_default();
+            if found.is_empty() {
+                complaints.push(Complaint::new(place, format!("there is no file {path}.rs")));
+            } else if !found.iter().any(|file| defines(&file.text, name)) {
+                complaints.push(Complaint::new(
+                    place,
+                    format!("{path}.rs has no function `{name}`"),
+                ));
+            }
+        }
+    }
+    if stops == 0 {
+        complaints.push(Complaint::new(PAGE, "names no stop as `file.rs:function`"));
+    }
+    complaints
+}
+
+fn defines(text: &str, name: &str) -> bool {
+    text.lines().any(|line| {
+        ["fn ", "struct ", "enum ", "trait "].iter().any(|keyword| {
+            line.match_indices(keyword).any(|(at, _)| {
+                line[at + keyword.len()..]
+                    .strip_prefix(name)
+                    .is_some_and(|rest| {
+                        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                    })
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(page: &str) -> Vec<SourceFile> {
+        vec![
+            SourceFile {
+                path: PAGE.to_owned(),
+                text: page.to_owned(),
+            },
+            SourceFile {
+                path: "crates/x/src/net/connection.rs".to_owned(),
+                text: "impl C {\n    pub fn read_frame<T>(&mut self) {}\n}".to_owned(),
+            },
+        ]
+    }
+
+    #[test]
+    fn names_that_exist_are_accepted_with_any_beginning_of_their_path_left_out() {
+        let page = "1. `x/src/net/connection.rs:read_frame` and net/connection.rs:C::read_frame.";
+        assert_eq!(check(&files(page)), []);
+    }
+
+    #[test]
+    fn files_and_functions_that_are_not_there_are_found() {
+        assert_eq!(check(&files("`net/connection.rs:read`")).len(), 1);
+        assert_eq!(check(&files("`net/dispatch.rs:read_frame`")).len(), 1);
+    }
+
+    #[test]
+    fn a_page_without_stops_and_no_page_are_found() {
+        assert_eq!(check(&files("words")).len(), 1);
+        assert_eq!(check(&[]).len(), 1);
+    }
+}
