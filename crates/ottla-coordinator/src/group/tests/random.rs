@@ -312,14 +312,13 @@ impl World {
     fn read_back(&self) -> GroupCoordinator {
         let config = Arc::new(GroupCoordinatorConfig::default());
         let mut coordinator = GroupCoordinator::new(config);
-        let mut offset = 0;
-        for record in self.log.iter().flat_map(|write| &write.records) {
+        let records = self.log.iter().flat_map(|write| &write.records);
+        for (offset, record) in (0..).zip(records) {
             let (key, value) = record.encode().expect("what is written can be encoded");
             let now = Timestamp(self.now_ms);
             coordinator
                 .replay(Offset(offset), ProducerId::NONE, &key, value.as_ref(), now)
                 .expect("what was written can be read");
-            offset += 1;
         }
         coordinator
     }
