@@ -13,6 +13,8 @@ use tokio::sync::watch;
 use crate::api::fetch::sessions::FetchSessions;
 use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
+use crate::controller::auto_topic_creation::AutoTopicCreation;
+use crate::controller::producer_id_blocks::ProducerIdBlocks;
 use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
 use crate::metrics::Metrics;
@@ -32,6 +34,8 @@ pub struct Broker {
     pub(crate) groups: Groups,
     /// Set once, when the broker has joined its cluster, before the first request is read.
     membership: OnceLock<Membership>,
+    pub(crate) producer_ids: ProducerIdBlocks,
+    pub(crate) auto_topic_creation: AutoTopicCreation,
     pub authorizer: Authorizer,
     pub metrics: Metrics,
     pub(crate) complaints: Complaints,
@@ -70,6 +74,8 @@ impl Broker {
             ),
             groups: Groups::new(&config),
             membership: OnceLock::new(),
+            producer_ids: ProducerIdBlocks::default(),
+            auto_topic_creation: AutoTopicCreation::default(),
             authorizer: Authorizer,
             metrics: Metrics::default(),
             complaints: Complaints::default(),

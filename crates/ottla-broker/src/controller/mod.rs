@@ -13,6 +13,10 @@ pub(crate) mod requests;
 
 pub(crate) mod lifecycle;
 
+pub(crate) mod producer_id_blocks;
+
+pub(crate) mod auto_topic_creation;
+
 pub use handle::{ControllerHandle, QuorumStatus};
 pub use lifecycle::Membership;
 pub use requests::{ControllerRequest, Facts};

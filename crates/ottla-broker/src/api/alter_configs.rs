@@ -1,0 +1,38 @@
+//! AlterConfigs: decided by the controller. Kafka: `KafkaApis.handleAlterConfigsRequest`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
+use ottla_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AlterConfigsRequest,
+) -> AlterConfigsResponse {
+    let resources: Vec<_> = request
+        .resources
+        .iter()
+        .map(|resource| (resource.resource_type, resource.resource_name.clone()))
+        .collect();
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => AlterConfigsResponse {
+            responses: resources
+                .into_iter()
+                .map(
+                    |(resource_type, resource_name)| AlterConfigsResourceResponse {
+                        error_code: error.code(),
+                        error_message: None,
+                        resource_type,
+                        resource_name,
+                        ..Default::default()
+                    },
+                )
+                .collect(),
+            ..Default::default()
+        },
+    }
+}

@@ -1,0 +1,35 @@
+//! CreatePartitions: decided by the controller. Kafka: `ControllerApis.handleCreatePartitions`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
+use ottla_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: CreatePartitionsRequest,
+) -> CreatePartitionsResponse {
+    let names: Vec<_> = request
+        .topics
+        .iter()
+        .map(|topic| topic.name.clone())
+        .collect();
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => CreatePartitionsResponse {
+            results: names
+                .into_iter()
+                .map(|name| CreatePartitionsTopicResult {
+                    name,
+                    error_code: error.code(),
+                    error_message: None,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        },
+    }
+}

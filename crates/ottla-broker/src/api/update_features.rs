@@ -1,0 +1,22 @@
+//! UpdateFeatures (KIP-584): decided by the controller. Kafka: `ControllerApis.handleUpdateFeatures`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{UpdateFeaturesRequest, UpdateFeaturesResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: UpdateFeaturesRequest,
+) -> UpdateFeaturesResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => UpdateFeaturesResponse {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        },
+    }
+}
