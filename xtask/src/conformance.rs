@@ -64,15 +64,6 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The same for callers that have a last line of their own.
-pub fn run_all() -> Result<Tally> {
-    run_counted(&Options {
-        clients: Vec::new(),
-        broker: Brokers::Both,
-        jobs: 4,
-    })
-}
-
 fn run_counted(options: &Options) -> Result<Tally> {
     let began = Instant::now();
     let kafka = Peer::load("kafka")?.install()?;

@@ -9,6 +9,7 @@ mod conformance;
 mod golden;
 mod golden_records;
 mod peer;
+mod test;
 mod tidy;
 
 mod process;
@@ -27,6 +28,8 @@ use clap::Parser;
     disable_version_flag = true
 )]
 enum Command {
+    /// Run every test there is; continuous integration runs this and nothing else.
+    Test(test::Options),
     /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
     GoldenRecords(golden_records::Options),
     /// Make the schema files of ottla-protocol anew from Kafka's jars.
@@ -43,6 +46,7 @@ enum Command {
 
 fn main() {
     let outcome = match Command::parse() {
+        Command::Test(options) => test::run(&options),
         Command::GoldenRecords(options) => golden_records::run(&options),
         Command::Codegen(options) => codegen::run(&options),
         Command::Golden(options) => golden::run(&options),

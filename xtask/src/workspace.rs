@@ -41,8 +41,12 @@ pub fn cargo() -> Command {
     command
 }
 
-/// The path of a release binary of the workspace, built first if it is not up to date.
+/// The path of a release binary of the workspace, built first if it is not up to date. For the broker's, the variable
+/// `OTTLA_BINARY` may name another build, as in the process tests.
 pub fn release_binary(package: &str, name: &str) -> Result<PathBuf> {
+    if let (Some(named), "ottla") = (std::env::var_os("OTTLA_BINARY"), name) {
+        return Ok(named.into());
+    }
     let status = cargo()
         .args([
             "build",

@@ -56,17 +56,16 @@ pub fn scripts(
     let mut tally = Tally::default();
     for (index, prepared) in clients.iter().enumerate() {
         let name = prepared.client.name();
-        let mut both = Vec::new();
         let mut times = Vec::new();
-        for side in 0..2 {
+        let [left, right] = [0, 1].map(|side| {
             let (lines, time) = results
                 .remove(&(index, side))
                 .expect("every script was run");
-            times.push(format!("{} {:.0} s", sides[side].label, time.as_secs_f64()));
-            both.push(lines.with_context(|| format!("{name} against {}", sides[side].label)));
-        }
+            let label = &sides[side].label;
+            times.push(format!("{label} {:.0} s", time.as_secs_f64()));
+            lines.with_context(|| format!("{name} against {label}"))
+        });
         let times = times.join(", ");
-        let [left, right] = <[_; 2]>::try_from(both).unwrap_or_else(|_| unreachable!("two sides"));
         match (left, right) {
             (Ok(left), Ok(right)) => {
                 let outcome = comparison::compare(name, &left, &right, known);

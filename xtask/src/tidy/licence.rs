@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn a_missing_text_and_a_package_without_a_licence_are_found() {
         let licence = file("LICENSE", "Apache License\nVersion 2.0, January 2004");
-        assert_eq!(check(&[licence.clone()]), []);
+        assert_eq!(check(std::slice::from_ref(&licence)), []);
         assert_eq!(check(&[file("LICENSE", "MIT")]).len(), 1);
         assert_eq!(
             check(&[

@@ -1,0 +1,283 @@
+//! `cargo xtask test`: every test there is, one line a suite, and a last line of the form `N passed, N failed`.
+//!
+//! A suite runs as a child process whose output is kept below the target directory and shown in full when it fails. A
+//! suite that cannot run has failed; none is left out. The release binary is built once, and every suite that needs a
+//! running broker uses that one.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::process::OwnedChild;
+use crate::report::Tally;
+use crate::{toolchain, workspace};
+
+/// Far above what a suite takes on two cores; one that hangs is ended and has failed.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only these suites, by name.
+    #[arg(value_name = "SUITE")]
+    suites: Vec<String>,
+}
+
+struct Suite {
+    name: &'static str,
+    what: &'static str,
+    command: fn() -> Command,
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "tidy",
+        what: "names, lengths, dependencies, licence",
+        command: || xtask(&["tidy"]),
+    },
+    Suite {
+        name: "fmt",
+        what: "rustfmt agrees",
+        command: || cargo(&["fmt", "--all", "--check"]),
+    },
+    Suite {
+        name: "clippy",
+        what: "no warnings",
+        command: || {
+            cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "--deny",
+                "warnings",
+            ])
+        },
+    },
+    Suite {
+        name: "release",
+        what: "the binary that the other suites start",
+        command: || cargo(&["build", "--release", "--locked", "--package", "ottla"]),
+    },
+    Suite {
+        name: "unit",
+        what: "tests beside the code, and of the broker's process",
+        command: || cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]),
+    },
+    Suite {
+        name: "golden",
+        what: "messages against Kafka's classes",
+        command: || xtask(&["golden"]),
+    },
+    Suite {
+        name: "golden-records",
+        what: "record batches against Kafka's classes",
+        command: || xtask(&["golden-records"]),
+    },
+    Suite {
+        name: "conformance",
+        what: "seven clients against Ottla and Apache Kafka",
+        command: || xtask(&["conformance"]),
+    },
+];
+
+pub fn run(options: &Options) -> Result<()> {
+    for name in &options.suites {
+        if !SUITES.iter().any(|suite| suite.name == name) {
+            let all: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+            bail!("no suite is called `{name}`; there are {}", all.join(", "));
+        }
+    }
+    // Some crates below the broker's are in C.
+    toolchain::require(&toolchain::C_COMPILER)?;
+    let began = Instant::now();
+    let mut total = Tally::default();
+    for suite in SUITES {
+        if options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name) {
+            total.add(run_suite(suite)?);
+        }
+    }
+    println!("in {}", shown(began.elapsed()));
+    println!("{total}");
+    if total.failed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn run_suite(suite: &Suite) -> Result<Tally> {
+    let log = log_file(suite)?;
+    let output = File::create(&log)?;
+    let mut command = (suite.command)();
+    command
+        .stdout(Stdio::from(output.try_clone()?))
+        .stderr(Stdio::from(output))
+        .env(
+            "OTTLA_BINARY",
+            workspace::target_dir().join("release/ottla"),
+        )
+        .env("CARGO_TERM_COLOR", "never");
+    let began = Instant::now();
+    // Cargo starts processes of its own, so it is asked to end before it is killed.
+    let status = match OwnedChild::start(&mut command) {
+        Ok(mut child) => match child.wait(PATIENCE)? {
+            Some(status) => Ok(status),
+            None => Err(match child.stop(Duration::from_secs(10)) {
+                Ok(_) | Err(_) => format!("it was ended after {}", shown(PATIENCE)),
+            }),
+        },
+        Err(error) => Err(format!("{error:#}")),
+    };
+    let took = began.elapsed();
+    let printed = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+    let is_ok = status.as_ref().is_ok_and(|status| status.success());
+    let tally = judged(is_ok, counted(&printed));
+    let verdict = if tally.failed == 0 { "ok  " } else { "FAIL" };
+    println!(
+        "{verdict} {:<15} {:>8}   {tally:<26} {}",
+        suite.name,
+        shown(took),
+        suite.what
+    );
+    if tally.failed > 0 {
+        println!("{}", printed.trim_end());
+        match status {
+            Ok(status) => println!(
+                "---- {} ended with {status}; this is all that it printed",
+                suite.name
+            ),
+            Err(why) => println!("---- {}: {why}", suite.name),
+        }
+    }
+    Ok(tally)
+}
+
+/// A suite that ends with an error has failed at least once, whatever it counted; one that counts nothing counts one.
+fn judged(is_ok: bool, counted: Option<Tally>) -> Tally {
+    let mut tally = counted.unwrap_or(Tally::of(is_ok));
+    if !is_ok && tally.failed == 0 {
+        tally.failed = 1;
+    }
+    if is_ok && tally == Tally::default() {
+        // A runner that ran no test has shown nothing.
+        tally.failed = 1;
+    }
+    tally
+}
+
+/// The sum of what a suite's own runners say: lines of cargo's form, or one of ours at the end.
+fn counted(printed: &str) -> Option<Tally> {
+    let mut total: Option<Tally> = None;
+    for line in printed.lines() {
+        let found = match line.strip_prefix("test result: ") {
+            Some(result) => {
+                let (_, counts) = result.split_once(". ").unwrap_or_default();
+                tally_in(counts, ';')
+            }
+            None => tally_in(line, ','),
+        };
+        if let Some(found) = found {
+            total.get_or_insert_default().add(found);
+        }
+    }
+    total
+}
+
+/// `3 passed, 0 failed` with whatever follows the two counts.
+fn tally_in(text: &str, separator: char) -> Option<Tally> {
+    let mut parts = text.split(separator).map(str::trim);
+    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
+    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
+    Some(Tally { passed, failed })
+}
+
+fn xtask(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "xtask".into()));
+    command.args(arguments).current_dir(workspace::root());
+    command
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(arguments);
+    command
+}
+
+fn log_file(suite: &Suite) -> Result<PathBuf> {
+    let folder = workspace::target_dir().join("test-output");
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder.join(suite.name).with_extension("log"))
+}
+
+fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_of_several_runners_are_summed() {
+        let printed = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+                       x\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
+        assert_eq!(
+            counted(printed),
+            Some(Tally {
+                passed: 5,
+                failed: 1
+            })
+        );
+        assert_eq!(
+            counted("ok\n7 passed, 2 failed\n"),
+            Some(Tally {
+                passed: 7,
+                failed: 2
+            })
+        );
+        assert_eq!(counted("nothing of the kind, it passed"), None);
+    }
+
+    #[test]
+    fn an_error_counts_even_when_no_test_failed_and_so_does_an_empty_run() {
+        let fine = Some(Tally {
+            passed: 4,
+            failed: 0,
+        });
+        assert_eq!(judged(true, fine).failed, 0);
+        assert_eq!(judged(false, fine).failed, 1);
+        assert_eq!(judged(true, Some(Tally::default())).failed, 1);
+        assert_eq!(
+            judged(true, None),
+            Tally {
+                passed: 1,
+                failed: 0
+            }
+        );
+        assert_eq!(
+            judged(false, None),
+            Tally {
+                passed: 0,
+                failed: 1
+            }
+        );
+    }
+
+    #[test]
+    fn suites_have_names_of_their_own() {
+        for (index, suite) in SUITES.iter().enumerate() {
+            assert!(
+                SUITES[index + 1..]
+                    .iter()
+                    .all(|other| other.name != suite.name)
+            );
+        }
+    }
+}
