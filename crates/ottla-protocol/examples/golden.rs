@@ -1,8 +1,9 @@
 //! The golden bytes, Rust side; `conformance/java/golden` is the Java side, `cargo xtask golden` runs both.
 //!
 //! `golden check FILE` reads what Kafka's classes wrote: decodes each message, compares its canonical
-//! text, writes it again and compares the bytes; and checks that every message and version of the
-//! schemas was there. `golden write FILE` makes values up and writes them for the Java side to check.
+//! text, writes it again and compares the bytes. It also checks that every message and version of the
+//! schemas was there, and that the table of APIs is Kafka's.
+//! `golden write FILE` makes values up and writes them for the Java side to check.
 //! A line is: name, version, filling, bytes in hexadecimal ended by a dash, canonical text.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use bytes::Bytes;
+use ottla_protocol::ApiKey;
 use ottla_protocol::sample::{AnyMessage, Sampler, Style, all_messages};
 
 fn main() -> ExitCode {
@@ -39,7 +41,17 @@ fn check(messages: &BTreeMap<&str, AnyMessage>, file: &str) -> Result<String, St
     let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let mut seen: BTreeSet<(&str, i16)> = BTreeSet::new();
     let mut problems = Vec::new();
-    for line in text.lines() {
+    let (table, values): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("@api "));
+    let own_table: Vec<String> = ApiKey::ALL.iter().map(|api| table_line(*api)).collect();
+    if table != own_table {
+        problems.push(format!(
+            "the APIs are\n{}\nwhere Kafka has\n{}",
+            own_table.join("\n"),
+            table.join("\n")
+        ));
+    }
+    for line in values {
         let words: Vec<&str> = line.splitn(5, ' ').collect();
         let &[name, version, filling, hex, expected] = &words[..] else {
             return Err(format!("{file}: {line:?} is not of the form agreed on"));
@@ -74,6 +86,25 @@ fn check(messages: &BTreeMap<&str, AnyMessage>, file: &str) -> Result<String, St
             problems.len()
         )),
     }
+}
+
+/// What is said about an API besides its fields, as the Java side says it.
+fn table_line(api: ApiKey) -> String {
+    let mut line = format!(
+        "@api {} {api} {} {} {} {} {}",
+        api.code(),
+        api.valid_versions().start(),
+        api.valid_versions().end(),
+        api.stable_versions().end(),
+        api.on_broker(),
+        api.on_controller()
+    );
+    for version in api.valid_versions() {
+        let request = api.request_header_version(version);
+        let response = api.response_header_version(version);
+        let _ = write!(line, " {request}/{response}");
+    }
+    line
 }
 
 fn difference(

@@ -9,6 +9,8 @@ import java.nio.file.Path;
 import java.util.HexFormat;
 import java.util.Map;
 
+import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
@@ -18,7 +20,8 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  *
  * {@code write FILE} fills every message class of Kafka at every version in several ways and writes a
  * line for each: name, version, filling, the bytes in hexadecimal (ended by a dash, so that none is still a
- * word) and the canonical text of the value.
+ * word) and the canonical text of the value. Before them stands a line for each API: its versions, listeners
+ * and header versions.
  *
  * {@code check FILE} reads lines of the same form that the other side made, decodes the bytes with
  * Kafka's classes, compares the text, writes the value again and compares the bytes. Every difference
@@ -41,6 +44,9 @@ public final class Golden {
             throws Exception {
         int lines = 0;
         try (PrintWriter out = new PrintWriter(Files.newBufferedWriter(file))) {
+            for (ApiKeys api : ApiKeys.values()) {
+                out.println(tableLine(api));
+            }
             for (Map.Entry<String, Class<? extends Message>> entry : messages.entrySet()) {
                 Message probe = entry.getValue().getConstructor().newInstance();
                 for (short version = probe.lowestSupportedVersion();
@@ -57,6 +63,18 @@ public final class Golden {
             }
         }
         System.out.println(messages.size() + " messages, " + lines + " values written");
+    }
+
+    /** What Kafka says about an API besides its fields: the versions of the headers go with its versions. */
+    private static String tableLine(ApiKeys api) {
+        StringBuilder line = new StringBuilder("@api " + api.id + " " + api.name
+            + " " + api.oldestVersion() + " " + api.latestVersion(true) + " " + api.latestVersion(false)
+            + " " + api.inScope(ApiMessageType.ListenerType.BROKER)
+            + " " + api.inScope(ApiMessageType.ListenerType.CONTROLLER));
+        for (short version = api.oldestVersion(); version <= api.latestVersion(true); version++) {
+            line.append(" " + api.requestHeaderVersion(version) + "/" + api.responseHeaderVersion(version));
+        }
+        return line.toString();
     }
 
     private static byte[] encode(Message message, short version) {
