@@ -1,13 +1,16 @@
 //! What all parts of a running broker share.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, Guard};
 use bytestring::ByteString;
+use hashbrown::HashMap;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::api::fetch::sessions::FetchSessions;
@@ -19,8 +22,9 @@ use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
 use crate::metrics::Metrics;
 use crate::net::Connections;
-use crate::partition::{Partition, Partitions};
+use crate::partition::{AppendPace, Partition, Partitions};
 use crate::request_memory::RequestMemory;
+use crate::throttle::Throttle;
 
 /// The shared state of a broker. Everything in it is either immutable, or guards itself.
 #[derive(Debug)]
@@ -37,8 +41,11 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIdBlocks,
     pub(crate) auto_topic_creation: AutoTopicCreation,
     pub authorizer: Authorizer,
+    pub throttle: Throttle,
     pub metrics: Metrics,
     pub(crate) complaints: Complaints,
+    /// By log directory.
+    append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) request_memory: RequestMemory,
     started: Instant,
@@ -77,6 +84,8 @@ impl Broker {
             producer_ids: ProducerIdBlocks::default(),
             auto_topic_creation: AutoTopicCreation::default(),
             authorizer: Authorizer,
+            throttle: Throttle,
+            append_paces: Mutex::default(),
             metrics: Metrics::default(),
             complaints: Complaints::default(),
             connections: Arc::default(),
@@ -99,6 +108,13 @@ impl Broker {
     /// The cluster as this broker knows it.
     pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
         self.metadata.load()
+    }
+
+    /// The pace of the log directory in which a partition's directory is.
+    pub(crate) fn append_pace(&self, partition_dir: &Path) -> Arc<AppendPace> {
+        let log_dir = partition_dir.parent().unwrap_or(partition_dir);
+        let mut paces = self.append_paces.lock();
+        Arc::clone(paces.entry(log_dir.to_owned()).or_default())
     }
 
     /// A partition of which this broker has a replica, or what to answer where it has none.

@@ -22,6 +22,7 @@ mod partition;
 mod request_context;
 mod request_memory;
 mod start;
+mod throttle;
 
 pub use authorizer::{Authorizer, Operation, ResourceType};
 pub use broker::Broker;

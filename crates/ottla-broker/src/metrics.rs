@@ -50,6 +50,8 @@ metrics! {
     FailedProduces = "failed_produces",
     /// Partitions of Fetch requests that were answered with an error.
     FailedFetches = "failed_fetches",
+    /// Appends that the kernel made wait.
+    StalledAppends = "stalled_appends",
     /// Fetched regions that were not in the page cache.
     ColdReads = "cold_reads",
 }

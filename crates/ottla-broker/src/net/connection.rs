@@ -253,6 +253,13 @@ impl Session {
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         }
+        let pause = self.broker.throttle.pause_after(&context, bytes);
+        if !pause.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        }
         self.in_flight_bytes += bytes;
         self.in_flight.push_back(InFlight {
             answer,

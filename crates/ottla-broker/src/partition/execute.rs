@@ -4,7 +4,7 @@
 //! the inbox is empty, or when something comes that has to see them written.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_log::{
     AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, ProducerStage, StorageError,
@@ -16,6 +16,7 @@ use ottla_types::Offset;
 
 use super::{Ack, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
+use crate::metrics::Metric;
 
 /// What only the holder of the run token touches.
 pub(super) struct Stepped {
@@ -178,7 +179,13 @@ impl Stepped {
             return;
         }
         let mut batches = std::mem::take(&mut self.unwritten);
+        let started = Instant::now();
         let written = self.log.append(&batches, broker.timestamp());
+        let took = started.elapsed();
+        if partition.pace.on_append(took, broker.now_ms()) {
+            broker.metrics.add(Metric::StalledAppends, 1);
+            tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
+        }
         batches.clear();
         self.unwritten = batches;
         self.stage.clear();

@@ -136,11 +136,13 @@ impl Broker {
         let config = self.topic_config(image, &replica.topic);
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
         let log = self.open_log(&topic_partition, replica.topic_id, &config)?;
+        let pace = self.append_pace(&log.dir());
         let partition = Partition::new(
             self.broker_id(),
             topic_partition,
             replica.topic_id,
             log,
+            pace,
             &config,
         );
         map.insert(Arc::clone(&partition));

@@ -14,6 +14,7 @@
 //!
 //! Kafka does the same under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
 
+mod append_pace;
 mod execute;
 mod inbox;
 #[cfg(test)]
@@ -40,6 +41,7 @@ use crate::Broker;
 use execute::Stepped;
 use inbox::{Inbox, Place, RunToken};
 
+pub(crate) use append_pace::AppendPace;
 pub(crate) use partitions::Partitions;
 pub(crate) use settings::PartitionSettings;
 pub(crate) use waiters::{Waiter, Waiters};
@@ -119,6 +121,7 @@ pub struct Partition {
     settings: ArcSwap<PartitionSettings>,
     inbox: Inbox<PartitionEvent>,
     stepped: Mutex<Stepped>,
+    pace: Arc<AppendPace>,
     /// Raised when the inbox has fallen below its bound.
     room: Notify,
     pub(crate) waiters: Waiters,
@@ -143,6 +146,7 @@ impl Partition {
         topic_partition: TopicPartition,
         topic_id: TopicId,
         log: Log,
+        pace: Arc<AppendPace>,
         config: &TopicConfig,
     ) -> Arc<Self> {
         let reader = log.reader();
@@ -154,6 +158,7 @@ impl Partition {
             settings: ArcSwap::from_pointee(PartitionSettings::new(config)),
             inbox: Inbox::new(INBOX_BOUND_BYTES),
             stepped: Mutex::new(Stepped::new(replica, log)),
+            pace,
             room: Notify::new(),
             waiters: Waiters::default(),
             is_leader: AtomicBool::new(false),
@@ -280,6 +285,17 @@ impl Partition {
     fn put(self: &Arc<Self>, broker: &Arc<Broker>, event: PartitionEvent) {
         let bytes = event.bytes();
         if let Some(token) = self.inbox.push(event, bytes) {
+            self.run_where_it_belongs(broker, token);
+        }
+    }
+
+    /// Works off the inbox: on this thread, or on one of its own where the log directory makes writers
+    /// wait.
+    fn run_where_it_belongs(self: &Arc<Self>, broker: &Arc<Broker>, token: RunToken) {
+        if self.pace.is_slow(|| broker.now_ms()) {
+            let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
+            tokio::task::spawn_blocking(move || partition.run(&broker, token));
+        } else {
             self.run(broker, token);
         }
     }
@@ -313,7 +329,7 @@ impl Partition {
             }
             if is_used_up {
                 let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
-                tokio::spawn(async move { partition.run(&broker, token) });
+                tokio::spawn(async move { partition.run_where_it_belongs(&broker, token) });
                 return;
             }
             match self.inbox.release(token) {
