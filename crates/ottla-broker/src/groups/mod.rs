@@ -10,6 +10,7 @@
 
 mod coordinator_config;
 mod load;
+mod offsets_topic;
 mod outbox;
 mod shard;
 
@@ -26,15 +27,14 @@ use parking_lot::RwLock;
 
 use crate::Broker;
 
+pub(crate) use offsets_topic::{OFFSETS_TOPIC, OffsetsTopicCreation};
 pub(crate) use shard::Shard;
-
-/// The topic whose partitions hold the groups.
-pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// The group coordinators of this broker.
 #[derive(Debug)]
 pub(crate) struct Groups {
     config: Arc<GroupCoordinatorConfig>,
+    pub(crate) offsets_topic: OffsetsTopicCreation,
     /// By partition of `__consumer_offsets`.
     shards: RwLock<HashMap<i32, Arc<Shard>>>,
 }
@@ -43,6 +43,7 @@ impl Groups {
     pub(crate) fn new(config: &BrokerConfig) -> Self {
         Groups {
             config: Arc::new(coordinator_config::from_broker_config(config)),
+            offsets_topic: OffsetsTopicCreation::default(),
             shards: RwLock::default(),
         }
     }

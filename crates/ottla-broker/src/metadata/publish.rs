@@ -27,7 +27,6 @@ pub(crate) fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &
         broker.set_config(config);
     }
     broker.on_metadata_changed(delta);
-    broker.groups.on_metadata_update(broker, delta);
     if has_new_settings {
         broker.apply_topic_defaults();
     }

@@ -561,6 +561,56 @@ async fn groups_whose_partition_is_not_here_are_sent_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_offsets_topic_is_created_when_a_group_is_looked_for() {
+    let broker = TestBroker::start_with(&[
+        ("offsets.topic.replication.factor", "1"),
+        ("offsets.topic.num.partitions", "3"),
+        ("offsets.topic.segment.bytes", "1048576"),
+    ])
+    .await;
+    let mut client = broker.connect().await;
+    let request = FindCoordinatorRequest {
+        coordinator_keys: vec!["g".into(), "h".into()],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let coordinators = loop {
+        let coordinators = client.ask(6, &request).await.coordinators;
+        if error(coordinators[0].error_code) != ErrorCode::CoordinatorNotAvailable {
+            break coordinators;
+        }
+        assert!(Instant::now() < deadline, "the topic is created");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let port = i32::from(broker.running.listeners()[0].local_addr.port());
+    for coordinator in coordinators {
+        assert_eq!(error(coordinator.error_code), ErrorCode::None);
+        assert_eq!((coordinator.node_id, coordinator.port), (1, port));
+        assert_eq!(coordinator.host, "127.0.0.1");
+    }
+    let older = FindCoordinatorRequest {
+        key: "g".into(),
+        ..Default::default()
+    };
+    let found = client.ask(0, &older).await;
+    assert_eq!((found.node_id, found.port), (1, port));
+
+    let image = broker.broker().metadata().clone();
+    let topic = image.topics.by_name(OFFSETS_TOPIC).expect("it was created");
+    assert_eq!(topic.partition_count(), 3);
+    let settings = ottla_metadata::ConfigResource::topic(OFFSETS_TOPIC);
+    let setting = |key| {
+        image
+            .configs
+            .value(&settings, key)
+            .map(|value| value.to_string())
+    };
+    assert_eq!(setting("cleanup.policy").as_deref(), Some("compact"));
+    assert_eq!(setting("segment.bytes").as_deref(), Some("1048576"));
+    assert_eq!(setting("compression.type").as_deref(), Some("producer"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coordinators_that_are_not_served_are_not_available() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;

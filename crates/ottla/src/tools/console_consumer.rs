@@ -1,0 +1,396 @@
+//! `console-consumer`: Kafka's `kafka-console-consumer.sh`.
+
+mod formatter;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::{ArgGroup, Args};
+use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::topic_filter::TopicFilter;
+use super::{block_on, key_values, load_properties};
+use formatter::Formatter;
+
+/// Print the records of a topic.
+///
+/// Properties of the formatter, given with --formatter-property: print.timestamp, print.key,
+/// print.offset, print.epoch, print.partition, print.headers, print.value (true by default);
+/// key.separator, line.separator, headers.separator, null.literal; key.deserializer,
+/// value.deserializer, headers.deserializer with the names of Kafka's own deserializers.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").required(true))]
+pub struct ConsoleConsumerArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: String,
+    /// The topic to read.
+    #[arg(long, group = "what")]
+    topic: Option<String>,
+    /// Read the topics that match a regular expression.
+    #[arg(long, value_name = "REGEX", group = "what")]
+    include: Option<String>,
+    /// Read one partition, from its end unless --offset says otherwise, and join no group.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "topic",
+        conflicts_with = "group"
+    )]
+    partition: Option<i32>,
+    /// Where to begin in the partition: a number, earliest or latest.
+    #[arg(long, requires = "partition", conflicts_with = "from_beginning")]
+    offset: Option<String>,
+    /// The group to join; a new one if not given.
+    #[arg(long)]
+    group: Option<String>,
+    /// Begin with the first record where the group has no offset yet.
+    #[arg(long)]
+    from_beginning: bool,
+    /// End after so many records.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    max_messages: Option<i64>,
+    /// End when no record has come for so long.
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    timeout_ms: Option<i64>,
+    /// Go on after a record that cannot be printed.
+    #[arg(long)]
+    skip_message_on_error: bool,
+    /// read_committed leaves out records of transactions that were aborted or are not over yet.
+    #[arg(long, value_name = "LEVEL")]
+    isolation_level: Option<String>,
+    /// How records are printed: the name of one of Kafka's formatters.
+    #[arg(long, value_name = "CLASS")]
+    formatter: Option<String>,
+    /// A property of the formatter, see above; can be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    formatter_property: Vec<String>,
+    /// Deprecated: write --formatter-property.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        hide = true,
+        conflicts_with = "formatter_property"
+    )]
+    property: Vec<String>,
+    /// Properties file for the formatter.
+    #[arg(long, value_name = "FILE")]
+    formatter_config: Option<String>,
+    /// How keys are printed: the name of one of Kafka's deserializers.
+    #[arg(long, value_name = "CLASS")]
+    key_deserializer: Option<String>,
+    /// How values are printed: the name of one of Kafka's deserializers.
+    #[arg(long, value_name = "CLASS")]
+    value_deserializer: Option<String>,
+    /// A setting of the consumer; can be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    command_property: Vec<String>,
+    /// Deprecated: write --command-property.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        hide = true,
+        conflicts_with = "command_property"
+    )]
+    consumer_property: Vec<String>,
+    /// Properties file with settings of the consumer.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// Deprecated: write --command-config.
+    #[arg(
+        long = "consumer.config",
+        value_name = "FILE",
+        hide = true,
+        conflicts_with = "command_config"
+    )]
+    consumer_config: Option<String>,
+    /// Print a line when the tool has ended, for Kafka's system tests.
+    #[arg(long, hide = true)]
+    enable_systest_events: bool,
+}
+
+pub fn run(args: ConsoleConsumerArgs) -> ExitCode {
+    let deprecated = [
+        (
+            !args.consumer_property.is_empty(),
+            "--consumer-property",
+            "--command-property",
+        ),
+        (
+            args.consumer_config.is_some(),
+            "--consumer.config",
+            "--command-config",
+        ),
+        (
+            !args.property.is_empty(),
+            "--property",
+            "--formatter-property",
+        ),
+    ];
+    for (is_used, old, new) in deprecated {
+        if is_used {
+            println!(
+                "Option {old} is deprecated and will be removed in a future version. Use {new} instead."
+            );
+        }
+    }
+    block_on(async {
+        match consume(&args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
+    let mut formatter = make_formatter(args)?;
+    let (client_config, config) = settings(args)?;
+    let client = Client::connect(client_config).await?;
+    let mut consumer = start(args, &client, config).await?;
+
+    let timeout = match args.timeout_ms {
+        Some(ms) if ms >= 0 => Some(Duration::from_millis(ms as u64)),
+        _ => None,
+    };
+    let max_messages = args
+        .max_messages
+        .filter(|max| *max >= 0)
+        .map(|max| max as u64);
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut output = std::io::BufWriter::new(std::io::stdout());
+    let mut count = 0;
+    let mut last_record = Instant::now();
+    let mut result = Ok(());
+    'reading: while max_messages.is_none_or(|max| count < max) {
+        let pause = timeout.map_or(Duration::from_secs(1), |timeout| {
+            timeout
+                .saturating_sub(last_record.elapsed())
+                .min(Duration::from_secs(1))
+        });
+        let records = tokio::select! {
+            records = consumer.poll(pause) => match records {
+                Ok(records) => records,
+                Err(error) => {
+                    // As Kafka's tool does: what went wrong is said, the end is an ordinary one.
+                    eprintln!("Error processing message, terminating consumer process: {error}");
+                    break;
+                }
+            },
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+        };
+        if records.is_empty() {
+            if timeout.is_some_and(|timeout| last_record.elapsed() > timeout) {
+                eprintln!(
+                    "Error processing message, terminating consumer process: no record came for {} ms",
+                    timeout.unwrap_or_default().as_millis()
+                );
+                break;
+            }
+            continue;
+        }
+        last_record = Instant::now();
+        let mut records = records.into_iter();
+        while let Some(record) = records.next() {
+            if max_messages.is_some_and(|max| count >= max) {
+                go_back(&mut consumer, std::iter::once(record).chain(records));
+                break 'reading;
+            }
+            count += 1;
+            match formatter.write(&record, &mut output) {
+                Ok(()) => {}
+                Err(formatter::WriteError::Output(_)) => {
+                    eprintln!("Unable to write to standard out, closing consumer.");
+                    go_back(&mut consumer, records);
+                    break 'reading;
+                }
+                Err(formatter::WriteError::Record(error)) if args.skip_message_on_error => {
+                    eprintln!("Error processing message, skipping this message: {error}");
+                }
+                Err(formatter::WriteError::Record(error)) => {
+                    go_back(&mut consumer, records);
+                    result = Err(anyhow::anyhow!(error));
+                    break 'reading;
+                }
+            }
+        }
+        if output.flush().is_err() {
+            eprintln!("Unable to write to standard out, closing consumer.");
+            break;
+        }
+    }
+    let _ = output.flush();
+    if let Err(error) = consumer.close().await {
+        eprintln!("offsets could not be committed: {error}");
+    }
+    eprintln!("Processed a total of {count} messages");
+    if args.enable_systest_events {
+        println!("shutdown_complete");
+    }
+    result
+}
+
+/// Puts records back that have been handed out and not printed, so that they are not committed.
+fn go_back(consumer: &mut Consumer, records: impl Iterator<Item = ConsumerRecord>) {
+    let mut seen = BTreeSet::new();
+    for record in records {
+        let partition = (record.topic.clone(), record.partition);
+        if seen.insert(partition.clone()) {
+            consumer.seek(&partition, record.offset);
+        }
+    }
+}
+
+fn make_formatter(args: &ConsoleConsumerArgs) -> anyhow::Result<Formatter> {
+    let mut properties = match &args.formatter_config {
+        Some(path) => load_properties(path)?,
+        None => BTreeMap::new(),
+    };
+    properties.extend(key_values(&args.property));
+    properties.extend(key_values(&args.formatter_property));
+    for (key, class) in [
+        ("key.deserializer", &args.key_deserializer),
+        ("value.deserializer", &args.value_deserializer),
+    ] {
+        if let Some(class) = class {
+            properties.insert(key.to_owned(), class.clone());
+        }
+    }
+    Formatter::new(args.formatter.as_deref(), &properties)
+}
+
+fn settings(args: &ConsoleConsumerArgs) -> anyhow::Result<(ClientConfig, ConsumerConfig)> {
+    let mut settings = match args
+        .command_config
+        .as_ref()
+        .or(args.consumer_config.as_ref())
+    {
+        Some(path) => load_properties(path)?,
+        None => BTreeMap::new(),
+    };
+    let in_file = settings.get("group.id").cloned();
+    let mut given = key_values(&args.consumer_property);
+    given.extend(key_values(&args.command_property));
+    let groups: BTreeSet<String> = [args.group.clone(), in_file, given.get("group.id").cloned()]
+        .into_iter()
+        .flatten()
+        .collect();
+    if groups.len() > 1 {
+        let groups: Vec<String> = groups.iter().map(|group| format!("'{group}'")).collect();
+        bail!(
+            "The group ids provided in different places (directly using '--group', via \
+             '--command-property', or via '--command-config') do not match. Detected group ids: {}",
+            groups.join(", ")
+        );
+    }
+    if !groups.is_empty() && args.partition.is_some() {
+        bail!("Options group and partition cannot be specified together.");
+    }
+    settings.extend(given);
+    match settings.get("auto.offset.reset") {
+        Some(reset) if args.from_beginning && reset != "earliest" => bail!(
+            "Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', please \
+             remove one option"
+        ),
+        Some(_) => {}
+        None => {
+            let reset = if args.from_beginning {
+                "earliest"
+            } else {
+                "latest"
+            };
+            settings.insert("auto.offset.reset".into(), reset.into());
+        }
+    }
+    settings.insert("bootstrap.servers".into(), args.bootstrap_server.clone());
+    settings
+        .entry("client.id".into())
+        .or_insert_with(|| "console-consumer".into());
+    if let Some(level) = &args.isolation_level {
+        settings.insert("isolation.level".into(), level.clone());
+    }
+    if groups.is_empty() {
+        let number: u32 = rand::random_range(0..100_000);
+        settings.insert("group.id".into(), format!("console-consumer-{number}"));
+        // The group is not used again, so that its offsets are of no use.
+        settings
+            .entry("enable.auto.commit".into())
+            .or_insert_with(|| "false".into());
+    } else {
+        settings.extend(
+            groups
+                .into_iter()
+                .map(|group| ("group.id".to_owned(), group)),
+        );
+    }
+    let (mut client, mut consumer) = (ClientConfig::default(), ConsumerConfig::default());
+    client.apply(&settings)?;
+    consumer.apply(&settings)?;
+    Ok((client, consumer))
+}
+
+/// Begins where the flags say.
+async fn start(
+    args: &ConsoleConsumerArgs,
+    client: &Client,
+    mut config: ConsumerConfig,
+) -> anyhow::Result<Consumer> {
+    if let (Some(topic), Some(partition)) = (&args.topic, args.partition) {
+        let offset = match args.offset.as_deref() {
+            None => None,
+            Some(text) if text.eq_ignore_ascii_case("earliest") => {
+                config.offset_reset = OffsetReset::Earliest;
+                None
+            }
+            Some(text) if text.eq_ignore_ascii_case("latest") => {
+                config.offset_reset = OffsetReset::Latest;
+                None
+            }
+            Some(text) => match text.parse::<i64>() {
+                Ok(offset) if offset >= 0 => Some(offset),
+                _ => bail!(
+                    "The provided offset value '{text}' is incorrect. Valid values are 'earliest', \
+                     'latest', or a non-negative long."
+                ),
+            },
+        };
+        config.group_id = None;
+        config.auto_commit = false;
+        let mut consumer = Consumer::new(client.clone(), config);
+        let assigned = (topic.clone(), partition);
+        consumer.assign(std::slice::from_ref(&assigned));
+        if let Some(offset) = offset {
+            consumer.seek(&assigned, offset);
+        }
+        return Ok(consumer);
+    }
+    let topics = match (&args.topic, &args.include) {
+        (Some(topic), _) => vec![topic.clone()],
+        (None, pattern) => {
+            let filter = TopicFilter::new(pattern.as_deref().unwrap_or_default())?;
+            let metadata = client.refresh_metadata(None, false).await?;
+            let names = metadata.topics.values().filter(|topic| !topic.is_internal);
+            names
+                .map(|topic| topic.name.clone())
+                .filter(|name| filter.is_allowed(name, true))
+                .collect()
+        }
+    };
+    if topics.is_empty() {
+        bail!(
+            "no topic matches --include {}",
+            args.include.as_deref().unwrap_or_default()
+        );
+    }
+    let mut consumer = Consumer::new(client.clone(), config);
+    consumer.subscribe(&topics)?;
+    Ok(consumer)
+}

@@ -1,0 +1,329 @@
+//! How records are printed (`org.apache.kafka.tools.consumer.DefaultMessageFormatter` and its siblings).
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use anyhow::bail;
+use bytes::Bytes;
+use ottla_client::ConsumerRecord;
+
+/// Prints records.
+pub(super) struct Formatter {
+    kind: Kind,
+    print_timestamp: bool,
+    print_key: bool,
+    print_offset: bool,
+    print_delivery: bool,
+    print_epoch: bool,
+    print_partition: bool,
+    print_headers: bool,
+    print_value: bool,
+    key_separator: Vec<u8>,
+    line_separator: Vec<u8>,
+    headers_separator: Vec<u8>,
+    null_literal: Vec<u8>,
+    key: Deserializer,
+    value: Deserializer,
+    headers: Deserializer,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Default,
+    /// As the default, with the topic and timestamp in front, on the log.
+    Logging,
+    NoOp,
+}
+
+/// Kafka's own deserializers, by what they make of bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Deserializer {
+    /// The bytes as they are, which is also what a text is.
+    Bytes,
+    Boolean,
+    Short,
+    Integer,
+    Long,
+    Float,
+    Double,
+}
+
+/// A record that could not be printed, or nobody there to read it.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    Output(io::Error),
+    Record(String),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        WriteError::Output(error)
+    }
+}
+
+impl Formatter {
+    pub(super) fn new(
+        class: Option<&str>,
+        properties: &BTreeMap<String, String>,
+    ) -> anyhow::Result<Formatter> {
+        let name = class.map(|class| class.rsplit(['.', '$']).next().unwrap_or(class));
+        let kind = match name {
+            None | Some("DefaultMessageFormatter") => Kind::Default,
+            Some("LoggingMessageFormatter") => Kind::Logging,
+            Some("NoOpMessageFormatter") => Kind::NoOp,
+            Some(_) => bail!(
+                "--formatter {} is a Java class that is not known here; known are \
+                 org.apache.kafka.tools.consumer.DefaultMessageFormatter, LoggingMessageFormatter and \
+                 NoOpMessageFormatter; for internal topics use `ottla dump-log`",
+                class.unwrap_or_default()
+            ),
+        };
+        let flag = |key: &str, default: bool| {
+            properties
+                .get(key)
+                .map_or(default, |value| value.trim().eq_ignore_ascii_case("true"))
+        };
+        let text = |key: &str, default: &str| {
+            properties
+                .get(key)
+                .map_or(default, String::as_str)
+                .as_bytes()
+                .to_vec()
+        };
+        let deserializer = |key: &str| match properties.get(key) {
+            Some(class) => Deserializer::from_class(class),
+            None => Ok(Deserializer::Bytes),
+        };
+        Ok(Formatter {
+            kind,
+            print_timestamp: flag("print.timestamp", false),
+            print_key: flag("print.key", false),
+            print_offset: flag("print.offset", false),
+            print_delivery: flag("print.delivery", false),
+            print_epoch: flag("print.epoch", false),
+            print_partition: flag("print.partition", false),
+            print_headers: flag("print.headers", false),
+            print_value: flag("print.value", true),
+            key_separator: text("key.separator", "\t"),
+            line_separator: text("line.separator", "\n"),
+            headers_separator: text("headers.separator", ","),
+            null_literal: text("null.literal", "null"),
+            key: deserializer("key.deserializer")?,
+            value: deserializer("value.deserializer")?,
+            headers: deserializer("headers.deserializer")?,
+        })
+    }
+
+    pub(super) fn write(
+        &mut self,
+        record: &ConsumerRecord,
+        output: &mut impl Write,
+    ) -> Result<(), WriteError> {
+        match self.kind {
+            Kind::NoOp => return Ok(()),
+            Kind::Logging => {
+                let shown = |bytes: &Option<Bytes>| match bytes {
+                    Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    None => "null".into(),
+                };
+                eprintln!(
+                    "{}:{}, key:{}, value:{}",
+                    record.timestamp_type.name(),
+                    record.timestamp,
+                    shown(&record.key),
+                    shown(&record.value)
+                );
+            }
+            Kind::Default => {}
+        }
+        // Written as a whole or not at all, should a part of it turn out to be unreadable.
+        let mut line = Vec::new();
+        let mut columns: Vec<Vec<u8>> = Vec::new();
+        if self.print_timestamp {
+            let text = match record.timestamp {
+                ..0 => "NO_TIMESTAMP".to_owned(),
+                timestamp => format!("{}:{timestamp}", record.timestamp_type.name()),
+            };
+            columns.push(text.into_bytes());
+        }
+        if self.print_partition {
+            columns.push(format!("Partition:{}", record.partition).into_bytes());
+        }
+        if self.print_offset {
+            columns.push(format!("Offset:{}", record.offset).into_bytes());
+        }
+        if self.print_delivery {
+            columns.push(b"Delivery:NOT_PRESENT".to_vec());
+        }
+        if self.print_epoch {
+            // Kafka's tool hands records on to its formatter without their leader epoch.
+            columns.push(b"Epoch:NOT_PRESENT".to_vec());
+        }
+        if self.print_headers {
+            columns.push(self.headers_column(record)?);
+        }
+        if self.print_key {
+            columns.push(self.field(&record.key, self.key)?);
+        }
+        let ends_with_value = self.print_value;
+        if ends_with_value {
+            columns.push(self.field(&record.value, self.value)?);
+        }
+        for (index, column) in columns.iter().enumerate() {
+            line.extend_from_slice(column);
+            let is_last = index + 1 == columns.len();
+            line.extend_from_slice(if is_last {
+                &self.line_separator
+            } else {
+                &self.key_separator
+            });
+        }
+        output.write_all(&line)?;
+        Ok(())
+    }
+
+    fn headers_column(&self, record: &ConsumerRecord) -> Result<Vec<u8>, WriteError> {
+        if record.headers.is_empty() {
+            return Ok(b"NO_HEADERS".to_vec());
+        }
+        let mut column = Vec::new();
+        for (index, header) in record.headers.iter().enumerate() {
+            if index > 0 {
+                column.extend_from_slice(&self.headers_separator);
+            }
+            column.extend_from_slice(header.key_str().as_bytes());
+            column.push(b':');
+            column.extend_from_slice(&self.field(&header.value, self.headers)?);
+        }
+        Ok(column)
+    }
+
+    fn field(
+        &self,
+        bytes: &Option<Bytes>,
+        deserializer: Deserializer,
+    ) -> Result<Vec<u8>, WriteError> {
+        match bytes {
+            Some(bytes) => deserializer.text(bytes).map_err(WriteError::Record),
+            None => Ok(self.null_literal.clone()),
+        }
+    }
+}
+
+impl Deserializer {
+    fn from_class(class: &str) -> anyhow::Result<Deserializer> {
+        Ok(match class.rsplit('.').next().unwrap_or(class) {
+            "StringDeserializer"
+            | "BytesDeserializer"
+            | "ByteArrayDeserializer"
+            | "ByteBufferDeserializer" => Deserializer::Bytes,
+            "BooleanDeserializer" => Deserializer::Boolean,
+            "ShortDeserializer" => Deserializer::Short,
+            "IntegerDeserializer" => Deserializer::Integer,
+            "LongDeserializer" => Deserializer::Long,
+            "FloatDeserializer" => Deserializer::Float,
+            "DoubleDeserializer" => Deserializer::Double,
+            _ => bail!(
+                "{class} is a Java class that is not known here; known are Kafka's String, ByteArray, \
+                 Bytes, Boolean, Short, Integer, Long, Float and DoubleDeserializer"
+            ),
+        })
+    }
+
+    fn text(self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let wrong = |size: usize| {
+            format!(
+                "Size of data received by {self:?}Deserializer is not {size}: {}",
+                bytes.len()
+            )
+        };
+        let text = match self {
+            Deserializer::Bytes => return Ok(bytes.to_vec()),
+            Deserializer::Boolean => match bytes {
+                [0] => "false".to_owned(),
+                [1] => "true".to_owned(),
+                _ => return Err(wrong(1)),
+            },
+            Deserializer::Short => {
+                i16::from_be_bytes(bytes.try_into().map_err(|_| wrong(2))?).to_string()
+            }
+            Deserializer::Integer => {
+                i32::from_be_bytes(bytes.try_into().map_err(|_| wrong(4))?).to_string()
+            }
+            Deserializer::Long => {
+                i64::from_be_bytes(bytes.try_into().map_err(|_| wrong(8))?).to_string()
+            }
+            Deserializer::Float => {
+                format!(
+                    "{:?}",
+                    f32::from_be_bytes(bytes.try_into().map_err(|_| wrong(4))?)
+                )
+            }
+            Deserializer::Double => {
+                format!(
+                    "{:?}",
+                    f64::from_be_bytes(bytes.try_into().map_err(|_| wrong(8))?)
+                )
+            }
+        };
+        Ok(text.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_records::{RecordHeader, TimestampType};
+
+    fn print(properties: &[(&str, &str)]) -> String {
+        let properties = properties
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()))
+            .collect();
+        let record = ConsumerRecord {
+            topic: "t".into(),
+            partition: 1,
+            offset: 7,
+            leader_epoch: 0,
+            timestamp: 123,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some(Bytes::from_static(b"value")),
+            headers: vec![RecordHeader::new("h", Some(Bytes::from_static(b"x")))],
+        };
+        let mut output = Vec::new();
+        let mut formatter = Formatter::new(None, &properties).unwrap();
+        formatter.write(&record, &mut output).unwrap();
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn columns_stand_in_kafkas_order() {
+        assert_eq!(print(&[]), "value\n");
+        let all = [
+            ("print.timestamp", "true"),
+            ("print.partition", "true"),
+            ("print.offset", "true"),
+            ("print.headers", "true"),
+            ("print.key", "true"),
+        ];
+        assert_eq!(
+            print(&all),
+            "CreateTime:123\tPartition:1\tOffset:7\th:x\tnull\tvalue\n"
+        );
+        assert_eq!(
+            print(&[("print.value", "false"), ("print.offset", "true")]),
+            "Offset:7\n"
+        );
+    }
+
+    #[test]
+    fn numbers_are_read() {
+        assert_eq!(
+            Deserializer::Long.text(&42i64.to_be_bytes()).unwrap(),
+            b"42"
+        );
+        assert!(Deserializer::Integer.text(b"abc").is_err());
+        assert!(Deserializer::from_class("com.example.Mine").is_err());
+    }
+}

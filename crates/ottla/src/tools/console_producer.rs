@@ -1,0 +1,311 @@
+//! `console-producer`: Kafka's `kafka-console-producer.sh`.
+
+mod line_reader;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use ottla_client::{Client, ClientConfig, Delivery, Producer, ProducerConfig};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::{block_on, key_values, load_properties};
+use line_reader::LineReader;
+
+/// Send each line of standard input as a record.
+///
+/// Properties of the line reader, given with --reader-property: parse.key=false, parse.headers=false,
+/// ignore.error=false, key.separator=\t, headers.delimiter=\t, headers.separator=,
+/// headers.key.separator=: and null.marker, a text that stands for null. With parse.headers and
+/// parse.key a line is "h1:v1,h2:v2<tab>key<tab>value".
+#[derive(Args, Debug)]
+pub struct ConsoleProducerArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: String,
+    /// The topic to send to.
+    #[arg(long)]
+    topic: String,
+    /// Wait for each record before sending the next.
+    #[arg(long)]
+    sync: bool,
+    /// none, gzip, snappy, lz4 or zstd; gzip if the flag stands alone.
+    #[arg(long, value_name = "CODEC", num_args = 0..=1, default_missing_value = "gzip")]
+    compression_codec: Option<String>,
+    /// Bytes of a batch (batch.size).
+    #[arg(long, value_name = "BYTES")]
+    batch_size: Option<usize>,
+    /// How often to try again (retries); 3 if not given.
+    #[arg(long, value_name = "NUMBER")]
+    message_send_max_retries: Option<u32>,
+    /// How long to wait before trying again (retry.backoff.ms).
+    #[arg(long, value_name = "MS")]
+    retry_backoff_ms: Option<u64>,
+    /// How long records wait for others (linger.ms); 1000 if not given.
+    #[arg(long, value_name = "MS")]
+    timeout: Option<u64>,
+    /// Who must have a record: 0, 1, or -1 for all replicas in sync (acks); -1 if not given.
+    #[arg(long, value_name = "ACKS", allow_hyphen_values = true)]
+    request_required_acks: Option<String>,
+    /// How long a request may take (request.timeout.ms); 1500 if not given.
+    #[arg(long, value_name = "MS")]
+    request_timeout_ms: Option<u64>,
+    /// How old metadata may be (metadata.max.age.ms).
+    #[arg(long, value_name = "MS")]
+    metadata_expiry_ms: Option<u64>,
+    /// How long sending may block (max.block.ms).
+    #[arg(long, value_name = "MS")]
+    max_block_ms: Option<u64>,
+    /// Bytes of records that may wait (buffer.memory).
+    #[arg(long, value_name = "BYTES")]
+    max_memory_bytes: Option<usize>,
+    /// Deprecated: write --batch-size.
+    #[arg(long, value_name = "BYTES", hide = true)]
+    max_partition_memory_bytes: Option<usize>,
+    /// Only org.apache.kafka.tools.LineMessageReader, which is the default.
+    #[arg(long, value_name = "CLASS", hide = true)]
+    line_reader: Option<String>,
+    /// Has no effect: the operating system sizes the buffer.
+    #[arg(long, value_name = "BYTES", hide = true)]
+    socket_buffer_size: Option<usize>,
+    /// Deprecated: write --reader-property.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        hide = true,
+        conflicts_with = "reader_property"
+    )]
+    property: Vec<String>,
+    /// A property of the line reader, see above; can be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    reader_property: Vec<String>,
+    /// Properties file for the line reader.
+    #[arg(long, value_name = "FILE")]
+    reader_config: Option<String>,
+    /// Deprecated: write --command-property.
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        hide = true,
+        conflicts_with = "command_property"
+    )]
+    producer_property: Vec<String>,
+    /// A setting of the producer; can be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    command_property: Vec<String>,
+    /// Deprecated: write --command-config.
+    #[arg(
+        long = "producer.config",
+        value_name = "FILE",
+        hide = true,
+        conflicts_with = "command_config"
+    )]
+    producer_config: Option<String>,
+    /// Properties file with settings of the producer.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+}
+
+pub fn run(args: ConsoleProducerArgs) -> ExitCode {
+    warn_about_deprecated_flags(&args);
+    block_on(async {
+        match produce(&args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+fn warn_about_deprecated_flags(args: &ConsoleProducerArgs) {
+    let deprecated = [
+        (
+            !args.producer_property.is_empty(),
+            "--producer-property",
+            "--command-property",
+        ),
+        (
+            args.producer_config.is_some(),
+            "--producer.config",
+            "--command-config",
+        ),
+        (!args.property.is_empty(), "--property", "--reader-property"),
+        (
+            args.max_partition_memory_bytes.is_some(),
+            "--max-partition-memory-bytes",
+            "--batch-size",
+        ),
+    ];
+    for (is_used, old, new) in deprecated {
+        if is_used {
+            println!(
+                "Warning: {old} is deprecated and will be removed in a future version. Use {new} instead."
+            );
+        }
+    }
+}
+
+/// The producer's settings: flags go before properties, these before the file, defaults of the tool last.
+fn settings(args: &ConsoleProducerArgs) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut settings = match args
+        .command_config
+        .as_ref()
+        .or(args.producer_config.as_ref())
+    {
+        Some(path) => load_properties(path)?,
+        None => BTreeMap::new(),
+    };
+    settings.extend(key_values(&args.producer_property));
+    settings.extend(key_values(&args.command_property));
+    let text = |number: Option<u64>| number.map(|number| number.to_string());
+    let bytes = |number: Option<usize>| number.map(|number| number.to_string());
+    for (key, given, default) in [
+        ("linger.ms", text(args.timeout), "1000"),
+        ("acks", args.request_required_acks.clone(), "-1"),
+        ("request.timeout.ms", text(args.request_timeout_ms), "1500"),
+        (
+            "retries",
+            args.message_send_max_retries.map(|it| it.to_string()),
+            "3",
+        ),
+        ("retry.backoff.ms", text(args.retry_backoff_ms), "100"),
+        ("buffer.memory", bytes(args.max_memory_bytes), "33554432"),
+        (
+            "batch.size",
+            bytes(args.max_partition_memory_bytes.or(args.batch_size)),
+            "16384",
+        ),
+        (
+            "metadata.max.age.ms",
+            text(args.metadata_expiry_ms),
+            "300000",
+        ),
+        ("max.block.ms", text(args.max_block_ms), "60000"),
+    ] {
+        match given {
+            Some(value) => {
+                settings.insert(key.into(), value);
+            }
+            None => {
+                settings.entry(key.into()).or_insert_with(|| default.into());
+            }
+        }
+    }
+    let codec = args
+        .compression_codec
+        .clone()
+        .unwrap_or_else(|| "none".into());
+    settings.insert("compression.type".into(), codec);
+    settings
+        .entry("client.id".into())
+        .or_insert_with(|| "console-producer".into());
+    if let Some(wait) = settings.get("max.block.ms").cloned() {
+        // What blocks here is finding the topic, for which the client has one limit of its own.
+        settings
+            .entry("default.api.timeout.ms".into())
+            .or_insert(wait);
+    }
+    Ok(settings)
+}
+
+async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<()> {
+    if let Some(class) = &args.line_reader
+        && !class.ends_with("LineMessageReader")
+    {
+        bail!(
+            "--line-reader {class} is a Java class, which cannot be loaded here; only \
+             org.apache.kafka.tools.LineMessageReader is known"
+        );
+    }
+    let mut reader_properties = match &args.reader_config {
+        Some(path) => load_properties(path)?,
+        None => BTreeMap::new(),
+    };
+    reader_properties.extend(key_values(&args.property));
+    reader_properties.extend(key_values(&args.reader_property));
+    let mut reader = LineReader::new(&args.topic, &reader_properties)?;
+
+    let mut settings = settings(args)?;
+    settings.insert("bootstrap.servers".into(), args.bootstrap_server.clone());
+    let mut client_config = ClientConfig::default();
+    client_config.apply(&settings)?;
+    let mut config = ProducerConfig::default();
+    config.apply(&settings)?;
+    if !settings.contains_key("enable.idempotence") {
+        config.idempotence = config.acks == -1;
+    }
+    let producer = Producer::new(Client::unconnected(client_config), config);
+
+    let mut lines = read_lines();
+    let mut deliveries = JoinSet::new();
+    while let Some(line) = lines.recv().await {
+        let record = reader.read(&line?)?;
+        let (key, value) = (record.key.clone(), record.value.clone());
+        let delivery = producer.send(record).await;
+        if args.sync {
+            delivery?.wait().await?;
+            continue;
+        }
+        while deliveries.try_join_next().is_some() {}
+        let topic = args.topic.clone();
+        deliveries.spawn(async move {
+            if let Err(error) = wait(delivery).await {
+                let shown = |bytes: Option<bytes::Bytes>| {
+                    bytes.map_or_else(|| "null".into(), |it| format!("{} bytes", it.len()))
+                };
+                eprintln!(
+                    "Error when sending message to topic {topic} with key: {}, value: {} with error: {error}",
+                    shown(key),
+                    shown(value)
+                );
+            }
+        });
+    }
+    producer.close().await;
+    while deliveries.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn wait(
+    delivery: Result<Delivery, ottla_client::ClientError>,
+) -> Result<(), ottla_client::ClientError> {
+    delivery?.wait().await.map(drop)
+}
+
+/// The lines of standard input, read on a thread of its own, because reading them blocks.
+fn read_lines() -> mpsc::Receiver<std::io::Result<String>> {
+    let (sender, receiver) = mpsc::channel(1024);
+    let prompts = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            if prompts {
+                print!(">");
+                let _ = std::io::stdout().flush();
+            }
+            let mut line = Vec::new();
+            let line = match input.read_until(b'\n', &mut line) {
+                Ok(0) => return,
+                Ok(_) => {
+                    if line.last() == Some(&b'\n') {
+                        line.pop();
+                        if line.last() == Some(&b'\r') {
+                            line.pop();
+                        }
+                    }
+                    Ok(String::from_utf8_lossy(&line).into_owned())
+                }
+                Err(error) => Err(error),
+            };
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

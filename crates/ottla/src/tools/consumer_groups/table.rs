@@ -1,0 +1,74 @@
+//! Tables whose columns are as wide as Kafka's tools make them: a least width, more where a value needs
+//! it, a blank between two columns, and a last column that is not padded.
+
+/// A table being built.
+pub(super) struct Table {
+    widths: Vec<usize>,
+    /// Whether a column grows with its values.
+    grows: Vec<bool>,
+    /// Whether the last column is padded too.
+    pads_last: bool,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns: title, least width, whether it grows. The last column is not padded.
+    pub(super) fn new(columns: &[(&str, usize, bool)]) -> Table {
+        Table {
+            widths: columns.iter().map(|(_, width, _)| *width).collect(),
+            grows: columns.iter().map(|(_, _, grows)| *grows).collect(),
+            pads_last: false,
+            rows: vec![
+                columns
+                    .iter()
+                    .map(|(title, _, _)| (*title).to_owned())
+                    .collect(),
+            ],
+        }
+    }
+
+    /// Pads the last column as the others.
+    pub(super) fn pad_last(mut self) -> Table {
+        self.pads_last = true;
+        self
+    }
+
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        for ((width, cell), grows) in self.widths.iter_mut().zip(&cells).zip(&self.grows) {
+            if *grows {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        self.rows.push(cells);
+    }
+
+    /// The lines, the titles first.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().map(|row| {
+            let mut line = String::new();
+            for (index, cell) in row.iter().enumerate() {
+                if index > 0 {
+                    line.push(' ');
+                }
+                match index + 1 == row.len() && !self.pads_last {
+                    true => line.push_str(cell),
+                    false => line += &format!("{cell:<width$}", width = self.widths[index]),
+                }
+            }
+            line
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn columns_grow_where_they_may() {
+        let mut table = Table::new(&[("GROUP", 6, true), ("N", 3, false), ("LAST", 9, false)]);
+        table.row(vec!["long-group".into(), "12345".into(), "x".into()]);
+        let lines: Vec<String> = table.lines().collect();
+        assert_eq!(lines, ["GROUP      N   LAST", "long-group 12345 x"]);
+    }
+}
