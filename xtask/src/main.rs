@@ -4,6 +4,7 @@
 //! What several commands share stands below them in modules named after the thing: the workspace's places, child
 //! processes, toolchains and peers. Nothing in here is linked into the product.
 
+mod bench_peer;
 mod codegen;
 mod conformance;
 mod golden;
@@ -38,6 +39,8 @@ enum Command {
     Golden(golden::Options),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
     Conformance(conformance::Options),
+    /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
+    BenchPeer(bench_peer::Options),
     /// Start a broker that is described in peers/, for trying things out and for comparison.
     Peer(peer::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
@@ -51,6 +54,7 @@ fn main() {
         Command::Codegen(options) => codegen::run(&options),
         Command::Golden(options) => golden::run(&options),
         Command::Conformance(options) => conformance::run(&options),
+        Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),
     };

@@ -1,0 +1,162 @@
+//! The results as a table: medians over the rounds with lowest and highest value, and the ratio within each round.
+
+use std::collections::BTreeMap;
+
+use super::machine::Noise;
+
+#[derive(Debug)]
+pub struct Results {
+    names: [String; 2],
+    /// In the order in which they were first measured.
+    measures: Vec<String>,
+    /// Measure and round to the value of each side.
+    values: BTreeMap<(String, usize), [Option<f64>; 2]>,
+    noise: Vec<Noise>,
+}
+
+impl Results {
+    pub fn new(names: [&str; 2]) -> Results {
+        Results {
+            names: names.map(str::to_owned),
+            measures: Vec::new(),
+            values: BTreeMap::new(),
+            noise: Vec::new(),
+        }
+    }
+
+    pub fn add(&mut self, side: usize, round: usize, measure: String, value: f64) {
+        if !self.measures.contains(&measure) {
+            self.measures.push(measure.clone());
+        }
+        self.values.entry((measure, round)).or_default()[side] = Some(value);
+    }
+
+    pub fn add_noise(&mut self, noise: Noise) {
+        self.noise.push(noise);
+    }
+
+    pub fn markdown(&self, conditions: &[String]) -> String {
+        let [theirs, ours] = &self.names;
+        let mut text = String::new();
+        for condition in conditions {
+            text.push_str(&format!("- {condition}\n"));
+        }
+        let gaps: Vec<f64> = self
+            .noise
+            .iter()
+            .map(|noise| noise.longest_gap_ms)
+            .collect();
+        let lost: Vec<f64> = self.noise.iter().map(|noise| noise.lost_percent).collect();
+        text.push_str(&format!(
+            "- the machine's own noise, a thread that only looks at the clock for 2 s before each run: longest gap \
+             {} ms, {} % of the time lost\n\n",
+            spread(&gaps),
+            spread(&lost)
+        ));
+        text.push_str(&format!(
+            "| measure | {theirs} | {ours} | {ours} / {theirs} |\n"
+        ));
+        text.push_str("| --- | --- | --- | --- |\n");
+        for measure in &self.measures {
+            let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
+            let rounds: Vec<&[Option<f64>; 2]> = rounds.map(|(_, sides)| sides).collect();
+            let side = |index: usize| -> Vec<f64> {
+                rounds.iter().filter_map(|sides| sides[index]).collect()
+            };
+            let ratios: Vec<f64> = rounds
+                .iter()
+                .filter_map(|sides| Some(sides[1]? / sides[0]?))
+                .filter(|ratio| ratio.is_finite())
+                .collect();
+            text.push_str(&format!(
+                "| {measure} | {} | {} | {} |\n",
+                spread(&side(0)),
+                spread(&side(1)),
+                spread(&ratios)
+            ));
+        }
+        text
+    }
+}
+
+/// Median, and lowest to highest where there are several values.
+fn spread(values: &[f64]) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.as_slice() {
+        [] => "–".to_owned(),
+        [one] => number(*one),
+        [lowest, .., highest] => {
+            format!(
+                "{} ({}–{})",
+                number(median(&sorted)),
+                number(*lowest),
+                number(*highest)
+            )
+        }
+    }
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+/// About three digits that count.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 10_000.0 => {
+            let digits = format!("{value:.0}");
+            let mut grouped = String::new();
+            for (index, digit) in digits.chars().enumerate() {
+                if index > 0 && (digits.len() - index) % 3 == 0 && !grouped.ends_with('-') {
+                    grouped.push(',');
+                }
+                grouped.push(digit);
+            }
+            grouped
+        }
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_medians_and_ratios_within_a_round() {
+        let mut results = Results::new(["Apache Kafka", "Ottla"]);
+        for (round, (theirs, ours)) in [(10.0, 1.0), (20.0, 4.0), (30.0, 2.0)]
+            .into_iter()
+            .enumerate()
+        {
+            results.add(0, round, "CPU".to_owned(), theirs);
+            results.add(1, round, "CPU".to_owned(), ours);
+        }
+        let text = results.markdown(&["commit x".to_owned()]);
+        let row = "| CPU | 20.0 (10.0–30.0) | 2.00 (1.00–4.00) | 0.100 (0.067–0.200) |";
+        assert!(text.contains(row), "{text}");
+    }
+
+    #[test]
+    fn a_side_that_was_not_measured_is_no_zero() {
+        let mut results = Results::new(["a", "b"]);
+        results.add(0, 0, "x".to_owned(), 5.0);
+        assert!(results.markdown(&[]).contains("| x | 5.00 | – | – |"));
+    }
+
+    #[test]
+    fn numbers_have_about_three_digits() {
+        assert_eq!(number(1_234_567.8), "1,234,568");
+        assert_eq!(number(123.4), "123");
+        assert_eq!(number(0.0123), "0.012");
+        assert_eq!(median(&[1.0, 2.0, 3.0, 10.0]), 2.5);
+    }
+}
