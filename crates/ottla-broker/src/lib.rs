@@ -15,6 +15,7 @@ mod complaints;
 pub mod controller;
 mod dispatch;
 mod groups;
+mod log_dirs;
 mod metadata;
 mod metrics;
 mod net;

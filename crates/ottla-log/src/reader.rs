@@ -19,6 +19,7 @@ use crate::batch_scan::ScanError;
 use crate::batch_tail::BatchTail;
 use crate::error::{ReadError, StorageError};
 use crate::index::AbortedTxn;
+use crate::jobs::RenameDirJob;
 use crate::leader_epochs::LeaderEpochs;
 use crate::region::FileRegion;
 use crate::segment::{PartitionDir, Segment, SegmentFile};
@@ -121,6 +122,15 @@ impl LogReader {
     /// The directory of the partition.
     pub fn dir(&self) -> std::path::PathBuf {
         self.shared.dir.path()
+    }
+
+    /// The first step of deleting the partition: its directory gets a name that a start deletes. Nothing may
+    /// be appended any more; those who still read go on.
+    pub fn rename_dir_job(&self, to: std::path::PathBuf) -> RenameDirJob {
+        RenameDirJob {
+            shared: self.shared.clone(),
+            to,
+        }
     }
 
     pub fn config(&self) -> Arc<TopicConfig> {

@@ -1,6 +1,5 @@
 //! What a log hands to maintenance threads, and what it takes back.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ottla_types::Offset;
@@ -8,8 +7,8 @@ use ottla_types::Offset;
 use super::Log;
 use crate::error::StorageError;
 use crate::jobs::{
-    CloseJob, DeleteJob, EpochsVersion, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob,
-    SpareSegment, StateFiles, WritebackJob,
+    CloseJob, DeleteJob, EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, SpareSegment,
+    StateFiles, WritebackJob,
 };
 use crate::producer_state::PendingSnapshot;
 use crate::segment::{Segment, SegmentFile};
@@ -89,6 +88,16 @@ impl Log {
         }
     }
 
+    /// A job has failed because the disk is full. What it was to write is written by the next flush;
+    /// snapshots need not be: the one before and the records behind it say the same.
+    pub fn on_flush_refused(&mut self) {
+        self.jobs.epochs_changed = true;
+        self.jobs.dir_changed = true;
+        if matches!(self.jobs.spare, Spare::Ordered) {
+            self.jobs.spare = Spare::None;
+        }
+    }
+
     fn is_writeback_due(&self) -> bool {
         let every = self.writeback_bytes;
         every > 0 && self.active.segment.size() - self.jobs.written_back >= every
@@ -158,13 +167,6 @@ impl Log {
         self.shared.leader_epochs.store(epochs);
     }
 
-    /// A flush or the writing of index entries has failed because the disk is full: what the job was to
-    /// write is written by the next.
-    pub fn on_flush_refused(&mut self) {
-        self.jobs.epochs_changed = true;
-        self.jobs.dir_changed = true;
-    }
-
     /// The work of an orderly stop, after which a start trusts everything: a producer snapshot at the end,
     /// everything on disk, the indexes of all segments whole. Nothing may be appended any more.
     pub fn close_job(&mut self) -> CloseJob {
@@ -179,14 +181,6 @@ impl Log {
             flush: self.make_flush_job(end, true),
             cut: is_reserved.then(|| (self.active.file.clone(), self.active.segment.size())),
             retired: std::mem::take(&mut self.jobs.retired),
-        }
-    }
-
-    /// The first step of deleting the partition: its directory gets a name that a start deletes.
-    pub fn rename_dir_job(&self, to: PathBuf) -> RenameDirJob {
-        RenameDirJob {
-            shared: self.shared.clone(),
-            to,
         }
     }
 

@@ -1,0 +1,81 @@
+//! The checkpoint files of the directories.
+//!
+//! Kafka: `LogManager.checkpointLogRecoveryOffsets`, `ReplicaManager.checkpointHighWatermarks`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_log::LogReader;
+use ottla_log::checkpoint::{
+    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_types::Offset;
+use parking_lot::Mutex;
+
+use super::LogDirs;
+use super::log_dir::{LogDir, Written};
+
+impl LogDirs {
+    /// Up to where each log is on disk.
+    pub(crate) fn checkpoint_recovery_points(&self) {
+        let value = |reader: &LogReader| Some(reader.recovery_point());
+        self.checkpoint(RECOVERY_POINT_CHECKPOINT, |w| &w.recovery_points, value);
+    }
+
+    /// Where each log starts whose start is not that of its first segment.
+    pub(crate) fn checkpoint_log_start_offsets(&self) {
+        let value = |reader: &LogReader| {
+            let start = reader.log_start_offset();
+            let first = reader.segment_base_offsets().first().copied();
+            Some(start).filter(|start| first.is_some_and(|first| *start > first))
+        };
+        self.checkpoint(LOG_START_OFFSET_CHECKPOINT, |w| &w.log_start_offsets, value);
+    }
+
+    pub(crate) fn checkpoint_high_watermarks(&self) {
+        let value = |reader: &LogReader| Some(reader.high_watermark());
+        self.checkpoint(REPLICATION_OFFSET_CHECKPOINT, |w| &w.high_watermarks, value);
+    }
+
+    fn checkpoint(
+        &self,
+        file: &str,
+        written: impl Fn(&Written) -> &Mutex<Option<OffsetCheckpoint>>,
+        value: impl Fn(&LogReader) -> Option<Offset>,
+    ) {
+        for dir in self.online() {
+            // Held over the write, so that two that come at once write one after the other.
+            let mut last = written(&dir.written).lock();
+            let offsets = self.offsets_in(dir, &value);
+            let checkpoint = OffsetCheckpoint { offsets };
+            if last.as_ref() == Some(&checkpoint) {
+                continue;
+            }
+            match checkpoint.write(&dir.path.join(file)) {
+                Ok(()) => *last = Some(checkpoint),
+                Err(error) => self.on_storage_error(dir, &error),
+            }
+        }
+    }
+
+    fn offsets_in(
+        &self,
+        dir: &Arc<LogDir>,
+        value: impl Fn(&LogReader) -> Option<Offset>,
+    ) -> BTreeMap<ottla_types::TopicPartition, Offset> {
+        let mut offsets = BTreeMap::new();
+        let loaded = self.loaded.lock();
+        let unclaimed = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let unclaimed: Vec<LogReader> = unclaimed.map(|log| log.log.reader()).collect();
+        drop(loaded);
+        let hosted = self.hosted.read();
+        let hosted = hosted.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        for reader in hosted.map(|log| &log.reader).chain(&unclaimed) {
+            if let Some(offset) = value(reader) {
+                offsets.insert(reader.topic_partition().clone(), offset);
+            }
+        }
+        offsets
+    }
+}

@@ -1,0 +1,211 @@
+//! Loading the logs of all directories at start, several at a time.
+//!
+//! A directory whose files cannot be read goes offline; the others go on. What is no log at all refuses the
+//! start, as in Kafka: somebody may have set `log.dirs` to the wrong place.
+//!
+//! Kafka: `LogManager.loadLogs`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ottla_config::TopicConfig;
+use ottla_log::checkpoint::{
+    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_log::{Log, LogError, OpenParams};
+use ottla_types::{Offset, Timestamp, TopicPartition};
+
+use super::dir_names::DirKind;
+use super::log_dir::LogDir;
+use super::{LoadedLog, LogDirs, remove_dir};
+
+/// How logs are loaded.
+pub(crate) struct LoadSettings<'a> {
+    /// The settings of a topic as far as they are known before the metadata is.
+    pub(crate) topic_config: &'a (dyn Fn(&str) -> Arc<TopicConfig> + Sync),
+    pub(crate) producer_id_expiration_ms: i64,
+    /// `num.recovery.threads.per.data.dir`
+    pub(crate) threads_per_dir: usize,
+    pub(crate) now: Timestamp,
+}
+
+/// What loading a directory needs at hand.
+struct DirLoad {
+    dir: Arc<LogDir>,
+    clean_shutdown: bool,
+    recovery_points: OffsetCheckpoint,
+    log_start_offsets: OffsetCheckpoint,
+    high_watermarks: OffsetCheckpoint,
+    partitions: Vec<(TopicPartition, PathBuf)>,
+    next: AtomicUsize,
+}
+
+impl LogDirs {
+    /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one sentence
+    /// for people. Blocks.
+    pub(crate) fn load(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
+        let mut loads = Vec::new();
+        for dir in &self.dirs {
+            match DirLoad::prepare(dir) {
+                Ok(load) => loads.push(load),
+                Err(PrepareError::Refused(sentence)) => return Err(sentence),
+                Err(PrepareError::Failed(error)) => self.on_log_error(dir, &error),
+            }
+        }
+        refuse_duplicates(&loads)?;
+        std::thread::scope(|scope| {
+            for load in &loads {
+                let threads = settings.threads_per_dir.max(1);
+                for _ in 0..threads.min(load.partitions.len()) {
+                    scope.spawn(|| self.load_some(load, settings));
+                }
+            }
+        });
+        for load in &loads {
+            load.dir.set_loaded();
+        }
+        match self.online().next() {
+            Some(_) => Ok(()),
+            None => Err("all log directories have failed; see the errors above".to_owned()),
+        }
+    }
+
+    /// Opens logs until there are none left.
+    fn load_some(&self, load: &DirLoad, settings: &LoadSettings<'_>) {
+        while load.dir.is_online() {
+            let number = load.next.fetch_add(1, Ordering::Relaxed);
+            let Some((topic_partition, path)) = load.partitions.get(number) else {
+                return;
+            };
+            match load.open(topic_partition, path, settings) {
+                Ok(loaded) => {
+                    let mut all = self.loaded.lock();
+                    all.insert(topic_partition.clone(), loaded);
+                }
+                Err(error) => self.on_log_error(&load.dir, &error),
+            }
+        }
+    }
+}
+
+enum PrepareError {
+    Refused(String),
+    Failed(LogError),
+}
+
+impl<E: Into<LogError>> From<E> for PrepareError {
+    fn from(error: E) -> Self {
+        PrepareError::Failed(error.into())
+    }
+}
+
+impl DirLoad {
+    fn prepare(dir: &Arc<LogDir>) -> Result<DirLoad, PrepareError> {
+        let partitions = list(dir)?;
+        let clean_shutdown = dir.take_clean_shutdown()?;
+        Ok(DirLoad {
+            clean_shutdown,
+            recovery_points: read_checkpoint(&dir.path.join(RECOVERY_POINT_CHECKPOINT)),
+            log_start_offsets: read_checkpoint(&dir.path.join(LOG_START_OFFSET_CHECKPOINT)),
+            high_watermarks: read_checkpoint(&dir.path.join(REPLICATION_OFFSET_CHECKPOINT)),
+            partitions,
+            next: AtomicUsize::new(0),
+            dir: Arc::clone(dir),
+        })
+    }
+
+    fn open(
+        &self,
+        topic_partition: &TopicPartition,
+        path: &Path,
+        settings: &LoadSettings<'_>,
+    ) -> Result<LoadedLog, LogError> {
+        let offset = |checkpoint: &OffsetCheckpoint| {
+            let offset = checkpoint.offsets.get(topic_partition).copied();
+            offset.unwrap_or_default().max(Offset::ZERO)
+        };
+        let metadata = PartitionMetadata::read(path)?;
+        let (mut log, report) = Log::open(OpenParams {
+            dir: path.to_owned(),
+            topic_partition: topic_partition.clone(),
+            config: (settings.topic_config)(&topic_partition.topic),
+            recovery_point: offset(&self.recovery_points),
+            log_start_offset: offset(&self.log_start_offsets),
+            clean_shutdown: self.clean_shutdown,
+            now: settings.now,
+            producer_id_expiration_ms: settings.producer_id_expiration_ms,
+            random_seed: rand::random(),
+        })?;
+        if report.bytes_truncated > 0 || report.segments_deleted > 0 {
+            tracing::warn!(%topic_partition, ?report, "the log was recovered");
+        }
+        log.set_high_watermark(offset(&self.high_watermarks));
+        Ok(LoadedLog {
+            log,
+            dir: Arc::clone(&self.dir),
+            topic_id: metadata.map(|metadata| metadata.topic_id),
+        })
+    }
+}
+
+/// The partitions in a directory. What was being deleted is deleted further.
+fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, PrepareError> {
+    let failed = |error| {
+        PrepareError::Failed(LogError::Storage(ottla_log::StorageError {
+            action: "list",
+            path: dir.path.clone(),
+            error,
+        }))
+    };
+    let mut partitions = Vec::new();
+    for entry in std::fs::read_dir(&dir.path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_type().map_err(failed)?.is_dir() {
+            continue;
+        }
+        let path = entry.path();
+        match DirKind::of(&entry.file_name().to_string_lossy()) {
+            Some(DirKind::Partition(partition)) => partitions.push((partition, path)),
+            Some(DirKind::Deleted) => {
+                dir.files
+                    .submit(std::time::Duration::ZERO, move || remove_dir(&path));
+            }
+            Some(DirKind::Future) => {
+                tracing::warn!(dir = %path.display(), "an unfinished move between directories is left alone");
+            }
+            Some(DirKind::Stray | DirKind::Other) => {}
+            None => {
+                return Err(PrepareError::Refused(format!(
+                    "{} is in a log directory, but is no partition; log directories hold only what Kafka or Ottla wrote: move it away, or set other log.dirs",
+                    path.display()
+                )));
+            }
+        }
+    }
+    partitions.sort();
+    Ok(partitions)
+}
+
+/// A checkpoint that cannot be read counts as empty, as in Kafka: recovery then looks at everything.
+fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
+    OffsetCheckpoint::read(path).unwrap_or_else(|error| {
+        tracing::warn!("{error}; going on without it");
+        OffsetCheckpoint::default()
+    })
+}
+
+fn refuse_duplicates(loads: &[DirLoad]) -> Result<(), String> {
+    let mut seen = std::collections::HashMap::new();
+    for (partition, path) in loads.iter().flat_map(|load| &load.partitions) {
+        if let Some(other) = seen.insert(partition, path) {
+            return Err(format!(
+                "partition {partition} lies in both {} and {}; delete the one in the directory that failed last",
+                other.display(),
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}

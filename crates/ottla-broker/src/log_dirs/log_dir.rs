@@ -1,0 +1,92 @@
+//! One log directory.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ottla_log::StorageError;
+use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
+use ottla_types::{BrokerEpoch, DirectoryId};
+use parking_lot::Mutex;
+
+use super::lock::DirLock;
+use super::worker::Worker;
+
+#[derive(Debug)]
+pub(super) struct LogDir {
+    pub(super) path: PathBuf,
+    pub(super) directory_id: DirectoryId,
+    lock: Mutex<Option<DirLock>>,
+    /// Why it is offline; the first reason stays.
+    failure: OnceLock<String>,
+    /// What the marker of the last clean stop said, once it has been looked for.
+    clean_shutdown: OnceLock<Option<CleanShutdown>>,
+    /// All logs that lay here at start have been loaded.
+    is_loaded: AtomicBool,
+    /// Where directories of deleted partitions are removed, and small files written.
+    pub(super) files: Worker,
+    pub(super) written: Written,
+}
+
+/// What the checkpoint files hold, so that they are written only where something has changed.
+#[derive(Default, Debug)]
+pub(super) struct Written {
+    pub(super) recovery_points: Mutex<Option<OffsetCheckpoint>>,
+    pub(super) log_start_offsets: Mutex<Option<OffsetCheckpoint>>,
+    pub(super) high_watermarks: Mutex<Option<OffsetCheckpoint>>,
+}
+
+impl LogDir {
+    pub(super) fn new(path: PathBuf, directory_id: DirectoryId, lock: DirLock) -> LogDir {
+        LogDir {
+            path,
+            directory_id,
+            lock: Mutex::new(Some(lock)),
+            failure: OnceLock::new(),
+            clean_shutdown: OnceLock::new(),
+            is_loaded: AtomicBool::new(false),
+            files: Worker::start("log-files"),
+            written: Written::default(),
+        }
+    }
+
+    pub(super) fn is_online(&self) -> bool {
+        self.failure.get().is_none()
+    }
+
+    /// Returns whether it was online until now.
+    pub(super) fn fail(&self, reason: &str) -> bool {
+        self.failure.set(reason.to_owned()).is_ok()
+    }
+
+    /// Reads the marker of the last clean stop and deletes it: from here on a crash leads to recovery.
+    /// Returns whether there was one.
+    pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
+        let found = CleanShutdown::read(&self.path)?;
+        CleanShutdown::delete(&self.path)?;
+        let found = self.clean_shutdown.get_or_init(|| found);
+        Ok(found.is_some())
+    }
+
+    pub(super) fn previous_broker_epoch(&self) -> Option<BrokerEpoch> {
+        self.clean_shutdown.get().copied().flatten()?.broker_epoch
+    }
+
+    pub(super) fn set_loaded(&self) {
+        self.is_loaded.store(true, Ordering::Release);
+    }
+
+    /// Writes the marker of a clean stop, but not where a start was broken off before all logs were
+    /// loaded and the directory had not been clean before.
+    pub(super) fn mark_clean(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
+        let was_clean = self.clean_shutdown.get().copied().flatten().is_some();
+        if was_clean || self.is_loaded.load(Ordering::Acquire) {
+            CleanShutdown::write(&self.path, broker_epoch)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn unlock(&self) {
+        *self.lock.lock() = None;
+    }
+}

@@ -1,0 +1,181 @@
+//! What is done to the logs from time to time.
+//!
+//! One task keeps the schedule. What needs a log is put into the inbox of its partition and is short; what
+//! it leads to on disk, and the checkpoints, run on the threads of the directories or on blocking ones.
+//!
+//! Kafka: the tasks that `LogManager.startup` and `ReplicaManager` schedule.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_config::BrokerConfig;
+use ottla_log::Log;
+use ottla_replica::Event;
+use ottla_types::TopicPartition;
+
+use super::LogDirs;
+use crate::Broker;
+use crate::partition::Partition;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Chore {
+    Retention,
+    Flush,
+    RecoveryPoints,
+    LogStartOffsets,
+    HighWatermarks,
+    ProducerExpiry,
+}
+
+impl Chore {
+    const ALL: [Chore; 6] = [
+        Chore::Retention,
+        Chore::Flush,
+        Chore::RecoveryPoints,
+        Chore::LogStartOffsets,
+        Chore::HighWatermarks,
+        Chore::ProducerExpiry,
+    ];
+
+    fn interval_ms(self, config: &BrokerConfig) -> u64 {
+        let interval_ms = match self {
+            Chore::Retention => config.log_retention_check_interval_ms,
+            Chore::Flush => config.log_flush_scheduler_interval_ms,
+            Chore::RecoveryPoints => config.log_flush_offset_checkpoint_interval_ms.into(),
+            Chore::LogStartOffsets => config.log_flush_start_offset_checkpoint_interval_ms.into(),
+            Chore::HighWatermarks => config.replica_high_watermark_checkpoint_interval_ms,
+            Chore::ProducerExpiry => config.producer_id_expiration_check_interval_ms.into(),
+        };
+        u64::try_from(interval_ms).unwrap_or(0).max(1)
+    }
+
+    /// How long after the start the chore is first done.
+    fn first_ms(self, config: &BrokerConfig) -> u64 {
+        match self {
+            // Kafka lets the cluster come to rest before it begins with these.
+            Chore::Retention | Chore::Flush | Chore::RecoveryPoints | Chore::LogStartOffsets => {
+                u64::try_from(config.log_initial_task_delay_ms).unwrap_or(0)
+            }
+            Chore::HighWatermarks | Chore::ProducerExpiry => self.interval_ms(config),
+        }
+    }
+}
+
+/// Since when logs have had something to flush, on the broker's own clock.
+type Unflushed = HashMap<TopicPartition, u64>;
+
+impl LogDirs {
+    /// Keeps the schedule until the broker stops.
+    pub(crate) async fn maintain(self: Arc<Self>, broker: Arc<Broker>) {
+        let mut unflushed = Unflushed::new();
+        let started = broker.now_ms();
+        let mut due = Chore::ALL.map(|chore| {
+            let first_ms = chore.first_ms(&broker.config());
+            (started.saturating_add(first_ms), chore)
+        });
+        loop {
+            let next = due.iter_mut().min_by_key(|(due_ms, _)| *due_ms);
+            let (due_ms, chore) = next.expect("there are chores");
+            let wait = Duration::from_millis(due_ms.saturating_sub(broker.now_ms()));
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = broker.stopping() => return,
+            }
+            match chore {
+                Chore::Retention => self.delete_old_segments(&broker).await,
+                Chore::Flush => self.flush_overdue(&broker, &mut unflushed).await,
+                Chore::RecoveryPoints => {
+                    self.run_blocking(LogDirs::checkpoint_recovery_points).await
+                }
+                Chore::LogStartOffsets => {
+                    self.run_blocking(LogDirs::checkpoint_log_start_offsets)
+                        .await;
+                }
+                Chore::HighWatermarks => {
+                    self.run_blocking(LogDirs::checkpoint_high_watermarks).await
+                }
+                Chore::ProducerExpiry => expire_producers(&broker).await,
+            }
+            *due_ms = broker
+                .now_ms()
+                .saturating_add(chore.interval_ms(&broker.config()));
+        }
+    }
+
+    async fn run_blocking(self: &Arc<Self>, work: fn(&LogDirs)) {
+        let dirs = Arc::clone(self);
+        // A panic has been reported where it happened; the schedule goes on.
+        let _ = tokio::task::spawn_blocking(move || work(&dirs)).await;
+    }
+
+    /// What retention lets go of, the partition's own jobs rename and unlink.
+    async fn delete_old_segments(&self, broker: &Arc<Broker>) {
+        let now = broker.timestamp();
+        for partition in partitions(broker) {
+            let work = move |log: &mut Log| log.delete_old_segments(now);
+            let topic_partition = &partition.topic_partition;
+            match partition.with_log(broker, work).await {
+                None | Some(Ok(0)) => {}
+                Some(Ok(count)) => {
+                    tracing::info!(%topic_partition, count, "old segments are deleted");
+                }
+                Some(Err(error)) => {
+                    if let Some(dir) = self.dir_of(topic_partition) {
+                        self.on_log_error(&dir, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Flushes logs whose records have waited for `flush.ms`.
+    async fn flush_overdue(&self, broker: &Arc<Broker>, unflushed: &mut Unflushed) {
+        let now_ms = broker.now_ms();
+        for partition in partitions(broker) {
+            let reader = partition.reader();
+            let topic_partition = &partition.topic_partition;
+            if reader.recovery_point() >= reader.log_end_offset() {
+                unflushed.remove(topic_partition);
+                continue;
+            }
+            let since_ms = *unflushed.entry(topic_partition.clone()).or_insert(now_ms);
+            let flush_ms = u64::try_from(reader.config().flush_ms).unwrap_or(u64::MAX);
+            if now_ms - since_ms < flush_ms {
+                continue;
+            }
+            unflushed.remove(topic_partition);
+            let Some(Some(job)) = partition.with_log(broker, Log::flush_job).await else {
+                continue;
+            };
+            match tokio::task::spawn_blocking(move || job.run()).await {
+                Ok(Ok(up_to)) => partition.notify(broker, Event::Flushed { up_to }),
+                Ok(Err(error)) => {
+                    self.on_partition_error(topic_partition, &error);
+                    if error.is_disk_full() {
+                        partition.with_log(broker, Log::on_flush_refused).await;
+                    }
+                }
+                // The panic has been reported where it happened.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+async fn expire_producers(broker: &Arc<Broker>) {
+    let now = broker.timestamp();
+    let expiration_ms = broker.config().producer_id_expiration_ms.into();
+    for partition in partitions(broker) {
+        let expire = move |log: &mut Log| {
+            log.set_producer_id_expiration_ms(expiration_ms);
+            log.remove_expired_producers(now)
+        };
+        partition.with_log(broker, expire).await;
+    }
+}
+
+/// The partitions at this moment, so that the map is not held while each is worked on.
+fn partitions(broker: &Broker) -> Vec<Arc<Partition>> {
+    broker.partitions.load().iter().map(Arc::clone).collect()
+}

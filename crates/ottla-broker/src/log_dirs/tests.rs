@@ -1,0 +1,385 @@
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ottla_config::{BrokerConfig, Properties, TopicConfig, single_node_properties};
+use ottla_log::checkpoint::{CLEAN_SHUTDOWN_FILE, OffsetCheckpoint};
+use ottla_log::{Log, StorageError};
+use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
+use ottla_types::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use parking_lot::Mutex;
+
+use super::{DirLocks, LoadSettings, LogDirs, OpenSettings};
+use crate::controller::format::read_identity;
+
+const NOW: Timestamp = Timestamp(1_000_000);
+
+struct Dirs {
+    temp: tempfile::TempDir,
+    count: usize,
+}
+
+impl Dirs {
+    fn new(count: usize) -> Dirs {
+        let dirs = Dirs {
+            temp: tempfile::tempdir().unwrap(),
+            count,
+        };
+        for path in dirs.paths() {
+            fs::create_dir(&path).unwrap();
+            let properties = MetaProperties {
+                version: 1,
+                cluster_id: Some("cluster".to_owned()),
+                node_id: Some(BrokerId(1)),
+                directory_id: Some(new_directory_id()),
+            };
+            properties.write(&path).unwrap();
+        }
+        dirs
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let root = self.temp.path().canonicalize().unwrap();
+        (0..self.count)
+            .map(|n| root.join(format!("d{n}")))
+            .collect()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.paths()[0].clone()
+    }
+
+    fn open(&self) -> Result<LogDirs, String> {
+        let paths = self.paths();
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        LogDirs::open(&paths, BrokerId(1))
+    }
+
+    fn load(&self) -> Result<LogDirs, String> {
+        let dirs = self.open()?;
+        dirs.load(&LoadSettings {
+            topic_config: &|_| Arc::new(TopicConfig::default()),
+            producer_id_expiration_ms: 86_400_000,
+            threads_per_dir: 2,
+            now: NOW,
+        })?;
+        Ok(dirs)
+    }
+}
+
+fn settings() -> OpenSettings {
+    OpenSettings {
+        config: Arc::new(TopicConfig::default()),
+        producer_id_expiration_ms: 86_400_000,
+        now: NOW,
+    }
+}
+
+fn partition(n: i32) -> TopicPartition {
+    TopicPartition::new("topic", n)
+}
+
+const TOPIC_ID: TopicId = TopicId::from_u128(77);
+
+fn open(dirs: &LogDirs, n: i32) -> Log {
+    dirs.open_log(&partition(n), TOPIC_ID, None, settings())
+        .unwrap()
+}
+
+fn batch(offset: i64) -> RecordBatch {
+    let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(Offset(offset));
+    builder.append(NOW, None, Some(b"value"), &[]);
+    builder.build()
+}
+
+fn append(log: &mut Log) {
+    let end = log.log_end_offset();
+    log.append(&[batch(end.0)], NOW).unwrap();
+    log.set_high_watermark(end.plus(1));
+}
+
+fn names(path: &PathBuf) -> Vec<String> {
+    let entries = fs::read_dir(path).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_directory_is_used_by_one_broker() {
+    let dirs = Dirs::new(1);
+    let first = dirs.open().unwrap();
+    let refused = dirs.open().unwrap_err();
+    assert!(refused.contains("is in use by another"), "{refused}");
+    drop(first);
+    dirs.open().unwrap();
+}
+
+#[test]
+fn a_directory_named_twice_is_refused() {
+    let dirs = Dirs::new(1);
+    let path = dirs.path().display().to_string();
+    let refused = LogDirs::open(&[path.clone(), format!("{path}/.")], BrokerId(1));
+    assert!(refused.unwrap_err().contains("twice"));
+}
+
+#[test]
+fn a_clean_stop_is_marked_and_trusted_once() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    assert_eq!(dirs.previous_broker_epoch(), BrokerEpoch::UNKNOWN);
+    let mut log = open(&dirs, 0);
+    append(&mut log);
+    append(&mut log);
+    log.increment_log_start_offset(Offset(1)).unwrap();
+    log.close_job().run().unwrap();
+    dirs.close(BrokerEpoch(42), &[]);
+    drop((dirs, log));
+    let text = fs::read_to_string(test.path().join(CLEAN_SHUTDOWN_FILE)).unwrap();
+    assert_eq!(text, r#"{"version":0,"brokerEpoch":42}"#);
+    for (file, offset) in [
+        ("recovery-point-offset-checkpoint", 2),
+        ("log-start-offset-checkpoint", 1),
+        ("replication-offset-checkpoint", 2),
+    ] {
+        let read = OffsetCheckpoint::read(&test.path().join(file)).unwrap();
+        assert_eq!(
+            read.offsets.get(&partition(0)),
+            Some(&Offset(offset)),
+            "{file}"
+        );
+    }
+
+    let dirs = test.load().unwrap();
+    assert_eq!(dirs.previous_broker_epoch(), BrokerEpoch(42));
+    assert!(!test.path().join(CLEAN_SHUTDOWN_FILE).exists());
+    let log = open(&dirs, 0);
+    assert_eq!(log.log_end_offset(), Offset(2));
+    assert_eq!(log.log_start_offset(), Offset(1));
+    assert_eq!(log.high_watermark(), Offset(2));
+    drop((dirs, log));
+    assert_eq!(
+        test.load().unwrap().previous_broker_epoch(),
+        BrokerEpoch::UNKNOWN
+    );
+}
+
+#[test]
+fn a_log_that_could_not_be_closed_keeps_its_directory_unclean() {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let logs = [open(&dirs, 0), open(&dirs, 1)];
+    dirs.close(BrokerEpoch(1), &[partition(1)]);
+    let paths = test.paths();
+    let is_clean = paths
+        .iter()
+        .map(|path| path.join(CLEAN_SHUTDOWN_FILE).exists());
+    assert_eq!(is_clean.collect::<Vec<_>>(), [true, false]);
+    drop(logs);
+}
+
+#[test]
+fn new_logs_go_where_there_are_fewest() {
+    let test = Dirs::new(3);
+    let dirs = test.load().unwrap();
+    let ids = dirs.online_directory_ids();
+    let wanted = dirs
+        .open_log(&partition(100), TOPIC_ID, Some(ids[1]), settings())
+        .unwrap();
+    let logs: Vec<Log> = (0..5).map(|n| open(&dirs, n)).collect();
+    let counts: Vec<usize> = dirs
+        .describe()
+        .iter()
+        .map(|dir| dir.partitions.len())
+        .collect();
+    assert_eq!(counts, [2, 2, 2]);
+    assert_eq!(dirs.directory_of(&partition(100)), Some(ids[1]));
+    drop((logs, wanted));
+}
+
+#[test]
+fn a_log_gets_its_topic_id_and_loses_its_place_to_another_topic() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    append(&mut open(&dirs, 0));
+    dirs.close(BrokerEpoch(1), &[partition(0)]);
+    drop(dirs);
+    let metadata = test.path().join("topic-0/partition.metadata");
+    assert!(
+        fs::read_to_string(metadata)
+            .unwrap()
+            .ends_with(&TOPIC_ID.to_string())
+    );
+
+    let dirs = test.load().unwrap();
+    let other = TopicId::from_u128(78);
+    let log = dirs
+        .open_log(&partition(0), other, None, settings())
+        .unwrap();
+    assert_eq!(log.log_end_offset(), Offset(0));
+    let strays = names(&test.path())
+        .into_iter()
+        .filter(|name| name.ends_with("-stray"));
+    assert_eq!(strays.count(), 1);
+}
+
+#[test]
+fn what_no_partition_claims_is_set_aside() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let logs = [open(&dirs, 0), open(&dirs, 1)];
+    drop((logs, dirs));
+    let dirs = test.load().unwrap();
+    let log = open(&dirs, 1);
+    dirs.set_strays_aside();
+    let found: Vec<_> = names(&test.path())
+        .into_iter()
+        .filter(|name| name.starts_with("topic"))
+        .collect();
+    assert_eq!(found.len(), 2);
+    assert!(found[0].starts_with("topic-0.") && found[0].ends_with("-stray"));
+    assert_eq!(found[1], "topic-1");
+    drop((log, dirs));
+    // Strays stay where they are.
+    test.load().unwrap();
+    assert!(names(&test.path()).contains(&found[0]));
+}
+
+#[test]
+fn a_deleted_log_frees_its_name_at_once() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    append(&mut log);
+    dirs.delete_log(&partition(0));
+    assert_eq!(dirs.directory_of(&partition(0)), None);
+    let again = open(&dirs, 0);
+    assert_eq!(again.log_end_offset(), Offset(0));
+    let renamed = |test: &Dirs| {
+        names(&test.path())
+            .into_iter()
+            .filter(|name| name.ends_with("-delete"))
+            .count()
+    };
+    assert_eq!(renamed(&test), 1);
+    drop((log, again, dirs));
+    // A start deletes what a stop left.
+    let dirs = test.load().unwrap();
+    dirs.close(BrokerEpoch(1), &[]);
+    assert_eq!(renamed(&test), 0);
+}
+
+#[test]
+fn what_is_no_partition_refuses_the_start() {
+    let test = Dirs::new(1);
+    fs::create_dir(test.path().join("holiday pictures")).unwrap();
+    let refused = test.load().unwrap_err();
+    assert!(
+        refused.contains("holiday pictures is in a log directory"),
+        "{refused}"
+    );
+    fs::remove_dir(test.path().join("holiday pictures")).unwrap();
+    fs::create_dir(test.path().join("__cluster_metadata-0")).unwrap();
+    fs::write(test.path().join("bootstrap.checkpoint"), b"x").unwrap();
+    test.load().unwrap();
+}
+
+#[test]
+fn a_partition_in_two_directories_refuses_the_start() {
+    let test = Dirs::new(2);
+    for path in test.paths() {
+        fs::create_dir(path.join("topic-0")).unwrap();
+    }
+    assert!(test.load().unwrap_err().contains("lies in both"));
+}
+
+#[test]
+fn a_directory_that_fails_is_told_once_with_the_first_reason() {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    dirs.set_failure_listener(move |failure| {
+        theirs
+            .lock()
+            .push((failure.partitions.clone(), failure.is_last));
+    });
+    let logs = [open(&dirs, 0), open(&dirs, 1)];
+    let error = |kind: std::io::ErrorKind| StorageError {
+        action: "write",
+        path: PathBuf::from("x"),
+        error: kind.into(),
+    };
+    let full = AppendErrorReason::DiskFull(error(std::io::ErrorKind::StorageFull));
+    assert!(!dirs.on_append_refused(&partition(0), &full));
+    assert!(told.lock().is_empty());
+    for _ in 0..2 {
+        let broken = AppendErrorReason::Storage(error(std::io::ErrorKind::Other));
+        assert!(dirs.on_append_refused(&partition(0), &broken));
+    }
+    assert_eq!(*told.lock(), [(vec![partition(0)], false)]);
+    assert_eq!(dirs.offline_directory_ids().len(), 1);
+    // New logs go elsewhere.
+    let third = open(&dirs, 2);
+    assert_eq!(
+        dirs.directory_of(&partition(2)),
+        Some(dirs.online_directory_ids()[0])
+    );
+    dirs.on_partition_error(&partition(1), &error(std::io::ErrorKind::Other));
+    assert!(told.lock()[1].1);
+    let refused = dirs.open_log(&partition(9), TOPIC_ID, None, settings());
+    assert!(refused.is_err());
+    drop((logs, third));
+}
+
+#[test]
+fn a_log_that_cannot_be_read_takes_only_its_directory_offline() {
+    let test = Dirs::new(2);
+    {
+        let dirs = test.load().unwrap();
+        let logs = [open(&dirs, 0), open(&dirs, 1)];
+        dirs.close(BrokerEpoch(1), &[]);
+        drop(logs);
+    }
+    fs::write(
+        test.paths()[0].join("topic-0/leader-epoch-checkpoint"),
+        "garbage",
+    )
+    .unwrap();
+    let dirs = test.load().unwrap();
+    let online: Vec<bool> = dirs.describe().iter().map(|dir| dir.is_online).collect();
+    assert_eq!(online, [false, true]);
+    assert_eq!(open(&dirs, 1).log_end_offset(), Offset(0));
+    fs::write(
+        test.paths()[1].join("topic-1/leader-epoch-checkpoint"),
+        "garbage",
+    )
+    .unwrap();
+    drop(dirs);
+    assert!(
+        test.load()
+            .unwrap_err()
+            .contains("all log directories have failed")
+    );
+}
+
+#[test]
+fn directories_are_described() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    append(&mut log);
+    let described = dirs.describe();
+    assert_eq!(described[0].path, test.path());
+    assert!(described[0].total_bytes >= described[0].usable_bytes && described[0].usable_bytes > 0);
+    assert_eq!(
+        described[0].partitions[0].size_bytes,
+        batch(0).size_in_bytes() as i64
+    );
+    assert_eq!(described[0].partitions[0].offset_lag, 0);
+}

@@ -1,0 +1,186 @@
+//! A thread that runs what may block, one task after the other, each when it is due.
+//!
+//! One worker bounds how much of its kind of work a disk gets at once. The queue is not bounded by a
+//! number: a log never has more than a few tasks of its own in it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+type Task = Box<dyn FnOnce() + Send>;
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    /// The task that is due first on top; among equals, the one that came first.
+    tasks: BinaryHeap<Reverse<Entry>>,
+    next_number: u64,
+    is_stopping: bool,
+}
+
+struct Entry {
+    due: Instant,
+    number: u64,
+    is_delayed: bool,
+    task: Task,
+}
+
+impl Entry {
+    fn key(&self) -> (Instant, u64) {
+        (self.due, self.number)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Worker {
+    pub(super) fn start(name: &str) -> Worker {
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || theirs.run())
+            .expect("the system gives a thread");
+        Worker {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        }
+    }
+
+    /// Runs `task` after `delay`. Dropped unrun where the worker has been stopped.
+    pub(super) fn submit(&self, delay: Duration, task: impl FnOnce() + Send + 'static) {
+        let mut queue = self.shared.queue.lock();
+        if queue.is_stopping {
+            return;
+        }
+        let number = queue.next_number;
+        queue.next_number += 1;
+        queue.tasks.push(Reverse(Entry {
+            due: Instant::now() + delay,
+            number,
+            is_delayed: !delay.is_zero(),
+            task: Box::new(task),
+        }));
+        self.shared.changed.notify_one();
+    }
+
+    /// Runs what was submitted without delay, drops what waits for its time, and ends the thread.
+    pub(super) fn stop(&self) {
+        self.shared.queue.lock().is_stopping = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            // A task that panicked has been reported by the panic itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.queue.lock().is_stopping = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        while let Some(task) = self.next() {
+            task();
+        }
+    }
+
+    fn next(&self) -> Option<Task> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.is_stopping {
+                queue.tasks.retain(|Reverse(entry)| !entry.is_delayed);
+                return queue.tasks.pop().map(|Reverse(entry)| entry.task);
+            }
+            match queue.tasks.peek().map(|Reverse(entry)| entry.due) {
+                None => self.changed.wait(&mut queue),
+                Some(due) if due <= Instant::now() => {
+                    return queue.tasks.pop().map(|Reverse(entry)| entry.task);
+                }
+                Some(due) => {
+                    self.changed.wait_until(&mut queue, due);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::Worker;
+
+    #[test]
+    fn tasks_run_when_they_are_due() {
+        let worker = Worker::start("test");
+        let (sender, receiver) = mpsc::channel();
+        for (delay_ms, name) in [(40, "late"), (0, "first"), (0, "second"), (10, "soon")] {
+            let sender = sender.clone();
+            worker.submit(Duration::from_millis(delay_ms), move || {
+                sender.send(name).unwrap();
+            });
+        }
+        let order: Vec<_> = receiver.iter().take(4).collect();
+        assert_eq!(order, ["first", "second", "soon", "late"]);
+    }
+
+    #[test]
+    fn a_stop_runs_what_is_due_and_drops_the_rest() {
+        let worker = Worker::start("test");
+        let (sender, receiver) = mpsc::channel();
+        for (delay_s, name) in [(3600, "never"), (0, "now")] {
+            let sender = sender.clone();
+            worker.submit(Duration::from_secs(delay_s), move || {
+                sender.send(name).unwrap();
+            });
+        }
+        worker.stop();
+        worker.submit(Duration::ZERO, move || sender.send("after").unwrap());
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), ["now"]);
+    }
+}
