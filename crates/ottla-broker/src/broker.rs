@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use hashbrown::HashMap;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
+use ottla_replica::Event;
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -20,6 +21,7 @@ use crate::controller::auto_topic_creation::AutoTopicCreation;
 use crate::controller::producer_id_blocks::ProducerIdBlocks;
 use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
+use crate::log_dirs::{DirFailure, LogDirs};
 use crate::metrics::Metrics;
 use crate::net::Connections;
 use crate::partition::{AppendPace, Partition, Partitions};
@@ -36,6 +38,8 @@ pub struct Broker {
     pub(crate) partitions: Partitions,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) groups: Groups,
+    /// Set once, before the broker joins its cluster.
+    log_dirs: OnceLock<Arc<LogDirs>>,
     /// Set once, when the broker has joined its cluster, before the first request is read.
     membership: OnceLock<Membership>,
     pub(crate) producer_ids: ProducerIdBlocks,
@@ -80,6 +84,7 @@ impl Broker {
                 config.max_incremental_fetch_session_cache_slots.max(0) as usize,
             ),
             groups: Groups::new(&config),
+            log_dirs: OnceLock::new(),
             membership: OnceLock::new(),
             producer_ids: ProducerIdBlocks::default(),
             auto_topic_creation: AutoTopicCreation::default(),
@@ -136,6 +141,43 @@ impl Broker {
 
     pub fn broker_id(&self) -> BrokerId {
         BrokerId(self.config().node_id)
+    }
+
+    /// Takes the log directories into use: from here on their failures take partitions offline.
+    pub(crate) fn set_log_dirs(self: &Arc<Self>, log_dirs: Arc<LogDirs>) {
+        let broker = Arc::downgrade(self);
+        log_dirs.set_failure_listener(move |failure| {
+            if let Some(broker) = broker.upgrade() {
+                broker.on_log_dir_failed(failure);
+            }
+        });
+        let is_first = self.log_dirs.set(log_dirs).is_ok();
+        assert!(is_first, "the log directories are taken into use once");
+    }
+
+    /// The log directories; `None` before the broker has taken them into use.
+    pub(crate) fn log_dirs(&self) -> Option<&Arc<LogDirs>> {
+        self.log_dirs.get()
+    }
+
+    /// Takes the partitions of a failed directory offline and tells the controller. Without any directory
+    /// left the broker stops, as Kafka halts.
+    fn on_log_dir_failed(self: &Arc<Self>, failure: &DirFailure) {
+        for topic_partition in &failure.partitions {
+            if let Some(partition) = self.partitions.find(topic_partition) {
+                partition.notify(self, Event::LogLost);
+                partition.waiters.wake_all();
+            }
+        }
+        if failure.is_last {
+            tracing::error!("all log directories have failed; the broker stops");
+            self.begin_stop();
+            return;
+        }
+        // Failures that were found before the broker joined are told with the registration.
+        if let (Some(membership), Some(log_dirs)) = (self.membership(), self.log_dirs()) {
+            membership.report_offline_directories(self.broker_id(), log_dirs.offline_directory_ids());
+        }
     }
 
     pub(crate) fn set_membership(&self, membership: Membership) {

@@ -110,6 +110,31 @@ impl Membership {
         })
     }
 
+    /// Tells the controller which directories have failed, so that it moves what they led, without waiting
+    /// for its answer.
+    pub(crate) fn report_offline_directories(&self, broker: BrokerId, offline: Vec<DirectoryId>) {
+        let request = BrokerHeartbeatRequest {
+            broker_id: broker.value(),
+            broker_epoch: self.broker_epoch().value(),
+            current_metadata_offset: i64::MAX,
+            offline_log_dirs: offline,
+            ..Default::default()
+        };
+        let controller = self.controller.clone();
+        // A directory fails on whatever thread met the error, which need not be one of the runtime's.
+        let told = std::thread::Builder::new()
+            .name("directory-failure".to_owned())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+                // An error means that the controller has ended, and the broker with it.
+                let _ = runtime.block_on(controller.submit(request));
+                std::io::Result::Ok(())
+            });
+        if let Err(error) = told {
+            tracing::error!("the controller is not told of the failed directory: {error}");
+        }
+    }
+
     /// Tells the controller that this broker stops: it leads nothing from then on. Before the logs are
     /// closed, so that the stop is a clean one.
     pub async fn leave(&self, broker: BrokerId) {

@@ -69,8 +69,6 @@ type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
 
 /// A directory that went offline, and with it the logs in it.
 pub(crate) struct DirFailure {
-    pub(crate) directory_id: DirectoryId,
-    pub(crate) path: PathBuf,
     pub(crate) partitions: Vec<TopicPartition>,
     /// No directory is left: the broker cannot go on.
     pub(crate) is_last: bool,
@@ -119,7 +117,7 @@ pub(crate) struct OpenSettings {
 
 impl LogDirs {
     /// Takes locked directories into use, whose identity is known.
-    pub(crate) fn new(locks: DirLocks, identity: &NodeIdentity) -> Result<LogDirs, String> {
+    pub(crate) fn new(locks: DirLocks, identity: &NodeIdentity) -> LogDirs {
         let mut dirs = Vec::new();
         let mut others = Vec::new();
         for LockedDir { configured, path, lock } in locks.0 {
@@ -129,13 +127,13 @@ impl LogDirs {
                 None => others.push(lock),
             }
         }
-        Ok(LogDirs {
+        LogDirs {
             dirs,
             other_locks: Mutex::new(others),
             hosted: RwLock::default(),
             loaded: Mutex::default(),
             on_failure: OnceLock::new(),
-        })
+        }
     }
 
     /// The ids of the directories that are online, for the broker's registration.
@@ -360,8 +358,6 @@ impl LogDirs {
         };
         self.loaded.lock().retain(|_, log| !is_in(&log.dir));
         let failure = DirFailure {
-            directory_id: dir.directory_id,
-            path: dir.path.clone(),
             partitions,
             is_last: self.online().next().is_none(),
         };
@@ -417,17 +413,19 @@ impl DirLocks {
     /// Creates directories that are missing and locks all. The error is one sentence for people.
     pub(crate) fn take(config: &BrokerConfig) -> Result<DirLocks, String> {
         let mut locked: Vec<LockedDir> = Vec::new();
-        for configured in config.log_dirs.iter().chain([&config.metadata_log_dir]) {
+        let log_dirs = config.log_dirs.iter().map(|dir| (dir, true));
+        for (configured, is_log_dir) in log_dirs.chain([(&config.metadata_log_dir, false)]) {
             let configured = PathBuf::from(configured);
-            if locked.iter().any(|other| other.configured == configured) {
-                continue;
-            }
             let path = prepare(&configured)?;
-            if locked.iter().any(|other| other.path == path) {
-                return Err(format!(
-                    "log directory {} is named twice in log.dirs and metadata.log.dir, in different ways",
-                    path.display()
-                ));
+            match locked.iter().any(|other| other.path == path) {
+                true if is_log_dir => {
+                    return Err(format!(
+                        "log directory {} stands in log.dirs twice",
+                        path.display()
+                    ));
+                }
+                true => continue,
+                false => {}
             }
             let lock = DirLock::take(&path)
                 .map_err(|error| format!("cannot lock log directory {}: {error}", path.display()))?;

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ottla_config::{BrokerConfig, Properties, TopicConfig, single_node_properties};
+use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
 use ottla_log::checkpoint::{CLEAN_SHUTDOWN_FILE, OffsetCheckpoint};
 use ottla_log::{Log, StorageError};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
@@ -10,7 +10,7 @@ use ottla_types::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::Mutex;
 
 use super::{DirLocks, LoadSettings, LogDirs, OpenSettings};
-use crate::controller::format::read_identity;
+use crate::controller::format::{format_standalone, read_identity};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
@@ -25,16 +25,7 @@ impl Dirs {
             temp: tempfile::tempdir().unwrap(),
             count,
         };
-        for path in dirs.paths() {
-            fs::create_dir(&path).unwrap();
-            let properties = MetaProperties {
-                version: 1,
-                cluster_id: Some("cluster".to_owned()),
-                node_id: Some(BrokerId(1)),
-                directory_id: Some(new_directory_id()),
-            };
-            properties.write(&path).unwrap();
-        }
+        format_standalone(&dirs.config()).unwrap();
         dirs
     }
 
@@ -49,13 +40,18 @@ impl Dirs {
         self.paths()[0].clone()
     }
 
-    fn open(&self) -> Result<LogDirs, String> {
+    fn config(&self) -> BrokerConfig {
         let paths = self.paths();
-        let paths: Vec<String> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        LogDirs::open(&paths, BrokerId(1))
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let properties = single_node_properties(&paths.join(","), "127.0.0.1:0", "127.0.0.1:0");
+        BrokerConfig::from_properties(&properties).unwrap().0
+    }
+
+    fn open(&self) -> Result<LogDirs, String> {
+        let config = self.config();
+        let locks = DirLocks::take(&config)?;
+        let identity = read_identity(&config).unwrap().unwrap();
+        Ok(LogDirs::new(locks, &identity))
     }
 
     fn load(&self) -> Result<LogDirs, String> {
@@ -122,10 +118,10 @@ fn a_directory_is_used_by_one_broker() {
 
 #[test]
 fn a_directory_named_twice_is_refused() {
-    let dirs = Dirs::new(1);
-    let path = dirs.path().display().to_string();
-    let refused = LogDirs::open(&[path.clone(), format!("{path}/.")], BrokerId(1));
-    assert!(refused.unwrap_err().contains("twice"));
+    let test = Dirs::new(1);
+    let mut config = test.config();
+    config.log_dirs.push(format!("{}/../d0", config.log_dirs[0]));
+    assert!(DirLocks::take(&config).unwrap_err().contains("twice"));
 }
 
 #[test]
@@ -284,8 +280,7 @@ fn what_is_no_partition_refuses_the_start() {
         "{refused}"
     );
     fs::remove_dir(test.path().join("holiday pictures")).unwrap();
-    fs::create_dir(test.path().join("__cluster_metadata-0")).unwrap();
-    fs::write(test.path().join("bootstrap.checkpoint"), b"x").unwrap();
+    fs::create_dir_all(test.path().join("__cluster_metadata-0")).unwrap();
     test.load().unwrap();
 }
 
@@ -315,12 +310,10 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
         path: PathBuf::from("x"),
         error: kind.into(),
     };
-    let full = AppendErrorReason::DiskFull(error(std::io::ErrorKind::StorageFull));
-    assert!(!dirs.on_append_refused(&partition(0), &full));
+    dirs.on_partition_error(&partition(0), &error(std::io::ErrorKind::StorageFull));
     assert!(told.lock().is_empty());
     for _ in 0..2 {
-        let broken = AppendErrorReason::Storage(error(std::io::ErrorKind::Other));
-        assert!(dirs.on_append_refused(&partition(0), &broken));
+        dirs.on_partition_error(&partition(0), &error(std::io::ErrorKind::Other));
     }
     assert_eq!(*told.lock(), [(vec![partition(0)], false)]);
     assert_eq!(dirs.offline_directory_ids().len(), 1);

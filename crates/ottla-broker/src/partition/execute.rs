@@ -249,6 +249,9 @@ impl Stepped {
     /// The log directory has failed: nobody is told that anything is safe any more.
     fn lose(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, error: &StorageError) {
         tracing::error!(partition = %partition.topic_partition, "log lost: {error}");
+        if let Some(log_dirs) = broker.log_dirs() {
+            log_dirs.on_partition_error(&partition.topic_partition, error);
+        }
         self.step(partition, broker, Event::LogLost);
         partition.waiters.wake_all();
     }

@@ -8,16 +8,17 @@
 use std::sync::Arc;
 
 use ottla_config::TopicConfig;
-use ottla_log::{Log, OpenParams};
+use ottla_log::Log;
 use ottla_metadata::{
     ConfigResource, ConfigResourceType, LocalReplica, MetadataDelta, MetadataImage,
 };
 use ottla_replica::{Event, Leadership};
-use ottla_types::{TopicPartition, Uuid};
+use ottla_types::TopicPartition;
 
 use super::Partition;
 use super::partitions::PartitionMap;
 use crate::Broker;
+use crate::log_dirs::OpenSettings;
 
 impl Broker {
     /// Puts a new image in force. Opens logs, so it must not run on a thread that serves connections.
@@ -26,7 +27,14 @@ impl Broker {
         let mut map = PartitionMap::clone(&self.partitions.load());
         let mut removed = Vec::new();
         for deleted in &changes.deleted {
-            removed.extend(map.remove(deleted.topic_id, deleted.partition));
+            let Some(partition) = map.remove(deleted.topic_id, deleted.partition) else {
+                continue;
+            };
+            // At once: a topic of the same name may be created with the same change.
+            if let Some(log_dirs) = self.log_dirs() {
+                log_dirs.delete_log(&partition.topic_partition);
+            }
+            removed.push(partition);
         }
         let mut elected = Vec::new();
         for (replica, is_leader) in changes
@@ -135,7 +143,7 @@ impl Broker {
         }
         let config = self.topic_config(image, &replica.topic);
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
-        let log = self.open_log(&topic_partition, replica.topic_id, &config)?;
+        let log = self.open_log(&topic_partition, replica, &config)?;
         let pace = self.append_pace(&log.dir());
         let partition = Partition::new(
             self.broker_id(),
@@ -152,23 +160,19 @@ impl Broker {
     fn open_log(
         &self,
         topic_partition: &TopicPartition,
-        _topic_id: Uuid,
+        replica: &LocalReplica,
         config: &Arc<TopicConfig>,
     ) -> Result<Log, String> {
-        let dir = &self.config().log_dirs[0];
-        let (log, _) = Log::open(OpenParams {
-            dir: std::path::Path::new(dir).join(topic_partition.dir_name()),
-            topic_partition: topic_partition.clone(),
+        let directory = replica.registration.directory(self.broker_id());
+        let settings = OpenSettings {
             config: Arc::clone(config),
-            recovery_point: Default::default(),
-            log_start_offset: Default::default(),
-            clean_shutdown: false,
-            now: self.timestamp(),
             producer_id_expiration_ms: self.config().producer_id_expiration_ms.into(),
-            random_seed: rand::random(),
-        })
-        .map_err(|error| error.to_string())?;
-        Ok(log)
+            now: self.timestamp(),
+        };
+        let log_dirs = self.log_dirs().ok_or("there are no log directories")?;
+        log_dirs
+            .open_log(topic_partition, replica.topic_id, directory, settings)
+            .map_err(|error| error.to_string())
     }
 }
 
