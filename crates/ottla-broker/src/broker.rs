@@ -176,7 +176,8 @@ impl Broker {
         }
         // Failures that were found before the broker joined are told with the registration.
         if let (Some(membership), Some(log_dirs)) = (self.membership(), self.log_dirs()) {
-            membership.report_offline_directories(self.broker_id(), log_dirs.offline_directory_ids());
+            membership
+                .report_offline_directories(self.broker_id(), log_dirs.offline_directory_ids());
         }
     }
 

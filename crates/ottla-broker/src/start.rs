@@ -177,7 +177,13 @@ impl RunningBroker {
 
     /// Brings all logs to rest, several at a time. Returns those that could not be.
     async fn close_logs(&self) -> Vec<TopicPartition> {
-        let partitions: Vec<_> = self.broker.partitions.load().iter().map(Arc::clone).collect();
+        let partitions: Vec<_> = self
+            .broker
+            .partitions
+            .load()
+            .iter()
+            .map(Arc::clone)
+            .collect();
         let mut unclosed = Vec::new();
         for some in partitions.chunks(LOGS_CLOSED_AT_ONCE) {
             let mut closing = Vec::new();

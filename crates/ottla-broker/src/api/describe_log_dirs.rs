@@ -2,8 +2,7 @@
 //!
 //! Kafka: `ReplicaManager.describeLogDirs`.
 
-use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -13,10 +12,8 @@ use ottla_protocol::messages::describe_log_dirs_response::{
 use ottla_protocol::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use ottla_types::ErrorCode;
 
+use crate::log_dirs::LogDirDescription;
 use crate::{Broker, Operation, RequestContext, ResourceType};
-
-/// Partitions with their sizes, by directory and topic.
-type Contents = BTreeMap<PathBuf, BTreeMap<ByteString, Vec<DescribeLogDirsPartition>>>;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -47,92 +44,66 @@ pub(crate) async fn handle(
             })
             .collect()
     });
-    let contents = contents(broker, wanted.as_ref());
     let config = broker.config().clone();
+    let Some(log_dirs) = broker.log_dirs().map(Arc::clone) else {
+        return DescribeLogDirsResponse::default();
+    };
     // Asking the file system how full it is may wait for the disk.
-    let results = tokio::task::spawn_blocking(move || {
-        config
-            .log_dirs
-            .iter()
-            .map(|dir| {
-                let is_cordoned = config
-                    .cordoned_log_dirs
-                    .iter()
-                    .any(|entry| entry == "*" || entry == dir);
-                described(Path::new(dir), &contents, is_cordoned)
-            })
-            .collect()
-    })
-    .await
-    .unwrap_or_default();
+    let described = tokio::task::spawn_blocking(move || log_dirs.describe()).await;
+    let results = described.unwrap_or_default().into_iter().map(|dir| {
+        let is_cordoned = config.cordoned_log_dirs.iter().any(|entry| {
+            entry == "*" || std::path::absolute(entry).is_ok_and(|entry| entry == dir.path)
+        });
+        result(dir, is_cordoned, wanted.as_ref())
+    });
     DescribeLogDirsResponse {
-        results,
+        results: results.collect(),
         ..Default::default()
     }
 }
 
-fn contents(broker: &Broker, wanted: Option<&HashSet<(ByteString, i32)>>) -> Contents {
-    let mut contents = Contents::new();
-    for partition in broker.partitions.load().iter() {
-        let name = &partition.topic_partition.topic;
+fn result(
+    dir: LogDirDescription,
+    is_cordoned: bool,
+    wanted: Option<&HashSet<(ByteString, i32)>>,
+) -> DescribeLogDirsResult {
+    let log_dir = ByteString::from(dir.path.display().to_string());
+    if !dir.is_online {
+        return DescribeLogDirsResult {
+            error_code: ErrorCode::KafkaStorageError.code(),
+            log_dir,
+            ..Default::default()
+        };
+    }
+    let mut topics: Vec<DescribeLogDirsTopic> = Vec::new();
+    for partition in dir.partitions {
+        let name = partition.topic_partition.topic;
         let index = partition.topic_partition.partition.value();
         if wanted.is_some_and(|wanted| !wanted.contains(&(name.clone(), index))) {
             continue;
         }
-        let reader = partition.reader();
-        let Some(dir) = reader.dir().parent().map(Path::to_path_buf) else {
-            continue;
-        };
-        let lag = reader
-            .high_watermark()
-            .since(reader.log_end_offset())
-            .max(0);
-        let topics = contents.entry(dir).or_default();
-        topics
-            .entry(name.clone())
-            .or_default()
-            .push(DescribeLogDirsPartition {
-                partition_index: index,
-                partition_size: reader.size() as i64,
-                offset_lag: lag,
-                is_future_key: false,
+        // They come sorted by topic.
+        if topics.last().is_none_or(|topic| topic.name != name) {
+            topics.push(DescribeLogDirsTopic {
+                name,
                 ..Default::default()
             });
-    }
-    contents
-}
-
-fn described(dir: &Path, contents: &Contents, is_cordoned: bool) -> DescribeLogDirsResult {
-    // Kafka shows directories by their absolute path.
-    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
-    let log_dir = ByteString::from(absolute.display().to_string());
-    let space = match rustix::fs::statvfs(dir) {
-        Ok(space) => space,
-        Err(_) => {
-            return DescribeLogDirsResult {
-                error_code: ErrorCode::KafkaStorageError.code(),
-                log_dir,
-                ..Default::default()
-            };
         }
-    };
-    let topics = contents
-        .get(dir)
-        .into_iter()
-        .flatten()
-        .map(|(name, partitions)| DescribeLogDirsTopic {
-            name: name.clone(),
-            partitions: partitions.clone(),
+        let topic = topics.last_mut().expect("it was just added");
+        topic.partitions.push(DescribeLogDirsPartition {
+            partition_index: index,
+            partition_size: partition.size_bytes,
+            offset_lag: partition.offset_lag,
+            is_future_key: false,
             ..Default::default()
         });
-    let bytes =
-        |blocks: u64| i64::try_from(blocks.saturating_mul(space.f_frsize)).unwrap_or(i64::MAX);
+    }
     DescribeLogDirsResult {
         error_code: ErrorCode::None.code(),
         log_dir,
-        topics: topics.collect(),
-        total_bytes: bytes(space.f_blocks),
-        usable_bytes: bytes(space.f_bavail),
+        topics,
+        total_bytes: dir.total_bytes,
+        usable_bytes: dir.usable_bytes,
         is_cordoned,
         ..Default::default()
     }

@@ -41,6 +41,7 @@ use log_dir::LogDir;
 
 use crate::controller::format::NodeIdentity;
 
+pub(crate) use describe::LogDirDescription;
 pub(crate) use load::LoadSettings;
 
 /// All log directories of a broker.
@@ -120,7 +121,13 @@ impl LogDirs {
     pub(crate) fn new(locks: DirLocks, identity: &NodeIdentity) -> LogDirs {
         let mut dirs = Vec::new();
         let mut others = Vec::new();
-        for LockedDir { configured, path, lock } in locks.0 {
+        for LockedDir {
+            configured,
+            path,
+            lock,
+            ..
+        } in locks.0
+        {
             match identity.directory_ids.get(&configured) {
                 Some(id) => dirs.push(Arc::new(LogDir::new(path, *id, lock))),
                 // The metadata directory, where it is none of the log directories.
@@ -406,6 +413,8 @@ struct LockedDir {
     /// As `log.dirs` or `metadata.log.dir` names it.
     configured: PathBuf,
     path: PathBuf,
+    /// Without links, to find a directory that is named twice.
+    real: PathBuf,
     lock: DirLock,
 }
 
@@ -417,7 +426,8 @@ impl DirLocks {
         for (configured, is_log_dir) in log_dirs.chain([(&config.metadata_log_dir, false)]) {
             let configured = PathBuf::from(configured);
             let path = prepare(&configured)?;
-            match locked.iter().any(|other| other.path == path) {
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            match locked.iter().any(|other| other.real == real) {
                 true if is_log_dir => {
                     return Err(format!(
                         "log directory {} stands in log.dirs twice",
@@ -427,8 +437,9 @@ impl DirLocks {
                 true => continue,
                 false => {}
             }
-            let lock = DirLock::take(&path)
-                .map_err(|error| format!("cannot lock log directory {}: {error}", path.display()))?;
+            let lock = DirLock::take(&path).map_err(|error| {
+                format!("cannot lock log directory {}: {error}", path.display())
+            })?;
             let lock = lock.ok_or_else(|| {
                 format!(
                     "log directory {} is in use by another Ottla or Kafka process; stop it, or set other log.dirs",
@@ -438,6 +449,7 @@ impl DirLocks {
             locked.push(LockedDir {
                 configured,
                 path,
+                real,
                 lock,
             });
         }
@@ -445,7 +457,7 @@ impl DirLocks {
     }
 }
 
-/// Makes sure that a directory is there and can be listed. Returns its path without links and dots.
+/// Makes sure that a directory is there and can be listed. Returns its absolute path.
 fn prepare(path: &Path) -> Result<PathBuf, String> {
     let refused = |error: std::io::Error| {
         format!(
@@ -455,7 +467,7 @@ fn prepare(path: &Path) -> Result<PathBuf, String> {
     };
     std::fs::create_dir_all(path).map_err(refused)?;
     std::fs::read_dir(path).map_err(refused)?;
-    path.canonicalize().map_err(refused)
+    std::path::absolute(path).map_err(refused)
 }
 
 /// Writes the topic's id beside a log without keeping anybody waiting: a log without it gets it when it

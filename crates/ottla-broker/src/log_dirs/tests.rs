@@ -42,7 +42,10 @@ impl Dirs {
 
     fn config(&self) -> BrokerConfig {
         let paths = self.paths();
-        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         let properties = single_node_properties(&paths.join(","), "127.0.0.1:0", "127.0.0.1:0");
         BrokerConfig::from_properties(&properties).unwrap().0
     }
@@ -120,7 +123,9 @@ fn a_directory_is_used_by_one_broker() {
 fn a_directory_named_twice_is_refused() {
     let test = Dirs::new(1);
     let mut config = test.config();
-    config.log_dirs.push(format!("{}/../d0", config.log_dirs[0]));
+    config
+        .log_dirs
+        .push(format!("{}/../d0", config.log_dirs[0]));
     assert!(DirLocks::take(&config).unwrap_err().contains("twice"));
 }
 
