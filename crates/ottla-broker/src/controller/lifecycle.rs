@@ -88,6 +88,7 @@ impl Membership {
         let initial = MetadataDelta::between(MetadataImage::empty(), controller.image().clone());
         publish(broker, &file_config, &initial);
 
+        let runtime = tokio::runtime::Handle::current();
         let (sender, receiver) = mpsc::channel();
         let handle = ControllerHandle::new(sender, controller.status());
         let mut publish_to: Publish = {
@@ -101,7 +102,11 @@ impl Membership {
         };
         thread::Builder::new()
             .name("controller".to_owned())
-            .spawn(move || controller.run(&receiver, &mut publish_to))
+            .spawn(move || {
+                // What is published starts tasks: coordinators load, partitions flush.
+                let _runtime = runtime.enter();
+                controller.run(&receiver, &mut publish_to);
+            })
             .map_err(|error| format!("cannot start the thread of the controller: {error}"))?;
         Ok(Membership {
             controller: handle,
