@@ -11,6 +11,3 @@ pub(crate) mod snapshot_file;
 pub(crate) mod metadata_log;
 
 pub(crate) mod publish;
-
-pub use record_batches::{ControlValue, MetadataBatch, MetadataBatchContent, MetadataReadError};
-pub use snapshot_file::{Snapshot, read_snapshot};

@@ -19,7 +19,7 @@ const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 
 /// Why a batch of the metadata log or of a snapshot cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum MetadataReadError {
+pub(crate) enum MetadataReadError {
     #[error("the batch at offset {offset} is not whole: {error}")]
     Batch { offset: Offset, error: BatchError },
     #[error("the record at offset {offset} cannot be decoded: {error}")]
@@ -30,7 +30,7 @@ pub enum MetadataReadError {
 
 /// The value of a control record of the metadata log or of a snapshot.
 #[derive(Clone, PartialEq, Debug)]
-pub enum ControlValue {
+pub(crate) enum ControlValue {
     LeaderChange(LeaderChangeMessage),
     SnapshotHeader(SnapshotHeaderRecord),
     SnapshotFooter(SnapshotFooterRecord),
@@ -109,7 +109,7 @@ impl From<DecodeError> for ControlDecodeError {
 
 /// One batch of the metadata log or of a snapshot, decoded.
 #[derive(Clone, PartialEq, Debug)]
-pub struct MetadataBatch {
+pub(crate) struct MetadataBatch {
     pub base_offset: Offset,
     /// Inclusive.
     pub last_offset: Offset,
@@ -121,7 +121,7 @@ pub struct MetadataBatch {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub enum MetadataBatchContent {
+pub(crate) enum MetadataBatchContent {
     Control(Vec<ControlValue>),
     Records(Vec<MetadataRecord>),
 }

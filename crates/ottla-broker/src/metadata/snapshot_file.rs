@@ -30,7 +30,7 @@ const RECORDS_PER_BATCH: usize = 1024;
 
 /// What a snapshot says.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// Of the last record of the log that is contained; 0 for none.
     pub last_contained_log_time: Timestamp,
     pub kraft_version: KRaftVersion,
@@ -140,7 +140,7 @@ pub(crate) const BOOTSTRAP_FILE: &str = "bootstrap.checkpoint";
 
 /// Why a snapshot cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum SnapshotReadError {
+pub(crate) enum SnapshotReadError {
     #[error("cannot read {path}: {error}")]
     Io { path: String, error: io::Error },
     #[error("{path}: {error}")]
@@ -153,7 +153,7 @@ pub enum SnapshotReadError {
 }
 
 /// Reads a snapshot, which must be whole.
-pub fn read_snapshot(path: &Path) -> Result<Snapshot, SnapshotReadError> {
+pub(crate) fn read_snapshot(path: &Path) -> Result<Snapshot, SnapshotReadError> {
     let name = || path.display().to_string();
     let content = |reason: String| SnapshotReadError::Content {
         path: name(),

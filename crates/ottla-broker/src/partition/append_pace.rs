@@ -40,10 +40,15 @@ impl AppendPace {
         }
         self.quick.store(0, Ordering::Relaxed);
         // Stays at the limit, so that what is forgiven later is not more than what makes it slow.
-        let stalls = self.stalls.load(Ordering::Relaxed).saturating_add(1).min(STALLS);
+        let stalls = self
+            .stalls
+            .load(Ordering::Relaxed)
+            .saturating_add(1)
+            .min(STALLS);
         self.stalls.store(stalls, Ordering::Relaxed);
         if stalls >= STALLS {
-            self.slow_until_ms.store(now_ms + SLOW_MS, Ordering::Relaxed);
+            self.slow_until_ms
+                .store(now_ms + SLOW_MS, Ordering::Relaxed);
         }
         true
     }
