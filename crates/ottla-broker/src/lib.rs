@@ -9,6 +9,7 @@
 //! `net/connection.rs` on, because it may overtake an unanswered Produce.
 
 mod api;
+mod api_table;
 mod authorizer;
 mod broker;
 mod complaints;
@@ -25,6 +26,7 @@ mod request_memory;
 mod start;
 mod throttle;
 
+pub use api_table::api_table_markdown;
 pub use authorizer::{Authorizer, Operation, ResourceType};
 pub use broker::Broker;
 pub use dispatch::served_apis;

@@ -1,0 +1,94 @@
+//! The table of APIs for COMPATIBILITY.md, from the same lists that the broker serves by.
+
+use std::ops::RangeInclusive;
+
+use ottla_protocol::ApiKey;
+
+use crate::dispatch::served_versions;
+
+/// A row for each API that Apache Kafka 4.3.1 serves on a broker's listener: its versions there and here, and why it
+/// is not served where it is not.
+pub fn api_table_markdown() -> String {
+    let mut table = String::from(
+        "| key | API | Apache Kafka 4.3.1 | Ottla | |\n| ---: | --- | --- | --- | --- |\n",
+    );
+    for key in ApiKey::ALL.iter().copied().filter(|key| key.on_broker()) {
+        let (theirs, ours) = (key.stable_versions(), served_versions(key));
+        if theirs.is_empty() {
+            continue;
+        }
+        let lowest = key.lowest_advertised_version();
+        let note = if ours.is_empty() {
+            not_served_because(key)
+        } else {
+            ""
+        };
+        table.push_str(&format!(
+            "| {} | {} | {} | {} | {note} |\n",
+            key.code(),
+            key.name(),
+            shown(&theirs, lowest),
+            shown(&ours, lowest),
+        ));
+    }
+    table
+}
+
+fn shown(versions: &RangeInclusive<i16>, lowest: i16) -> String {
+    let (first, last) = (lowest.min(*versions.start()), *versions.end());
+    match (versions.is_empty(), first == last) {
+        (true, _) => "–".to_owned(),
+        (false, true) => format!("{first}"),
+        (false, false) => format!("{first}–{last}"),
+    }
+}
+
+fn not_served_because(key: ApiKey) -> &'static str {
+    match key {
+        ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => "no SASL yet",
+        ApiKey::AddPartitionsToTxn
+        | ApiKey::AddOffsetsToTxn
+        | ApiKey::EndTxn
+        | ApiKey::WriteTxnMarkers
+        | ApiKey::TxnOffsetCommit
+        | ApiKey::DescribeTransactions
+        | ApiKey::ListTransactions => "no transactions yet",
+        ApiKey::DescribeAcls | ApiKey::CreateAcls | ApiKey::DeleteAcls => "no ACLs yet",
+        ApiKey::CreateDelegationToken
+        | ApiKey::RenewDelegationToken
+        | ApiKey::ExpireDelegationToken
+        | ApiKey::DescribeDelegationToken => "no delegation tokens yet",
+        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => "no quotas yet",
+        ApiKey::DescribeUserScramCredentials | ApiKey::AlterUserScramCredentials => "no SASL yet",
+        ApiKey::AlterReplicaLogDirs => "no moves between directories yet",
+        ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
+            "classic groups only (KIP-848)"
+        }
+        ApiKey::ShareGroupHeartbeat
+        | ApiKey::ShareGroupDescribe
+        | ApiKey::ShareFetch
+        | ApiKey::ShareAcknowledge
+        | ApiKey::InitializeShareGroupState
+        | ApiKey::ReadShareGroupState
+        | ApiKey::WriteShareGroupState
+        | ApiKey::DeleteShareGroupState
+        | ApiKey::ReadShareGroupStateSummary
+        | ApiKey::DescribeShareGroupOffsets
+        | ApiKey::AlterShareGroupOffsets
+        | ApiKey::DeleteShareGroupOffsets => "no share groups yet (KIP-932)",
+        ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
+            "no streams groups yet (KIP-1071)"
+        }
+        ApiKey::AlterPartitionReassignments
+        | ApiKey::ListPartitionReassignments
+        | ApiKey::ElectLeaders
+        | ApiKey::UnregisterBroker
+        | ApiKey::AddRaftVoter
+        | ApiKey::RemoveRaftVoter
+        | ApiKey::UpdateRaftVoter => "a single node has no other brokers or controllers",
+        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {
+            "as Kafka without a metrics reporter that takes client telemetry"
+        }
+        _ => "not yet",
+    }
+}
