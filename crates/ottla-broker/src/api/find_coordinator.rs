@@ -118,7 +118,7 @@ fn group_coordinator(
     let index = PartitionIndex(broker.groups.partition_of(broker, group_id));
     let image = broker.metadata();
     let Some(topic) = image.topics.by_name(OFFSETS_TOPIC) else {
-        broker.groups.offsets_topic.start(broker);
+        broker.create_topics_in_background(vec![OFFSETS_TOPIC.into()]);
         return Err(ErrorCode::CoordinatorNotAvailable);
     };
     let unavailable = ErrorCode::CoordinatorNotAvailable;

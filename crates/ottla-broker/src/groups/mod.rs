@@ -10,7 +10,6 @@
 
 mod coordinator_config;
 mod load;
-mod offsets_topic;
 mod outbox;
 mod shard;
 
@@ -27,14 +26,15 @@ use parking_lot::RwLock;
 
 use crate::Broker;
 
-pub(crate) use offsets_topic::{OFFSETS_TOPIC, OffsetsTopicCreation};
 pub(crate) use shard::Shard;
+
+/// The topic whose partitions hold the groups; created when a group is first looked for.
+pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// The group coordinators of this broker.
 #[derive(Debug)]
 pub(crate) struct Groups {
     config: Arc<GroupCoordinatorConfig>,
-    pub(crate) offsets_topic: OffsetsTopicCreation,
     /// By partition of `__consumer_offsets`.
     shards: RwLock<HashMap<i32, Arc<Shard>>>,
 }
@@ -43,7 +43,6 @@ impl Groups {
     pub(crate) fn new(config: &BrokerConfig) -> Self {
         Groups {
             config: Arc::new(coordinator_config::from_broker_config(config)),
-            offsets_topic: OffsetsTopicCreation::default(),
             shards: RwLock::default(),
         }
     }

@@ -595,6 +595,11 @@ async fn the_offsets_topic_is_created_when_a_group_is_looked_for() {
     let found = client.ask(0, &older).await;
     assert_eq!((found.node_id, found.port), (1, port));
 
+    // What the controller has published is acted on: the coordinators answer.
+    wait_until_loaded(&broker).await;
+    let joined = client.ask(9, &joining(&ByteString::new())).await;
+    assert_eq!(error(joined.error_code), ErrorCode::MemberIdRequired);
+
     let image = broker.broker().metadata().clone();
     let topic = image.topics.by_name(OFFSETS_TOPIC).expect("it was created");
     assert_eq!(topic.partition_count(), 3);
