@@ -1,5 +1,6 @@
 //! The broker as its clients meet it: requests over a socket, bytes that are none, and what is told back.
 
+mod admin;
 mod bad_input;
 mod client;
 mod groups;
