@@ -71,7 +71,7 @@ pub(crate) async fn handle(
                     Err(code) => Err(code),
                 }
             };
-            partitions.push(answer(asked, found));
+            partitions.push(answer(asked, found, context.api_version));
         }
         topics.push(ListOffsetsTopicResponse {
             name: topic.name.clone(),
@@ -168,6 +168,7 @@ fn last_fetchable_offset(reader: &LogReader, visibility: Visibility) -> Offset {
 fn answer(
     asked: &ListOffsetsPartition,
     found: Result<Option<TimestampLookup>, ErrorCode>,
+    version: i16,
 ) -> ListOffsetsPartitionResponse {
     let nothing = ListOffsetsPartitionResponse {
         partition_index: asked.partition_index,
@@ -177,7 +178,11 @@ fn answer(
         Ok(Some(found)) => ListOffsetsPartitionResponse {
             timestamp: found.timestamp.0,
             offset: found.offset.0,
-            leader_epoch: found.leader_epoch.map_or(-1, |epoch| epoch.0),
+            // Version 4 is the first that can say it (KIP-320).
+            leader_epoch: match found.leader_epoch {
+                Some(epoch) if version >= 4 => epoch.0,
+                _ => -1,
+            },
             ..nothing
         },
         Ok(None) => nothing,

@@ -395,24 +395,37 @@ async fn offsets_are_listed_by_time() {
         (1_800_000_000_000, -1),
     ];
     for (timestamp, expected) in timestamps {
-        let request = ListOffsetsRequest {
-            replica_id: -1,
-            topics: vec![ListOffsetsTopic {
-                name: "orders".into(),
-                partitions: vec![ListOffsetsPartition {
-                    timestamp,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        let response = client.ask(9, &request).await;
+        let response = client.ask(9, &list_offsets("orders", timestamp)).await;
         let partition = &response.topics[0].partitions[0];
         assert_eq!(
             (partition.error_code, partition.offset),
             (0, expected),
             "{timestamp}"
         );
+    }
+    // The answer says the leader's epoch from version 4 on, and could not before.
+    for (version, epoch) in [(1, -1), (2, -1), (3, -1), (4, 0), (11, 0)] {
+        let response = client.ask(version, &list_offsets("orders", -1)).await;
+        let partition = &response.topics[0].partitions[0];
+        assert_eq!(
+            (partition.offset, partition.leader_epoch),
+            (2, epoch),
+            "version {version}"
+        );
+    }
+}
+
+fn list_offsets(topic: &'static str, timestamp: i64) -> ListOffsetsRequest {
+    ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: topic.into(),
+            partitions: vec![ListOffsetsPartition {
+                timestamp,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
     }
 }
