@@ -37,7 +37,7 @@ pub use cluster::{
 };
 pub use configs::{ConfigEntries, ConfigResource, ConfigResourceType, ConfigurationsImage};
 pub use delta::{LocalReplica, LocalReplicaChanges, MetadataDelta, TopicsDelta};
-pub use feature::Feature;
+pub use feature::{FEATURES, Feature};
 pub use features::FeaturesImage;
 pub use image::{MetadataImage, Provenance};
 pub use kept_records::{

@@ -13,7 +13,9 @@ mod topic_filter;
 mod console_consumer;
 mod console_producer;
 mod consumer_groups;
+mod dump_log;
 mod get_offsets;
+mod storage;
 mod topics;
 
 use std::collections::BTreeMap;
@@ -33,6 +35,10 @@ pub enum Tool {
     GetOffsets(get_offsets::GetOffsetsArgs),
     /// List, describe, delete and reset consumer groups.
     ConsumerGroups(Box<consumer_groups::ConsumerGroupsArgs>),
+    /// Format the directories of a node, and look at them.
+    Storage(storage::StorageArgs),
+    /// Print what stands in segments, indexes and snapshots.
+    DumpLog(dump_log::DumpLogArgs),
     /// Send the lines of standard input as records.
     ConsoleProducer(console_producer::ConsoleProducerArgs),
     /// Print the records of a topic.
@@ -58,6 +64,8 @@ pub fn run(tool: Tool) -> ExitCode {
         Tool::Topics(args) => topics::run(args),
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),
+        Tool::Storage(args) => storage::run(args),
+        Tool::DumpLog(args) => dump_log::run(args),
         Tool::ConsoleProducer(args) => console_producer::run(args),
         Tool::ConsoleConsumer(args) => console_consumer::run(args),
     }

@@ -1,0 +1,267 @@
+//! Offset, time and transaction indexes, and producer snapshots.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use ottla_records::legacy::AnyBatch;
+
+use super::segment::{Batches, absolute};
+use super::{DumpLogArgs, base_offset};
+
+/// The largest batch that is decompressed.
+const MAX_BATCH_BYTES: usize = 1 << 30;
+
+/// A file's entries of one size each; what is left at the end is no entry.
+struct Entries {
+    bytes: Vec<u8>,
+    size: usize,
+}
+
+impl Entries {
+    fn read(path: &Path, size: usize) -> anyhow::Result<Entries> {
+        let bytes =
+            std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+        Ok(Entries { bytes, size })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.size)
+    }
+
+    /// What a broker checks when it starts: whole entries, and none that goes back behind the first.
+    fn check_sanity(&self, path: &Path) -> anyhow::Result<()> {
+        let rest = self.bytes.len() % self.size;
+        if rest != 0 {
+            bail!(
+                "Index file {} is corrupt, found {} bytes which is neither positive nor a multiple of {}.",
+                path.display(),
+                self.bytes.len(),
+                self.size
+            );
+        }
+        Ok(())
+    }
+}
+
+fn i32_at(bytes: &[u8], at: usize) -> i32 {
+    i32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn i64_at(bytes: &[u8], at: usize) -> i64 {
+    i64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn i16_at(bytes: &[u8], at: usize) -> i16 {
+    i16::from_be_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+pub(super) fn dump_offset_index(
+    path: &Path,
+    args: &DumpLogArgs,
+    complaints: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let base = base_offset(path)?;
+    let log = path.with_extension("log");
+    let entries = Entries::read(path, 8)?;
+    if entries.bytes.len() < 8 {
+        println!("{} is empty.", path.display());
+        return Ok(());
+    }
+    if args.index_sanity_check {
+        entries.check_sanity(path)?;
+        println!("{} passed sanity check.", path.display());
+        return Ok(());
+    }
+    let mut mismatches = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let offset = base + i64::from(i32_at(entry, 0));
+        let position = i32_at(entry, 4);
+        // The file is sized ahead, so that zeros follow the last entry after a crash.
+        if offset == base && index > 0 {
+            break;
+        }
+        let at = u64::try_from(position).unwrap_or(u64::MAX / 2);
+        let found = match Batches::open(&log, at, None)?.next() {
+            Ok(Some((_, batch))) => batch.last_offset().value(),
+            Ok(None) | Err(_) => -1,
+        };
+        if found != offset {
+            mismatches.push(format!("  Index offset: {offset}, log offset: {found}"));
+        }
+        if !args.verify_index_only {
+            println!("offset: {offset} position: {position}");
+        }
+    }
+    if !mismatches.is_empty() {
+        complaints.push(format!("Mismatches in :{}", absolute(path)));
+        complaints.extend(mismatches.into_iter().rev());
+    }
+    Ok(())
+}
+
+pub(super) fn dump_time_index(
+    path: &Path,
+    args: &DumpLogArgs,
+    complaints: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let base = base_offset(path)?;
+    let log = path.with_extension("log");
+    let positions = Entries::read(&path.with_extension("index"), 8)?;
+    let entries = Entries::read(path, 12)?;
+    if args.index_sanity_check {
+        entries.check_sanity(path)?;
+        println!("{} passed sanity check.", path.display());
+        return Ok(());
+    }
+    let mut timestamps = Vec::new();
+    let mut disordered = Vec::new();
+    let mut missing = Vec::new();
+    let mut previous = -1;
+    for (index, entry) in entries.iter().enumerate() {
+        let timestamp = i64_at(entry, 0);
+        let offset = base + i64::from(i32_at(entry, 8));
+        if offset == base && index > 0 {
+            break;
+        }
+        match batch_at(&log, position_before(&positions, base, offset), offset)? {
+            Some(batch) if batch.last_offset().value() == offset => {
+                let records = batch.records(MAX_BATCH_BYTES)?;
+                let largest = records
+                    .iter()
+                    .map(|record| record.timestamp.value())
+                    .max()
+                    .unwrap_or(-1);
+                if largest != timestamp {
+                    timestamps.push(format!(
+                        "  Index timestamp: {timestamp}, log timestamp: {largest}"
+                    ));
+                }
+                if previous >= timestamp {
+                    disordered.push(format!(
+                        "  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
+                    ));
+                }
+            }
+            found => {
+                let found = found.map_or(-1, |batch| batch.last_offset().value());
+                missing.push(format!(
+                    "Indexed offset: {offset}, found log offset: {found}"
+                ));
+            }
+        }
+        if !args.verify_index_only {
+            println!("timestamp: {timestamp} offset: {offset}");
+        }
+        previous = timestamp;
+    }
+    for (title, lines) in [
+        ("Found timestamp mismatch in :", timestamps),
+        ("Found out of order timestamp in :", disordered),
+        ("The following indexed offsets are not found in :", missing),
+    ] {
+        if !lines.is_empty() {
+            complaints.push(format!("{title}{}", absolute(path)));
+            complaints.extend(lines);
+        }
+    }
+    Ok(())
+}
+
+/// The position of the last entry of the offset index at or before an offset.
+fn position_before(positions: &Entries, base: i64, offset: i64) -> u64 {
+    let mut position = 0;
+    for (index, entry) in positions.iter().enumerate() {
+        let indexed = base + i64::from(i32_at(entry, 0));
+        if indexed > offset || (indexed == base && index > 0) {
+            break;
+        }
+        position = u64::try_from(i32_at(entry, 4)).unwrap_or(0);
+    }
+    position
+}
+
+/// The first batch from a position on that reaches an offset.
+fn batch_at(log: &Path, position: u64, offset: i64) -> anyhow::Result<Option<AnyBatch>> {
+    let mut batches = Batches::open(log, position, None)?;
+    while let Some((_, batch)) = batches.next()? {
+        if batch.last_offset().value() >= offset {
+            return Ok(Some(batch));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) fn dump_transaction_index(path: &Path) -> anyhow::Result<()> {
+    for entry in Entries::read(path, 34)?.iter() {
+        println!(
+            "version: {} producerId: {} firstOffset: {} lastOffset: {} lastStableOffset: {}",
+            i16_at(entry, 0),
+            i64_at(entry, 2),
+            i64_at(entry, 10),
+            i64_at(entry, 18),
+            i64_at(entry, 26),
+        );
+    }
+    Ok(())
+}
+
+/// Version, checksum and count, then one entry a producer (`ProducerStateManager.readSnapshot`).
+pub(super) fn dump_producer_snapshot(path: &Path) -> anyhow::Result<()> {
+    const HEADER: usize = 10;
+    const ENTRY: usize = 46;
+    let bytes =
+        std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    if bytes.len() < HEADER {
+        eprintln!(
+            "Snapshot failed schema validation: {} bytes are too few",
+            bytes.len()
+        );
+        return Ok(());
+    }
+    let version = i16_at(&bytes, 0);
+    if version != 1 {
+        eprintln!("Snapshot contained an unknown file version {version}");
+        return Ok(());
+    }
+    let stored = i32_at(&bytes, 2) as u32;
+    let computed = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[6..]) as u32;
+    if stored != computed {
+        eprintln!(
+            "Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}"
+        );
+        return Ok(());
+    }
+    let count = i32_at(&bytes, 6);
+    let entries = bytes[HEADER..].chunks_exact(ENTRY);
+    if usize::try_from(count).ok() != Some(entries.len()) {
+        eprintln!(
+            "Snapshot failed schema validation: it says {count} producers, {} are there",
+            entries.len()
+        );
+        return Ok(());
+    }
+    for entry in entries {
+        let (last_sequence, last_offset) = (i32_at(entry, 10), i64_at(entry, 14));
+        let (offset_delta, timestamp) = (i32_at(entry, 22), i64_at(entry, 26));
+        let first_in_transaction = match i64_at(entry, 38) {
+            ..0 => "OptionalLong.empty".to_owned(),
+            offset => format!("OptionalLong[{offset}]"),
+        };
+        let mut line = format!(
+            "producerId: {} producerEpoch: {} coordinatorEpoch: {} currentTxnFirstOffset: \
+             {first_in_transaction} lastTimestamp: {timestamp}",
+            i64_at(entry, 0),
+            i16_at(entry, 8),
+            i32_at(entry, 34),
+        );
+        if last_offset >= 0 {
+            let first_sequence = (i64::from(last_sequence) - i64::from(offset_delta)) & 0x7fff_ffff;
+            line += &format!(
+                " firstSequence: {first_sequence} lastSequence: {last_sequence} lastOffset: \
+                 {last_offset} offsetDelta: {offset_delta} timestamp: {timestamp}"
+            );
+        }
+        println!("{line}");
+    }
+    Ok(())
+}
