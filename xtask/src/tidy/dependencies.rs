@@ -79,6 +79,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ottla-broker",
             "ottla-client",
             "ottla-bench",
+            // The decoders of dump-log read the schemas themselves.
+            "ottla-protocol-codegen",
         ],
     ),
     (

@@ -5,6 +5,7 @@
 
 mod decoder;
 mod indexes;
+mod schema_json;
 mod segment;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,227 @@
+//! Records that Kafka writes itself, as the JSON that Kafka's tools print.
+//!
+//! Decodes by walking the schemas, field by field, so that a record of any type and version can be shown
+//! and the generated decoders of `ottla-protocol` are not trusted to judge themselves.
+//!
+//! Where Kafka does the same: the generated `*JsonConverter` classes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use ottla_protocol::{DecodeError, Reader};
+use ottla_protocol_codegen::notation;
+use ottla_protocol_codegen::schema::{Field, Kind, Message, Type};
+use serde_json::{Map, Value};
+
+/// The schemas of one kind of records.
+pub(super) struct Schemas {
+    messages: Vec<Message>,
+}
+
+impl Schemas {
+    /// Reads schemas in the notation in which they are kept.
+    pub(super) fn parse(text: &str) -> Schemas {
+        let messages = notation::parse(text).expect("the schemas that are built in are readable");
+        Schemas { messages }
+    }
+
+    pub(super) fn by_api_key(&self, kind: Kind, api_key: i16) -> Option<&Message> {
+        self.messages
+            .iter()
+            .find(|message| message.kind == kind && message.api_key == Some(api_key))
+    }
+
+    pub(super) fn by_name(&self, name: &str) -> Option<&Message> {
+        self.messages.iter().find(|message| message.name == name)
+    }
+}
+
+/// A message in one of its versions; what follows it is left in the reader.
+pub(super) fn decode(
+    message: &Message,
+    reader: &mut Reader,
+    version: i16,
+) -> Result<Value, String> {
+    if !message.versions.contains(version) {
+        return Err(format!("Can't read version {version} of {}", message.name));
+    }
+    let walk = Walk {
+        message,
+        version,
+        flexible: message.flexible.contains(version),
+    };
+    walk.fields(&message.fields, reader)
+        .map(Value::Object)
+        .map_err(|error| error.to_string())
+}
+
+struct Walk<'a> {
+    message: &'a Message,
+    version: i16,
+    flexible: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn fields(
+        &self,
+        fields: &'a [Field],
+        reader: &mut Reader,
+    ) -> Result<Map<String, Value>, DecodeError> {
+        let present = || {
+            fields
+                .iter()
+                .filter(|field| field.versions.contains(self.version))
+        };
+        let tag_of = |field: &Field| {
+            field
+                .tag
+                .filter(|(_, versions)| versions.contains(self.version))
+                .map(|(tag, _)| tag)
+        };
+        let mut values: Map<String, Value> = Map::new();
+        for field in present() {
+            match tag_of(field) {
+                // Keeps its place in the object, in case it is there.
+                Some(_) => {
+                    values.insert(field.name.clone(), Value::Null);
+                }
+                None => {
+                    let value = self.field(field, reader)?;
+                    values.insert(field.name.clone(), value);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        if self.flexible {
+            for _ in 0..reader.unsigned_varint()? {
+                let tag = reader.unsigned_varint()?;
+                let size = reader.unsigned_varint()?;
+                let mut bytes = Reader::new(reader.slice(size as usize)?);
+                if let Some(field) = present().find(|field| tag_of(field) == Some(tag)) {
+                    values.insert(field.name.clone(), self.field(field, &mut bytes)?);
+                    found.push(tag);
+                }
+            }
+        }
+        // A tagged field that is not there has its default, which is not shown.
+        for field in present() {
+            if tag_of(field).is_some_and(|tag| !found.contains(&tag)) {
+                values.shift_remove(&field.name);
+            }
+        }
+        Ok(values)
+    }
+
+    fn field(&self, field: &'a Field, reader: &mut Reader) -> Result<Value, DecodeError> {
+        let flexible = self.flexible && !field.inflexible;
+        let nullable = field.nullable.contains(self.version);
+        self.value(&field.kind, field, nullable, flexible, reader)
+    }
+
+    fn value(
+        &self,
+        kind: &Type,
+        field: &'a Field,
+        nullable: bool,
+        flexible: bool,
+        reader: &mut Reader,
+    ) -> Result<Value, DecodeError> {
+        let binary = |bytes: &[u8]| Value::from(STANDARD.encode(bytes));
+        Ok(match kind {
+            Type::Bool => reader.bool()?.into(),
+            Type::Int8 => reader.i8()?.into(),
+            Type::Int16 => reader.i16()?.into(),
+            Type::Int32 => reader.i32()?.into(),
+            Type::Int64 => reader.i64()?.into(),
+            Type::Uint16 => reader.u16()?.into(),
+            Type::Uint32 => reader.u32()?.into(),
+            Type::Float64 => reader.f64()?.into(),
+            Type::Uuid => reader.uuid()?.to_string().into(),
+            Type::String => match nullable {
+                true => reader
+                    .nullable_string(flexible)?
+                    .map(|text| text.to_string())
+                    .into(),
+                false => reader.string(flexible)?.to_string().into(),
+            },
+            Type::Bytes | Type::Records => match nullable {
+                true => reader
+                    .nullable_bytes(flexible)?
+                    .map_or(Value::Null, |it| binary(&it)),
+                false => binary(&reader.bytes(flexible)?),
+            },
+            Type::Struct(name) => {
+                if nullable && reader.i8()? < 0 {
+                    return Ok(Value::Null);
+                }
+                Value::Object(self.fields(self.struct_fields(name, field), reader)?)
+            }
+            Type::Array(element) => {
+                let element =
+                    |reader: &mut Reader| self.value(element, field, false, flexible, reader);
+                let items = reader.nullable_array(flexible, 1, element)?;
+                items.map_or(Value::Null, Value::Array)
+            }
+        })
+    }
+
+    /// The fields of a struct: those that its field defines in place, or those that several share.
+    fn struct_fields(&self, name: &str, field: &'a Field) -> &'a [Field] {
+        if !field.fields.is_empty() {
+            return &field.fields;
+        }
+        let shared = self.message.structs.iter().find(|shape| shape.name == name);
+        shared.map_or(&[], |shape| shape.fields.as_slice())
+    }
+}
+
+/// A message behind its version, as the consumer protocol has them.
+pub(super) fn decode_versioned(message: &Message, bytes: &Bytes) -> Result<Value, String> {
+    let mut reader = Reader::new(bytes.clone());
+    let version = reader.i16().map_err(|error| error.to_string())?;
+    decode(message, &mut reader, version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = "\
+data Sample 0-1 flexible 1+
+  name: string
+  ids: []int32
+  note: string? = null 1+ tag 0 ignorable
+  inner: []Inner
+struct Inner
+  id: uuid
+  raw: bytes
+";
+
+    #[test]
+    fn values_stand_in_the_order_of_the_schema() {
+        let schemas = Schemas::parse(SCHEMA);
+        let sample = schemas.by_name("Sample").unwrap();
+        let old = [
+            &[0u8, 1, b'x'][..],
+            &[0, 0, 0, 1, 0, 0, 0, 7],
+            &[0, 0, 0, 0],
+        ]
+        .concat();
+        let value = decode(sample, &mut Reader::new(Bytes::from(old)), 0).unwrap();
+        assert_eq!(value.to_string(), r#"{"name":"x","ids":[7],"inner":[]}"#);
+        let tagged = [&[2u8, b'x'][..], &[1], &[1], &[1, 0, 2, 2, b'n']].concat();
+        let value = decode(sample, &mut Reader::new(Bytes::from(tagged)), 1).unwrap();
+        assert_eq!(
+            value.to_string(),
+            r#"{"name":"x","ids":[],"note":"n","inner":[]}"#
+        );
+    }
+
+    #[test]
+    fn unknown_versions_and_short_values_are_errors() {
+        let schemas = Schemas::parse(SCHEMA);
+        let sample = schemas.by_name("Sample").unwrap();
+        assert!(decode(sample, &mut Reader::new(Bytes::new()), 0).is_err());
+        assert!(decode(sample, &mut Reader::new(Bytes::new()), 2).is_err());
+    }
+}
