@@ -10,6 +10,7 @@ mod admin_client;
 mod retired_flags;
 mod topic_filter;
 
+mod configs;
 mod console_consumer;
 mod console_producer;
 mod consumer_groups;
@@ -31,6 +32,8 @@ pub use retired_flags::advice as advice_for_retired_flags;
 pub enum Tool {
     /// Create, list, describe, alter and delete topics.
     Topics(topics::TopicsArgs),
+    /// Show and change settings of topics, brokers and groups.
+    Configs(Box<configs::ConfigsArgs>),
     /// Print the offsets of partitions.
     GetOffsets(get_offsets::GetOffsetsArgs),
     /// List, describe, delete and reset consumer groups.
@@ -62,6 +65,7 @@ pub const TOOL_NAMES: &[&str] = &[
 pub fn run(tool: Tool) -> ExitCode {
     match tool {
         Tool::Topics(args) => topics::run(args),
+        Tool::Configs(args) => configs::run(*args),
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),
         Tool::Storage(args) => storage::run(args),

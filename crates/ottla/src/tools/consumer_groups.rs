@@ -159,7 +159,7 @@ pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
             Err(error) => {
                 // As Kafka's tool does: a failure is told, the exit status stays 0.
                 let message = match error.downcast_ref::<ClientError>() {
-                    Some(error) => error.broker_message(),
+                    Some(error) => format!("{}: {}", exception_name(error), error.broker_message()),
                     None => error.to_string(),
                 };
                 println!("\nError: Executing consumer group command failed due to {message}");
@@ -371,18 +371,21 @@ async fn delete(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What Java calls the error, where scripts look for it.
+/// What Java calls the error, which stands in the output where scripts look for it.
 fn exception_name(error: &ClientError) -> String {
-    match error.code() {
-        Some(ErrorCode::NonEmptyGroup) => {
-            "org.apache.kafka.common.errors.GroupNotEmptyException".into()
-        }
-        Some(ErrorCode::GroupIdNotFound) => {
-            "org.apache.kafka.common.errors.GroupIdNotFoundException".into()
-        }
-        Some(code) => code.name().to_owned(),
-        None => "error".into(),
-    }
+    let name = match error.code() {
+        Some(ErrorCode::NonEmptyGroup) => "GroupNotEmpty".to_owned(),
+        Some(ErrorCode::RequestTimedOut) | None => "Timeout".to_owned(),
+        // Most of Java's names are those of the codes in other letters.
+        Some(code) => code.name().split('_').map(capitalised).collect(),
+    };
+    format!("org.apache.kafka.common.errors.{name}Exception")
+}
+
+/// `GROUP` -> `Group`
+fn capitalised(word: &str) -> String {
+    let (first, rest) = word.split_at(word.len().min(1));
+    format!("{first}{}", rest.to_ascii_lowercase())
 }
 
 async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
@@ -454,4 +457,32 @@ async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Res
     }
     println!();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_javas_names() {
+        let name =
+            |code: ErrorCode| exception_name(&ClientError::broker("it", code.code(), None::<&str>));
+        assert_eq!(
+            name(ErrorCode::GroupIdNotFound),
+            "org.apache.kafka.common.errors.GroupIdNotFoundException"
+        );
+        assert_eq!(
+            name(ErrorCode::NonEmptyGroup),
+            "org.apache.kafka.common.errors.GroupNotEmptyException"
+        );
+    }
+
+    #[test]
+    fn choices_are_checked() {
+        let valid = ["Stable", "PreparingRebalance"];
+        let chosen = choices(Some("stable,preparing_rebalance"), "state", &valid).unwrap();
+        assert_eq!(chosen, valid);
+        assert!(choices(Some("gone"), "state", &valid).is_err());
+        assert!(choices(None, "state", &valid).unwrap().is_empty());
+    }
 }

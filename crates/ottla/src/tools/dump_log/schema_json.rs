@@ -83,11 +83,11 @@ impl<'a> Walk<'a> {
             match tag_of(field) {
                 // Keeps its place in the object, in case it is there.
                 Some(_) => {
-                    values.insert(field.name.clone(), Value::Null);
+                    values.insert(json_name(field), Value::Null);
                 }
                 None => {
                     let value = self.field(field, reader)?;
-                    values.insert(field.name.clone(), value);
+                    values.insert(json_name(field), value);
                 }
             }
         }
@@ -98,7 +98,7 @@ impl<'a> Walk<'a> {
                 let size = reader.unsigned_varint()?;
                 let mut bytes = Reader::new(reader.slice(size as usize)?);
                 if let Some(field) = present().find(|field| tag_of(field) == Some(tag)) {
-                    values.insert(field.name.clone(), self.field(field, &mut bytes)?);
+                    values.insert(json_name(field), self.field(field, &mut bytes)?);
                     found.push(tag);
                 }
             }
@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
         // A tagged field that is not there has its default, which is not shown.
         for field in present() {
             if tag_of(field).is_some_and(|tag| !found.contains(&tag)) {
-                values.shift_remove(&field.name);
+                values.shift_remove(&json_name(field));
             }
         }
         Ok(values)
@@ -173,6 +173,15 @@ impl<'a> Walk<'a> {
         let shared = self.message.structs.iter().find(|shape| shape.name == name);
         shared.map_or(&[], |shape| shape.fields.as_slice())
     }
+}
+
+/// Kafka's name of a field in JSON: its first letter small.
+fn json_name(field: &Field) -> String {
+    let mut name = field.name.clone();
+    if let Some(first) = name.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    name
 }
 
 /// A message behind its version, as the consumer protocol has them.

@@ -1,0 +1,499 @@
+//! `configs`: Kafka's `kafka-configs.sh`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{ArgGroup, Args};
+use ottla_client::admin::{ConfigOperation, ConfigResourceType};
+use ottla_client::{Admin, ClientError};
+use ottla_config::ConfigSource;
+
+use super::{admin_client, block_on, load_properties};
+
+/// Show and change the settings of topics, brokers, groups and client metrics subscriptions.
+///
+/// The thing is named by --entity-type and --entity-name, or shorter by --topic, --broker and so on.
+/// Quotas and credentials of users, clients and addresses are not served yet.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("action").required(true))]
+#[command(group = ArgGroup::new("servers").required(true))]
+pub struct ConfigsArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS", group = "servers")]
+    bootstrap_server: Option<String>,
+    /// Controllers to connect to first; for now only those that are brokers too.
+    #[arg(long, value_name = "SERVERS", group = "servers")]
+    bootstrap_controller: Option<String>,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// Show settings.
+    #[arg(long, group = "action")]
+    describe: bool,
+    /// Change settings.
+    #[arg(long, group = "action")]
+    alter: bool,
+    /// Show all settings, not only those that were changed while the cluster runs.
+    #[arg(long)]
+    all: bool,
+    /// topics, brokers, broker-loggers, groups or client-metrics.
+    #[arg(long, value_name = "TYPE")]
+    entity_type: Vec<String>,
+    /// The name of the thing.
+    #[arg(long, value_name = "NAME")]
+    entity_name: Vec<String>,
+    /// What applies to all brokers.
+    #[arg(long)]
+    entity_default: bool,
+    /// Settings to set: key=value, separated by commas; values with commas in [brackets].
+    #[arg(
+        long,
+        value_name = "SETTINGS",
+        requires = "alter",
+        conflicts_with = "add_config_file"
+    )]
+    add_config: Option<String>,
+    /// Properties file with settings to set.
+    #[arg(long, value_name = "FILE", requires = "alter")]
+    add_config_file: Option<String>,
+    /// Names of settings to remove, separated by commas.
+    #[arg(long, value_name = "NAMES", requires = "alter", value_delimiter = ',')]
+    delete_config: Vec<String>,
+    /// A topic.
+    #[arg(long)]
+    topic: Option<String>,
+    /// A broker, by its id.
+    #[arg(long, value_name = "ID")]
+    broker: Option<String>,
+    /// All brokers.
+    #[arg(long)]
+    broker_defaults: bool,
+    /// The loggers of a broker, by its id.
+    #[arg(long, value_name = "ID")]
+    broker_logger: Option<String>,
+    /// A group.
+    #[arg(long)]
+    group: Option<String>,
+    /// A client metrics subscription.
+    #[arg(long, value_name = "NAME")]
+    client_metrics: Option<String>,
+    /// A client.
+    #[arg(long, hide = true)]
+    client: Option<String>,
+    /// All clients.
+    #[arg(long, hide = true)]
+    client_defaults: bool,
+    /// A user.
+    #[arg(long, hide = true)]
+    user: Option<String>,
+    /// All users.
+    #[arg(long, hide = true)]
+    user_defaults: bool,
+    /// An address.
+    #[arg(long, hide = true)]
+    ip: Option<String>,
+    /// All addresses.
+    #[arg(long, hide = true)]
+    ip_defaults: bool,
+}
+
+/// What has settings, under Kafka's name for it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum EntityType {
+    Topics,
+    Brokers,
+    BrokerLoggers,
+    ClientMetrics,
+    Groups,
+}
+
+impl EntityType {
+    fn from_name(name: &str) -> anyhow::Result<EntityType> {
+        Ok(match name {
+            "topics" => EntityType::Topics,
+            "brokers" => EntityType::Brokers,
+            "broker-loggers" => EntityType::BrokerLoggers,
+            "client-metrics" => EntityType::ClientMetrics,
+            "groups" => EntityType::Groups,
+            "users" | "clients" | "ips" => bail!(
+                "--entity-type {name}: quotas and credentials are not served yet; settings of topics, \
+                 brokers, broker-loggers, groups and client-metrics are"
+            ),
+            _ => bail!(
+                "Invalid entity type {name}, the entity type must be one of topics, clients, users, \
+                 brokers, ips, client-metrics, groups, broker-loggers with a --bootstrap-server or \
+                 --bootstrap-controller argument"
+            ),
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            EntityType::Topics => "topics",
+            EntityType::Brokers => "brokers",
+            EntityType::BrokerLoggers => "broker-loggers",
+            EntityType::ClientMetrics => "client-metrics",
+            EntityType::Groups => "groups",
+        }
+    }
+
+    /// One of them, as Kafka's tool has it: the name without its last letter, whatever that is.
+    fn singular(self) -> &'static str {
+        let name = self.name();
+        &name[..name.len() - 1]
+    }
+
+    fn resource(self) -> ConfigResourceType {
+        match self {
+            EntityType::Topics => ConfigResourceType::Topic,
+            EntityType::Brokers => ConfigResourceType::Broker,
+            EntityType::BrokerLoggers => ConfigResourceType::BrokerLogger,
+            EntityType::ClientMetrics => ConfigResourceType::ClientMetrics,
+            EntityType::Groups => ConfigResourceType::Group,
+        }
+    }
+
+    /// Where values come from that were set while the cluster runs; nothing where that is all of them.
+    fn dynamic_source(self, entity: &str) -> Option<ConfigSource> {
+        match self {
+            EntityType::Topics => Some(ConfigSource::Topic),
+            EntityType::Brokers if entity.is_empty() => Some(ConfigSource::DynamicDefaultBroker),
+            EntityType::Brokers => Some(ConfigSource::DynamicBroker),
+            EntityType::BrokerLoggers => None,
+            EntityType::ClientMetrics => Some(ConfigSource::ClientMetrics),
+            EntityType::Groups => Some(ConfigSource::Group),
+        }
+    }
+}
+
+pub fn run(args: ConfigsArgs) -> ExitCode {
+    block_on(async {
+        match act(&args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                match error.downcast_ref::<ClientError>() {
+                    Some(client_error) => {
+                        let line: Vec<String> = std::env::args().skip(2).collect();
+                        eprintln!(
+                            "Error while executing config command with args '{}'",
+                            line.join(" ")
+                        );
+                        eprintln!("{}", client_error.broker_message());
+                        eprintln!("{error:#}");
+                    }
+                    None => eprintln!("{error:#}"),
+                }
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+async fn act(args: &ConfigsArgs) -> anyhow::Result<()> {
+    let (kind, entity) = entity(args)?;
+    let operations = if args.alter {
+        operations(args)?
+    } else {
+        BTreeMap::new()
+    };
+    let servers = args
+        .bootstrap_server
+        .as_ref()
+        .or(args.bootstrap_controller.as_ref());
+    let servers = servers.map(String::as_str).unwrap_or_default();
+    let admin =
+        admin_client::connect(servers, args.command_config.as_deref(), "ottla-configs").await?;
+    match args.alter {
+        true => alter(&admin, kind, &entity.unwrap_or_default(), operations).await,
+        false => describe(&admin, kind, entity, args.all).await,
+    }
+}
+
+/// What is meant: its type, and its name, which is empty for what applies to all, or nothing for each.
+fn entity(args: &ConfigsArgs) -> anyhow::Result<(EntityType, Option<String>)> {
+    let unserved = [
+        (args.client.is_some() || args.client_defaults, "clients"),
+        (args.user.is_some() || args.user_defaults, "users"),
+        (args.ip.is_some() || args.ip_defaults, "ips"),
+    ];
+    for (is_used, name) in unserved {
+        if is_used {
+            EntityType::from_name(name)?;
+        }
+    }
+    let short: Vec<(EntityType, String)> = [
+        (EntityType::Topics, args.topic.clone()),
+        (EntityType::Brokers, args.broker.clone()),
+        (EntityType::Brokers, args.broker_defaults.then(String::new)),
+        (EntityType::BrokerLoggers, args.broker_logger.clone()),
+        (EntityType::ClientMetrics, args.client_metrics.clone()),
+        (EntityType::Groups, args.group.clone()),
+    ]
+    .into_iter()
+    .filter_map(|(kind, name)| Some((kind, name?)))
+    .collect();
+    let uses_long =
+        !args.entity_type.is_empty() || !args.entity_name.is_empty() || args.entity_default;
+    if uses_long && !short.is_empty() {
+        bail!(
+            "--entity-{{type,name,default}} should not be used in conjunction with specific entity flags"
+        );
+    }
+    let (kind, name) = match (short.as_slice(), args.entity_type.as_slice()) {
+        ([(kind, name)], _) => (*kind, Some(name.clone())),
+        ([_, ..], _) => bail!("Only one entity may be given at a time"),
+        ([], []) => bail!("At least one entity type must be specified"),
+        ([], [kind]) => {
+            let kind = EntityType::from_name(kind)?;
+            let name = args
+                .entity_name
+                .first()
+                .cloned()
+                .or(args.entity_default.then(String::new));
+            (kind, name)
+        }
+        ([], [_, ..]) => bail!("Only one entity type may be given at a time"),
+    };
+    let is_default = name.as_deref() == Some("");
+    if is_default && kind != EntityType::Brokers {
+        bail!(
+            "--entity-default must not be specified with {}",
+            kind.name()
+        );
+    }
+    let is_broker = matches!(kind, EntityType::Brokers | EntityType::BrokerLoggers);
+    if let Some(id) = name.as_deref().filter(|name| is_broker && !name.is_empty())
+        && id.parse::<i32>().is_err()
+    {
+        bail!(
+            "The entity name for {} must be a valid integer broker id, but it is: {id}",
+            kind.name()
+        );
+    }
+    if name.is_none() && args.alter {
+        bail!(
+            "An entity name must be specified with --alter of {}",
+            kind.name()
+        );
+    }
+    if name.is_none() && kind == EntityType::BrokerLoggers {
+        bail!(
+            "An entity name must be specified with --describe of {}",
+            kind.name()
+        );
+    }
+    Ok((kind, name))
+}
+
+fn operations(args: &ConfigsArgs) -> anyhow::Result<BTreeMap<String, ConfigOperation>> {
+    let mut operations = BTreeMap::new();
+    for key in &args.delete_config {
+        operations.insert(key.trim().to_owned(), ConfigOperation::Delete);
+    }
+    let added = match (&args.add_config, &args.add_config_file) {
+        (Some(text), _) => parse_settings(text)?,
+        (None, Some(path)) => load_properties(path)?,
+        (None, None) if operations.is_empty() => bail!(
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified \
+             with --alter"
+        ),
+        (None, None) => BTreeMap::new(),
+    };
+    for (key, value) in added {
+        let is_valid =
+            |character: char| character.is_ascii_alphanumeric() || "$._-".contains(character);
+        if !key.chars().all(is_valid) {
+            bail!("Invalid character found for config key: {key}");
+        }
+        operations.insert(key, ConfigOperation::Set(value));
+    }
+    Ok(operations)
+}
+
+/// `k1=v1,k2=[v1,v2],k3=`
+fn parse_settings(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut settings = BTreeMap::new();
+    for pair in split_outside_brackets(text) {
+        let Some((key, value)) = pair.split_once('=') else {
+            bail!(
+                "requirement failed: Invalid entity config: all configs to be added must be in the \
+                 format \"key=val\" or  \"key=[val1,val2]\" to group values which contain commas."
+            );
+        };
+        settings.insert(
+            key.trim().to_owned(),
+            value.replace(['[', ']'], "").trim().to_owned(),
+        );
+    }
+    Ok(settings)
+}
+
+fn split_outside_brackets(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut is_inside = false;
+    for character in text.chars() {
+        match character {
+            '[' => is_inside = true,
+            ']' => is_inside = false,
+            _ => {}
+        }
+        match character {
+            ',' if !is_inside => parts.push(String::new()),
+            other => parts.last_mut().expect("there is one").push(other),
+        }
+    }
+    parts
+}
+
+async fn alter(
+    admin: &Admin,
+    kind: EntityType,
+    entity: &str,
+    operations: BTreeMap<String, ConfigOperation>,
+) -> anyhow::Result<()> {
+    if kind == EntityType::BrokerLoggers {
+        let loggers = admin
+            .describe_configs(kind.resource(), entity, false)
+            .await?;
+        let unknown: Vec<&str> = operations
+            .keys()
+            .filter(|name| loggers.iter().all(|logger| *logger.name != ***name))
+            .map(String::as_str)
+            .collect();
+        if !unknown.is_empty() {
+            bail!("Invalid broker logger(s): {}", unknown.join(","));
+        }
+    }
+    admin
+        .alter_configs(kind.resource(), entity, &operations, false)
+        .await?;
+    match entity {
+        "" => println!(
+            "Completed updating default config for {} in the cluster.",
+            kind.name()
+        ),
+        entity => println!(
+            "Completed updating config for {} {entity}.",
+            kind.singular()
+        ),
+    }
+    Ok(())
+}
+
+async fn describe(
+    admin: &Admin,
+    kind: EntityType,
+    entity: Option<String>,
+    all: bool,
+) -> anyhow::Result<()> {
+    if let Some(name) = entity.as_deref()
+        && !all
+        && !name.is_empty()
+        && !existing(admin, kind).await?.contains(name)
+    {
+        println!(
+            "The {} '{name}' doesn't exist and doesn't have dynamic config.",
+            kind.singular()
+        );
+        return Ok(());
+    }
+    let entities = match entity {
+        Some(name) => vec![name],
+        None => {
+            let mut entities: Vec<String> = existing(admin, kind).await?.into_iter().collect();
+            if kind == EntityType::Brokers {
+                entities.push(String::new());
+            }
+            entities
+        }
+    };
+    for entity in entities {
+        match entity.as_str() {
+            "" => println!("Default configs for {} in the cluster are:", kind.name()),
+            name => {
+                let which = if all { "All" } else { "Dynamic" };
+                println!("{which} configs for {} {name} are:", kind.singular());
+            }
+        }
+        let mut configs = admin
+            .describe_configs(kind.resource(), &entity, true)
+            .await?;
+        configs.sort_by(|left, right| left.name.cmp(&right.name));
+        let source = kind.dynamic_source(&entity).filter(|_| !all);
+        let wanted = configs
+            .iter()
+            .filter(|config| source.is_none_or(|source| config.config_source == source.code()));
+        for config in wanted {
+            let synonyms: Vec<String> = config
+                .synonyms
+                .iter()
+                .map(|synonym| {
+                    let source = ConfigSource::from_code(synonym.source).name();
+                    let value = synonym.value.as_deref().unwrap_or("null");
+                    format!("{source}:{}={value}", &*synonym.name)
+                })
+                .collect();
+            println!(
+                "  {}={} sensitive={} synonyms={{{}}}",
+                &*config.name,
+                config.value.as_deref().unwrap_or("null"),
+                config.is_sensitive,
+                synonyms.join(", ")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The names of all things of a type.
+async fn existing(admin: &Admin, kind: EntityType) -> anyhow::Result<BTreeSet<String>> {
+    Ok(match kind {
+        EntityType::Topics => admin.list_topics(true).await?.into_iter().collect(),
+        EntityType::Brokers | EntityType::BrokerLoggers => {
+            let metadata = admin.client().refresh_metadata(Some(&[]), false).await?;
+            metadata.brokers.keys().map(ToString::to_string).collect()
+        }
+        EntityType::ClientMetrics => admin
+            .list_config_resources(ConfigResourceType::ClientMetrics)
+            .await?
+            .into_iter()
+            .collect(),
+        EntityType::Groups => {
+            let groups = admin.list_groups(&[], &[]).await?;
+            let mut names: BTreeSet<String> = groups.into_iter().map(|it| it.group_id).collect();
+            // Groups can have settings before they have members; older brokers do not list them.
+            if let Ok(more) = admin.list_config_resources(ConfigResourceType::Group).await {
+                names.extend(more);
+            }
+            names
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_split_outside_brackets() {
+        let settings = parse_settings("a=1,b=[x,y],c=").unwrap();
+        assert_eq!(settings["a"], "1");
+        assert_eq!(settings["b"], "x,y");
+        assert_eq!(settings["c"], "");
+        assert!(parse_settings("a").is_err());
+    }
+
+    #[test]
+    fn names_lose_their_last_letter() {
+        assert_eq!(EntityType::Topics.singular(), "topic");
+        assert_eq!(EntityType::ClientMetrics.singular(), "client-metric");
+        assert!(
+            EntityType::from_name("users")
+                .unwrap_err()
+                .to_string()
+                .contains("not served yet")
+        );
+        assert!(EntityType::from_name("people").is_err());
+    }
+}
