@@ -31,7 +31,7 @@ pub use retired_flags::advice as advice_for_retired_flags;
 #[derive(Subcommand, Debug)]
 pub enum Tool {
     /// Create, list, describe, alter and delete topics.
-    Topics(topics::TopicsArgs),
+    Topics(Box<topics::TopicsArgs>),
     /// Show and change settings of topics, brokers and groups.
     Configs(Box<configs::ConfigsArgs>),
     /// Print the offsets of partitions.
@@ -43,9 +43,9 @@ pub enum Tool {
     /// Print what stands in segments, indexes and snapshots.
     DumpLog(dump_log::DumpLogArgs),
     /// Send the lines of standard input as records.
-    ConsoleProducer(console_producer::ConsoleProducerArgs),
+    ConsoleProducer(Box<console_producer::ConsoleProducerArgs>),
     /// Print the records of a topic.
-    ConsoleConsumer(console_consumer::ConsoleConsumerArgs),
+    ConsoleConsumer(Box<console_consumer::ConsoleConsumerArgs>),
 }
 
 /// The names under which the tools can be called directly, by a link named as Kafka's script is:
@@ -64,14 +64,14 @@ pub const TOOL_NAMES: &[&str] = &[
 /// Runs a tool to its end.
 pub fn run(tool: Tool) -> ExitCode {
     match tool {
-        Tool::Topics(args) => topics::run(args),
+        Tool::Topics(args) => topics::run(*args),
         Tool::Configs(args) => configs::run(*args),
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),
         Tool::Storage(args) => storage::run(args),
         Tool::DumpLog(args) => dump_log::run(args),
-        Tool::ConsoleProducer(args) => console_producer::run(args),
-        Tool::ConsoleConsumer(args) => console_consumer::run(args),
+        Tool::ConsoleProducer(args) => console_producer::run(*args),
+        Tool::ConsoleConsumer(args) => console_consumer::run(*args),
     }
 }
 

@@ -207,8 +207,8 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
             count += 1;
             match formatter.write(&record, &mut output) {
                 Ok(()) => {}
-                Err(formatter::WriteError::Output(_)) => {
-                    eprintln!("Unable to write to standard out, closing consumer.");
+                Err(formatter::WriteError::Output(error)) => {
+                    eprintln!("Unable to write to standard out, closing consumer. ({error})");
                     go_back(&mut consumer, records);
                     break 'reading;
                 }
