@@ -169,6 +169,13 @@ pub fn broker_config_synonyms(name: &str) -> Vec<&str> {
     }
 }
 
+/// Settings that exist only as dynamic ones (`QuotaConfig.brokerQuotaConfigs`).
+const REPLICATION_QUOTAS: &[&str] = &[
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+];
+
 /// Settings that a listener can have for each of its SASL mechanisms.
 const LISTENER_MECHANISM_CONFIGS: &[&str] = &[
     "sasl.jaas.config",
@@ -257,7 +264,10 @@ pub fn describe_topic(broker: &BrokerConfig, overrides: &Settings) -> Vec<Descri
 pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
     let mut described = Vec::new();
     for def in broker_configs() {
-        if def.internal && broker.setting(def.name).is_none() {
+        // Kafka's quotas of replication are no settings of the properties file: they are shown once
+        // they are set.
+        let is_hidden = def.internal || REPLICATION_QUOTAS.contains(&def.name);
+        if is_hidden && broker.setting(def.name).is_none() {
             continue;
         }
         let own = broker.setting(def.name).map(|text| as_written(def, text));

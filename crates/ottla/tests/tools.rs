@@ -1,0 +1,552 @@
+//! The command line tools against a running broker, each as a process, as a person or a script runs it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+
+/// A broker whose groups come together at once.
+fn broker() -> BrokerProcess {
+    BrokerBuilder::new()
+        .property("group.initial.rebalance.delay.ms", "0")
+        .property("offsets.topic.num.partitions", "3")
+        .start()
+}
+
+struct Ran {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Ran {
+        Ran {
+            status: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).expect("text"),
+            err: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+
+    /// The lines of standard output, of a tool that succeeded.
+    #[track_caller]
+    fn lines(&self) -> Vec<&str> {
+        assert_eq!(self.status, 0, "{}{}", self.out, self.err);
+        self.out.lines().collect()
+    }
+}
+
+fn run(arguments: &[&str]) -> Ran {
+    Ran::of(
+        Command::new(ottla_binary())
+            .args(arguments)
+            .output()
+            .expect("the binary starts"),
+    )
+}
+
+/// Runs a tool that talks to the broker, with this on its standard input.
+fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> Ran {
+    let servers = broker.bootstrap();
+    let mut child = Command::new(ottla_binary())
+        .arg(arguments[0])
+        .args(["--bootstrap-server", &servers])
+        .args(&arguments[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin
+        .write_all(input.as_bytes())
+        .expect("the tool reads its input");
+    drop(stdin);
+    Ran::of(child.wait_with_output().expect("the tool ends"))
+}
+
+fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
+    let made = run_on(
+        broker,
+        &[
+            "topics",
+            "--create",
+            "--topic",
+            topic,
+            "--partitions",
+            partitions,
+        ],
+        "",
+    );
+    assert_eq!(made.lines(), [format!("Created topic {topic}.")]);
+}
+
+#[test]
+fn topics_live_and_die() {
+    let broker = broker();
+    create(&broker, "orders", "2");
+    let again = run_on(&broker, &["topics", "--create", "--topic", "orders"], "");
+    assert_eq!(again.status, 1);
+    assert_eq!(
+        again.out.trim_end(),
+        "Error while executing topic command : Topic 'orders' already exists."
+    );
+    let tolerated = run_on(
+        &broker,
+        &["topics", "--create", "--topic", "orders", "--if-not-exists"],
+        "",
+    );
+    assert_eq!(tolerated.lines(), Vec::<&str>::new());
+
+    assert_eq!(
+        run_on(&broker, &["topics", "--list"], "").lines(),
+        ["orders"]
+    );
+    let grown = run_on(
+        &broker,
+        &[
+            "topics",
+            "--alter",
+            "--topic",
+            "orders",
+            "--partitions",
+            "3",
+        ],
+        "",
+    );
+    assert_eq!(grown.lines(), Vec::<&str>::new());
+    let described = run_on(&broker, &["topics", "--describe", "--topic", "ord.*"], "");
+    let lines = described.lines();
+    assert_eq!(lines.len(), 4, "{}", described.out);
+    assert!(lines[0].starts_with("Topic: orders\tTopicId: "));
+    assert!(lines[0].contains("\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: "));
+    assert!(
+        lines[3]
+            .starts_with("\tTopic: orders\tPartition: 2\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: ")
+    );
+    let under = run_on(
+        &broker,
+        &["topics", "--describe", "--under-replicated-partitions"],
+        "",
+    );
+    assert_eq!(under.lines(), Vec::<&str>::new());
+
+    run_on(&broker, &["topics", "--delete", "--topic", "orders"], "").lines();
+    let gone = run_on(&broker, &["topics", "--describe", "--topic", "orders"], "");
+    assert_eq!(gone.status, 1);
+    assert_eq!(
+        gone.out.trim_end(),
+        "Error while executing topic command : Topic 'orders' does not exist as expected"
+    );
+    let tolerated = run_on(
+        &broker,
+        &["topics", "--delete", "--topic", "orders", "--if-exists"],
+        "",
+    );
+    assert_eq!(tolerated.status, 0);
+    let bad = run_on(
+        &broker,
+        &[
+            "topics",
+            "--create",
+            "--topic",
+            "x",
+            "--config",
+            "colour=red",
+        ],
+        "",
+    );
+    assert_eq!(bad.status, 1);
+    assert!(
+        bad.out.contains("Unknown topic config name: colour"),
+        "{}",
+        bad.out
+    );
+}
+
+#[test]
+fn records_go_in_and_come_out() {
+    let broker = broker();
+    create(&broker, "t", "1");
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let line = format!("h:{codec}|key={codec}\n");
+        let arguments = [
+            "console-producer",
+            "--topic",
+            "t",
+            "--compression-codec",
+            codec,
+            "--reader-property",
+            "parse.key=true",
+            "--reader-property",
+            "key.separator==",
+            "--reader-property",
+            "parse.headers=true",
+            "--reader-property",
+            "headers.delimiter=|",
+        ];
+        assert_eq!(
+            run_on(&broker, &arguments, &line).lines(),
+            Vec::<&str>::new()
+        );
+    }
+    assert_eq!(
+        run_on(&broker, &["get-offsets", "--topic", "t"], "").lines(),
+        ["t:0:5"]
+    );
+    let earliest = ["get-offsets", "--topic-partitions", "t:0", "--time", "-2"];
+    assert_eq!(run_on(&broker, &earliest, "").lines(), ["t:0:0"]);
+    let none = run_on(&broker, &["get-offsets", "--topic", "other"], "");
+    assert_eq!(none.status, 1);
+    assert!(
+        none.err.contains("Could not match any topic-partitions"),
+        "{}",
+        none.err
+    );
+
+    let arguments = [
+        "console-consumer",
+        "--topic",
+        "t",
+        "--partition",
+        "0",
+        "--offset",
+        "3",
+        "--max-messages",
+        "2",
+        "--formatter-property",
+        "print.key=true",
+        "--formatter-property",
+        "print.offset=true",
+        "--formatter-property",
+        "print.headers=true",
+    ];
+    let read = run_on(&broker, &arguments, "");
+    assert_eq!(
+        read.lines(),
+        ["Offset:3\th:lz4\tkey\tlz4", "Offset:4\th:zstd\tkey\tzstd"]
+    );
+    assert_eq!(read.err.trim_end(), "Processed a total of 2 messages");
+    let broken = run_on(
+        &broker,
+        &[
+            "console-producer",
+            "--topic",
+            "t",
+            "--reader-property",
+            "parse.key=true",
+        ],
+        "no key\n",
+    );
+    assert_eq!(broken.status, 1);
+    assert!(
+        broken
+            .err
+            .contains("No key separator found on line number 1: 'no key'")
+    );
+}
+
+#[test]
+fn groups_are_followed_and_moved() {
+    let broker = broker();
+    create(&broker, "t", "2");
+    let lines: String = (0..100).map(|number| format!("{number}\n")).collect();
+    run_on(&broker, &["console-producer", "--topic", "t"], &lines).lines();
+    let read = [
+        "console-consumer",
+        "--topic",
+        "t",
+        "--group",
+        "g",
+        "--from-beginning",
+        "--timeout-ms",
+        "5000",
+    ];
+    assert_eq!(run_on(&broker, &read, "").lines().len(), 100);
+    // The offsets were committed: nothing is left for the second time.
+    assert_eq!(run_on(&broker, &read, "").lines().len(), 0);
+
+    assert_eq!(
+        run_on(&broker, &["consumer-groups", "--list"], "").lines(),
+        ["g"]
+    );
+    let state = run_on(&broker, &["consumer-groups", "--list", "--state"], "");
+    let state: Vec<Vec<&str>> = state
+        .lines()
+        .iter()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(state, [["GROUP", "STATE"], ["g", "Empty"]]);
+    assert_eq!(total_lag(&broker), 0);
+
+    let reset = |scenario: &[&str]| {
+        let mut arguments = vec![
+            "consumer-groups",
+            "--reset-offsets",
+            "--group",
+            "g",
+            "--all-topics",
+        ];
+        arguments.extend(scenario);
+        run_on(&broker, &arguments, "")
+    };
+    reset(&["--to-earliest", "--dry-run"]).lines();
+    assert_eq!(total_lag(&broker), 0, "a dry run moves nothing");
+    let moved = reset(&["--to-earliest", "--execute"]);
+    let columns: Vec<&str> = moved.lines()[1].split_whitespace().collect();
+    assert_eq!(columns, ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]);
+    assert_eq!(total_lag(&broker), 100);
+
+    let forgotten = [
+        "consumer-groups",
+        "--delete-offsets",
+        "--group",
+        "g",
+        "--topic",
+        "t",
+    ];
+    let forgotten = run_on(&broker, &forgotten, "");
+    assert_eq!(
+        forgotten.lines()[0],
+        "Request succeeded for deleting offsets from group g."
+    );
+    let unknown = run_on(
+        &broker,
+        &["consumer-groups", "--describe", "--group", "nobody"],
+        "",
+    );
+    assert!(
+        unknown
+            .out
+            .contains("failed due to org.apache.kafka.common.errors.GroupIdNotFoundException"),
+        "{}",
+        unknown.out
+    );
+}
+
+/// What the table of a group's offsets says in its column LAG.
+fn total_lag(broker: &BrokerProcess) -> i64 {
+    let described = run_on(
+        broker,
+        &["consumer-groups", "--describe", "--group", "g"],
+        "",
+    );
+    let lines = described.lines();
+    assert!(
+        described
+            .err
+            .contains("Consumer group 'g' has no active members."),
+        "{}",
+        described.err
+    );
+    let columns: Vec<&str> = lines[1].split_whitespace().collect();
+    let lag = columns
+        .iter()
+        .position(|title| *title == "LAG")
+        .expect("the column");
+    let rows = lines[2..]
+        .iter()
+        .map(|line| line.split_whitespace().nth(lag).expect("the cell"));
+    rows.map(|cell| cell.parse::<i64>().expect("a number"))
+        .sum()
+}
+
+#[test]
+fn settings_are_shown_and_changed() {
+    let broker = broker();
+    create(&broker, "t", "1");
+    let change = [
+        "configs",
+        "--alter",
+        "--topic",
+        "t",
+        "--add-config",
+        "retention.ms=1000,cleanup.policy=[delete]",
+    ];
+    assert_eq!(
+        run_on(&broker, &change, "").lines(),
+        ["Completed updating config for topic t."]
+    );
+    let shown = run_on(&broker, &["configs", "--describe", "--topic", "t"], "");
+    assert_eq!(
+        shown.lines(),
+        [
+            "Dynamic configs for topic t are:",
+            "  cleanup.policy=delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=delete, \
+             DEFAULT_CONFIG:log.cleanup.policy=delete}",
+            "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
+        ]
+    );
+    let remove = [
+        "configs",
+        "--alter",
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        "t",
+        "--delete-config",
+        "retention.ms,cleanup.policy",
+    ];
+    run_on(&broker, &remove, "").lines();
+    let shown = run_on(&broker, &["configs", "--describe", "--topic", "t"], "");
+    assert_eq!(shown.lines(), ["Dynamic configs for topic t are:"]);
+    let bad = run_on(
+        &broker,
+        &[
+            "configs",
+            "--alter",
+            "--topic",
+            "t",
+            "--add-config",
+            "retention.ms=soon",
+        ],
+        "",
+    );
+    assert_eq!(bad.status, 1);
+    assert!(bad.err.contains("Not a number of type LONG"), "{}", bad.err);
+    let all = run_on(
+        &broker,
+        &["configs", "--describe", "--broker", "1", "--all"],
+        "",
+    );
+    assert!(all.lines().len() > 300, "{}", all.out);
+    assert!(
+        all.out
+            .contains("\n  node.id=1 sensitive=false synonyms={STATIC_BROKER_CONFIG:node.id=1}\n")
+    );
+}
+
+#[test]
+fn files_of_a_broker_can_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut broker = BrokerBuilder::new().dir(folder.path()).start();
+    create(&broker, "t", "1");
+    run_on(
+        &broker,
+        &["console-producer", "--topic", "t"],
+        "first\nsecond\n",
+    )
+    .lines();
+    assert!(broker.stop().success());
+
+    let file = |name: &str| -> String {
+        let path: PathBuf = folder.path().join("data").join(name);
+        path.display().to_string()
+    };
+    let segment = file("t-0/00000000000000000000.log");
+    let dumped = run(&["dump-log", "--files", &segment, "--print-data-log"]);
+    let lines = dumped.lines();
+    assert_eq!(lines[0], format!("Dumping {segment}"));
+    assert_eq!(lines[1], "Log starting offset: 0");
+    assert!(
+        lines[2].starts_with("baseOffset: 0 lastOffset: ") && lines[2].ends_with(" isvalid: true")
+    );
+    let payloads: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.split_once(" payload: ").map(|(_, value)| value))
+        .collect();
+    assert_eq!(payloads, ["first", "second"]);
+    for index in ["index", "timeindex"] {
+        let path = file(&format!("t-0/00000000000000000000.{index}"));
+        let checked = run(&["dump-log", "--files", &path, "--verify-index-only"]);
+        checked.lines();
+        assert_eq!(checked.err, "", "{index} does not agree with its segment");
+    }
+    let metadata = file("__cluster_metadata-0/00000000000000000000.log");
+    let dumped = run(&[
+        "dump-log",
+        "--files",
+        &metadata,
+        "--cluster-metadata-decoder",
+    ]);
+    dumped.lines();
+    assert!(
+        dumped
+            .out
+            .contains(r#"payload: {"type":"TOPIC_RECORD","version":0,"data":{"name":"t","#)
+    );
+    assert!(!dumped.out.contains("skipping"), "{}", dumped.out);
+
+    let config = folder
+        .path()
+        .join("server.properties")
+        .display()
+        .to_string();
+    let info = run(&["storage", "info", "--config", &config]);
+    assert!(
+        info.out.contains("Found metadata: {cluster.id="),
+        "{}",
+        info.out
+    );
+    assert_eq!(info.status, 0);
+    let again = run(&[
+        "storage",
+        "format",
+        "--standalone",
+        "-t",
+        "T3R0bGFQcm9jZXNzVGVzdA",
+        "-c",
+        &config,
+    ]);
+    assert_eq!(again.status, 1);
+    assert!(
+        again
+            .err
+            .contains("is already formatted. Use --ignore-formatted"),
+        "{}",
+        again.err
+    );
+}
+
+#[test]
+fn storage_answers_without_a_broker() {
+    let mapping = run(&["storage", "version-mapping", "--release-version", "4.0"]);
+    assert_eq!(
+        mapping.lines()[..2],
+        ["metadata.version=25 (4.0)", "kraft.version=1"]
+    );
+    let dependencies = run(&[
+        "storage",
+        "feature-dependencies",
+        "--feature",
+        "eligible.leader.replicas.version=1",
+    ]);
+    assert_eq!(
+        dependencies.lines(),
+        [
+            "eligible.leader.replicas.version=1 requires:",
+            "    metadata.version=23 (4.0-IV1)"
+        ]
+    );
+    let id = run(&["storage", "random-uuid"]);
+    assert_eq!(id.lines()[0].len(), 22);
+}
+
+#[test]
+fn wrong_arguments_say_what_to_write() {
+    let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
+    assert_eq!(old.status, 1);
+    assert!(old.err.contains("write --bootstrap-server"), "{}", old.err);
+    let missing = run(&["topics", "--list"]);
+    assert_eq!(missing.status, 1);
+    assert!(
+        missing.err.contains("--bootstrap-server"),
+        "{}",
+        missing.err
+    );
+    for tool in [
+        "topics",
+        "configs",
+        "consumer-groups",
+        "get-offsets",
+        "storage",
+        "dump-log",
+        "console-producer",
+        "console-consumer",
+    ] {
+        let help = run(&[tool, "--help"]);
+        assert_eq!(help.status, 0, "{tool}");
+        assert!(help.out.contains("Usage: ottla "), "{tool}: {}", help.out);
+    }
+}
