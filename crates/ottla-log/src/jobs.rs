@@ -113,6 +113,7 @@ impl FlushJob {
             let opener = segment.opener(SegmentFile::TransactionIndex);
             fsync(segment.transaction_index.entries().sync(opener))?;
         }
+        segment.are_indexes_flushed.store(true, Ordering::Release);
         Ok(())
     }
 

@@ -189,4 +189,15 @@ impl Log {
             .log_end_offset
             .store(offset.0, Ordering::Release);
     }
+
+    /// Has the next appends go to another file.
+    #[cfg(test)]
+    fn swap_active_file(&mut self, file: std::fs::File) -> Arc<std::fs::File> {
+        std::mem::replace(&mut self.active.file, Arc::new(file))
+    }
+
+    #[cfg(test)]
+    fn swap_active_file_back(&mut self, file: Arc<std::fs::File>) {
+        self.active.file = file;
+    }
 }

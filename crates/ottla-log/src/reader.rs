@@ -68,6 +68,12 @@ impl SegmentList {
         self.segments.last().expect("a log has a segment")
     }
 
+    /// The segments from the one on that holds `offset`. Those before it are left where the log start has
+    /// passed them and retention has not come yet.
+    pub(crate) fn from(&self, offset: Offset) -> &[Arc<Segment>] {
+        &self.segments[self.floor(offset).unwrap_or(0)..]
+    }
+
     /// The number of the segment that holds `offset`, if it is not before the first.
     pub(crate) fn floor(&self, offset: Offset) -> Option<usize> {
         let after = self

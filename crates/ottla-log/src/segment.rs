@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
@@ -60,6 +60,9 @@ pub(crate) struct Segment {
     pub(crate) transaction_index: TransactionIndex,
     /// The largest timestamp in the segment and the last offset of the batch that brought it.
     max_timestamp: Mutex<Option<TimestampOffset>>,
+    /// The index files are on disk as they are in memory. Cleared where the segment is created, set by the
+    /// flush that finds it sealed.
+    pub(crate) are_indexes_flushed: AtomicBool,
 }
 
 /// What has become of the files of a segment.
@@ -133,6 +136,7 @@ impl Segment {
             time_index: TimeIndex::new(base_offset, indexes.time_entries, indexes.last_time_entry),
             transaction_index: TransactionIndex::new(indexes.transaction_entries),
             max_timestamp: Mutex::new(indexes.last_time_entry),
+            are_indexes_flushed: AtomicBool::new(false),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a log hands to maintenance threads, and what it takes back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ottla_types::Offset;
 
@@ -11,6 +12,7 @@ use crate::jobs::{
     StateFiles, WritebackJob,
 };
 use crate::producer_state::PendingSnapshot;
+use crate::reader::SegmentList;
 use crate::segment::{Segment, SegmentFile};
 
 /// Work that has come up and not been handed out.
@@ -124,7 +126,9 @@ impl Log {
     fn flush_job_up_to(&mut self, up_to: Offset) -> Option<FlushJob> {
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         let has_state = self.jobs.epochs_changed || !self.jobs.snapshots.is_empty();
-        (up_to > recovery_point || has_state).then(|| self.make_flush_job(up_to, false))
+        let is_sealed_unflushed = self.first_unflushed(&self.segments()).is_some();
+        (up_to > recovery_point || has_state || is_sealed_unflushed)
+            .then(|| self.make_flush_job(up_to, false))
     }
 
     /// `is_last` is for an orderly stop, after which the indexes of the active segment are trusted too.
@@ -133,6 +137,7 @@ impl Log {
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         let list = self.segments();
         let first = list.floor(recovery_point).unwrap_or(0);
+        let first = self.first_unflushed(&list).unwrap_or(first).min(first);
         let in_range = list.segments[first..]
             .iter()
             .take_while(|segment| segment.base_offset < up_to || is_last);
@@ -146,6 +151,15 @@ impl Log {
             active: (!is_last).then_some(active),
             state: self.take_state(),
         }
+    }
+
+    /// The first sealed segment whose indexes no flush has written. The recovery point may be behind it
+    /// already, if the last flush while it was active took all that is in it.
+    fn first_unflushed(&self, list: &SegmentList) -> Option<usize> {
+        let sealed = &list.segments[..list.segments.len() - 1];
+        let is_unflushed =
+            |segment: &Arc<Segment>| !segment.are_indexes_flushed.load(Ordering::Acquire);
+        sealed.iter().position(is_unflushed)
     }
 
     fn take_state(&mut self) -> StateFiles {

@@ -13,6 +13,7 @@
 //! | index missing, of wrong size or contradicting its segment | built again from the segment |
 //! | bytes that are no batch, in an index rebuild below the recovery point | kept; reads of them fail |
 //! | bytes that are no batch, behind the recovery point | cut off, later segments deleted |
+//! | a segment behind the recovery point that ends before the next begins, not compacted | later segments deleted |
 //! | the same below the recovery point, in the segment that holds it | cut off as Kafka does, reported and logged as an error |
 //! | orderly stop, but the last segment does not end with a whole batch | recovered as after a crash |
 //! | the log ends before its start offset | all segments deleted, an empty one at the start offset |
@@ -21,7 +22,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
@@ -132,7 +133,11 @@ impl Loader {
                 .map_err(self.storage("look at a segment of"))?
                 .len();
             let segment = match sizes {
-                Some(sizes) => Segment::new(self.dir.clone(), base_offset, size, sizes, None),
+                Some(sizes) => {
+                    let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
+                    segment.are_indexes_flushed.store(true, Ordering::Release);
+                    segment
+                }
                 None => self.rebuild_indexes(base_offset, size)?,
             };
             self.segments.push(Arc::new(segment));
@@ -154,10 +159,14 @@ impl Loader {
         let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
         producers.list_snapshots(self.path())?;
         self.rebuild_producers(&mut producers, base_offset, false)?;
+        // The epochs are those of the file, which a flush writes before the recovery point moves, or recovery
+        // finds them in the order of the segments: assigned from one in the middle, those before it would
+        // be refused.
+        let mut leader_epochs = self.leader_epochs.clone();
         let mut scan = SegmentScan {
             segment: &segment,
             config: &self.params.config,
-            leader_epochs: &mut self.leader_epochs,
+            leader_epochs: &mut leader_epochs,
             producers: &mut producers,
         };
         let outcome = scan
@@ -202,6 +211,9 @@ impl Loader {
         let Some(base_offset) = self.segments.get(first).map(|segment| segment.base_offset) else {
             return Ok(());
         };
+        self.complete_indexes(first)?;
+        // What the file says of offsets that are scanned again may be from before a truncation.
+        self.leader_epochs.truncate_from_end(base_offset);
         let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
         producers.list_snapshots(self.path())?;
         self.rebuild_producers(&mut producers, base_offset, false)?;
@@ -223,11 +235,32 @@ impl Loader {
             producers.write_snapshot(&self.params.dir)?;
             self.report.segments_recovered += 1;
             self.segments[index] = Arc::new(scanned);
-            let Some(reason) = outcome.corruption else {
+            // A file cut where a batch ends looks whole. The next segment tells, except in a compacted log,
+            // where offsets may be missing: replication would never fill such a hole.
+            let next = self.segments.get(index + 1).map(|next| next.base_offset);
+            let is_hole = !self.params.config.cleanup_policy.compact
+                && next.is_some_and(|next| outcome.next_offset < next);
+            let hole = is_hole.then(|| "the next segment does not follow".to_owned());
+            let Some(reason) = outcome.corruption.or(hole) else {
                 continue;
             };
             self.cut(index, outcome.valid_bytes, outcome.next_offset, &reason)?;
             break;
+        }
+        Ok(())
+    }
+
+    /// Builds the indexes of the segments before `first` again where their ends are missing: a flush while a
+    /// segment was active does not write them, and the next may not have come.
+    fn complete_indexes(&mut self, first: usize) -> Result<(), LogError> {
+        for index in 0..first {
+            let segment = &self.segments[index];
+            let (base_offset, size) = (segment.base_offset, segment.size());
+            let is_complete = recover::are_indexes_complete(segment, &self.params.config)
+                .map_err(self.storage("read the indexes of"))?;
+            if !is_complete {
+                self.segments[index] = Arc::new(self.rebuild_indexes(base_offset, size)?);
+            }
         }
         Ok(())
     }

@@ -104,6 +104,32 @@ pub(super) fn check_indexes(dir: &Path, base_offset: Offset) -> io::Result<Optio
     }))
 }
 
+/// Whether the indexes of a sealed segment reach to its end: no entry is due behind the last one of the
+/// offset index, and no batch there is younger than the last one of the time index.
+pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> io::Result<bool> {
+    let opener = segment.opener(SegmentFile::OffsetIndex);
+    let last = segment.offset_index.last_entry(opener)?;
+    let start = last.map_or(0, |entry| entry.position);
+    let interval = config.index_interval_bytes.max(0) as u64;
+    let youngest = segment.time_index.last_entry();
+    let youngest = youngest.map_or(Timestamp::NONE, |entry| entry.timestamp);
+    let file = segment.log_file()?;
+    let mut scanner = BatchScanner::new(&file, start, segment.size(), LOOKUP_WINDOW);
+    loop {
+        match scanner.next_batch() {
+            Ok(Some(batch)) => {
+                if batch.position - start > interval || batch.max_timestamp > youngest {
+                    return Ok(false);
+                }
+            }
+            Ok(None) => return Ok(true),
+            Err(ScanError::Io(error)) => return Err(error),
+            // What is no batch is not indexed.
+            Err(_) => return Ok(true),
+        }
+    }
+}
+
 /// Goes through all batches of a segment, verifies them, and writes its indexes anew.
 pub(super) struct SegmentScan<'a> {
     /// With empty indexes.

@@ -47,8 +47,17 @@ impl Log {
         shared.log_start_offset.store(offset.0, Ordering::Release);
         shared.high_watermark.fetch_max(offset.0, Ordering::AcqRel);
         {
+            // Only to where a segment starts: the one that holds the offset may have index entries that
+            // no flush has written, and recovery must see to them.
+            let list = shared.segments.load();
+            let base = list
+                .floor(offset)
+                .map(|index| list.segments[index].base_offset);
             let _guard = shared.truncations.lock();
-            shared.recovery_point.fetch_max(offset.0, Ordering::AcqRel);
+            let recovery_point = base.unwrap_or(offset);
+            shared
+                .recovery_point
+                .fetch_max(recovery_point.0, Ordering::AcqRel);
         }
         if self.leader_epochs.truncate_from_start(offset) {
             self.on_epochs_changed();

@@ -39,7 +39,6 @@ impl Log {
         self.jobs.snapshots.extend(self.producers.take_snapshot());
         self.jobs.flush_below = Some(base_offset);
         self.jobs.dir_changed = true;
-        self.jobs.written_back = 0;
         let mut segments = list.segments.clone();
         segments.push(Arc::new(created));
         self.start_active(segments, now)
@@ -53,6 +52,7 @@ impl Log {
     ) -> Result<(), StorageError> {
         let segment = segments.last().expect("the new segment").clone();
         let random = self.next_random();
+        self.jobs.written_back = 0;
         self.active = ActiveSegment {
             file: segment
                 .log_file()

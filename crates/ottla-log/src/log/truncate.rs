@@ -110,7 +110,8 @@ impl Log {
     }
 
     /// Lowers the recovery point, and keeps flushes that are under way from raising it again.
-    fn lower_recovery_point(&self, offset: Offset) {
+    fn lower_recovery_point(&mut self, offset: Offset) {
+        self.jobs.flush_below = None;
         let mut truncations = self.shared.truncations.lock();
         *truncations += 1;
         self.shared

@@ -68,7 +68,7 @@ impl LogReader {
     fn first_with_max_timestamp(&self) -> Result<Option<TimestampLookup>, ReadError> {
         let list = self.shared.segments.load_full();
         let mut latest: Option<(&Segment, crate::TimestampOffset)> = None;
-        for segment in &list.segments {
+        for segment in list.from(self.log_start_offset()) {
             let Some(max) = segment.max_timestamp() else {
                 continue;
             };
@@ -91,7 +91,7 @@ impl LogReader {
     fn first_not_older(&self, timestamp: Timestamp) -> Result<Option<TimestampLookup>, ReadError> {
         let from = self.log_start_offset();
         let list = self.shared.segments.load_full();
-        for segment in &list.segments {
+        for segment in list.from(from) {
             let largest = segment
                 .largest_timestamp()
                 .map_err(|error| self.read_error(segment, error.into()))?;

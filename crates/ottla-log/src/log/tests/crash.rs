@@ -1,1 +1,89 @@
+//! What a killed process or a full disk leaves.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use ottla_types::Offset;
+
+use super::{TestLog, batch};
+use crate::AppendErrorReason;
+
+#[test]
+fn every_cut_of_the_last_write_is_recovered_from() {
+    let mut test = TestLog::new();
+    test.append(3);
+    test.append(2);
+    test.flush();
+    let name = test.path().join("00000000000000000000.log");
+    let kept = fs::metadata(&name).unwrap().len();
+    test.append(4);
+    let whole = fs::read(&name).unwrap();
+    for len in kept as usize..=whole.len() {
+        test.log = None;
+        fs::write(&name, &whole[..len]).unwrap();
+        let report = test.open(5, false);
+        let is_whole = len == whole.len();
+        let expected = match is_whole {
+            true => vec![(0, 2), (3, 4), (5, 8)],
+            false => vec![(0, 2), (3, 4)],
+        };
+        assert_eq!(test.read_all(0), expected, "{len}");
+        let cut = if is_whole { 0 } else { len as u64 - kept };
+        assert_eq!(report.bytes_truncated, cut, "{len}");
+        assert_eq!(report.truncated_below_recovery_point, None);
+        assert_eq!(test.reader().recovery_point(), Offset(5));
+    }
+}
+
+#[test]
+fn index_entries_that_never_reached_the_file_are_written_again() {
+    let mut test = TestLog::with_config(|config| config.index_interval_bytes = 50);
+    for _ in 0..50 {
+        test.append(1);
+    }
+    assert_eq!(test.file_len("00000000000000000000.index"), 0);
+    test.crash();
+    let size = batch(0, 1).size_in_bytes() as u64;
+    // The first batch has none.
+    assert_eq!(test.file_len("00000000000000000000.index"), 49 * 8);
+    assert_eq!(test.reader().size(), 50 * size);
+}
+
+#[test]
+fn a_full_disk_refuses_appends_and_keeps_what_is_whole() {
+    // A file size limit cannot be set for one test alone, so the disk is one that is always full.
+    let mut test = TestLog::new();
+    test.append(3);
+    let before = test.reader().size();
+    let now = test.now;
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let real = test.log().swap_active_file(full);
+    let refused = test.log().append(&[batch(3, 1)], now).unwrap_err();
+    // `/dev/full` cannot be cut either, which is what takes a directory offline.
+    assert!(matches!(refused.reason, AppendErrorReason::Storage(_)));
+    assert_eq!(refused.batches_written, 0);
+    assert_eq!(test.log().log_end_offset(), Offset(3));
+    assert_eq!(test.reader().size(), before);
+    test.log().swap_active_file_back(real);
+    test.append(1);
+    assert_eq!(test.read_all(0), [(0, 2), (3, 3)]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_an_error_not_a_panic() {
+    let mut test = TestLog::with_config(|config| config.segment_bytes = 200);
+    test.append(1);
+    // Root may write anyway; then there is nothing to see here.
+    fs::set_permissions(test.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let probe = fs::File::create(test.path().join("probe"));
+    let now = test.now;
+    let result = test.log().append(&[batch(1, 2)], now);
+    fs::set_permissions(test.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    match probe {
+        Ok(_) => assert!(result.is_ok()),
+        Err(_) => assert!(matches!(
+            result.unwrap_err().reason,
+            AppendErrorReason::Storage(_)
+        )),
+    }
+}
