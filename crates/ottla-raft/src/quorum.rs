@@ -2,8 +2,7 @@
 //!
 //! Owns the election state, the role, the voter set and the high watermark. Every event returns effects;
 //! the shell carries them out in order, and nothing that a later effect relies on may happen before an
-//! earlier one is done. Two of them are answered by events: `PersistElectionState` by
-//! `on_election_state_persisted`, an append by `on_log_flushed` once it is on disk.
+//! earlier one is done. An append is answered by an event: `on_log_flushed`, once it is on disk.
 //!
 //! Invariants:
 //! 1. No vote and no leadership is acted on before it is in `quorum-state`.
@@ -66,7 +65,7 @@ pub enum ControlRecord {
 /// What the shell has to do.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
-    /// Write `quorum-state` durably, then call `on_election_state_persisted`.
+    /// Write `quorum-state` durably.
     PersistElectionState(ElectionState),
     /// Note in the leader-epoch checkpoint that `epoch` begins at `start_offset`, then append the
     /// records as one control batch, flush, and call `on_log_flushed`.
@@ -86,8 +85,6 @@ pub enum Effect {
 pub enum Role {
     /// Neither votes nor leads yet.
     Unattached,
-    /// Asks for votes in the current epoch.
-    Candidate,
     /// Leads the current epoch.
     Leader {
         /// Where the leader's own records begin.
@@ -151,21 +148,13 @@ impl Quorum {
         })
     }
 
-    /// Begins the election. With one voter there is nobody to wait for.
+    /// Begins the election. The only voter leads at once: vote and leadership go into `quorum-state`
+    /// together, since nobody else could have voted in between.
     pub fn start(&mut self) -> Vec<Effect> {
         self.election.epoch = LeaderEpoch(self.election.epoch.value() + 1);
         self.election.leader = None;
         self.election.voted = Some(self.local.key);
-        self.role = Role::Candidate;
-        vec![Effect::PersistElectionState(self.election.clone())]
-    }
-
-    pub fn on_election_state_persisted(&mut self) -> Vec<Effect> {
-        match self.role {
-            // The vote for oneself is a majority of one.
-            Role::Candidate => self.become_leader(),
-            Role::Unattached | Role::Leader { .. } => Vec::new(),
-        }
+        self.become_leader()
     }
 
     fn become_leader(&mut self) -> Vec<Effect> {

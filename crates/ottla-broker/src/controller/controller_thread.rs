@@ -120,6 +120,9 @@ impl Controller {
 
     /// Serves requests until it is told to stop. Blocks: this is the body of the controller's thread.
     pub fn run(mut self, work: &mpsc::Receiver<Work>, publish: &mut Publish) {
+        if let Err(error) = self.log.write_partition_metadata() {
+            tracing::error!("{error}");
+        }
         loop {
             let first = match work.recv_timeout(IDLE_CHECK) {
                 Ok(first) => first,
@@ -268,34 +271,27 @@ impl Controller {
         Ok(())
     }
 
-    /// Carries out what the quorum asks for, and what follows from that.
+    /// Carries out what the quorum asks for, in its order.
     fn execute(&mut self, effects: Vec<Effect>) -> Result<(), MetadataLogError> {
         for effect in effects {
-            let follow_up = match effect {
+            match effect {
                 Effect::PersistElectionState(election) => {
-                    self.log
-                        .write_election_state(&election, self.quorum.kraft_version())?;
-                    self.quorum.on_election_state_persisted()
+                    let kraft_version = self.quorum.kraft_version();
+                    self.log.write_election_state(&election, kraft_version)?;
                 }
                 Effect::StartEpoch {
                     epoch,
                     start_offset,
                     records,
-                } => {
-                    self.append_control(epoch, start_offset, records)?;
-                    Vec::new()
-                }
+                } => self.append_control(epoch, start_offset, records)?,
                 Effect::AdvanceHighWatermark(offset) => {
                     self.log.set_high_watermark(offset);
                     self.status.store(Arc::new(status_of(&self.quorum)));
-                    Vec::new()
                 }
                 Effect::ActivateLeader(epoch) => {
                     tracing::debug!("the controller of epoch {epoch} is active");
-                    Vec::new()
                 }
-            };
-            self.execute(follow_up)?;
+            }
         }
         Ok(())
     }

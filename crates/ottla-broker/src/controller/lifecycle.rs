@@ -173,7 +173,11 @@ impl Membership {
 fn lead_quorum(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller, String> {
     let (log, loaded) =
         MetadataLog::open(config, timestamp()).map_err(|error| error.to_string())?;
-    let bootstrap = read_bootstrap(Path::new(&config.metadata_log_dir))?;
+    // Once its records are in the log, the file is of no use any more.
+    let bootstrap = match loaded.loader.image().features.metadata_version() {
+        None => read_bootstrap(Path::new(&config.metadata_log_dir))?,
+        Some(_) => Vec::new(),
+    };
     let local = Voter {
         key: ReplicaKey::new(BrokerId(config.node_id), identity.metadata_directory_id),
         endpoints: config

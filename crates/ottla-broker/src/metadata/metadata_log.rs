@@ -87,7 +87,6 @@ impl MetadataLog {
             random_seed: rand::random(),
         })
         .map_err(|error| fail(error.to_string()))?;
-        write_partition_metadata(&dir).map_err(&fail)?;
         let mut metadata_log = MetadataLog {
             dir: dir.clone(),
             log,
@@ -256,6 +255,20 @@ impl MetadataLog {
         write().map_err(|error| self.error(format!("cannot write quorum-state: {error}")))
     }
 
+    /// Writes `partition.metadata` if it is missing. Nothing here reads it; Kafka's tools may.
+    pub fn write_partition_metadata(&self) -> Result<(), MetadataLogError> {
+        let written = match PartitionMetadata::read(&self.dir) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => PartitionMetadata {
+                topic_id: Uuid::METADATA_TOPIC,
+            }
+            .write(&self.dir)
+            .map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        written.map_err(|reason| self.error(reason))
+    }
+
     fn read_election_state(&self) -> Result<Option<ElectionState>, String> {
         let path = self.dir.join(QUORUM_STATE_FILE);
         match fs::read_to_string(&path) {
@@ -401,18 +414,6 @@ fn find_snapshots(dir: &Path) -> io::Result<Vec<SnapshotId>> {
     }
     ids.sort();
     Ok(ids)
-}
-
-fn write_partition_metadata(dir: &Path) -> Result<(), String> {
-    match PartitionMetadata::read(dir) {
-        Ok(Some(_)) => Ok(()),
-        Ok(None) => PartitionMetadata {
-            topic_id: Uuid::METADATA_TOPIC,
-        }
-        .write(dir)
-        .map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// The metadata log keeps everything until a snapshot covers it: neither time nor size deletes.

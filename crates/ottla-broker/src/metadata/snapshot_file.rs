@@ -95,10 +95,13 @@ impl Snapshot {
             "{id}-{:016x}.checkpoint.part",
             rand::random::<u64>()
         ));
-        self.write_file(&partial, &dir.join(id.file_name()), id.epoch, now)
+        let size = self.write_file(&partial, &dir.join(id.file_name()), id.epoch, now)?;
+        File::open(dir)?.sync_all()?;
+        Ok(size)
     }
 
-    /// Writes `bootstrap.checkpoint`, what the first controller of the cluster begins with.
+    /// Writes `bootstrap.checkpoint`, what the first controller of the cluster begins with. The file is on
+    /// disk afterwards; its name is when `meta.properties` is written into the same directory.
     pub(crate) fn write_bootstrap(&self, log_dir: &Path, now: Timestamp) -> io::Result<u64> {
         let partial = log_dir.join(format!("{BOOTSTRAP_FILE}.tmp"));
         self.write_file(&partial, &log_dir.join(BOOTSTRAP_FILE), LeaderEpoch(0), now)
@@ -122,10 +125,6 @@ impl Snapshot {
             }
             file.sync_all()?;
             fs::rename(partial, path)?;
-            match path.parent() {
-                Some(dir) => File::open(dir)?.sync_all()?,
-                None => {}
-            }
             Ok(size)
         })();
         if written.is_err() {

@@ -56,15 +56,9 @@ fn election(epoch: i32, leader: Option<i32>) -> ElectionState {
 #[test]
 fn a_fresh_quorum_of_one_elects_itself_and_writes_its_voters() {
     let mut quorum = Quorum::new(options(KRaftVersion::V1)).unwrap();
-    assert_eq!(
-        quorum.start(),
-        [Effect::PersistElectionState(election(1, None))]
-    );
-    assert_eq!(quorum.leader(), None, "the vote is not on disk yet");
-
     let voters = VoterSet::new([local()]).unwrap().to_record();
     assert_eq!(
-        quorum.on_election_state_persisted(),
+        quorum.start(),
         [
             Effect::PersistElectionState(election(1, Some(1))),
             Effect::StartEpoch {
@@ -81,8 +75,6 @@ fn a_fresh_quorum_of_one_elects_itself_and_writes_its_voters() {
             },
         ]
     );
-    assert_eq!(quorum.on_election_state_persisted(), []);
-
     assert_eq!(quorum.high_watermark(), None);
     assert_eq!(
         quorum.on_log_flushed(Offset(3)),
@@ -117,11 +109,11 @@ fn a_restart_raises_the_epoch_and_waits_for_a_record_of_its_own() {
         ..options(KRaftVersion::V1)
     })
     .unwrap();
+    let effects = quorum.start();
     assert_eq!(
-        quorum.start(),
-        [Effect::PersistElectionState(election(5, None))]
+        effects[0],
+        Effect::PersistElectionState(election(5, Some(1)))
     );
-    let effects = quorum.on_election_state_persisted();
     assert_eq!(
         effects[1],
         Effect::StartEpoch {
@@ -156,16 +148,15 @@ fn the_log_counts_more_than_an_older_quorum_state() {
     })
     .unwrap();
     assert_eq!(
-        quorum.start(),
-        [Effect::PersistElectionState(election(7, None))]
+        quorum.start()[0],
+        Effect::PersistElectionState(election(7, Some(1)))
     );
 }
 
 #[test]
 fn static_voters_are_not_written() {
     let mut quorum = Quorum::new(options(KRaftVersion::V0)).unwrap();
-    quorum.start();
-    let effects = quorum.on_election_state_persisted();
+    let effects = quorum.start();
     assert!(
         matches!(&effects[1], Effect::StartEpoch { records, .. } if *records == [leader_change()])
     );
@@ -181,8 +172,7 @@ fn a_moved_listener_is_written_again() {
         ..options(KRaftVersion::V1)
     })
     .unwrap();
-    quorum.start();
-    let effects = quorum.on_election_state_persisted();
+    let effects = quorum.start();
     let Effect::StartEpoch { records, .. } = &effects[1] else {
         panic!("{effects:?}");
     };
