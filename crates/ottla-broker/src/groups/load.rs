@@ -15,8 +15,11 @@ use ottla_types::{Offset, ProducerId};
 use super::shard::Shard;
 use crate::Broker;
 
-/// How much is read at once: Kafka's `offsets.load.buffer.size`.
-const READ_BYTES: u64 = 5 * 1024 * 1024;
+/// How much is read at once; a larger batch is read whole.
+const READ_BYTES: u64 = 1024 * 1024;
+/// How many partitions are read at once, so that a start with many of them needs little memory and
+/// leaves threads to others. Kafka reads them one after the other.
+pub(super) const CONCURRENT_LOADS: usize = 4;
 /// The most bytes that the records of one batch may decompress to.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
@@ -37,6 +40,7 @@ pub(super) async fn load(
     if !shard.await_high_watermark(end).await {
         return None;
     }
+    let _turn = broker.groups.loading.acquire().await.ok()?;
     let (reader, loading) = (shard.partition.reader().clone(), Arc::clone(broker));
     let loaded = tokio::task::spawn_blocking(move || read_log(&loading, &reader, end, config));
     Some(loaded.await.unwrap_or_else(|error| Err(error.to_string())))

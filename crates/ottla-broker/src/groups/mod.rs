@@ -23,6 +23,7 @@ use ottla_coordinator::partition_for;
 use ottla_metadata::MetadataDelta;
 use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, TopicId, TopicName};
 use parking_lot::RwLock;
+use tokio::sync::Semaphore;
 
 use crate::Broker;
 
@@ -35,6 +36,8 @@ pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 #[derive(Debug)]
 pub(crate) struct Groups {
     config: Arc<GroupCoordinatorConfig>,
+    /// Turns to read a partition back.
+    loading: Semaphore,
     /// By partition of `__consumer_offsets`.
     shards: RwLock<HashMap<i32, Arc<Shard>>>,
 }
@@ -43,6 +46,7 @@ impl Groups {
     pub(crate) fn new(config: &BrokerConfig) -> Self {
         Groups {
             config: Arc::new(coordinator_config::from_broker_config(config)),
+            loading: Semaphore::new(load::CONCURRENT_LOADS),
             shards: RwLock::default(),
         }
     }
