@@ -131,14 +131,12 @@ pub(crate) async fn handle(
     }
 }
 
-/// Reads the body of a request, all of it.
+/// Reads the body of a request. Bytes that follow it are not looked at, as in Kafka: librdkafka sends some.
 pub(crate) fn decode<M: Message>(
     context: &RequestContext,
     reader: &mut Reader,
 ) -> Result<M, RequestError> {
-    let request = M::decode(reader, context.api_version).map_err(RequestError::Malformed)?;
-    reader.expect_end().map_err(RequestError::Malformed)?;
-    Ok(request)
+    M::decode(reader, context.api_version).map_err(RequestError::Malformed)
 }
 
 /// A response in the version of its request, with length and header in front.
