@@ -260,6 +260,35 @@ pub fn describe_topic(broker: &BrokerConfig, overrides: &Settings) -> Vec<Descri
     described
 }
 
+/// Where the value of a setting of a topic that is being created comes from, as CreateTopics says it
+/// (`KafkaConfigSchema.resolveEffectiveTopicConfig`). Unlike `describe_topic`, the controller looks for the broker's
+/// setting under all of its names.
+pub fn created_topic_config_source(
+    broker: &BrokerConfig,
+    overrides: &Settings,
+    key: &str,
+) -> ConfigSource {
+    if overrides.contains_key(key) {
+        return ConfigSource::Topic;
+    }
+    let names = match broker_synonym_of_topic_config(key) {
+        Some(name) => broker_config_synonyms(name),
+        None => return ConfigSource::Default,
+    };
+    let sources = [
+        (broker.dynamic_settings(), ConfigSource::DynamicBroker),
+        (
+            broker.dynamic_default_settings(),
+            ConfigSource::DynamicDefaultBroker,
+        ),
+        (broker.static_settings(), ConfigSource::StaticBroker),
+    ];
+    let found = sources
+        .into_iter()
+        .find(|(settings, _)| names.iter().any(|name| settings.contains_key(*name)));
+    found.map_or(ConfigSource::Default, |(_, source)| source)
+}
+
 /// The settings of the broker itself.
 pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
     let mut described = Vec::new();

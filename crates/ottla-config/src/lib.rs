@@ -27,8 +27,8 @@ pub use config_def::{
 };
 pub use describe::{
     ConfigSource, DescribedConfig, Synonym, broker_config_synonyms, broker_synonym_of_topic_config,
-    describe_broker, describe_client_metrics, describe_cluster_default, describe_group,
-    describe_topic,
+    created_topic_config_source, describe_broker, describe_client_metrics,
+    describe_cluster_default, describe_group, describe_topic,
 };
 pub use markdown::settings_markdown;
 pub use properties::{Origin, Properties, PropertiesError, Property};

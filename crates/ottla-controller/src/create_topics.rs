@@ -445,10 +445,15 @@ fn created_configs(
     let mut configs: Vec<_> = ottla_config::describe_topic(context.config, &overrides)
         .into_iter()
         .map(|config| CreatableTopicConfigs {
+            config_source: ottla_config::created_topic_config_source(
+                context.config,
+                &overrides,
+                &config.name,
+            )
+            .code(),
             name: ByteString::from(config.name),
             value: config.value.map(ByteString::from),
             read_only: config.is_read_only,
-            config_source: config.source.code(),
             is_sensitive: config.is_sensitive,
             ..Default::default()
         })

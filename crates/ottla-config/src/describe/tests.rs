@@ -111,6 +111,21 @@ fn a_broker_shows_file_and_dynamic_settings() {
 }
 
 #[test]
+fn a_new_topics_settings_from_the_file_are_told_from_defaults() {
+    let config = broker(&[
+        ("log.retention.hours", "168"),
+        ("log.segment.bytes", "1073741824"),
+    ]);
+    let source =
+        |key: &str| created_topic_config_source(&config, &settings(&[("segment.ms", "5000")]), key);
+    // Under whichever of its names the file gives it, and whatever its value.
+    assert_eq!(source("retention.ms"), ConfigSource::StaticBroker);
+    assert_eq!(source("segment.bytes"), ConfigSource::StaticBroker);
+    assert_eq!(source("segment.ms"), ConfigSource::Topic);
+    assert_eq!(source("flush.ms"), ConfigSource::Default);
+}
+
+#[test]
 fn groups_and_client_metrics() {
     let described = describe_group(
         &broker(&[]),
