@@ -302,6 +302,13 @@ public final class ToolsScript {
             line = IDS.matcher(line).replaceAll("$1ID");
             line = MEMBERS.matcher(line).replaceAll("MEMBER");
             line = DIRECTORIES.matcher(line).replaceAll("$1\"DIRECTORY\"");
+            int configs = line.indexOf("Configs: ");
+            if (configs >= 0) {
+                // In the order of a hash table.
+                String[] sorted = line.substring(configs + 9).split(",");
+                Arrays.sort(sorted);
+                line = line.substring(0, configs + 9) + String.join(",", sorted);
+            }
             line = line.replaceAll("console-consumer-[0-9]+", "console-consumer-N");
             line = line.replaceAll("(CONTROLLER://127.0.0.1:)[0-9]+", "$1PORT");
             line = NUMBERS.matcher(line).replaceAll("$1$2N");
