@@ -103,8 +103,8 @@ impl Groups {
     }
 
     /// The metadata has changed, and the replicas of this broker have followed: takes up the partitions
-    /// that it leads now, gives up the others, and forgets the offsets of deleted topics.
-    pub(crate) fn on_metadata_update(&self, broker: &Arc<Broker>, delta: &MetadataDelta) {
+    /// that it leads now and gives up the others.
+    pub(crate) fn follow_leadership(&self, broker: &Arc<Broker>, delta: &MetadataDelta) {
         let this_broker = broker.broker_id();
         let changes = delta.local_changes(this_broker);
         let gone = changes.deleted.iter().chain(&changes.followers);
@@ -116,6 +116,11 @@ impl Groups {
                 self.elect(broker, replica.partition, replica.registration.leader_epoch);
             }
         }
+    }
+
+    /// Forgets the offsets of deleted topics. Called when nobody finds these topics any more, or an
+    /// offset committed meanwhile would stay.
+    pub(crate) fn forget_deleted_topics(&self, broker: &Arc<Broker>, delta: &MetadataDelta) {
         if !delta.topics.deleted.is_empty() {
             let deleted: Vec<(TopicName, TopicId)> = delta
                 .topics

@@ -62,9 +62,11 @@ impl Broker {
             };
             partition.notify(self, event);
         }
+        // As with partitions: a client that learns where its group is coordinated finds the coordinator.
+        self.groups.follow_leadership(self, delta);
         self.set_metadata(delta.after.clone());
         self.apply_topic_configs(delta);
-        self.groups.on_metadata_update(self, delta);
+        self.groups.forget_deleted_topics(self, delta);
         for partition in removed {
             partition.notify(self, Event::LogLost);
             partition.waiters.wake_all();

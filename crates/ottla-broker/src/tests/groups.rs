@@ -317,6 +317,27 @@ async fn a_coordinator_that_takes_over_goes_on_where_the_group_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_wait_are_sent_elsewhere_when_the_broker_stops() {
+    let broker = coordinating_broker(&[("group.initial.rebalance.delay.ms", "60000")]).await;
+    let mut client = broker.connect().await;
+    let required = client.ask(9, &joining(&ByteString::new())).await;
+    let parked = client.send(9, &joining(&required.member_id)).await;
+    let mut other = broker.connect().await;
+    let describe = DescribeGroupsRequest {
+        groups: vec!["g".into()],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while other.ask(5, &describe).await.groups[0].group_state != "PreparingRebalance" {
+        assert!(Instant::now() < deadline, "the member waits");
+    }
+    drop(other);
+    let answer = client.receive::<JoinGroupRequest>(9, parked);
+    let (joined, ()) = tokio::join!(answer, broker.running.stop());
+    assert_eq!(error(joined.error_code), ErrorCode::NotCoordinator);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_fit_into_a_record_is_refused() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
@@ -595,9 +616,14 @@ async fn the_offsets_topic_is_created_when_a_group_is_looked_for() {
     let found = client.ask(0, &older).await;
     assert_eq!((found.node_id, found.port), (1, port));
 
-    // What the controller has published is acted on: the coordinators answer.
-    wait_until_loaded(&broker).await;
-    let joined = client.ask(9, &joining(&ByteString::new())).await;
+    // What the controller has published is acted on: the coordinator loads, and then answers.
+    let joined = loop {
+        let joined = client.ask(9, &joining(&ByteString::new())).await;
+        if error(joined.error_code) != ErrorCode::CoordinatorLoadInProgress {
+            break joined;
+        }
+        assert!(Instant::now() < deadline, "the coordinator loads");
+    };
     assert_eq!(error(joined.error_code), ErrorCode::MemberIdRequired);
 
     let image = broker.broker().metadata().clone();
