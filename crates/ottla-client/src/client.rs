@@ -38,12 +38,19 @@ pub struct Client {
 
 struct Inner {
     config: ClientConfig,
-    /// By address: the brokers' own, and those to start from.
-    connections: Mutex<HashMap<String, Slot>>,
+    /// By address, and by whom they belong to alone, if anybody.
+    connections: Mutex<HashMap<(String, Option<Owner>), Slot>>,
     metadata: Mutex<(Arc<Metadata>, Instant)>,
     coordinators: Mutex<HashMap<(CoordinatorKind, String), BrokerNode>>,
     next_bootstrap: AtomicUsize,
+    next_owner: AtomicUsize,
 }
+
+/// Somebody with connections of its own: a consumer's fetches, or its place in a group. A broker answers
+/// the requests of a connection one after the other, and holds these back for a while, so that they would
+/// keep everybody else waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Owner(usize);
 
 /// One at a time opens the connection to an address; the others wait for that one.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
@@ -65,6 +72,7 @@ impl Client {
                 metadata: Mutex::new((Arc::default(), Instant::now())),
                 coordinators: Mutex::default(),
                 next_bootstrap: AtomicUsize::new(0),
+                next_owner: AtomicUsize::new(0),
             }),
         }
     }
@@ -80,11 +88,34 @@ impl Client {
 
     /// A connection to this address, opened if there is none that still works.
     pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ClientError> {
+        self.connection_of(address, None).await
+    }
+
+    /// A new owner of connections.
+    pub(crate) fn new_owner(&self) -> Owner {
+        Owner(self.inner.next_owner.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Closes the connections of an owner.
+    pub(crate) fn disown(&self, owner: Owner) {
+        self.inner
+            .connections
+            .lock()
+            .retain(|(_, of), _| *of != Some(owner));
+    }
+
+    /// As [`Client::connection`], for the owner alone.
+    pub(crate) async fn connection_of(
+        &self,
+        address: &str,
+        owner: Option<Owner>,
+    ) -> Result<Arc<Connection>, ClientError> {
+        let key = (address.to_owned(), owner);
         let slot = self
             .inner
             .connections
             .lock()
-            .entry(address.to_owned())
+            .entry(key)
             .or_default()
             .clone();
         let mut slot = slot.lock().await;
@@ -100,6 +131,15 @@ impl Client {
 
     /// A connection to a broker of the cluster.
     pub async fn node(&self, id: i32) -> Result<Arc<Connection>, ClientError> {
+        self.node_of(id, None).await
+    }
+
+    /// As [`Client::node`], for the owner alone.
+    pub(crate) async fn node_of(
+        &self,
+        id: i32,
+        owner: Option<Owner>,
+    ) -> Result<Arc<Connection>, ClientError> {
         let address = match self.metadata().brokers.get(&id) {
             Some(broker) => broker.address(),
             None => {
@@ -114,7 +154,7 @@ impl Client {
                 broker.address()
             }
         };
-        self.connection(&address).await
+        self.connection_of(&address, owner).await
     }
 
     /// A connection to any broker: one that is open already, else each known address in turn.
@@ -131,7 +171,8 @@ impl Client {
             addresses.push(bootstrap[(first + index) % bootstrap.len()].clone());
         }
         for address in &addresses {
-            let slot = self.inner.connections.lock().get(address).cloned();
+            let key = (address.clone(), None);
+            let slot = self.inner.connections.lock().get(&key).cloned();
             if let Some(slot) = slot
                 && let Ok(slot) = slot.try_lock()
                 && let Some(connection) = &*slot

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ottla_records::{RecordHeader, TimestampType};
 use ottla_types::ErrorCode;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::admin::{Admin, CommittedOffset, OffsetSpec};
-use crate::client::Client;
+use crate::client::{Client, Owner};
 use crate::config::milliseconds;
 use crate::error::ClientError;
 use fetch::Fetched;
@@ -157,9 +157,14 @@ struct Position {
     is_fetching: bool,
 }
 
+/// A place in a group with what came of joining.
+type Joined = (Membership, Result<Vec<Partition>, ClientError>);
+
 /// Reads records.
 pub struct Consumer {
     client: Client,
+    /// Of the connections that are fetched over.
+    fetch_owner: Owner,
     admin: Admin,
     config: ConsumerConfig,
     positions: BTreeMap<Partition, Position>,
@@ -167,7 +172,9 @@ pub struct Consumer {
     epoch: u64,
     fetches: JoinSet<Fetched>,
     subscription: Vec<String>,
+    /// The place in the group; away while it is being joined.
     membership: Option<Membership>,
+    joining: Option<JoinHandle<Joined>>,
     last_auto_commit: Instant,
     /// Where the next poll begins to look, so that no partition starves.
     next_partition: usize,
@@ -177,6 +184,7 @@ impl Consumer {
     pub fn new(client: Client, config: ConsumerConfig) -> Consumer {
         Consumer {
             admin: Admin::new(client.clone()),
+            fetch_owner: client.new_owner(),
             client,
             config,
             positions: BTreeMap::new(),
@@ -184,6 +192,7 @@ impl Consumer {
             fetches: JoinSet::new(),
             subscription: Vec::new(),
             membership: None,
+            joining: None,
             last_auto_commit: Instant::now(),
             next_partition: 0,
         }
@@ -237,7 +246,9 @@ impl Consumer {
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ConsumerRecord>, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
-            self.keep_membership(deadline).await?;
+            if !self.keep_membership(deadline).await? {
+                return Ok(Vec::new());
+            }
             self.auto_commit().await;
             let records = self.take_buffered();
             if !records.is_empty() {
@@ -277,6 +288,11 @@ impl Consumer {
         };
         match &mut self.membership {
             Some(membership) => membership.commit(&offsets).await,
+            None if self.joining.is_some() => Err(ClientError::broker(
+                format!("committing offsets of group {group}"),
+                ErrorCode::RebalanceInProgress.code(),
+                Some("the members are being redistributed; commit again after the next poll"),
+            )),
             None => {
                 let plain = offsets
                     .into_iter()
@@ -290,6 +306,11 @@ impl Consumer {
 
     /// Commits, if that is automatic, and leaves the group.
     pub async fn close(mut self) -> Result<(), ClientError> {
+        if let Some(joining) = self.joining.take() {
+            // The place, if there is one by now, expires by itself.
+            joining.abort();
+            return Ok(());
+        }
         let committed = match self.config.auto_commit && self.config.group_id.is_some() {
             true => self.commit().await,
             false => Ok(()),
@@ -314,29 +335,43 @@ impl Consumer {
         self.positions = positions;
     }
 
-    /// Joins the group, or joins it again where the members are being redistributed.
-    async fn keep_membership(&mut self, deadline: Instant) -> Result<(), ClientError> {
-        let Some(membership) = &mut self.membership else {
-            return Ok(());
+    /// Joins the group, or joins it again where the members are being redistributed; false while the
+    /// others are waited for. Joining goes on between two polls: it takes as long as the slowest member,
+    /// who may be waiting for the same caller.
+    async fn keep_membership(&mut self, deadline: Instant) -> Result<bool, ClientError> {
+        if self.joining.is_none() {
+            if !self.membership.as_ref().is_some_and(Membership::must_join) {
+                return Ok(true);
+            }
+            if self.config.auto_commit && !self.positions.is_empty() {
+                // Others will begin where this commit stands.
+                self.commit_quietly().await;
+            }
+            let Some(mut membership) = self.membership.take() else {
+                return Ok(true);
+            };
+            let topics = self.subscription.clone();
+            self.joining = Some(tokio::spawn(async move {
+                let joined = membership.join(&topics).await;
+                (membership, joined)
+            }));
+        }
+        let Some(joining) = &mut self.joining else {
+            return Ok(true);
         };
-        if !membership.must_join() {
-            return Ok(());
-        }
-        if self.config.auto_commit && !self.positions.is_empty() {
-            // Others will begin where this commit stands.
-            self.commit_quietly().await;
-        }
-        let topics = self.subscription.clone();
-        let Some(membership) = &mut self.membership else {
-            return Ok(());
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok(finished) = tokio::time::timeout(left, joining).await else {
+            return Ok(false);
         };
-        if let Some(assigned) = membership.join(&topics, deadline).await? {
-            // Whoever had a partition in between may have moved on: positions are asked for again.
-            self.positions.clear();
-            self.replace_assignment(&assigned);
-            self.last_auto_commit = Instant::now();
-        }
-        Ok(())
+        self.joining = None;
+        let (membership, joined) = finished.map_err(|_| ClientError::ClientClosed)?;
+        self.membership = Some(membership);
+        let assigned = joined?;
+        // Whoever had a partition in between may have moved on: positions are asked for again.
+        self.positions.clear();
+        self.replace_assignment(&assigned);
+        self.last_auto_commit = Instant::now();
+        Ok(true)
     }
 
     async fn auto_commit(&mut self) {
@@ -445,5 +480,14 @@ impl Consumer {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.client.disown(self.fetch_owner);
+        if let Some(joining) = &self.joining {
+            joining.abort();
+        }
     }
 }

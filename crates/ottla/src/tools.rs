@@ -7,6 +7,7 @@
 //! Exit statuses: 0 for success, 1 for everything else, as with Kafka's. `--help` succeeds.
 
 mod admin_client;
+mod broken_pipe;
 mod retired_flags;
 mod topic_filter;
 
@@ -63,6 +64,10 @@ pub const TOOL_NAMES: &[&str] = &[
 
 /// Runs a tool to its end.
 pub fn run(tool: Tool) -> ExitCode {
+    // The console clients still have records to send, or offsets to commit.
+    if !matches!(tool, Tool::ConsoleProducer(_) | Tool::ConsoleConsumer(_)) {
+        broken_pipe::end_with_it();
+    }
     match tool {
         Tool::Topics(args) => topics::run(*args),
         Tool::Configs(args) => configs::run(*args),

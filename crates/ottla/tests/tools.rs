@@ -524,6 +524,24 @@ fn storage_answers_without_a_broker() {
 }
 
 #[test]
+fn a_tool_whose_output_is_cut_off_ends_quietly() {
+    // Prints far more than a pipe holds, so that it is still printing when the reader goes.
+    let folder = tempfile::tempdir().expect("a folder");
+    let index = folder.path().join("00000000000000000000.txnindex");
+    std::fs::write(&index, vec![0; 34 * 20_000]).expect("the file");
+    let mut child = Command::new(ottla_binary())
+        .args(["dump-log", "--files"])
+        .arg(&index)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().expect("the tool ends");
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+}
+
+#[test]
 fn wrong_arguments_say_what_to_write() {
     let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
     assert_eq!(old.status, 1);

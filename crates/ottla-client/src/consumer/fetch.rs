@@ -11,7 +11,7 @@ use ottla_records::{BatchError, TimestampType};
 use ottla_types::{ErrorCode, Uuid};
 
 use super::{Consumer, ConsumerRecord, Partition, Position};
-use crate::client::Client;
+use crate::client::{Client, Owner};
 use crate::error::ClientError;
 
 /// Decompressed batches larger than this are taken for an attack.
@@ -99,14 +99,14 @@ impl Consumer {
                 topics,
                 ..Default::default()
             };
-            let (client, epoch) = (self.client.clone(), self.epoch);
+            let (client, epoch, owner) = (self.client.clone(), self.epoch, self.fetch_owner);
             let held_back = self.config.fetch_max_wait;
             let asked = partitions
                 .into_iter()
                 .map(|(key, (offset, _))| (key, offset))
                 .collect();
             self.fetches.spawn(async move {
-                let result = fetch(&client, leader, request, held_back).await;
+                let result = fetch(&client, owner, leader, request, held_back).await;
                 Fetched {
                     epoch,
                     asked,
@@ -210,11 +210,12 @@ impl Consumer {
 
 async fn fetch(
     client: &Client,
+    owner: Owner,
     leader: i32,
     request: FetchRequest,
     held_back: std::time::Duration,
 ) -> Result<Vec<(Partition, PartitionData)>, ClientError> {
-    let connection = client.node(leader).await?;
+    let connection = client.node_of(leader, Some(owner)).await?;
     let response = connection.send_waiting(&request, held_back).await?;
     ClientError::check(
         format!("fetching from {}", connection.address()),

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ottla_protocol::messages::consumer_protocol_assignment::{
@@ -24,7 +23,7 @@ use tokio::task::JoinHandle;
 use super::range_assignor::{self, Subscriber};
 use super::{ConsumerConfig, Partition};
 use crate::admin::groups::decode_assignment;
-use crate::client::{Client, CoordinatorKind};
+use crate::client::{Client, CoordinatorKind, Owner};
 use crate::error::ClientError;
 
 const PROTOCOL_TYPE: &str = "consumer";
@@ -33,6 +32,8 @@ const ASSIGNOR: &str = "range";
 /// A place in a group, kept by heartbeats.
 pub(super) struct Membership {
     client: Client,
+    /// Of the connection to the coordinator.
+    owner: Owner,
     group: String,
     config: ConsumerConfig,
     member_id: String,
@@ -48,6 +49,7 @@ pub(super) struct Membership {
 impl Membership {
     pub(super) fn new(client: Client, group: String, config: ConsumerConfig) -> Membership {
         Membership {
+            owner: client.new_owner(),
             client,
             group,
             config,
@@ -63,20 +65,15 @@ impl Membership {
         self.rejoin.load(Ordering::Acquire)
     }
 
-    /// Joins; gives the partitions of this member, or nothing if that did not come about before the
-    /// deadline and is to be tried again.
-    pub(super) async fn join(
-        &mut self,
-        topics: &[String],
-        deadline: Instant,
-    ) -> Result<Option<Vec<Partition>>, ClientError> {
+    /// Joins, however long the other members take; gives the partitions of this member.
+    pub(super) async fn join(&mut self, topics: &[String]) -> Result<Vec<Partition>, ClientError> {
         self.stop_heartbeats();
         if self.forgotten.swap(false, Ordering::AcqRel) {
             self.member_id.clear();
         }
         loop {
             match self.try_join(topics).await {
-                Ok(assigned) => return Ok(Some(assigned)),
+                Ok(assigned) => return Ok(assigned),
                 Err(error) => {
                     match error.code() {
                         // The coordinator has given a member id to come back with (KIP-394).
@@ -97,9 +94,6 @@ impl Membership {
                         _ => return Err(error),
                     }
                     tracing::debug!(%error, "joining the group failed; trying again");
-                    if Instant::now() >= deadline {
-                        return Ok(None);
-                    }
                     tokio::time::sleep(self.client.config().retry_backoff).await;
                 }
             }
@@ -260,7 +254,11 @@ impl Membership {
             .coordinator(CoordinatorKind::Group, &self.group)
             .await;
         let Ok(coordinator) = coordinator else { return };
-        let Ok(connection) = self.client.connection(&coordinator.address()).await else {
+        let Ok(connection) = self
+            .client
+            .connection_of(&coordinator.address(), Some(self.owner))
+            .await
+        else {
             return;
         };
         let left = connection
@@ -296,7 +294,10 @@ impl Membership {
             .client
             .coordinator(CoordinatorKind::Group, &self.group)
             .await?;
-        let connection = self.client.connection(&coordinator.address()).await?;
+        let connection = self
+            .client
+            .connection_of(&coordinator.address(), Some(self.owner))
+            .await?;
         match is_held_back {
             // The coordinator waits for the other members.
             true => {
@@ -330,7 +331,7 @@ impl Membership {
     }
 
     fn start_heartbeats(&mut self) {
-        let (client, group) = (self.client.clone(), self.group.clone());
+        let (client, owner, group) = (self.client.clone(), self.owner, self.group.clone());
         let request = HeartbeatRequest {
             group_id: group.clone().into(),
             generation_id: self.generation,
@@ -346,7 +347,7 @@ impl Membership {
                 let answer = async {
                     let coordinator = client.coordinator(CoordinatorKind::Group, &group).await?;
                     client
-                        .connection(&coordinator.address())
+                        .connection_of(&coordinator.address(), Some(owner))
                         .await?
                         .send(&request)
                         .await
@@ -390,6 +391,7 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         self.stop_heartbeats();
+        self.client.disown(self.owner);
     }
 }
 
