@@ -40,4 +40,4 @@ def text(value):
 
 def settle():
     """A controller's answer may come before the broker has taken the change over."""
-    time.sleep(0.5)
+    time.sleep(1)

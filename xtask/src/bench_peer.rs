@@ -108,6 +108,7 @@ fn measure(
         dir: dir.clone(),
         port: None,
         overrides: options.overrides.clone(),
+        features: Vec::new(),
     })?;
     let mut bench = Bench {
         node,

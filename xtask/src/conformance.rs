@@ -44,6 +44,17 @@ enum Brokers {
     Ottla,
 }
 
+/// Features whose levels a directory that Ottla formats does not finalize, since it does not serve them yet. Kafka's
+/// directory is formatted without them too, so that like is compared with like: `eligible.leader.replicas.version`
+/// alone changes how Kafka shows the settings of every topic. The features are compared as a step of their own.
+const NOT_FINALIZED: [&str; 5] = [
+    "eligible.leader.replicas.version",
+    "group.version",
+    "share.version",
+    "streams.version",
+    "transaction.version",
+];
+
 /// One side of the comparison.
 pub struct Side {
     /// `kafka` or `ottla`; `-again` is added where one broker is compared with itself.
@@ -131,10 +142,15 @@ fn start(peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
     let overrides = overrides
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .to_vec();
+    let features = match peer.id() {
+        "kafka" => NOT_FINALIZED.map(|name| format!("{name}=0")).to_vec(),
+        _ => Vec::new(),
+    };
     let node = peer.start(NodeOptions {
         dir: dir.clone(),
         port: None,
         overrides,
+        features,
     })?;
     Ok(Side {
         label: label.to_owned(),

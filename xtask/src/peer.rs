@@ -45,6 +45,7 @@ pub fn run(options: &Options) -> Result<()> {
         dir: dir.clone(),
         port: Some(options.port),
         overrides: options.overrides.clone(),
+        features: Vec::new(),
     })?;
     println!(
         "{} answers on {} after {} ms; its folder is {}; Ctrl-C stops it.",

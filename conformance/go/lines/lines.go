@@ -81,5 +81,5 @@ func Checksum(bytes []byte) string {
 
 // Settle gives the broker time to take over what a controller has answered already.
 func Settle() {
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(time.Second)
 }

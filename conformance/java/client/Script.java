@@ -101,7 +101,7 @@ class Script {
     /** A controller's answer may come before the broker has taken the change over. */
     static void settle() {
         try {
-            Thread.sleep(400);
+            Thread.sleep(600);
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
         }

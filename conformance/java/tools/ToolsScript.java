@@ -335,7 +335,7 @@ public final class ToolsScript {
 
     private static void settle() {
         try {
-            Thread.sleep(400);
+            Thread.sleep(1000);
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
         }

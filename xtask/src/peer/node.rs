@@ -29,6 +29,8 @@ pub struct NodeOptions {
     pub port: Option<u16>,
     /// Settings on top of `peers/server.properties`.
     pub overrides: Vec<(String, String)>,
+    /// Feature levels `NAME=LEVEL` with which an empty directory is formatted, where they are not to be the peer's own.
+    pub features: Vec<String>,
 }
 
 /// A started broker. It is killed when this value goes, unless it was stopped before.
@@ -88,6 +90,7 @@ impl InstalledPeer {
             dir,
             port,
             overrides,
+            features,
         } = options;
         std::fs::create_dir_all(&dir)?;
         let dir = dir.canonicalize()?;
@@ -118,7 +121,11 @@ impl InstalledPeer {
             None => dir.join("data"),
         };
         if !first_log_dir.join("meta.properties").exists() {
-            process::output_of(&mut self.format_command(&places))
+            let mut format = self.format_command(&places);
+            for feature in &features {
+                format.args(["--feature", feature]);
+            }
+            process::output_of(&mut format)
                 .with_context(|| format!("cannot format a data directory of {}", self.name()))?;
         }
         let output = File::create(output_file(&dir))?;
