@@ -2,6 +2,8 @@
 //! refusing to start.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,7 +17,9 @@ const TOPIC: &str = "orders";
 const RECORDS: usize = 3_000;
 
 async fn client(broker: &BrokerProcess) -> Client {
-    let config = ClientConfig::new(&broker.bootstrap()).expect("an address");
+    let mut config = ClientConfig::new(&broker.bootstrap()).expect("an address");
+    // How long a producer goes on trying to reach a broker that was killed.
+    config.default_api_timeout = Duration::from_secs(10);
     Client::connect(config).await.expect("the broker answers")
 }
 
@@ -30,28 +34,38 @@ fn record(index: usize) -> ProducerRecord {
     }
 }
 
-/// Produces until all are acknowledged, or for as long as the broker lives. Returns the values of those
-/// that were, by offset.
-async fn produce(client: Client, linger: Duration, records: usize) -> BTreeMap<i64, String> {
+/// How many records are on their way at once.
+const IN_FLIGHT: usize = 100;
+
+/// Produces until all are acknowledged, or one is not. Returns the values of those that were, by offset,
+/// and counts them as they are.
+async fn produce(client: Client, records: usize, count: Arc<AtomicUsize>) -> BTreeMap<i64, String> {
     let config = ProducerConfig {
-        linger,
+        linger: Duration::from_millis(1),
         batch_size: 1_000,
         delivery_timeout: Duration::from_secs(2),
         idempotence: true,
         ..Default::default()
     };
     let producer = Producer::new(client, config);
-    let mut deliveries = Vec::new();
-    for index in 0..records {
-        match producer.send(record(index)).await {
-            Ok(delivery) => deliveries.push((index, delivery)),
-            Err(_) => break,
-        }
-    }
     let mut acknowledged = BTreeMap::new();
-    for (index, delivery) in deliveries {
-        if let Ok(metadata) = delivery.wait().await {
-            acknowledged.insert(metadata.offset, format!("record {index}"));
+    for first in (0..records).step_by(IN_FLIGHT) {
+        let mut deliveries = Vec::new();
+        for index in first..records.min(first + IN_FLIGHT) {
+            match producer.send(record(index)).await {
+                Ok(delivery) => deliveries.push((index, delivery)),
+                Err(_) => break,
+            }
+        }
+        let sent = deliveries.len();
+        for (index, delivery) in deliveries {
+            if let Ok(metadata) = delivery.wait().await {
+                acknowledged.insert(metadata.offset, format!("record {index}"));
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if acknowledged.len() < first + sent || sent == 0 {
+            break;
         }
     }
     acknowledged
@@ -80,17 +94,32 @@ async fn consume(broker: &BrokerProcess, at_least: usize) -> BTreeMap<i64, Strin
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_9_keeps_what_was_acknowledged() {
     let mut broker = BrokerBuilder::new().start();
-    let producing = tokio::spawn(produce(client(&broker).await, Duration::ZERO, RECORDS * 100));
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    let count = Arc::<AtomicUsize>::default();
+    let producing = produce(client(&broker).await, usize::MAX, Arc::clone(&count));
+    let producing = tokio::spawn(producing);
+    while count.load(Ordering::Relaxed) < RECORDS && !producing.is_finished() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     broker.kill();
     let acknowledged = producing.await.expect("the producer ends");
-    assert!(!acknowledged.is_empty(), "the broker was killed before it had acknowledged anything");
+    assert!(
+        acknowledged.len() >= RECORDS,
+        "{} were acknowledged",
+        acknowledged.len()
+    );
     broker.start_again();
     let found = consume(&broker, acknowledged.len()).await;
     for (offset, value) in &acknowledged {
-        assert_eq!(found.get(offset), Some(value), "offset {offset} was acknowledged");
+        assert_eq!(
+            found.get(offset),
+            Some(value),
+            "offset {offset} was acknowledged"
+        );
     }
-    let gaps = found.keys().zip(0..).find(|&(&offset, expected)| offset != expected);
+    let gaps = found
+        .keys()
+        .zip(0..)
+        .find(|&(&offset, expected)| offset != expected);
     assert_eq!(gaps, None, "offsets follow each other");
     assert!(broker.stop().success());
 }
@@ -98,7 +127,7 @@ async fn kill_9_keeps_what_was_acknowledged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clean_stop_leaves_its_marker_and_everything_else() {
     let mut broker = BrokerBuilder::new().property("flush.messages", "1").start();
-    let acknowledged = produce(client(&broker).await, Duration::from_millis(1), RECORDS).await;
+    let acknowledged = produce(client(&broker).await, RECORDS, Arc::default()).await;
     assert_eq!(acknowledged.len(), RECORDS);
     assert!(broker.stop().success());
     let marker = broker.data_dir().join(".kafka_cleanshutdown");
@@ -116,7 +145,11 @@ fn an_address_in_use_is_named_with_a_way_out() {
     assert!(!refused.status.success());
     let address = format!("127.0.0.1:{port} is in use by another process");
     assert!(refused.output.contains(&address), "{}", refused.output);
-    assert!(refused.output.contains("--override listeners="), "{}", refused.output);
+    assert!(
+        refused.output.contains("--override listeners="),
+        "{}",
+        refused.output
+    );
 }
 
 #[test]
@@ -129,5 +162,10 @@ fn a_bad_setting_is_named_with_file_and_line() {
     for part in ["server.properties", "log.retention.hours", "abc"] {
         assert!(refused.output.contains(part), "{part}: {}", refused.output);
     }
-    assert_eq!(refused.output.trim().lines().count(), 1, "{}", refused.output);
+    assert_eq!(
+        refused.output.trim().lines().count(),
+        1,
+        "{}",
+        refused.output
+    );
 }
