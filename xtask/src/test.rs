@@ -68,6 +68,11 @@ const SUITES: &[Suite] = &[
         command: || cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]),
     },
     Suite {
+        name: "codegen",
+        what: "the schema files are what Kafka's jars give",
+        command: || xtask(&["codegen", "--check"]),
+    },
+    Suite {
         name: "golden",
         what: "messages against Kafka's classes",
         command: || xtask(&["golden"]),
