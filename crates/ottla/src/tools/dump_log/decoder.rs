@@ -292,7 +292,6 @@ mod tests {
             group: "g".into(),
             topic: "t".into(),
             partition: 2,
-            ..Default::default()
         };
         let value = OffsetCommitValue {
             offset: 7,
