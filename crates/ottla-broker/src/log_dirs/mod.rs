@@ -143,7 +143,8 @@ impl LogDirs {
         }
     }
 
-    /// The ids of the directories that are online, for the broker's registration.
+    /// The ids of the directories that are online.
+    #[cfg(test)]
     pub(crate) fn online_directory_ids(&self) -> Vec<DirectoryId> {
         self.online().map(|dir| dir.directory_id).collect()
     }
@@ -166,6 +167,7 @@ impl LogDirs {
     }
 
     /// In which directory a log lies.
+    #[cfg(test)]
     pub(crate) fn directory_of(&self, topic_partition: &TopicPartition) -> Option<DirectoryId> {
         let hosted = self.hosted.read();
         Some(hosted.get(topic_partition)?.dir.directory_id)
