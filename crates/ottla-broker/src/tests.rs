@@ -3,6 +3,7 @@
 mod admin;
 mod bad_input;
 mod client;
+mod failures;
 mod groups;
 mod idempotence;
 mod produce_and_fetch;

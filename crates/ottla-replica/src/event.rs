@@ -46,6 +46,12 @@ pub struct Leadership {
     /// In-sync replicas, this one included; with changes still pending at the controller, the larger
     /// set (Kafka's "maximal ISR").
     pub isr: Vec<BrokerId>,
+    pub settings: ReplicaSettings,
+}
+
+/// The settings of the topic that decide about acknowledgements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaSettings {
     /// `min.insync.replicas` of the topic. What counts is at most the number of replicas.
     pub min_insync_replicas: usize,
     /// `flush.messages` of the topic.
@@ -55,9 +61,11 @@ pub struct Leadership {
 /// Something that happened.
 #[derive(Debug)]
 pub enum Event<Ack> {
-    /// The metadata made this broker the leader, or changed the registration or settings of a
-    /// partition that it leads.
+    /// The metadata made this broker the leader, or changed the registration of a partition that it
+    /// leads.
     LeaderElected(Leadership),
+    /// The settings of the topic changed. Means nothing to a replica that does not lead.
+    SettingsChanged(ReplicaSettings),
     /// The metadata made another broker the leader.
     FollowerOf {
         leader: BrokerId,
@@ -85,7 +93,7 @@ pub enum Event<Ack> {
     ClockTicked {
         now_ms: u64,
     },
-    /// The log directory went offline, or the replica is being removed.
+    /// The log directory went offline, or the replica is being removed. Final.
     LogLost,
 }
 

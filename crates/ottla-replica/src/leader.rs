@@ -17,7 +17,9 @@ use std::collections::VecDeque;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use crate::replica::check_leader_epoch;
-use crate::{AckOutcome, Append, Effect, Leadership, ProducerVerdict, RequiredAcks};
+use crate::{
+    AckOutcome, Append, Effect, Leadership, ProducerVerdict, ReplicaSettings, RequiredAcks,
+};
 
 #[cfg(test)]
 mod tests;
@@ -116,7 +118,7 @@ impl<Ack> Leader<Ack> {
         parked.map(|parked| parked.deadline_ms).min()
     }
 
-    /// A new ISR, new settings, or a new epoch of the same leader. The appends of the older epoch are
+    /// A new ISR, or a new epoch of the same leader. The appends of the older epoch are
     /// this leader's own, so they stay parked.
     pub(crate) fn on_registration_changed(
         &mut self,
@@ -133,6 +135,16 @@ impl<Ack> Leader<Ack> {
         }
         self.leadership = leadership;
         self.follow_replicas();
+        self.advance_high_watermark(effects);
+        self.release_due(effects);
+    }
+
+    pub(crate) fn on_settings_changed(
+        &mut self,
+        settings: ReplicaSettings,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        self.leadership.settings = settings;
         self.advance_high_watermark(effects);
         self.release_due(effects);
     }
@@ -218,7 +230,7 @@ impl<Ack> Leader<Ack> {
             self.park(written);
         }
         let unflushed = log_end_offset.since(self.flush_requested_end);
-        if unflushed >= self.leadership.flush_messages {
+        if unflushed >= self.leadership.settings.flush_messages {
             self.flush_requested_end = log_end_offset;
             effects.push(Effect::Flush {
                 up_to: log_end_offset,
@@ -320,7 +332,7 @@ impl<Ack> Leader<Ack> {
     /// `Partition.effectiveMinIsr`: a topic with fewer replicas than `min.insync.replicas` needs all.
     fn effective_min_isr(&self) -> usize {
         let replicas = self.leadership.replicas.len();
-        self.leadership.min_insync_replicas.min(replicas)
+        self.leadership.settings.min_insync_replicas.min(replicas)
     }
 
     fn is_under_min_isr(&self) -> bool {

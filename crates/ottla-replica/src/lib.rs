@@ -13,6 +13,7 @@
 //!    once. A refusal that was decided by looking at appends not yet acknowledged waits for them.
 //! 3. The high watermark never moves back while the replica leads, and stands still while fewer
 //!    replicas are in sync than `min.insync.replicas` asks for.
+//! 4. A replica that lost its log never leads again: no event leads out of that.
 //!
 //! Kafka does the same in `kafka.cluster.Partition`, `DelayedProduce` and the purgatory around it.
 
@@ -24,5 +25,5 @@ mod leader;
 mod replica;
 
 pub use ack::{AckOutcome, RequiredAcks};
-pub use event::{Append, Effect, Event, Leadership, ProducerVerdict};
+pub use event::{Append, Effect, Event, Leadership, ProducerVerdict, ReplicaSettings};
 pub use replica::Replica;

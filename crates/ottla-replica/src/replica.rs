@@ -23,8 +23,11 @@ enum Role<Ack> {
         leader: BrokerId,
         leader_epoch: LeaderEpoch,
     },
-    /// No role was given yet, or the log is gone.
+    /// No role was given yet.
     Offline,
+    /// The log is gone. No event leads out of this: whatever the metadata says, nothing may be
+    /// acknowledged into a directory that failed. A restart begins with a new replica.
+    Lost,
 }
 
 impl<Ack> Replica<Ack> {
@@ -47,7 +50,7 @@ impl<Ack> Replica<Ack> {
     pub fn next_offset(&self) -> Offset {
         match &self.role {
             Role::Leader(leader) => leader.next_offset(),
-            Role::Follower { .. } | Role::Offline => self.log_end_offset,
+            Role::Follower { .. } | Role::Offline | Role::Lost => self.log_end_offset,
         }
     }
 
@@ -59,12 +62,17 @@ impl<Ack> Replica<Ack> {
         matches!(self.role, Role::Leader(_))
     }
 
+    /// Whether the log is gone.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.role, Role::Lost)
+    }
+
     /// The broker that leads, as far as this replica knows.
     pub fn leader(&self) -> BrokerId {
         match &self.role {
             Role::Leader(_) => self.broker_id,
             Role::Follower { leader, .. } => *leader,
-            Role::Offline => BrokerId::NONE,
+            Role::Offline | Role::Lost => BrokerId::NONE,
         }
     }
 
@@ -72,7 +80,7 @@ impl<Ack> Replica<Ack> {
         match &self.role {
             Role::Leader(leader) => leader.leader_epoch(),
             Role::Follower { leader_epoch, .. } => *leader_epoch,
-            Role::Offline => LeaderEpoch::UNKNOWN,
+            Role::Offline | Role::Lost => LeaderEpoch::UNKNOWN,
         }
     }
 
@@ -80,7 +88,7 @@ impl<Ack> Replica<Ack> {
     pub fn next_deadline_ms(&self) -> Option<u64> {
         match &self.role {
             Role::Leader(leader) => leader.next_deadline_ms(),
-            Role::Follower { .. } | Role::Offline => None,
+            Role::Follower { .. } | Role::Offline | Role::Lost => None,
         }
     }
 
@@ -104,7 +112,11 @@ impl<Ack> Replica<Ack> {
                         effects,
                     )));
                 }
+                Role::Lost => {}
             },
+            Event::SettingsChanged(settings) => self.on_leader(effects, |leader, effects| {
+                leader.on_settings_changed(settings, effects)
+            }),
             Event::FollowerOf {
                 leader,
                 leader_epoch,
@@ -115,12 +127,16 @@ impl<Ack> Replica<Ack> {
                 };
                 self.resign(follower, AckOutcome::NotLeader, effects);
             }
-            Event::LogLost => self.resign(Role::Offline, AckOutcome::StorageError, effects),
+            Event::LogLost => self.resign(Role::Lost, AckOutcome::StorageError, effects),
             Event::Append(append) => match &mut self.role {
                 Role::Leader(leader) => leader.on_append(append, effects),
                 Role::Follower { .. } | Role::Offline => effects.push(Effect::ReleaseAck {
                     ack: append.ack,
                     outcome: AckOutcome::NotLeader,
+                }),
+                Role::Lost => effects.push(Effect::ReleaseAck {
+                    ack: append.ack,
+                    outcome: AckOutcome::StorageError,
                 }),
             },
             Event::LogWritten { log_end_offset } => {
@@ -169,11 +185,14 @@ impl<Ack> Replica<Ack> {
     ) {
         match &mut self.role {
             Role::Leader(leader) => handle(leader, effects),
-            Role::Follower { .. } | Role::Offline => {}
+            Role::Follower { .. } | Role::Offline | Role::Lost => {}
         }
     }
 
     fn resign(&mut self, role: Role<Ack>, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
+        if self.is_lost() {
+            return;
+        }
         if let Role::Leader(leader) = std::mem::replace(&mut self.role, role) {
             leader.release_all(outcome, effects);
         }

@@ -115,20 +115,6 @@ impl Broker {
         let config = self.topic_config(image, &topic.name);
         for partition in topic.partitions() {
             partition.set_config(self, Arc::clone(&config));
-            let index = partition.topic_partition.partition;
-            let registration = image.topics.partition(&topic.name, index);
-            if let Some(registration) = registration
-                && registration.leader == self.broker_id()
-            {
-                let replica = LocalReplica {
-                    topic: topic.name.clone(),
-                    topic_id: topic.id,
-                    partition: index,
-                    registration: registration.clone(),
-                };
-                let leadership = leadership(partition, &replica);
-                partition.notify(self, Event::LeaderElected(leadership));
-            }
         }
     }
 
@@ -184,7 +170,6 @@ fn leadership(partition: &Partition, replica: &LocalReplica) -> Leadership {
         leader_epoch: replica.registration.leader_epoch,
         replicas: replica.registration.replicas.clone(),
         isr: replica.registration.isr.clone(),
-        min_insync_replicas: settings.min_insync_replicas,
-        flush_messages: settings.flush_messages,
+        settings: settings.replica,
     }
 }

@@ -127,6 +127,7 @@ pub struct Partition {
     pub(crate) waiters: Waiters,
     /// What readers know of the replica; written by the holder of the token.
     is_leader: AtomicBool,
+    is_lost: AtomicBool,
     leader_epoch: AtomicI32,
     /// When the first parked acknowledgement gives up and a task already waits for that; `i64::MAX`
     /// where none does.
@@ -162,6 +163,7 @@ impl Partition {
             room: Notify::new(),
             waiters: Waiters::default(),
             is_leader: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             leader_epoch: AtomicI32::new(LeaderEpoch::UNKNOWN.0),
             timer_ms: AtomicI64::new(i64::MAX),
         })
@@ -185,8 +187,11 @@ impl Partition {
     }
 
     /// Whether this broker leads the partition, in the leader epoch that the request names (KIP-320).
-    /// -1 names none.
+    /// -1 names none. Of a lost log nothing is said but that.
     pub fn check_leader(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
+        if self.is_lost.load(Ordering::Acquire) {
+            return Err(ErrorCode::KafkaStorageError);
+        }
         let in_force = self.leader_epoch().0;
         if current_leader_epoch >= 0 && current_leader_epoch < in_force {
             return Err(ErrorCode::FencedLeaderEpoch);
@@ -252,10 +257,12 @@ impl Partition {
 
     /// Puts changed settings in force.
     pub(crate) fn set_config(self: &Arc<Self>, broker: &Arc<Broker>, config: Arc<TopicConfig>) {
-        self.settings
-            .store(Arc::new(PartitionSettings::new(&config)));
+        let settings = PartitionSettings::new(&config);
+        let of_replica = settings.replica;
+        self.settings.store(Arc::new(settings));
         let work = Box::new(move |log: &mut Log| log.set_config(config));
         self.put(broker, PartitionEvent::Work(work));
+        self.notify(broker, Event::SettingsChanged(of_replica));
     }
 
     /// Takes a turn for an append that is not ready yet.
@@ -344,6 +351,7 @@ impl Partition {
         self.leader_epoch
             .store(replica.leader_epoch().0, Ordering::Release);
         self.is_leader.store(replica.is_leader(), Ordering::Release);
+        self.is_lost.store(replica.is_lost(), Ordering::Release);
     }
 
     /// Sees to it that the clock ticks for the replica when the first acknowledgement gives up.

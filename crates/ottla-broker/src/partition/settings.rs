@@ -2,6 +2,7 @@
 
 use ottla_config::{BrokerCompressionType, TimestampType, TopicConfig};
 use ottla_records::{Compression, RecordBatch, ValidationRules};
+use ottla_replica::ReplicaSettings;
 
 /// Most bytes that the records of one batch may decompress to. Kafka has no such bound; a batch that
 /// grows beyond this is taken for a decompression bomb.
@@ -10,8 +11,7 @@ const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct PartitionSettings {
     pub(crate) rules: ValidationRules,
-    pub(crate) min_insync_replicas: usize,
-    pub(crate) flush_messages: i64,
+    pub(crate) replica: ReplicaSettings,
 }
 
 impl PartitionSettings {
@@ -42,8 +42,10 @@ impl PartitionSettings {
                 },
                 max_decompressed_bytes: MAX_DECOMPRESSED_BYTES,
             },
-            min_insync_replicas: config.min_insync_replicas.max(1) as usize,
-            flush_messages: config.flush_messages,
+            replica: ReplicaSettings {
+                min_insync_replicas: config.min_insync_replicas.max(1) as usize,
+                flush_messages: config.flush_messages,
+            },
         }
     }
 

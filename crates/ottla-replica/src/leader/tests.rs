@@ -78,8 +78,10 @@ fn elected(
         leader_epoch: LeaderEpoch(leader_epoch),
         replicas: ids(replicas),
         isr: ids(isr),
-        min_insync_replicas,
-        flush_messages,
+        settings: ReplicaSettings {
+            min_insync_replicas,
+            flush_messages,
+        },
     })
 }
 
@@ -231,8 +233,10 @@ fn min_insync_replicas_counts_at_most_the_replicas_there_are() {
         leader_epoch: LeaderEpoch(4),
         replicas: vec![ME],
         isr: vec![ME],
-        min_insync_replicas: 2,
-        flush_messages: i64::MAX,
+        settings: ReplicaSettings {
+            min_insync_replicas: 2,
+            flush_messages: i64::MAX,
+        },
     }));
     story.append(1, All, 1, 0);
     assert_eq!(story.written(1), [high_watermark(1), appended(1, 0)]);
@@ -504,4 +508,64 @@ fn the_checkpointed_high_watermark_catches_up_at_election() {
         Replica::<u32>::new(ME, Offset(3), Offset(5)).high_watermark(),
         Offset(3)
     );
+}
+
+#[test]
+fn a_replica_that_lost_its_log_never_leads_again() {
+    let mut story = Story::alone();
+    story.step(Event::LogLost);
+    for event in [
+        elected(5, &[1], 1, i64::MAX),
+        Event::SettingsChanged(ReplicaSettings {
+            min_insync_replicas: 1,
+            flush_messages: 1,
+        }),
+        Event::FollowerOf {
+            leader: BrokerId(2),
+            leader_epoch: LeaderEpoch(6),
+        },
+        elected(7, &[1], 1, i64::MAX),
+    ] {
+        assert_eq!(story.step(event), []);
+        assert!(story.replica.is_lost());
+        assert!(!story.replica.is_leader());
+    }
+    assert_eq!(
+        story.step(append(1, RequiredAcks::Leader, 1)),
+        [Effect::ReleaseAck {
+            ack: 1,
+            outcome: AckOutcome::StorageError
+        }]
+    );
+}
+
+#[test]
+fn changed_settings_are_in_force_at_once_and_elect_nobody() {
+    let mut story = Story::leader_with(&[1], 2, i64::MAX);
+    let settings = |min_insync_replicas| {
+        Event::SettingsChanged(ReplicaSettings {
+            min_insync_replicas,
+            flush_messages: i64::MAX,
+        })
+    };
+    story.append(1, RequiredAcks::Leader, 1, 0);
+    assert!(
+        !story
+            .written(1)
+            .iter()
+            .any(|effect| matches!(effect, Effect::AdvanceHighWatermark { .. })),
+        "too few replicas are in sync"
+    );
+    assert_eq!(
+        story.step(settings(1)),
+        [Effect::AdvanceHighWatermark {
+            high_watermark: Offset(1)
+        }]
+    );
+
+    let mut offline: Replica<u32> = Replica::new(ME, Offset(0), Offset(0));
+    let mut effects = Vec::new();
+    offline.step(settings(1), &mut effects);
+    assert_eq!(effects, []);
+    assert!(!offline.is_leader());
 }

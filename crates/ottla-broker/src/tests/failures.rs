@@ -1,0 +1,36 @@
+//! What clients are told when the disk under a partition fails.
+
+use ottla_protocol::messages::ProduceRequest;
+use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
+use ottla_replica::Event;
+use ottla_types::ErrorCode;
+
+use super::TestBroker;
+use super::produce_and_fetch::{batch, fetch_from, produce_to};
+
+fn orders(acks: i16) -> ProduceRequest {
+    produce_to("orders", 0, acks, batch(&["one"]))
+}
+
+#[tokio::test]
+async fn changed_settings_do_not_bring_a_lost_partition_back() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    let partition = broker.partition("orders", 0);
+    partition.notify(broker.broker(), Event::LogLost);
+    broker.apply(&[MetadataRecord::Config(ConfigRecord {
+        resource_type: 2,
+        resource_name: "orders".into(),
+        name: "retention.ms".into(),
+        value: Some("1000000".into()),
+        ..Default::default()
+    })]);
+    assert!(!partition.is_leader());
+    let answer = client.ask(9, &orders(1)).await;
+    let answer = &answer.responses[0].partition_responses[0];
+    assert_eq!(answer.error_code, ErrorCode::KafkaStorageError.code());
+    let answer = client.ask(12, &fetch_from("orders", 0, 0)).await;
+    let answer = &answer.responses[0].partitions[0];
+    assert_eq!(answer.error_code, ErrorCode::KafkaStorageError.code());
+}
