@@ -66,6 +66,24 @@ pub(crate) struct Place(u64);
 pub(crate) struct RunToken {
     /// The signals that the holder accounts for when it lets go.
     seen: usize,
+    /// What was popped has brought the queue from above its bound to below it, and whoever waits for
+    /// that was not told yet.
+    has_made_room: bool,
+}
+
+impl RunToken {
+    fn new(seen: usize) -> Self {
+        RunToken {
+            seen,
+            has_made_room: false,
+        }
+    }
+
+    /// Whether those who wait for room have to be told of it. To be asked after each drain: the queue may
+    /// have grown beyond its bound and shrunk again within one.
+    pub(crate) fn take_room_made(&mut self) -> bool {
+        std::mem::take(&mut self.has_made_room)
+    }
 }
 
 impl<E> Inbox<E> {
@@ -127,7 +145,7 @@ impl<E> Inbox<E> {
 
     fn signal(&self) -> Option<RunToken> {
         let before = self.signals.fetch_add(1, Ordering::AcqRel);
-        (before == 0).then_some(RunToken { seen: 1 })
+        (before == 0).then_some(RunToken::new(1))
     }
 
     /// Notes which signals the coming drain answers. Called by the holder before each drain.
@@ -136,7 +154,7 @@ impl<E> Inbox<E> {
     }
 
     /// The next event whose turn it is. Only the holder may ask.
-    pub(crate) fn pop(&self, _token: &RunToken) -> Option<E> {
+    pub(crate) fn pop(&self, token: &mut RunToken) -> Option<E> {
         self.queue.with(|queue| {
             loop {
                 if let State::Reserved = queue.entries.front()?.state {
@@ -144,7 +162,9 @@ impl<E> Inbox<E> {
                 }
                 let entry = queue.entries.pop_front()?;
                 queue.front += 1;
-                self.bytes.fetch_sub(entry.bytes, Ordering::Relaxed);
+                let before = self.bytes.fetch_sub(entry.bytes, Ordering::Relaxed);
+                let after = before - entry.bytes;
+                token.has_made_room |= before > self.bound_bytes && after <= self.bound_bytes;
                 if let State::Filled(event) = entry.state {
                     return Some(event);
                 }
@@ -156,7 +176,7 @@ impl<E> Inbox<E> {
     /// holder has to drain again.
     pub(crate) fn release(&self, token: RunToken) -> Option<RunToken> {
         let before = self.signals.fetch_sub(token.seen, Ordering::AcqRel);
-        (before != token.seen).then_some(RunToken { seen: 0 })
+        (before != token.seen).then_some(RunToken::new(0))
     }
 
     /// Whether connections should stop adding to it.

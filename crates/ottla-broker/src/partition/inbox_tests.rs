@@ -12,10 +12,12 @@ fn the_bound_counts_what_is_queued() {
     assert!(inbox.push('b', 60).is_none());
     assert!(inbox.is_over_bound());
     inbox.look(&mut token);
-    assert_eq!(inbox.pop(&token), Some('a'));
+    assert_eq!(inbox.pop(&mut token), Some('a'));
     assert!(!inbox.is_over_bound());
-    assert_eq!(inbox.pop(&token), Some('b'));
-    assert_eq!(inbox.pop(&token), None);
+    assert!(token.take_room_made());
+    assert!(!token.take_room_made(), "it is told once");
+    assert_eq!(inbox.pop(&mut token), Some('b'));
+    assert_eq!(inbox.pop(&mut token), None);
     assert!(inbox.release(token).is_none());
 }
 
@@ -27,11 +29,11 @@ fn places_are_found_after_others_have_left_the_queue() {
     let second = inbox.reserve(1);
     assert!(inbox.fill(second, 'c').is_none());
     inbox.look(&mut token);
-    assert_eq!(inbox.pop(&token), Some('a'));
-    assert_eq!(inbox.pop(&token), None);
+    assert_eq!(inbox.pop(&mut token), Some('a'));
+    assert_eq!(inbox.pop(&mut token), None);
     assert!(inbox.fill(first, 'b').is_none());
-    assert_eq!(inbox.pop(&token), Some('b'));
-    assert_eq!(inbox.pop(&token), Some('c'));
+    assert_eq!(inbox.pop(&mut token), Some('b'));
+    assert_eq!(inbox.pop(&mut token), Some('c'));
     let mut token = inbox.release(token).expect("a place was filled meanwhile");
     inbox.look(&mut token);
     assert!(inbox.release(token).is_none());

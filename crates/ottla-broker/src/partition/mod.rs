@@ -312,13 +312,12 @@ impl Partition {
         let mut budget = BUDGET_BYTES;
         loop {
             self.inbox.look(&mut token);
-            let was_over_bound = self.inbox.is_over_bound();
             let mut stepped = self
                 .stepped
                 .try_lock()
                 .expect("the run token excludes others");
             let mut is_used_up = false;
-            while let Some(event) = self.inbox.pop(&token) {
+            while let Some(event) = self.inbox.pop(&mut token) {
                 let bytes = event.bytes();
                 stepped.take(self, broker, event);
                 match budget.checked_sub(bytes) {
@@ -331,7 +330,7 @@ impl Partition {
             }
             stepped.finish(self, broker);
             drop(stepped);
-            if was_over_bound && !self.inbox.is_over_bound() {
+            if token.take_room_made() {
                 self.room.notify_waiters();
             }
             if is_used_up {

@@ -24,6 +24,7 @@ mod inbox;
 use inbox::{Inbox, RunToken};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 /// A partition whose replica is the list of events that it was stepped with. loom reports two
@@ -31,13 +32,20 @@ use loom::thread;
 struct Partition {
     inbox: Inbox<u32>,
     stepped: UnsafeCell<Vec<u32>>,
+    /// How often room was told of.
+    room_told: AtomicUsize,
 }
 
 impl Partition {
     fn new() -> Arc<Self> {
+        Partition::with_bound(usize::MAX)
+    }
+
+    fn with_bound(bound_bytes: usize) -> Arc<Self> {
         Arc::new(Partition {
-            inbox: Inbox::new(usize::MAX),
+            inbox: Inbox::new(bound_bytes),
             stepped: UnsafeCell::new(Vec::new()),
+            room_told: AtomicUsize::new(0),
         })
     }
 
@@ -50,7 +58,10 @@ impl Partition {
     fn run(&self, mut token: RunToken) {
         loop {
             self.inbox.look(&mut token);
-            self.drain(&token, usize::MAX);
+            self.drain(&mut token, usize::MAX);
+            if token.take_room_made() {
+                self.room_told.fetch_add(1, Ordering::SeqCst);
+            }
             match self.inbox.release(token) {
                 Some(still_mine) => token = still_mine,
                 None => return,
@@ -58,7 +69,7 @@ impl Partition {
         }
     }
 
-    fn drain(&self, token: &RunToken, budget: usize) {
+    fn drain(&self, token: &mut RunToken, budget: usize) {
         for _ in 0..budget {
             let Some(event) = self.inbox.pop(token) else {
                 return;
@@ -149,7 +160,7 @@ fn a_holder_out_of_budget_hands_the_token_on() {
         let mut handed_on = None;
         if let Some(mut token) = partition.inbox.push(2, 1) {
             partition.inbox.look(&mut token);
-            partition.drain(&token, 1);
+            partition.drain(&mut token, 1);
             let partition = Arc::clone(&partition);
             handed_on = Some(thread::spawn(move || partition.run(token)));
         }
@@ -160,5 +171,29 @@ fn a_holder_out_of_budget_hands_the_token_on() {
         let mut stepped = partition.stepped();
         stepped.sort();
         assert_eq!(stepped, [1, 2]);
+    });
+}
+
+#[test]
+fn whoever_waits_for_room_is_told_of_it() {
+    loom::model(|| {
+        let partition = Partition::with_bound(1);
+        let waiting = {
+            let partition = Arc::clone(&partition);
+            thread::spawn(move || {
+                if let Some(token) = partition.inbox.push(1, 2) {
+                    partition.run(token);
+                }
+                // As `Partition::has_room`: listens first, then looks, then sleeps until it is told.
+                let told = partition.room_told.load(Ordering::SeqCst);
+                partition.inbox.is_over_bound().then_some(told)
+            })
+        };
+        partition.push(2);
+        let slept_since = waiting.join().expect("joins");
+        if let Some(told) = slept_since {
+            let told_now = partition.room_told.load(Ordering::SeqCst);
+            assert!(told_now > told, "it sleeps, and the queue is empty");
+        }
     });
 }
