@@ -210,26 +210,6 @@ impl Partition {
         self.put(broker, PartitionEvent::Append(append));
     }
 
-    /// Appends a batch of this broker's own and waits for the outcome.
-    pub(crate) async fn append_internally(
-        self: &Arc<Self>,
-        broker: &Arc<Broker>,
-        batch: RecordBatch,
-        expected_leader_epoch: Option<LeaderEpoch>,
-        timeout_ms: u64,
-    ) -> AckOutcome {
-        let (released, outcome) = oneshot::channel();
-        let append = PendingAppend {
-            batch,
-            required_acks: RequiredAcks::All,
-            expected_leader_epoch,
-            deadline_ms: broker.now_ms() + timeout_ms,
-            ack: Ack::Internal(released),
-        };
-        self.append(broker, append);
-        outcome.await.unwrap_or(AckOutcome::NotLeader)
-    }
-
     /// Tells the replica that something happened.
     pub(crate) fn notify(self: &Arc<Self>, broker: &Arc<Broker>, event: Event<Ack>) {
         self.put(broker, PartitionEvent::Replica(event));

@@ -286,11 +286,6 @@ fn evict(sessions: &mut HashMap<i32, Arc<Mutex<Session>>>, size: usize, now_ms: 
 }
 
 impl FetchContext {
-    /// Whether the request is of a session, so that what has not changed can be left out.
-    pub(crate) fn is_incremental(&self) -> bool {
-        matches!(self, FetchContext::Incremental(_))
-    }
-
     /// The session id to answer with, and what of the answers has to be said.
     pub(crate) fn finish(
         self,

@@ -105,7 +105,7 @@ fn partitions_are_added_changed_and_forgotten() {
     let (context, _) = sessions
         .begin(id, 2, false, Vec::new(), &forgotten, 2)
         .unwrap();
-    assert!(!context.is_incremental());
+    assert!(matches!(context, FetchContext::Sessionless));
     let gone = sessions.begin(id, 3, false, Vec::new(), &[], 3);
     assert_eq!(gone.unwrap_err(), ErrorCode::FetchSessionIdNotFound);
 }
