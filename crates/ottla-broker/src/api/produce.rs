@@ -252,6 +252,13 @@ impl PendingProduce {
             )
         });
         let log_start_offset = partition.reader().log_start_offset();
+        // Checked here, because the log's refusal takes the appends behind it along.
+        let validated = validated.map_err(Refusal::from).and_then(|validated| {
+            match validated.batch.size_in_bytes() > settings.segment_bytes {
+                true => Err(ErrorCode::RecordListTooLarge.into()),
+                false => Ok(validated),
+            }
+        });
         match validated {
             Ok(ValidatedBatch {
                 batch,
@@ -276,8 +283,7 @@ impl PendingProduce {
                     },
                 })
             }
-            Err(rejection) => {
-                let refusal = Refusal::from(rejection);
+            Err(refusal) => {
                 let has_record_errors = !refusal.record_errors.is_empty();
                 self.with_response(place, |response| {
                     refusal.write_to(response);

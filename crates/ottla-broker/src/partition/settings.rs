@@ -11,6 +11,8 @@ const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct PartitionSettings {
     pub(crate) rules: ValidationRules,
+    /// A batch that does not fit into a segment can never be appended.
+    pub(crate) segment_bytes: usize,
     pub(crate) replica: ReplicaSettings,
 }
 
@@ -42,6 +44,7 @@ impl PartitionSettings {
                 },
                 max_decompressed_bytes: MAX_DECOMPRESSED_BYTES,
             },
+            segment_bytes: config.effective_segment_bytes().max(0) as usize,
             replica: ReplicaSettings {
                 min_insync_replicas: config.min_insync_replicas.max(1) as usize,
                 flush_messages: config.flush_messages,

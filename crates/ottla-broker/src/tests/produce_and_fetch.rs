@@ -338,6 +338,23 @@ async fn produce_errors_are_per_partition_and_write_nothing() {
 }
 
 #[tokio::test]
+async fn a_batch_larger_than_a_segment_is_refused_alone() {
+    let broker = TestBroker::start().await;
+    let settings = [
+        ("segment.bytes", "1048576"),
+        ("max.message.bytes", "3000000"),
+    ];
+    broker.create_topic("orders", 1, &settings);
+    let mut client = broker.connect().await;
+    let too_large = batch(&[&"x".repeat(1_500_000)]);
+    let answer = produce(&mut client, "orders", -1, too_large).await;
+    let code = ErrorCode::from_code(answer.error_code);
+    assert_eq!(code, ErrorCode::RecordListTooLarge);
+    let answer = produce(&mut client, "orders", -1, batch(&["x"])).await;
+    assert_eq!((answer.error_code, answer.base_offset), (0, 0));
+}
+
+#[tokio::test]
 async fn acks_0_answers_nothing_and_closes_on_an_error() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]);
