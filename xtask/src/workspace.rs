@@ -41,10 +41,11 @@ pub fn cargo() -> Command {
     command
 }
 
-/// The path of a release binary of the workspace, built first if it is not up to date. For the broker's, the variable
-/// `OTTLA_BINARY` may name another build, as in the process tests.
+/// The path of a release binary of the workspace, built first if it is not up to date. The variable `OTTLA_BINARY` may
+/// name another build of `ottla`, as in the process tests, and `OTTLA_LOAD_BINARY` one of `ottla-load`.
 pub fn release_binary(package: &str, name: &str) -> Result<PathBuf> {
-    if let (Some(named), "ottla") = (std::env::var_os("OTTLA_BINARY"), name) {
+    let variable = format!("{}_BINARY", name.to_uppercase().replace('-', "_"));
+    if let Some(named) = std::env::var_os(variable) {
         return Ok(named.into());
     }
     let status = cargo()
