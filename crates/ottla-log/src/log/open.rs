@@ -13,7 +13,7 @@
 //! | index missing, of wrong size or contradicting its segment | built again from the segment |
 //! | bytes that are no batch, in an index rebuild below the recovery point | kept; reads of them fail |
 //! | bytes that are no batch, behind the recovery point | cut off, later segments deleted |
-//! | a segment behind the recovery point that ends before the next begins, not compacted | later segments deleted |
+//! | a segment that ends before the next begins | kept, both: compaction leaves such gaps, and no byte says that it was not that |
 //! | the same below the recovery point, in the segment that holds it | cut off as Kafka does, reported and logged as an error |
 //! | orderly stop, but the last segment does not end with a whole batch | recovered as after a crash |
 //! | the log ends before its start offset | all segments deleted, an empty one at the start offset |
@@ -235,13 +235,7 @@ impl Loader {
             producers.write_snapshot(&self.params.dir)?;
             self.report.segments_recovered += 1;
             self.segments[index] = Arc::new(scanned);
-            // A file cut where a batch ends looks whole. The next segment tells, except in a compacted log,
-            // where offsets may be missing: replication would never fill such a hole.
-            let next = self.segments.get(index + 1).map(|next| next.base_offset);
-            let is_hole = !self.params.config.cleanup_policy.compact
-                && next.is_some_and(|next| outcome.next_offset < next);
-            let hole = is_hole.then(|| "the next segment does not follow".to_owned());
-            let Some(reason) = outcome.corruption.or(hole) else {
+            let Some(reason) = outcome.corruption else {
                 continue;
             };
             self.cut(index, outcome.valid_bytes, outcome.next_offset, &reason)?;

@@ -151,6 +151,26 @@ fn a_flipped_bit_behind_the_recovery_point_cuts_the_log_there() {
 }
 
 #[test]
+fn a_gap_between_segments_deletes_nothing() {
+    // As the cleaner leaves it: the last batch of the first segment and the first of the next are gone. Which
+    // policy the log is opened with says nothing of how it was written.
+    let mut test = three_segments();
+    test.log = None;
+    let path = test.path().join("00000000000000000000.log");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 3 * 2]).unwrap();
+    assert!(!test.config.cleanup_policy.compact);
+    let report = test.open(0, false);
+    assert_eq!(report.segments_deleted, 0);
+    assert_eq!(report.bytes_truncated, 0);
+    assert_eq!(test.bases(), [0, 30, 60]);
+    let found = test.read_all(0);
+    assert_eq!(found.len(), 7);
+    assert_eq!(found[1..3], [(10, 19), (30, 39)]);
+    assert_eq!(test.log().log_end_offset(), Offset(80));
+}
+
+#[test]
 fn a_cut_below_the_recovery_point_is_reported() {
     let mut test = three_segments();
     test.log = None;
