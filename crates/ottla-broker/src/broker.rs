@@ -55,6 +55,8 @@ pub struct Broker {
     started: Instant,
     /// Becomes true when the broker begins to stop.
     stopping: watch::Sender<bool>,
+    /// Why the broker cannot go on: a sentence for people. The first reason wins.
+    failure: OnceLock<String>,
 }
 
 /// The features of the cluster, as ApiVersions tells them.
@@ -97,6 +99,7 @@ impl Broker {
             request_memory: RequestMemory::new(config.queued_max_request_bytes),
             started: Instant::now(),
             stopping: watch::Sender::new(false),
+            failure: OnceLock::new(),
             config: ArcSwap::from_pointee(config),
         }
     }
@@ -170,9 +173,10 @@ impl Broker {
             }
         }
         if failure.is_last {
-            tracing::error!("all log directories have failed; the broker stops");
-            self.begin_stop();
-            return;
+            return self.fail(
+                "all log directories have failed; the log above says why. Mend them and start again"
+                    .to_owned(),
+            );
         }
         // Failures that were found before the broker joined are told with the registration.
         if let (Some(membership), Some(log_dirs)) = (self.membership(), self.log_dirs()) {
@@ -281,6 +285,20 @@ impl Broker {
 
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
+    }
+
+    /// Begins to stop because the broker cannot go on, where Kafka halts. Whoever runs it sees
+    /// [`Broker::stopping`] end, stops it and tells [`Broker::failure`].
+    pub(crate) fn fail(&self, reason: String) {
+        tracing::error!("the broker stops: {reason}");
+        // The first reason is the one that is told.
+        let _ = self.failure.set(reason);
+        self.begin_stop();
+    }
+
+    /// Why the broker stops by itself; `None` where it does not, or was told to.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     pub(crate) fn begin_stop(&self) {

@@ -257,6 +257,14 @@ impl BrokerProcess {
         }
     }
 
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        match self.wait_for_end(PATIENCE) {
+            Some(status) => status,
+            None => panic!("the broker goes on:\n{}", self.output()),
+        }
+    }
+
     /// Ends it as a crash does: SIGKILL, no goodbye.
     pub fn kill(&mut self) {
         self.signal(rustix::process::Signal::KILL);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use ottla_broker::{Broker, RunningBroker};
@@ -23,7 +24,8 @@ pub struct ServerArgs {
     overrides: Vec<String>,
 }
 
-/// Runs until SIGINT or SIGTERM. What keeps the broker from starting is said in one sentence.
+/// Runs until SIGINT or SIGTERM, or until the broker cannot go on. What keeps it from starting or from
+/// going on is said in one sentence.
 pub fn run(args: ServerArgs) -> ExitCode {
     match try_run(&args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -97,11 +99,16 @@ async fn serve(config: BrokerConfig, may_format: bool) -> Result<(), String> {
     tokio::select! {
         _ = interrupted.recv() => {}
         _ = terminated.recv() => {}
+        () = running.broker().stopping() => {}
     }
     println!("Stopping.");
+    let broker = Arc::clone(running.broker());
     running.stop().await;
     println!("Stopped.");
-    Ok(())
+    match broker.failure() {
+        Some(reason) => Err(reason.to_owned()),
+        None => Ok(()),
+    }
 }
 
 /// What it is, where it listens, where its data is.

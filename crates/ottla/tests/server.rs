@@ -137,6 +137,26 @@ async fn a_clean_stop_leaves_its_marker_and_everything_else() {
     assert_eq!(consume(&broker, RECORDS).await, acknowledged);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_whose_last_log_directory_fails_ends_and_says_so() {
+    let mut broker = BrokerBuilder::new().start();
+    let client = client(&broker).await;
+    let data = broker.data_dir();
+    std::fs::rename(&data, data.with_extension("gone")).expect("the directory can be taken away");
+    std::fs::write(&data, "no directory").expect("a file in its place");
+    // A new topic needs a directory of its own in what is gone; whether it is answered is another matter.
+    let config = ProducerConfig {
+        delivery_timeout: Duration::from_secs(2),
+        ..Default::default()
+    };
+    let producer = Producer::new(client, config);
+    let _ = producer.send(record(0)).await;
+    let status = broker.wait();
+    assert_eq!(status.code(), Some(1), "{}", broker.output());
+    let said = "all log directories have failed";
+    assert!(broker.output().contains(said), "{}", broker.output());
+}
+
 #[test]
 fn an_address_in_use_is_named_with_a_way_out() {
     let running = BrokerBuilder::new().start();
