@@ -3,8 +3,11 @@
 //!
 //! Requests that wait together share one fsync: each is decided on the image that includes the records of
 //! those before it, and all are answered when all are on disk. A response therefore never tells of
-//! something that a crash could take back. An error of the log ends the controller for good, first reason
-//! first: what was not answered stays unanswered, and later requests are refused.
+//! something that a crash could take back.
+//!
+//! A full disk refuses requests and nothing else: what was decided and is not committed is taken back, and
+//! the controller goes on. Any other error of the log ends the controller for good, and the node with it:
+//! what was not answered is refused.
 //!
 //! In Kafka: `QuorumController`, `KafkaRaftClient.poll`, `SnapshotGenerator`.
 
@@ -28,6 +31,9 @@ use crate::metadata::publish::effective_config;
 use crate::metadata::record_batches::{ControlValue, control_batch, records_batch};
 use crate::metadata::snapshot_file::Snapshot;
 
+#[cfg(test)]
+mod tests;
+
 /// Requests that share one fsync at most.
 const MAX_REQUESTS_PER_FLUSH: usize = 256;
 /// How often an idle controller looks whether a snapshot is due by time.
@@ -41,6 +47,8 @@ pub(crate) struct Controller {
     log: MetadataLog,
     /// Everything that was decided, committed or not.
     loader: MetadataLoader,
+    /// What is committed, and where that ends in the log: what is gone back to.
+    committed: (MetadataLoader, Offset),
     quorum: Quorum,
     /// The node's configuration without dynamic settings.
     file_config: BrokerConfig,
@@ -78,6 +86,7 @@ impl Controller {
         snapshot_progress.add_loaded(bytes_since_snapshot);
         let status = Arc::new(ArcSwap::from_pointee(status_of(&quorum)));
         let mut controller = Controller {
+            committed: (loader.clone(), log.log_end_offset()),
             log,
             loader,
             quorum,
@@ -118,8 +127,14 @@ impl Controller {
         Ok(decision.response)
     }
 
-    /// Serves requests until it is told to stop. Blocks: this is the body of the controller's thread.
-    pub fn run(mut self, work: &mpsc::Receiver<Work>, publish: &mut Publish) {
+    /// Serves requests until it is told to stop. `on_failure` is told why the log cannot be used any more;
+    /// the node must stop then. Blocks: this is the body of the controller's thread.
+    pub fn run(
+        mut self,
+        work: &mpsc::Receiver<Work>,
+        publish: &mut Publish,
+        on_failure: impl FnOnce(String),
+    ) {
         if let Err(error) = self.log.write_partition_metadata() {
             tracing::error!("{error}");
         }
@@ -138,12 +153,8 @@ impl Controller {
             let mut stop = None;
             let outcome = self.serve(first, work, publish, &mut stop);
             if let Err(error) = outcome {
-                tracing::error!("the controller ends: {error}");
-                for pending in self.pending.drain(..) {
-                    if let Pending::Reply(reply) = pending {
-                        reply(Err(ErrorCode::KafkaStorageError));
-                    }
-                }
+                self.refuse_pending();
+                on_failure(error.to_string());
                 return refuse_all(work, stop);
             }
             if let Some(stopped) = stop {
@@ -167,8 +178,18 @@ impl Controller {
             match item {
                 Work::Decide(decide) => {
                     let Decided { records, reply } = self.with_context(decide);
-                    self.append(records)?;
-                    self.pending.push(Pending::Reply(reply));
+                    match self.append(records) {
+                        Ok(()) => self.pending.push(Pending::Reply(reply)),
+                        // Neither log nor image have changed.
+                        Err(error) if error.is_disk_full => {
+                            tracing::warn!("a request to the controller is refused: {error}");
+                            reply(Err(ErrorCode::KafkaStorageError));
+                        }
+                        Err(error) => {
+                            reply(Err(ErrorCode::KafkaStorageError));
+                            return Err(error);
+                        }
+                    }
                 }
                 Work::Stop(stopped) => {
                     *stop = Some(stopped);
@@ -176,7 +197,13 @@ impl Controller {
                 }
             }
         }
-        self.commit(publish)?;
+        match self.commit(publish) {
+            Err(error) if error.is_disk_full => {
+                tracing::warn!("requests to the controller are refused: {error}");
+                self.roll_back()?;
+            }
+            outcome => outcome?,
+        }
         // A snapshot that fails costs nothing but a longer log: the controller goes on.
         if let Err(error) = self.write_snapshot_if_due() {
             tracing::error!("{error}");
@@ -258,6 +285,7 @@ impl Controller {
         let flushed = self.log.flush()?;
         let effects = self.quorum.on_log_flushed(flushed);
         self.execute(effects)?;
+        self.committed = (self.loader.clone(), flushed);
         let now = timestamp();
         let policy = self.snapshot_policy();
         self.snapshot_progress
@@ -268,7 +296,26 @@ impl Controller {
                 Pending::Reply(reply) => reply(Ok(())),
             }
         }
+        self.log.maintain()
+    }
+
+    /// Goes back to what is committed, and refuses what was decided since.
+    fn roll_back(&mut self) -> Result<(), MetadataLogError> {
+        let (loader, end) = &self.committed;
+        self.log.truncate_to(*end, timestamp())?;
+        self.loader = loader.clone();
+        self.bytes_pending = 0;
+        self.refresh_config();
+        self.refuse_pending();
         Ok(())
+    }
+
+    fn refuse_pending(&mut self) {
+        for pending in self.pending.drain(..) {
+            if let Pending::Reply(reply) = pending {
+                reply(Err(ErrorCode::KafkaStorageError));
+            }
+        }
     }
 
     /// Carries out what the quorum asks for, in its order.

@@ -100,12 +100,20 @@ impl Membership {
                 }
             })
         };
+        let stop_node = {
+            let broker = Arc::downgrade(broker);
+            move |reason: String| {
+                if let Some(broker) = broker.upgrade() {
+                    broker.fail(format!("{reason}. Mend that and start again"));
+                }
+            }
+        };
         thread::Builder::new()
             .name("controller".to_owned())
             .spawn(move || {
                 // What is published starts tasks: coordinators load, partitions flush.
                 let _runtime = runtime.enter();
-                controller.run(&receiver, &mut publish_to);
+                controller.run(&receiver, &mut publish_to, stop_node);
             })
             .map_err(|error| format!("cannot start the thread of the controller: {error}"))?;
         Ok(Membership {
@@ -170,7 +178,10 @@ impl Membership {
 }
 
 /// Opens the metadata log and takes the lead of the quorum.
-fn lead_quorum(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller, String> {
+pub(super) fn lead_quorum(
+    config: &BrokerConfig,
+    identity: &NodeIdentity,
+) -> Result<Controller, String> {
     let (log, loaded) =
         MetadataLog::open(config, timestamp()).map_err(|error| error.to_string())?;
     // Once its records are in the log, the file is of no use any more.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
-use ottla_log::{Log, OpenParams};
+use ottla_log::{AppendErrorReason, JobOutcome, Log, OpenParams, StorageError};
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
     ElectionState, KRaftVersion, LogEnd, SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
@@ -37,6 +37,8 @@ const LOAD_CHUNK_BYTES: u64 = 8 * 1024 * 1024;
 pub(crate) struct MetadataLogError {
     dir: String,
     reason: String,
+    /// Nothing was written, and the log is as it was: it can go on when there is space again.
+    pub is_disk_full: bool,
 }
 
 /// The log, open for its one writer.
@@ -45,6 +47,9 @@ pub(crate) struct MetadataLog {
     log: Log,
     /// Oldest first.
     snapshots: BTreeMap<SnapshotId, StoredSnapshot>,
+    /// With what the disk answers the next append, and the next flush.
+    #[cfg(test)]
+    pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
 }
 
 /// What log and snapshots say.
@@ -72,6 +77,7 @@ impl MetadataLog {
         let fail = |reason: String| MetadataLogError {
             dir: dir.display().to_string(),
             reason,
+            is_disk_full: false,
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
@@ -91,6 +97,8 @@ impl MetadataLog {
             dir: dir.clone(),
             log,
             snapshots: BTreeMap::new(),
+            #[cfg(test)]
+            faults: (None, None),
         };
         let log_start_offset = metadata_log.log.log_start_offset();
         snapshots.retain(|id| id.end_offset >= log_start_offset);
@@ -213,24 +221,68 @@ impl MetadataLog {
         self.log.log_end_offset()
     }
 
-    /// Appends one batch; it is not on disk before `flush`.
+    /// Appends one batch; it is not on disk before `flush`. On a full disk the log stays as it was.
     pub fn append(&mut self, batch: &RecordBatch, now: Timestamp) -> Result<(), MetadataLogError> {
+        #[cfg(test)]
+        if let Some(kind) = self.faults.0.take() {
+            return Err(self.storage_error(&fault(kind)));
+        }
         self.log
             .append(std::slice::from_ref(batch), now)
             .map(drop)
-            .map_err(|error| self.error(error.to_string()))
+            .map_err(|error| match &error.reason {
+                AppendErrorReason::DiskFull(storage) => self.storage_error(storage),
+                _ => self.error(error.to_string()),
+            })
     }
 
     /// Forces everything appended to disk and says up to where that is.
     pub fn flush(&mut self) -> Result<Offset, MetadataLogError> {
-        if let Some(job) = self.log.flush_job() {
-            job.run().map_err(|error| self.error(error.to_string()))?;
+        let Some(job) = self.log.flush_job() else {
+            return Ok(self.log.log_end_offset());
+        };
+        #[cfg(test)]
+        if let Some(kind) = self.faults.1.take() {
+            return Err(self.storage_error(&fault(kind)));
         }
+        match job.run() {
+            Ok(flushed) => Ok(flushed),
+            Err(error) => {
+                if error.is_disk_full() {
+                    self.log.on_flush_refused();
+                }
+                Err(self.storage_error(&error))
+            }
+        }
+    }
+
+    /// Takes back what no flush has forced to disk.
+    pub fn truncate_to(&mut self, end: Offset, now: Timestamp) -> Result<(), MetadataLogError> {
+        self.log
+            .truncate_to(end, now)
+            .map(drop)
+            .map_err(|error| self.error(error.to_string()))
+    }
+
+    /// Runs what has come up beside the records: spare files, the deletion of old segments. Nothing that
+    /// is committed depends on it, so a full disk only puts it off.
+    pub fn maintain(&mut self) -> Result<(), MetadataLogError> {
         for job in self.log.take_jobs() {
-            let outcome = job.run().map_err(|error| self.error(error.to_string()))?;
-            self.log.on_job_done(outcome);
+            let result = match job.run() {
+                // Nobody but this thread opens files of this log by name.
+                Ok(JobOutcome::Unlink(unlink)) => unlink.run(),
+                Ok(outcome) => {
+                    self.log.on_job_done(outcome);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            match result {
+                Err(error) if error.is_disk_full() => self.log.on_flush_refused(),
+                result => result.map_err(|error| self.storage_error(&error))?,
+            }
         }
-        Ok(self.log.log_end_offset())
+        Ok(())
     }
 
     pub fn set_high_watermark(&mut self, offset: Offset) {
@@ -320,6 +372,7 @@ impl MetadataLog {
         self.log
             .delete_old_segments(now)
             .map_err(|error| self.error(error.to_string()))?;
+        self.maintain()?;
         let kept = self.snapshots.split_off(&oldest);
         for id in std::mem::replace(&mut self.snapshots, kept).into_keys() {
             let path = self.dir.join(id.file_name());
@@ -338,6 +391,7 @@ impl MetadataLog {
             .map_err(|error| MetadataLogError {
                 dir,
                 reason: error.to_string(),
+                is_disk_full: false,
             })
     }
 
@@ -345,7 +399,24 @@ impl MetadataLog {
         MetadataLogError {
             dir: self.dir.display().to_string(),
             reason,
+            is_disk_full: false,
         }
+    }
+
+    fn storage_error(&self, error: &StorageError) -> MetadataLogError {
+        MetadataLogError {
+            is_disk_full: error.is_disk_full(),
+            ..self.error(error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+fn fault(kind: io::ErrorKind) -> StorageError {
+    StorageError {
+        action: "write to",
+        path: METADATA_DIR.into(),
+        error: kind.into(),
     }
 }
 

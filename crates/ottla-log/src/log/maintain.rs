@@ -91,13 +91,12 @@ impl Log {
     }
 
     /// A job has failed because the disk is full. What it was to write is written by the next flush;
-    /// snapshots need not be: the one before and the records behind it say the same.
+    /// snapshots need not be: the one before and the records behind it say the same. A spare is not
+    /// ordered again before the next roll, which makes its files itself: on a full disk every attempt
+    /// would fail as this one did.
     pub fn on_flush_refused(&mut self) {
         self.jobs.epochs_changed = true;
         self.jobs.dir_changed = true;
-        if matches!(self.jobs.spare, Spare::Ordered) {
-            self.jobs.spare = Spare::None;
-        }
     }
 
     fn is_writeback_due(&self) -> bool {

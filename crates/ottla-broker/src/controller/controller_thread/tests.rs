@@ -1,0 +1,154 @@
+//! What becomes of requests when the disk refuses the metadata log.
+
+use std::io::ErrorKind;
+
+use ottla_config::Properties;
+use ottla_protocol::metadata_records::TopicRecord;
+use ottla_types::Uuid;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::controller::format::{format_standalone, read_identity};
+use crate::controller::lifecycle::lead_quorum;
+
+/// A controller on a directory of its own, and the answers that it has given.
+struct Story {
+    controller: Controller,
+    answers: Arc<Mutex<Vec<(&'static str, Result<(), ErrorCode>)>>>,
+    published: Vec<String>,
+    _data: tempfile::TempDir,
+}
+
+impl Story {
+    fn begin() -> Story {
+        let data = tempfile::tempdir().expect("a directory");
+        let mut properties = Properties::new("the test");
+        for (key, value) in [
+            ("process.roles", "broker,controller"),
+            ("node.id", "1"),
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+            ),
+            ("controller.listener.names", "CONTROLLER"),
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+            ("log.dirs", data.path().to_str().expect("characters")),
+        ] {
+            properties.set(key, value);
+        }
+        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        format_standalone(&config).expect("formats");
+        let identity = read_identity(&config)
+            .expect("reads")
+            .expect("is formatted");
+        let mut controller = lead_quorum(&config, &identity).expect("leads");
+        controller
+            .commit(&mut (Box::new(|_: &MetadataDelta| {}) as Publish))
+            .expect("commits");
+        Story {
+            controller,
+            answers: Arc::default(),
+            published: Vec::new(),
+            _data: data,
+        }
+    }
+
+    fn create(&self, name: &'static str) -> Work {
+        let answers = Arc::clone(&self.answers);
+        Work::Decide(Box::new(move |_, _| Decided {
+            records: vec![MetadataRecord::Topic(TopicRecord {
+                name: name.into(),
+                topic_id: Uuid([name.as_bytes()[0]; 16]),
+                ..Default::default()
+            })],
+            reply: Box::new(move |outcome| answers.lock().push((name, outcome))),
+        }))
+    }
+
+    /// Serves requests that share one flush; returns their answers.
+    fn serve(&mut self, names: &[&'static str]) -> Vec<(&'static str, Result<(), ErrorCode>)> {
+        let (sender, receiver) = mpsc::channel();
+        for name in &names[1..] {
+            sender.send(self.create(name)).expect("is received");
+        }
+        let published = Arc::new(Mutex::new(Vec::new()));
+        let mut publish: Publish = {
+            let published = Arc::clone(&published);
+            Box::new(move |delta| published.lock().push(topics(&delta.after)))
+        };
+        let first = self.create(names[0]);
+        self.controller
+            .serve(first, &receiver, &mut publish, &mut None)
+            .expect("the controller goes on");
+        self.published = published.lock().last().cloned().unwrap_or_default();
+        std::mem::take(&mut self.answers.lock())
+    }
+}
+
+fn topics(image: &ottla_metadata::MetadataImage) -> Vec<String> {
+    let mut names: Vec<_> = ["a", "b", "c"]
+        .into_iter()
+        .filter(|name| image.topics.by_name(name).is_some())
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names
+}
+
+const REFUSED: Result<(), ErrorCode> = Err(ErrorCode::KafkaStorageError);
+
+#[test]
+fn a_full_disk_refuses_the_request_that_met_it_and_no_other() {
+    let mut story = Story::begin();
+    story.controller.log.faults.0 = Some(ErrorKind::StorageFull);
+    assert_eq!(story.serve(&["a", "b"]), [("a", REFUSED), ("b", Ok(()))]);
+    assert_eq!(topics(story.controller.image()), ["b"]);
+    assert_eq!(story.published, ["b"]);
+    assert_eq!(story.serve(&["a"]), [("a", Ok(()))]);
+    assert_eq!(story.published, ["a", "b"]);
+}
+
+#[test]
+fn what_a_full_disk_kept_from_being_committed_is_taken_back() {
+    let mut story = Story::begin();
+    assert_eq!(story.serve(&["c"]), [("c", Ok(()))]);
+    let end = story.controller.log.log_end_offset();
+    story.controller.log.faults.1 = Some(ErrorKind::StorageFull);
+    assert_eq!(story.serve(&["a", "b"]), [("a", REFUSED), ("b", REFUSED)]);
+    assert_eq!(topics(story.controller.image()), ["c"]);
+    assert!(story.published.is_empty());
+    assert_eq!(story.controller.log.log_end_offset(), end);
+    assert_eq!(story.serve(&["b"]), [("b", Ok(()))]);
+    assert_eq!(story.published, ["b", "c"]);
+}
+
+#[test]
+fn another_error_stops_the_node() {
+    for (append, flush) in [
+        (Some(ErrorKind::Other), None),
+        (None, Some(ErrorKind::Other)),
+    ] {
+        let mut story = Story::begin();
+        story.controller.log.faults = (append, flush);
+        let (sender, receiver) = mpsc::channel();
+        let (stop, mut stopped) = oneshot::channel();
+        sender.send(story.create("a")).expect("is received");
+        let answers = Arc::clone(&story.answers);
+        let mut failure = None;
+        let serving = std::thread::spawn(move || {
+            let mut publish: Publish = Box::new(|_| panic!("nothing is committed"));
+            story
+                .controller
+                .run(&receiver, &mut publish, |reason| failure = Some(reason));
+            failure
+        });
+        while answers.lock().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sender.send(Work::Stop(stop)).expect("is received");
+        let failure = serving.join().expect("joins").expect("the node is told");
+        assert!(failure.contains("metadata log"), "{failure}");
+        assert_eq!(*answers.lock(), [("a", REFUSED)]);
+        assert_eq!(stopped.try_recv(), Ok(()));
+    }
+}
