@@ -21,13 +21,13 @@ use crate::{Broker, Partition, RunningBroker};
 use client::Client;
 
 /// A broker on a port of its own, with its data in a directory that goes when it does.
-struct TestBroker {
+pub(crate) struct TestBroker {
     running: RunningBroker,
     _data: tempfile::TempDir,
 }
 
 impl TestBroker {
-    async fn start() -> TestBroker {
+    pub(crate) async fn start() -> TestBroker {
         TestBroker::start_with(&[]).await
     }
 
@@ -63,7 +63,7 @@ impl TestBroker {
         }
     }
 
-    fn broker(&self) -> &Arc<Broker> {
+    pub(crate) fn broker(&self) -> &Arc<Broker> {
         self.running.broker()
     }
 
@@ -72,7 +72,12 @@ impl TestBroker {
     }
 
     /// A topic that this broker leads; settings are `key=value`.
-    fn create_topic(&self, name: &'static str, partitions: i32, settings: &[(&'static str, &str)]) {
+    pub(crate) fn create_topic(
+        &self,
+        name: &'static str,
+        partitions: i32,
+        settings: &[(&'static str, &str)],
+    ) {
         let topic_id = topic_id(name);
         let mut records = vec![MetadataRecord::Topic(TopicRecord {
             name: name.into(),
@@ -111,7 +116,7 @@ impl TestBroker {
         self.broker().on_metadata_changed(&delta);
     }
 
-    fn partition(&self, topic: &'static str, index: i32) -> Arc<Partition> {
+    pub(crate) fn partition(&self, topic: &'static str, index: i32) -> Arc<Partition> {
         let found = self
             .broker()
             .partitions

@@ -125,6 +125,11 @@ impl LogReader {
         &self.shared.topic_partition
     }
 
+    /// Whether both read the same opened log, and not only one of the same name.
+    pub fn is_of_same_log(&self, other: &LogReader) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// The directory of the partition.
     pub fn dir(&self) -> std::path::PathBuf {
         self.shared.dir.path()

@@ -121,9 +121,7 @@ impl LogDirs {
                     tracing::info!(%topic_partition, count, "old segments are deleted");
                 }
                 Some(Err(error)) => {
-                    if let Some(dir) = self.dir_of(topic_partition) {
-                        self.on_log_error(&dir, &error);
-                    }
+                    self.on_partition_log_error(partition.reader(), &error);
                 }
             }
         }
@@ -151,7 +149,7 @@ impl LogDirs {
             match tokio::task::spawn_blocking(move || job.run()).await {
                 Ok(Ok(up_to)) => partition.notify(broker, Event::Flushed { up_to }),
                 Ok(Err(error)) => {
-                    self.on_partition_error(topic_partition, &error);
+                    self.on_partition_error(reader, &error);
                     if error.is_disk_full() {
                         partition.with_log(broker, Log::on_flush_refused).await;
                     }

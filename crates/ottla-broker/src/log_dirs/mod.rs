@@ -321,20 +321,45 @@ impl LogDirs {
         dir.files.submit(delay, move || remove_dir(&to));
     }
 
-    fn dir_of(&self, topic_partition: &TopicPartition) -> Option<Arc<LogDir>> {
-        let hosted = self.hosted.read();
-        Some(Arc::clone(&hosted.get(topic_partition)?.dir))
+    /// In which directory a log lies, whether it is in use or deleted.
+    fn dir_of(&self, log: &LogReader) -> Option<&Arc<LogDir>> {
+        let path = log.dir();
+        self.dirs
+            .iter()
+            .find(|dir| path.parent() == Some(&dir.path))
     }
 
-    /// An operation on the log of a partition failed: its directory goes offline, unless the disk is only
-    /// full.
-    pub(crate) fn on_partition_error(
-        &self,
-        topic_partition: &TopicPartition,
-        error: &StorageError,
-    ) {
-        if let Some(dir) = self.dir_of(topic_partition) {
-            self.on_storage_error(&dir, error);
+    /// Whether a partition still has this log: another of the same name does not count.
+    fn is_hosted(&self, log: &LogReader) -> bool {
+        let hosted = self.hosted.read();
+        let of_name = hosted.get(log.topic_partition());
+        of_name.is_some_and(|hosted| hosted.reader.is_of_same_log(log))
+    }
+
+    /// Whether the directory in which a log lies is in use.
+    pub(crate) fn is_online(&self, log: &LogReader) -> bool {
+        self.dir_of(log).is_some_and(|dir| dir.is_online())
+    }
+
+    /// An operation on a log failed: its directory goes offline, unless the disk is only full. That a
+    /// file of a deleted log is not there says nothing about the directory.
+    pub(crate) fn on_partition_error(&self, log: &LogReader, error: &StorageError) {
+        if error.error.kind() == std::io::ErrorKind::NotFound && !self.is_hosted(log) {
+            return;
+        }
+        if let Some(dir) = self.dir_of(log) {
+            self.on_storage_error(dir, error);
+        }
+    }
+
+    fn on_partition_log_error(&self, log: &LogReader, error: &LogError) {
+        match error {
+            LogError::Storage(error) => self.on_partition_error(log, error),
+            LogError::Checkpoint(_) => {
+                if let Some(dir) = self.dir_of(log) {
+                    self.on_log_error(dir, error);
+                }
+            }
         }
     }
 

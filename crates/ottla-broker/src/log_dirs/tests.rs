@@ -315,10 +315,10 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
         path: PathBuf::from("x"),
         error: kind.into(),
     };
-    dirs.on_partition_error(&partition(0), &error(std::io::ErrorKind::StorageFull));
+    dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::StorageFull));
     assert!(told.lock().is_empty());
     for _ in 0..2 {
-        dirs.on_partition_error(&partition(0), &error(std::io::ErrorKind::Other));
+        dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::Other));
     }
     assert_eq!(*told.lock(), [(vec![partition(0)], false)]);
     assert_eq!(dirs.offline_directory_ids().len(), 1);
@@ -328,11 +328,34 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
         dirs.directory_of(&partition(2)),
         Some(dirs.online_directory_ids()[0])
     );
-    dirs.on_partition_error(&partition(1), &error(std::io::ErrorKind::Other));
+    dirs.on_partition_error(&logs[1].reader(), &error(std::io::ErrorKind::Other));
     assert!(told.lock()[1].1);
     let refused = dirs.open_log(&partition(9), TOPIC_ID, None, settings());
     assert!(refused.is_err());
     drop((logs, third));
+}
+
+#[test]
+fn a_missing_file_of_a_deleted_log_says_nothing_about_its_directory() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let told = Arc::new(Mutex::new(0));
+    let theirs = Arc::clone(&told);
+    dirs.set_failure_listener(move |_| *theirs.lock() += 1);
+    let error = |kind: std::io::ErrorKind| StorageError {
+        action: "rename",
+        path: PathBuf::from("x"),
+        error: kind.into(),
+    };
+    let deleted = open(&dirs, 0);
+    dirs.delete_log(&partition(0));
+    let of_same_name = open(&dirs, 0);
+    dirs.on_partition_error(&deleted.reader(), &error(std::io::ErrorKind::NotFound));
+    assert_eq!(*told.lock(), 0);
+    assert!(dirs.is_online(&of_same_name.reader()));
+    dirs.on_partition_error(&of_same_name.reader(), &error(std::io::ErrorKind::NotFound));
+    assert_eq!(*told.lock(), 1);
+    assert!(!dirs.is_online(&of_same_name.reader()));
 }
 
 #[test]

@@ -18,6 +18,12 @@ use super::{Ack, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
 use crate::metrics::Metric;
 
+#[cfg(test)]
+mod tests;
+
+/// How long a flush that found the disk full waits for space.
+const FLUSH_RETRY: Duration = Duration::from_secs(1);
+
 /// What only the holder of the run token touches.
 pub(super) struct Stepped {
     replica: Replica<Ack>,
@@ -32,10 +38,11 @@ pub(super) struct Stepped {
 }
 
 /// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FlushState {
     Idle,
-    /// One is under way; another is wanted up to here where there is an offset.
+    /// One is under way, or waits for space on the disk; another is wanted up to here where there is an
+    /// offset.
     Running(Option<Offset>),
 }
 
@@ -68,9 +75,17 @@ impl Stepped {
                 self.write(partition, broker);
                 work(&mut self.log);
             }
-            PartitionEvent::FlushEnded(result) => {
+            PartitionEvent::FlushEnded { up_to, result } => {
                 self.write(partition, broker);
-                self.on_flush_ended(partition, broker, result);
+                self.on_flush_ended(partition, broker, up_to, result);
+            }
+            PartitionEvent::FlushDue => {
+                self.write(partition, broker);
+                self.on_flush_due(partition, broker);
+            }
+            PartitionEvent::JobFailed(error) => {
+                self.write(partition, broker);
+                self.on_job_failed(partition, broker, &error);
             }
         }
     }
@@ -217,8 +232,9 @@ impl Stepped {
         self.flush = FlushState::Running(None);
         let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
         tokio::task::spawn_blocking(move || {
+            let up_to = job.up_to();
             let result = job.run();
-            partition.put(&broker, PartitionEvent::FlushEnded(result));
+            partition.put(&broker, PartitionEvent::FlushEnded { up_to, result });
         });
     }
 
@@ -226,31 +242,68 @@ impl Stepped {
         &mut self,
         partition: &Arc<Partition>,
         broker: &Arc<Broker>,
+        up_to: Offset,
         result: Result<Offset, StorageError>,
     ) {
         let wanted = match self.flush {
             FlushState::Running(wanted) => wanted,
             FlushState::Idle => None,
         };
-        self.flush = FlushState::Idle;
         match result {
             Ok(flushed) => {
+                self.flush = FlushState::Idle;
                 if let Some(up_to) = wanted.filter(|&up_to| up_to > flushed) {
                     self.flush(partition, broker, up_to);
                 }
                 self.step(partition, broker, Event::Flushed { up_to: flushed });
             }
-            // What waits for the flush goes on waiting; the next append asks for another.
-            Err(error) if error.is_disk_full() => self.log.on_flush_refused(),
-            Err(error) => self.lose(partition, broker, &error),
+            // What waits for the flush goes on waiting, as long as its deadlines allow.
+            Err(error) if error.is_disk_full() => {
+                tracing::warn!(partition = %partition.topic_partition, "flush put off: {error}");
+                self.log.on_flush_refused();
+                self.flush = FlushState::Running(wanted.max(Some(up_to)));
+                let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
+                tokio::spawn(async move {
+                    tokio::time::sleep(FLUSH_RETRY).await;
+                    partition.put(&broker, PartitionEvent::FlushDue);
+                });
+            }
+            Err(error) => {
+                self.flush = FlushState::Idle;
+                self.lose(partition, broker, &error);
+            }
+        }
+    }
+
+    fn on_flush_due(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) {
+        let FlushState::Running(Some(up_to)) = self.flush else {
+            return;
+        };
+        self.flush = FlushState::Idle;
+        if !self.replica.is_lost() {
+            self.flush(partition, broker, up_to);
+        }
+    }
+
+    fn on_job_failed(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        error: &StorageError,
+    ) {
+        if error.is_disk_full() {
+            // What it was to do is done by a later flush or roll, or not needed.
+            tracing::warn!(partition = %partition.topic_partition, "maintenance put off: {error}");
+            self.log.on_flush_refused();
+        } else {
+            self.lose(partition, broker, error);
         }
     }
 
     /// The log directory has failed: nobody is told that anything is safe any more.
     fn lose(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, error: &StorageError) {
-        tracing::error!(partition = %partition.topic_partition, "log lost: {error}");
         if let Some(log_dirs) = broker.log_dirs() {
-            log_dirs.on_partition_error(&partition.topic_partition, error);
+            log_dirs.on_partition_error(partition.reader(), error);
         }
         self.step(partition, broker, Event::LogLost);
         partition.waiters.wake_all();
@@ -272,7 +325,7 @@ fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
         let event = match result {
             Ok(JobOutcome::Done) => return,
             Ok(outcome) => PartitionEvent::Work(Box::new(|log| log.on_job_done(outcome))),
-            Err(error) => PartitionEvent::FlushEnded(Err(error)),
+            Err(error) => PartitionEvent::JobFailed(error),
         };
         partition.put(&broker, event);
     });

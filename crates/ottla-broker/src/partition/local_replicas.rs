@@ -61,6 +61,12 @@ impl Broker {
                 },
             };
             partition.notify(self, event);
+            // Its directory may have failed before the partition could be found and told.
+            if let Some(log_dirs) = self.log_dirs()
+                && !log_dirs.is_online(partition.reader())
+            {
+                partition.notify(self, Event::LogLost);
+            }
         }
         // As with partitions: a client that learns where its group is coordinated finds the coordinator.
         self.groups.follow_leadership(self, delta);

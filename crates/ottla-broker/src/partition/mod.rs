@@ -98,8 +98,15 @@ enum PartitionEvent {
     Replica(Event<Ack>),
     /// Maintenance of the log: runs between two steps.
     Work(Box<dyn FnOnce(&mut Log) + Send>),
-    /// A flush that ran on a maintenance thread has ended.
-    FlushEnded(Result<Offset, ottla_log::StorageError>),
+    /// The flush of everything before `up_to`, which ran on a maintenance thread, has ended.
+    FlushEnded {
+        up_to: Offset,
+        result: Result<Offset, ottla_log::StorageError>,
+    },
+    /// It is time for the flush that a full disk refused.
+    FlushDue,
+    /// Maintenance that nobody waits for has failed: a spare file, a deletion, writeback.
+    JobFailed(ottla_log::StorageError),
 }
 
 impl PartitionEvent {
@@ -108,7 +115,9 @@ impl PartitionEvent {
             PartitionEvent::Append(append) => EVENT_BYTES + append.batch.size_in_bytes(),
             PartitionEvent::Replica(_)
             | PartitionEvent::Work(_)
-            | PartitionEvent::FlushEnded(_) => EVENT_BYTES,
+            | PartitionEvent::FlushEnded { .. }
+            | PartitionEvent::FlushDue
+            | PartitionEvent::JobFailed(_) => EVENT_BYTES,
         }
     }
 }
