@@ -17,7 +17,8 @@ mod primitives {
     }
 }
 
-#[allow(dead_code)]
+// The same file twice is the point: once with the primitives of the standard library, once with loom's.
+#[allow(dead_code, clippy::duplicate_mod)]
 #[path = "../inbox.rs"]
 mod inbox;
 
