@@ -133,7 +133,7 @@ impl Broker {
         let metadata = self.metadata();
         let known = metadata.topics.by_name(topic);
         match known.and_then(|topic| topic.partition(index.into())) {
-            Some(_) => Err(ErrorCode::NotLeaderOrFollower),
+            Some(registration) => Err(self.why_missing(registration)),
             None => Err(ErrorCode::UnknownTopicOrPartition),
         }
     }

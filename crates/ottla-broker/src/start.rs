@@ -24,6 +24,8 @@ use crate::net::{BoundListener, ListenerInfo, accept_connections};
 const DRAIN: Duration = Duration::from_secs(5);
 /// How many logs are brought to rest at once at a stop: their fsyncs share what the disk does.
 const LOGS_CLOSED_AT_ONCE: usize = 16;
+/// How long after a partition could not be opened that is tried again.
+const OPEN_RETRY: Duration = Duration::from_secs(10);
 /// The longest time between two looks at idle connections.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 
@@ -89,6 +91,7 @@ impl Broker {
             let maintain = Arc::clone(log_dirs).maintain(Arc::clone(&broker));
             tasks.push(tokio::spawn(maintain));
         }
+        tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
         for bound in bound {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
         }
@@ -208,6 +211,20 @@ impl RunningBroker {
             }
         }
         unclosed
+    }
+}
+
+/// Tries again and again to open partitions that could not be opened.
+async fn open_missing_partitions(broker: Arc<Broker>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(OPEN_RETRY) => {}
+            () = broker.stopping() => return,
+        }
+        let opening = Arc::clone(&broker);
+        let open = move || opening.open_missing_partitions();
+        // A panic has been reported where it happened; the next attempt may do better.
+        let _ = tokio::task::spawn_blocking(open).await;
     }
 }
 

@@ -272,7 +272,7 @@ impl<'a> ResolvedTopics<'a> {
         let metadata = self.broker.metadata();
         let known = metadata.topics.by_name(&topic);
         match known.and_then(|known| known.partition(key.partition.into())) {
-            Some(_) => Ok(Err(ErrorCode::NotLeaderOrFollower)),
+            Some(registration) => Ok(Err(self.broker.why_missing(registration))),
             None => Err(ErrorCode::UnknownTopicOrPartition),
         }
     }

@@ -174,13 +174,9 @@ impl PendingProduce {
         data: PartitionProduceData,
         is_transactional_id_given: bool,
     ) -> Result<(Arc<Partition>, RecordBatch), Refusal> {
-        let partition = self.broker.partitions.get(topic, data.index);
-        if partition.is_none() {
-            let metadata = self.broker.metadata();
-            let known = metadata.topics.by_name(topic);
-            if known.is_none_or(|known| known.partition(data.index.into()).is_none()) {
-                return Err(ErrorCode::UnknownTopicOrPartition.into());
-            }
+        let partition = self.broker.local_partition(topic, data.index);
+        if let Err(ErrorCode::UnknownTopicOrPartition) = partition {
+            return Err(ErrorCode::UnknownTopicOrPartition.into());
         }
         let batch = read_produced_batch(records_of(data))?;
         let codec = batch.header.compression_type();
@@ -201,7 +197,7 @@ impl PendingProduce {
         if crate::is_internal_topic(topic) && !may_write_internally {
             return Err(ErrorCode::InvalidTopicException.into());
         }
-        let partition = partition.ok_or(ErrorCode::NotLeaderOrFollower)?;
+        let partition = partition?;
         Ok((partition, batch))
     }
 

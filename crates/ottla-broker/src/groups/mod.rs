@@ -20,7 +20,7 @@ use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_coordinator::group::GroupCoordinatorConfig;
 use ottla_coordinator::partition_for;
-use ottla_metadata::MetadataDelta;
+use ottla_metadata::{LocalReplica, MetadataDelta};
 use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, TopicId, TopicName};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
@@ -115,6 +115,13 @@ impl Groups {
             if is_offsets_topic(&replica.topic) {
                 self.elect(broker, replica.partition, replica.registration.leader_epoch);
             }
+        }
+    }
+
+    /// A partition that this broker leads could be opened after all.
+    pub(crate) fn on_leader_opened(&self, broker: &Arc<Broker>, replica: &LocalReplica) {
+        if is_offsets_topic(&replica.topic) {
+            self.elect(broker, replica.partition, replica.registration.leader_epoch);
         }
     }
 

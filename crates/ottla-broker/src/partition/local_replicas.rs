@@ -6,14 +6,16 @@
 //! Kafka does the same in `BrokerMetadataPublisher` and `ReplicaManager.applyDelta`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ottla_config::TopicConfig;
 use ottla_log::Log;
 use ottla_metadata::{
     ConfigResource, ConfigResourceType, LocalReplica, MetadataDelta, MetadataImage,
+    PartitionRegistration,
 };
 use ottla_replica::{Event, Leadership};
-use ottla_types::TopicPartition;
+use ottla_types::{ErrorCode, TopicPartition};
 
 use super::Partition;
 use super::partitions::PartitionMap;
@@ -23,6 +25,7 @@ use crate::log_dirs::OpenSettings;
 impl Broker {
     /// Puts a new image in force. Opens logs, so it must not run on a thread that serves connections.
     pub fn on_metadata_changed(self: &Arc<Self>, delta: &MetadataDelta) {
+        let _changing = self.partitions.changing.lock();
         let changes = delta.local_changes(self.broker_id());
         let mut map = PartitionMap::clone(&self.partitions.load());
         let mut removed = Vec::new();
@@ -36,18 +39,37 @@ impl Broker {
             }
             removed.push(partition);
         }
+        let leaders = changes.leaders.iter().map(|replica| (replica, true));
+        let followers = changes.followers.iter().map(|replica| (replica, false));
+        self.take_up(map, leaders.chain(followers), &delta.after);
+        // As with partitions: a client that learns where its group is coordinated finds the coordinator.
+        self.groups.follow_leadership(self, delta);
+        self.set_metadata(delta.after.clone());
+        self.apply_topic_configs(delta);
+        self.groups.forget_deleted_topics(self, delta);
+        for partition in removed {
+            partition.notify(self, Event::LogLost);
+            partition.waiters.wake_all();
+        }
+    }
+
+    /// Opens what is not open yet, puts the map in force, and gives each replica its role: whether it
+    /// leads stands beside it.
+    fn take_up<'a>(
+        self: &Arc<Self>,
+        mut map: PartitionMap,
+        replicas: impl Iterator<Item = (&'a LocalReplica, bool)>,
+        image: &MetadataImage,
+    ) {
         let mut elected = Vec::new();
-        for (replica, is_leader) in changes
-            .leaders
-            .iter()
-            .map(|replica| (replica, true))
-            .chain(changes.followers.iter().map(|replica| (replica, false)))
-        {
-            match self.partition_of(&mut map, replica, &delta.after) {
+        for (replica, is_leader) in replicas {
+            match self.partition_of(&mut map, replica, image) {
                 Ok(partition) => elected.push((partition, replica, is_leader)),
                 Err(error) => {
                     let (topic, partition) = (&replica.topic, replica.partition);
                     tracing::error!("{topic}-{partition} cannot be opened: {error}");
+                    let is_incomplete = &self.partitions.is_incomplete;
+                    is_incomplete.store(true, Ordering::Release);
                 }
             }
         }
@@ -68,14 +90,46 @@ impl Broker {
                 partition.notify(self, Event::LogLost);
             }
         }
-        // As with partitions: a client that learns where its group is coordinated finds the coordinator.
-        self.groups.follow_leadership(self, delta);
-        self.set_metadata(delta.after.clone());
-        self.apply_topic_configs(delta);
-        self.groups.forget_deleted_topics(self, delta);
-        for partition in removed {
-            partition.notify(self, Event::LogLost);
-            partition.waiters.wake_all();
+    }
+
+    /// Tries again to open what could not be opened when the metadata named it, as on a full disk.
+    /// Blocks.
+    pub(crate) fn open_missing_partitions(self: &Arc<Self>) {
+        let _changing = self.partitions.changing.lock();
+        if !self.partitions.is_incomplete.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let image = self.metadata();
+        let map = PartitionMap::clone(&self.partitions.load());
+        let mut missing = Vec::new();
+        for topic in image.topics.iter() {
+            for (partition, registration) in topic.partitions() {
+                let known = map.topic_by_id(topic.id);
+                let is_here = known.is_some_and(|known| known.partition(partition.0).is_some());
+                if !is_here && registration.replicas.contains(&self.broker_id()) {
+                    missing.push(LocalReplica {
+                        topic: topic.name.clone(),
+                        topic_id: topic.id,
+                        partition,
+                        registration: registration.clone(),
+                    });
+                }
+            }
+        }
+        let leads = |replica: &LocalReplica| replica.registration.leader == self.broker_id();
+        let replicas = missing.iter().map(|replica| (replica, leads(replica)));
+        self.take_up(map, replicas, &image);
+        for replica in missing.iter().filter(|replica| leads(replica)) {
+            self.groups.on_leader_opened(self, replica);
+        }
+    }
+
+    /// What to answer about a partition that is not in the map: one that this broker should have could
+    /// not be opened.
+    pub(crate) fn why_missing(&self, registration: &PartitionRegistration) -> ErrorCode {
+        match registration.replicas.contains(&self.broker_id()) {
+            true => ErrorCode::KafkaStorageError,
+            false => ErrorCode::NotLeaderOrFollower,
         }
     }
 

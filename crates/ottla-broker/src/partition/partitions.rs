@@ -4,16 +4,22 @@
 //! takes no lock.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::{ArcSwap, Guard};
 use hashbrown::HashMap;
 use ottla_types::{PartitionIndex, TopicId, TopicName, TopicPartition};
+use parking_lot::Mutex;
 
 use super::Partition;
 
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
     map: ArcSwap<PartitionMap>,
+    /// Held by whoever changes the map from what it reads in it.
+    pub(crate) changing: Mutex<()>,
+    /// A replica of this broker could not be opened and is not in the map.
+    pub(crate) is_incomplete: AtomicBool,
 }
 
 #[derive(Clone, Debug, Default)]

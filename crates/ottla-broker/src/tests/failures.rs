@@ -34,3 +34,32 @@ async fn changed_settings_do_not_bring_a_lost_partition_back() {
     let answer = &answer.responses[0].partitions[0];
     assert_eq!(answer.error_code, ErrorCode::KafkaStorageError.code());
 }
+
+#[tokio::test]
+async fn a_partition_that_could_not_be_opened_is_opened_later() {
+    let dirs = [tempfile::tempdir(), tempfile::tempdir()].map(|dir| dir.expect("a directory"));
+    let paths = dirs.each_ref().map(|dir| dir.path().display().to_string());
+    let broker = TestBroker::start_with(&[("log.dirs", &paths.join(","))]).await;
+    // A file stands where the directory of the partition would be.
+    for path in &paths {
+        std::fs::write(format!("{path}/orders-0"), "in the way").expect("a file");
+    }
+    broker.create_topic("orders", 1, &[]);
+    let mut client = broker.connect().await;
+    let answer = client.ask(9, &orders(1)).await;
+    let answer = &answer.responses[0].partition_responses[0];
+    assert_eq!(answer.error_code, ErrorCode::KafkaStorageError.code());
+    let answer = client.ask(12, &fetch_from("orders", 0, 0)).await;
+    let answer = &answer.responses[0].partitions[0];
+    assert_eq!(answer.error_code, ErrorCode::KafkaStorageError.code());
+    for path in &paths {
+        std::fs::remove_file(format!("{path}/orders-0")).expect("the file is there");
+    }
+    let opening = std::sync::Arc::clone(broker.broker());
+    tokio::task::spawn_blocking(move || opening.open_missing_partitions())
+        .await
+        .expect("opens");
+    let answer = client.ask(9, &orders(1)).await;
+    let answer = &answer.responses[0].partition_responses[0];
+    assert_eq!(answer.error_code, 0);
+}
