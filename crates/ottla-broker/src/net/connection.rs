@@ -162,6 +162,7 @@ impl Session {
             match self.read_or_wake(&front).await? {
                 Some(0) => return Ok(()),
                 Some(read) => {
+                    self.connection.on_active(self.broker.now_ms());
                     self.broker.metrics.add(Metric::BytesReceived, read as u64);
                     self.unyielded_bytes += read;
                     if self.unyielded_bytes >= YIELD_BYTES {
@@ -316,9 +317,10 @@ impl Session {
         if self.queue.is_empty() {
             return Ok(());
         }
+        let on_progress = || self.connection.on_active(self.broker.now_ms());
         let sent = tokio::select! {
             biased;
-            sent = self.queue.send_all(&self.stream) => sent?,
+            sent = self.queue.send_all(&self.stream, on_progress) => sent?,
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
         self.broker.metrics.add(Metric::BytesSent, sent);

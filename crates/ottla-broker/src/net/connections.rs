@@ -74,6 +74,7 @@ impl Connection {
         *self.client_software.lock() = Some((name, version));
     }
 
+    /// Bytes came in or went out: a large request or answer on a slow line is not idle.
     pub(crate) fn on_active(&self, now_ms: u64) {
         self.last_active_ms.store(now_ms, Ordering::Relaxed);
     }

@@ -36,12 +36,20 @@ impl SendQueue {
         self.chunks.is_empty()
     }
 
-    /// Sends everything; returns how many bytes that were. Waits where the peer does not read.
-    pub(crate) async fn send_all(&mut self, stream: &TcpStream) -> io::Result<u64> {
+    /// Sends everything; returns how many bytes that were. Waits where the peer does not read, and calls
+    /// `on_progress` whenever it has taken some.
+    pub(crate) async fn send_all(
+        &mut self,
+        stream: &TcpStream,
+        mut on_progress: impl FnMut(),
+    ) -> io::Result<u64> {
         let mut sent = 0;
         while !self.chunks.is_empty() {
             match stream.try_io(Interest::WRITABLE, || self.try_send(stream)) {
-                Ok(bytes) => sent += bytes,
+                Ok(bytes) => {
+                    sent += bytes;
+                    on_progress();
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     stream.writable().await?;
                 }
@@ -172,7 +180,10 @@ mod tests {
             peer.read_exact(&mut received).unwrap();
             received
         });
-        assert_eq!(queue.send_all(&stream).await.unwrap(), length as u64);
+        let mut calls = 0;
+        let sent = queue.send_all(&stream, || calls += 1).await.unwrap();
+        assert_eq!(sent, length as u64);
+        assert!(calls > 3, "progress was told {calls} times");
         assert!(queue.is_empty());
         assert!(reader.join().unwrap() == expected);
     }
@@ -184,7 +195,7 @@ mod tests {
         queue.push(Encoded {
             chunks: vec![region(b"short", 0, 9)],
         });
-        let error = queue.send_all(&stream).await.unwrap_err();
+        let error = queue.send_all(&stream, || {}).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

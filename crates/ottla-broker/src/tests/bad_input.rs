@@ -225,3 +225,17 @@ async fn a_stop_answers_what_waits() {
         .await;
     assert!(client.is_closed().await);
 }
+
+#[tokio::test]
+async fn a_request_that_comes_slowly_is_not_idle() {
+    let broker = TestBroker::start_with(&[("connections.max.idle.ms", "400")]).await;
+    let mut client = broker.connect().await;
+    let request = super::client::frame(3, &ApiVersionsRequest::default(), 1);
+    let (first, last) = request.split_at(request.len() - 10);
+    client.stream.write_all(first).await.expect("is read");
+    for byte in last {
+        tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        client.stream.write_all(&[*byte]).await.expect("is read");
+    }
+    assert!(client.receive_frame().await.is_some());
+}
