@@ -12,7 +12,7 @@ use ottla_log::{
 };
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
-use ottla_types::Offset;
+use ottla_types::{ErrorCode, Offset};
 
 use super::{Ack, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
@@ -117,7 +117,13 @@ impl Stepped {
         let batch = &mut append.batch;
         batch.assign_offset(self.replica.next_offset(), self.replica.leader_epoch());
         let is_of_producer = batch.header.has_producer_id();
+        let segment_bytes = partition.reader().config().effective_segment_bytes();
         let verdict = match is_of_producer {
+            // The log would refuse it, and with it all that is written in the same call. It was measured
+            // when it came in, but the setting may have changed since.
+            _ if batch.size_in_bytes() as i64 > i64::from(segment_bytes) => {
+                ProducerVerdict::Refused(ErrorCode::RecordListTooLarge)
+            }
             true => self.verdict(batch, origin),
             false => ProducerVerdict::InSequence,
         };

@@ -2,6 +2,9 @@
 
 use std::io::ErrorKind;
 
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::Timestamp;
+
 use super::*;
 use crate::tests::TestBroker;
 
@@ -58,4 +61,45 @@ async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_me
         }
         assert!(partition.is_leader());
     }
+}
+
+#[tokio::test]
+async fn a_batch_larger_than_a_segment_is_refused_alone() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[("segment.bytes", "1048576")]);
+    let partition = broker.partition("orders", 0);
+    // Both wait in the inbox, and so are written in one call if they are written.
+    let turn = partition.reserve(broker.broker(), 1);
+    let mut outcomes = Vec::new();
+    for value_bytes in [10, 2 << 20, 10] {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(0), None, Some(&vec![b'x'; value_bytes]), &[]);
+        let (released, outcome) = tokio::sync::oneshot::channel();
+        outcomes.push(outcome);
+        let append = PendingAppend {
+            batch: builder.build(),
+            required_acks: ottla_replica::RequiredAcks::Leader,
+            expected_leader_epoch: None,
+            deadline_ms: u64::MAX,
+            ack: Ack::Internal(released),
+        };
+        partition.append(broker.broker(), append);
+    }
+    drop(turn);
+    let mut released = Vec::new();
+    for outcome in outcomes {
+        released.push(outcome.await.expect("is released"));
+    }
+    assert_eq!(
+        released,
+        [
+            AckOutcome::Appended {
+                base_offset: Offset(0)
+            },
+            AckOutcome::RefusedForProducer(ErrorCode::RecordListTooLarge),
+            AckOutcome::Appended {
+                base_offset: Offset(1)
+            },
+        ]
+    );
 }
