@@ -28,6 +28,9 @@ use crate::partition::{AppendPace, Partition, Partitions};
 use crate::request_memory::RequestMemory;
 use crate::throttle::Throttle;
 
+/// See [`Broker::compression_memory`].
+const COMPRESSION_BYTES: i64 = 512 * 1024 * 1024;
+
 /// The shared state of a broker. Everything in it is either immutable, or guards itself.
 #[derive(Debug)]
 pub struct Broker {
@@ -52,6 +55,8 @@ pub struct Broker {
     append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) request_memory: RequestMemory,
+    /// What decompressing and compressing batches anew may hold at once.
+    pub(crate) compression_memory: RequestMemory,
     started: Instant,
     /// Becomes true when the broker begins to stop.
     stopping: watch::Sender<bool>,
@@ -97,6 +102,7 @@ impl Broker {
             complaints: Complaints::default(),
             connections: Arc::default(),
             request_memory: RequestMemory::new(config.queued_max_request_bytes),
+            compression_memory: RequestMemory::new(COMPRESSION_BYTES),
             started: Instant::now(),
             stopping: watch::Sender::new(false),
             failure: OnceLock::new(),

@@ -1,8 +1,9 @@
 //! Produce: validates record batches and gives them to the partitions that this broker leads.
 //!
 //! Everything up to the append happens on the thread that read the request, in the order of the
-//! connection. A batch that has to be compressed anew first takes its place in the partition's inbox and
-//! then leaves for a thread of its own. The response is filled in as the acknowledgements are released,
+//! connection. A batch that has to be compressed anew, or that takes long to decompress, first takes its
+//! place in the partition's inbox and then leaves for a thread of its own; how much memory all such batches
+//! hold at once is bounded. The response is filled in as the acknowledgements are released,
 //! by whoever releases them; the one who fills in the last wakes the connection.
 //!
 //! Kafka does the same in `KafkaApis.handleProduceRequest` and `ReplicaManager.handleProduceAppend`.
@@ -10,6 +11,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ottla_protocol::messages::produce_request::PartitionProduceData;
@@ -21,7 +23,7 @@ use ottla_protocol::messages::{ProduceRequest, ProduceResponse};
 use ottla_protocol::{ApiKey, Reader, Records};
 use ottla_records::{
     AppendOrigin, CompressionType, RecordBatch, Rejection, ValidatedBatch, ValidationBuffers,
-    read_produced_batch, validate,
+    ValidationRules, read_produced_batch, validate,
 };
 use ottla_replica::{AckOutcome, RequiredAcks};
 use ottla_types::{ErrorCode, TopicName, Uuid};
@@ -37,6 +39,10 @@ use crate::{Broker, RequestContext};
 /// The client id under which Kafka's own tools may write to internal topics.
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 
+/// After so long a request decompresses nothing more on the thread of its connection: it may name any
+/// number of partitions.
+const INLINE_TIME: Duration = Duration::from_millis(10);
+
 thread_local! {
     static BUFFERS: RefCell<ValidationBuffers> = RefCell::default();
 }
@@ -50,6 +56,8 @@ pub(crate) struct PendingProduce {
     response: Mutex<ProduceResponse>,
     /// Appends not released, and one more while appends are still being handed in.
     remaining: AtomicUsize,
+    /// When the request began to be handed in.
+    started: Instant,
     /// A partition that has more to do than it should; the connection waits for it.
     stalled: Mutex<Option<Arc<Partition>>>,
 }
@@ -59,6 +67,16 @@ pub(crate) struct PendingProduce {
 pub(crate) struct Place {
     topic: usize,
     partition: usize,
+}
+
+/// What has to be known of a batch while it is validated.
+#[derive(Clone, Copy)]
+struct Arrival {
+    /// As it came.
+    bytes: usize,
+    records: i32,
+    place: Place,
+    deadline_ms: u64,
 }
 
 /// Hands the batches of a request to their partitions.
@@ -79,6 +97,7 @@ pub(crate) fn start(
         acks: RequiredAcks::from_wire(request.acks),
         response: Mutex::default(),
         remaining: AtomicUsize::new(1),
+        started: Instant::now(),
         stalled: Mutex::new(None),
     });
     pending.hand_in(request);
@@ -208,45 +227,119 @@ impl PendingProduce {
             place,
         } = submission;
         self.remaining.fetch_add(1, Ordering::AcqRel);
-        if partition.settings().recompresses(&batch) {
-            let turn = partition.reserve(&self.broker, batch.size_in_bytes());
-            let pending = Arc::clone(self);
-            tokio::task::spawn_blocking(move || {
-                // A turn that is dropped is given up.
-                if let Some(append) = pending.prepare(&partition, batch, place, deadline_ms) {
-                    turn.fill(append);
+        let arrival = Arrival {
+            bytes: batch.size_in_bytes(),
+            records: batch.header.record_count.max(0),
+            place,
+            deadline_ms,
+        };
+        match self.validate_inline(&partition, &batch) {
+            Some(validated) => {
+                if let Some(append) = self.prepare(&partition, validated, arrival) {
+                    partition.append(&self.broker, append);
                 }
-            });
-            return;
-        }
-        if let Some(append) = self.prepare(&partition, batch, place, deadline_ms) {
-            partition.append(&self.broker, append);
+            }
+            None => self.validate_elsewhere(Arc::clone(&partition), batch, arrival),
         }
         if partition.is_over_bound() {
             *self.stalled.lock() = Some(partition);
         }
     }
 
-    /// Validates a batch. One that is refused is answered here.
-    fn prepare(
+    /// Validates a batch on this thread; `None` where that takes too long.
+    fn validate_inline(
+        &self,
+        partition: &Partition,
+        batch: &RecordBatch,
+    ) -> Option<Result<ValidatedBatch, Rejection>> {
+        let is_compressed = batch.header.attributes.is_compressed();
+        if is_compressed && self.started.elapsed() > INLINE_TIME {
+            return None;
+        }
+        let settings = partition.settings();
+        let rules = settings.inline_rules(batch)?;
+        match self.validate(partition, batch.clone(), &rules) {
+            Err(rejection) if is_compressed && is_too_large(&rejection) => None,
+            validated => Some(validated),
+        }
+    }
+
+    /// Takes the batch's turn, and validates it on a thread of its own when there is memory for that.
+    fn validate_elsewhere(
         self: &Arc<Self>,
+        partition: Arc<Partition>,
+        batch: RecordBatch,
+        arrival: Arrival,
+    ) {
+        let turn = partition.reserve(&self.broker, arrival.bytes);
+        let pending = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut attempts = partition.settings().attempts(&batch).into_iter();
+            while let Some((rules, bytes)) = attempts.next() {
+                let is_last = attempts.len() == 0;
+                let memory = pending.broker.compression_memory.take(bytes).await;
+                let (of_partition, batch) = (Arc::clone(&partition), batch.clone());
+                let validating = Arc::clone(&pending);
+                let validate = move || {
+                    let validated = validating.validate(&of_partition, batch, &rules);
+                    drop(memory);
+                    validated
+                };
+                let validated = match tokio::task::spawn_blocking(validate).await {
+                    Ok(validated) => validated,
+                    // The panic has been reported where it happened.
+                    Err(_) => Err(Rejection {
+                        error_code: ErrorCode::UnknownServerError,
+                        message: String::new(),
+                        record_errors: Vec::new(),
+                    }),
+                };
+                match validated {
+                    Err(rejection) if !is_last && is_too_large(&rejection) => continue,
+                    validated => {
+                        // A turn that is dropped is given up.
+                        if let Some(append) = pending.prepare(&partition, validated, arrival) {
+                            turn.fill(append);
+                        }
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    fn validate(
+        &self,
         partition: &Partition,
         batch: RecordBatch,
-        place: Place,
-        deadline_ms: u64,
-    ) -> Option<PendingAppend> {
-        let settings = partition.settings();
-        let (bytes, records) = (batch.size_in_bytes(), batch.header.record_count);
-        let validated = BUFFERS.with_borrow_mut(|buffers| {
+        rules: &ValidationRules,
+    ) -> Result<ValidatedBatch, Rejection> {
+        BUFFERS.with_borrow_mut(|buffers| {
             validate(
                 batch,
-                &settings.rules,
+                rules,
                 AppendOrigin::Client,
                 &partition.topic_partition,
                 self.broker.timestamp(),
                 buffers,
             )
-        });
+        })
+    }
+
+    /// Makes an append of a validated batch. One that is refused is answered here.
+    fn prepare(
+        self: &Arc<Self>,
+        partition: &Partition,
+        validated: Result<ValidatedBatch, Rejection>,
+        arrival: Arrival,
+    ) -> Option<PendingAppend> {
+        let Arrival {
+            bytes,
+            records,
+            place,
+            deadline_ms,
+        } = arrival;
+        let settings = partition.settings();
         let log_start_offset = partition.reader().log_start_offset();
         // Checked here, because the log's refusal takes the appends behind it along.
         let validated = validated.map_err(Refusal::from).and_then(|validated| {
@@ -262,8 +355,8 @@ impl PendingProduce {
                 ..
             }) => {
                 self.broker.metrics.add(Metric::BytesProduced, bytes as u64);
-                let records = records.max(0) as u64;
-                self.broker.metrics.add(Metric::RecordsProduced, records);
+                let metrics = &self.broker.metrics;
+                metrics.add(Metric::RecordsProduced, records as u64);
                 self.with_response(place, |response| {
                     response.log_append_time_ms = log_append_time.map_or(-1, |time| time.0);
                     response.log_start_offset = log_start_offset.0;
@@ -414,6 +507,11 @@ impl PendingAnswer for PendingProduce {
     fn stalled(&self) -> Option<Arc<Partition>> {
         self.stalled.lock().take()
     }
+}
+
+/// Whether a batch is too large, or its records would decompress to more than was allowed.
+fn is_too_large(rejection: &Rejection) -> bool {
+    rejection.error_code == ErrorCode::MessageTooLarge
 }
 
 fn records_of(data: PartitionProduceData) -> Bytes {

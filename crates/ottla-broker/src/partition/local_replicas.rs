@@ -17,8 +17,8 @@ use ottla_metadata::{
 use ottla_replica::{Event, Leadership};
 use ottla_types::{ErrorCode, TopicPartition};
 
-use super::Partition;
 use super::partitions::PartitionMap;
+use super::{Partition, PartitionSettings};
 use crate::Broker;
 use crate::log_dirs::OpenSettings;
 
@@ -199,7 +199,7 @@ impl Broker {
             replica.topic_id,
             log,
             pace,
-            &config,
+            PartitionSettings::new(&config, self.config().socket_request_max_bytes),
         );
         map.insert(Arc::clone(&partition));
         Ok(partition)

@@ -157,7 +157,7 @@ impl Partition {
         topic_id: TopicId,
         log: Log,
         pace: Arc<AppendPace>,
-        config: &TopicConfig,
+        settings: PartitionSettings,
     ) -> Arc<Self> {
         let reader = log.reader();
         let replica = Replica::new(broker_id, log.log_end_offset(), log.high_watermark());
@@ -165,7 +165,7 @@ impl Partition {
             topic_partition,
             topic_id,
             reader,
-            settings: ArcSwap::from_pointee(PartitionSettings::new(config)),
+            settings: ArcSwap::from_pointee(settings),
             inbox: Inbox::new(INBOX_BOUND_BYTES),
             stepped: Mutex::new(Stepped::new(replica, log)),
             pace,
@@ -246,7 +246,8 @@ impl Partition {
 
     /// Puts changed settings in force.
     pub(crate) fn set_config(self: &Arc<Self>, broker: &Arc<Broker>, config: Arc<TopicConfig>) {
-        let settings = PartitionSettings::new(&config);
+        let max_request_bytes = broker.config().socket_request_max_bytes;
+        let settings = PartitionSettings::new(&config, max_request_bytes);
         let of_replica = settings.replica;
         self.settings.store(Arc::new(settings));
         let work = Box::new(move |log: &mut Log| log.set_config(config));

@@ -1,12 +1,20 @@
 //! The settings of a topic as the append path needs them: resolved once, when they change.
 
+use std::borrow::Cow;
+
 use ottla_config::{BrokerCompressionType, TimestampType, TopicConfig};
 use ottla_records::{Compression, RecordBatch, ValidationRules};
 use ottla_replica::ReplicaSettings;
 
-/// Most bytes that the records of one batch may decompress to. Kafka has no such bound; a batch that
-/// grows beyond this is taken for a decompression bomb.
-const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
+/// Most bytes of compressed records that are looked through on the thread of a connection, and most bytes
+/// that these may decompress to. Batches of a producer's usual sizes stay below both; at the speed of gzip,
+/// the slowest codec, the second is a few milliseconds.
+const INLINE_COMPRESSED_BYTES: usize = 64 * 1024;
+const INLINE_DECOMPRESSED_BYTES: usize = 1024 * 1024;
+/// How many times larger than compressed the records of a batch are expected to be at most.
+const EXPECTED_RATIO: usize = 32;
+/// What looking through compressed records takes while it is under way.
+const STREAM_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct PartitionSettings {
@@ -17,7 +25,9 @@ pub(crate) struct PartitionSettings {
 }
 
 impl PartitionSettings {
-    pub(crate) fn new(config: &TopicConfig) -> Self {
+    /// `max_request_bytes` is `socket.request.max.bytes`: what could not be sent uncompressed is taken for
+    /// a decompression bomb.
+    pub(crate) fn new(config: &TopicConfig, max_request_bytes: i32) -> Self {
         PartitionSettings {
             rules: ValidationRules {
                 compacted: config.cleanup_policy.compact,
@@ -42,7 +52,8 @@ impl PartitionSettings {
                         level: config.compression_zstd_level,
                     }),
                 },
-                max_decompressed_bytes: MAX_DECOMPRESSED_BYTES,
+                max_decompressed_bytes: config.max_message_bytes.max(max_request_bytes).max(0)
+                    as usize,
             },
             segment_bytes: config.effective_segment_bytes().max(0) as usize,
             replica: ReplicaSettings {
@@ -52,8 +63,53 @@ impl PartitionSettings {
         }
     }
 
-    /// Whether the batch has to be compressed anew, which takes too long for the thread of a connection.
-    pub(crate) fn recompresses(&self, batch: &RecordBatch) -> bool {
+    /// The rules for validating a batch on the thread of a connection; `None` where that would keep the
+    /// connection's thread for too long.
+    pub(crate) fn inline_rules(&self, batch: &RecordBatch) -> Option<Cow<'_, ValidationRules>> {
+        if self.recompresses(batch) {
+            return None;
+        }
+        match batch.header.attributes.is_compressed() {
+            false => Some(Cow::Borrowed(&self.rules)),
+            true if batch.body().len() > INLINE_COMPRESSED_BYTES => None,
+            true => {
+                let limit = self
+                    .rules
+                    .max_decompressed_bytes
+                    .min(INLINE_DECOMPRESSED_BYTES);
+                Some(Cow::Owned(self.rules_with_limit(limit)))
+            }
+        }
+    }
+
+    /// The attempts at validating a batch elsewhere, each with its rules and the memory that it may take:
+    /// one within what is expected of records, and one with all that is allowed.
+    pub(crate) fn attempts(&self, batch: &RecordBatch) -> Vec<(ValidationRules, usize)> {
+        let allowed = self.rules.max_decompressed_bytes;
+        if !self.recompresses(batch) {
+            return vec![(self.rules.clone(), STREAM_BYTES)];
+        }
+        let body_bytes = batch.body().len();
+        if !batch.header.attributes.is_compressed() {
+            return vec![(self.rules.clone(), body_bytes)];
+        }
+        let expected = body_bytes.saturating_mul(EXPECTED_RATIO).min(allowed);
+        let mut attempts = vec![(self.rules_with_limit(expected), expected)];
+        if expected < allowed {
+            attempts.push((self.rules.clone(), allowed));
+        }
+        attempts
+    }
+
+    fn rules_with_limit(&self, max_decompressed_bytes: usize) -> ValidationRules {
+        ValidationRules {
+            max_decompressed_bytes,
+            ..self.rules.clone()
+        }
+    }
+
+    /// Whether the batch has to be compressed anew.
+    fn recompresses(&self, batch: &RecordBatch) -> bool {
         match (self.rules.compression, batch.header.compression_type()) {
             (Some(target), Ok(codec)) => target.codec() != codec,
             _ => false,

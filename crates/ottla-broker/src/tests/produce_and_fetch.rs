@@ -446,3 +446,66 @@ fn list_offsets(topic: &'static str, timestamp: i64) -> ListOffsetsRequest {
         ..Default::default()
     }
 }
+
+/// A batch of one record of this many zeros.
+fn zeros(compression: Compression, bytes: usize) -> Bytes {
+    let mut builder = RecordBatchBuilder::new(compression);
+    builder.append(Timestamp(1), None, Some(&vec![0; bytes]), &[]);
+    builder.build().to_bytes()
+}
+
+#[tokio::test]
+async fn records_may_decompress_to_what_a_request_may_hold_and_no_more() {
+    let limit = [("socket.request.max.bytes", "4000000")];
+    let broker = TestBroker::start_with(&limit).await;
+    broker.create_topic("kept", 1, &[]);
+    broker.create_topic("changed", 1, &[("compression.type", "lz4")]);
+    let mut client = broker.connect().await;
+    let codecs = [
+        Compression::Gzip { level: -1 },
+        Compression::Snappy,
+        Compression::Zstd { level: 3 },
+    ];
+    for topic in ["kept", "changed"] {
+        for compression in codecs {
+            for (bytes, code) in [
+                (3_000_000, ErrorCode::None),
+                (5_000_000, ErrorCode::MessageTooLarge),
+            ] {
+                let answer = produce(&mut client, topic, 1, zeros(compression, bytes)).await;
+                assert_eq!(
+                    answer.error_code,
+                    code.code(),
+                    "{compression:?}, {bytes} bytes to {topic}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[("compression.type", "gzip")]);
+    broker.create_topic("others", 1, &[]);
+    // Somebody else's turn fills the inbox.
+    let turn = broker
+        .partition("orders", 0)
+        .reserve(broker.broker(), 17 << 20);
+    let mut client = broker.connect().await;
+    let first = produce_to("orders", 0, 1, batch(&["one"]));
+    let second = produce_to("others", 0, 1, batch(&["two"]));
+    let first = client.send(9, &first).await;
+    let second = client.send(9, &second).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let others = broker.partition("others", 0);
+    assert_eq!(
+        others.reader().log_end_offset().0,
+        0,
+        "the connection waits"
+    );
+    drop(turn);
+    client.receive::<ProduceRequest>(9, first).await;
+    client.receive::<ProduceRequest>(9, second).await;
+    assert_eq!(others.reader().log_end_offset().0, 1);
+}
