@@ -49,9 +49,11 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let temporary = PathBuf::from(temporary);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
-        file.sync_all()
+        Ok(file)
     });
-    written.map_err(|error| StorageError::new("write", &temporary, error))?;
+    let file = written.map_err(|error| StorageError::new("write", &temporary, error))?;
+    file.sync_all()
+        .map_err(|error| StorageError::fsync(&temporary, error))?;
     std::fs::rename(&temporary, path)
         .map_err(|error| StorageError::new("rename to", path, error))?;
     match path.parent() {
@@ -64,7 +66,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
 pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
     File::open(dir)
         .and_then(|dir| dir.sync_all())
-        .map_err(|error| StorageError::new("flush directory", dir, error))
+        .map_err(|error| StorageError::fsync(dir, error))
 }
 
 /// Reads a small file as a whole, `None` where it does not exist.

@@ -5,9 +5,6 @@ use std::path::{Path, PathBuf};
 
 use ottla_types::{ErrorCode, Offset};
 
-/// The action of a failed fsync.
-pub(crate) const FSYNC: &str = "force to disk";
-
 /// An operation on a file that failed. The directory that holds it goes offline, except where the disk
 /// is only full.
 #[derive(Debug, thiserror::Error)]
@@ -18,23 +15,35 @@ pub struct StorageError {
     pub path: PathBuf,
     #[source]
     pub error: io::Error,
+    /// What failed was to force something to disk. What that was to write may be gone, whatever the error
+    /// is, and a later attempt that succeeds says nothing about it.
+    pub is_failed_fsync: bool,
 }
 
 impl StorageError {
-    pub(crate) fn new(action: &'static str, path: &Path, error: io::Error) -> Self {
+    pub fn new(action: &'static str, path: &Path, error: io::Error) -> Self {
         Self {
             action,
             path: path.to_owned(),
             error,
+            is_failed_fsync: false,
+        }
+    }
+
+    /// An fsync that failed, or the start of writeback.
+    pub fn fsync(path: &Path, error: io::Error) -> Self {
+        Self {
+            is_failed_fsync: true,
+            ..Self::new("force to disk", path, error)
         }
     }
 
     /// No space or quota left: appends are refused, but what is there stays readable and deletable, and
     /// the directory need not go offline.
     ///
-    /// A failed fsync is never that, whatever its error: what it was to write may be gone.
+    /// A failed fsync is never that.
     pub fn is_disk_full(&self) -> bool {
-        self.action != FSYNC
+        !self.is_failed_fsync
             && matches!(
                 self.error.kind(),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
@@ -137,4 +146,23 @@ pub enum LogError {
     Storage(#[from] StorageError),
     #[error(transparent)]
     Checkpoint(#[from] crate::checkpoint::CheckpointError),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use super::StorageError;
+
+    #[test]
+    fn a_failed_fsync_is_no_full_disk() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let path = Path::new("x");
+            assert!(StorageError::new("write", path, kind.into()).is_disk_full());
+            assert!(!StorageError::fsync(path, kind.into()).is_disk_full());
+        }
+        let path = Path::new("x");
+        assert!(!StorageError::new("write", path, io::ErrorKind::Other.into()).is_disk_full());
+    }
 }

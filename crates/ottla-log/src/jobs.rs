@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use ottla_types::Offset;
 
 use crate::checkpoint::sync_dir;
-use crate::error::{FSYNC, StorageError};
+use crate::error::StorageError;
 use crate::file_names::DELETED_SUFFIX;
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
@@ -99,12 +99,15 @@ impl FlushJob {
     }
 
     fn flush_segment(&self, segment: &Segment) -> Result<(), StorageError> {
-        let fsync = |result: io::Result<()>| self.unless_deleted(FSYNC, result);
+        let dir = self.shared.dir.path();
+        let fsync = |result| unless_deleted(result, |error| StorageError::fsync(&dir, error));
         fsync(segment.log_file().and_then(|file| file.sync_data()))?;
         if self.active == Some(segment.base_offset) {
             return Ok(());
         }
-        self.unless_deleted("write the indexes of", segment.write_index_tails())?;
+        unless_deleted(segment.write_index_tails(), |error| {
+            StorageError::new("write the indexes of", &dir, error)
+        })?;
         let opener = segment.opener(SegmentFile::OffsetIndex);
         fsync(segment.offset_index.entries().sync(opener))?;
         let opener = segment.opener(SegmentFile::TimeIndex);
@@ -116,19 +119,16 @@ impl FlushJob {
         segment.are_indexes_flushed.store(true, Ordering::Release);
         Ok(())
     }
+}
 
-    /// A segment that was deleted meanwhile has nothing left to keep.
-    fn unless_deleted(
-        &self,
-        action: &'static str,
-        result: io::Result<()>,
-    ) -> Result<(), StorageError> {
-        match result {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StorageError::new(action, &self.shared.dir.path(), error))
-            }
-            _ => Ok(()),
-        }
+/// A segment that was deleted meanwhile has nothing left to keep.
+fn unless_deleted(
+    result: io::Result<()>,
+    to_error: impl FnOnce(io::Error) -> StorageError,
+) -> Result<(), StorageError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(to_error(error)),
+        _ => Ok(()),
     }
 }
 
@@ -172,7 +172,7 @@ pub struct WritebackJob {
 impl WritebackJob {
     pub fn run(self) -> Result<(), StorageError> {
         start_writeback(&self.file, self.position, self.len)
-            .map_err(|error| StorageError::new("write back", &self.path, error))
+            .map_err(|error| StorageError::fsync(&self.path, error))
     }
 }
 

@@ -153,11 +153,8 @@ impl DirLoad {
 /// The partitions in a directory. What was being deleted is deleted further.
 fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, PrepareError> {
     let failed = |error| {
-        PrepareError::Failed(LogError::Storage(ottla_log::StorageError {
-            action: "list",
-            path: dir.path.clone(),
-            error,
-        }))
+        let error = ottla_log::StorageError::new("list", &dir.path, error);
+        PrepareError::Failed(LogError::Storage(error))
     };
     let mut partitions = Vec::new();
     for entry in std::fs::read_dir(&dir.path).map_err(failed)? {

@@ -310,11 +310,8 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
             .push((failure.partitions.clone(), failure.is_last));
     });
     let logs = [open(&dirs, 0), open(&dirs, 1)];
-    let error = |kind: std::io::ErrorKind| StorageError {
-        action: "write",
-        path: PathBuf::from("x"),
-        error: kind.into(),
-    };
+    let error =
+        |kind: std::io::ErrorKind| StorageError::new("write", &PathBuf::from("x"), kind.into());
     dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::StorageFull));
     assert!(told.lock().is_empty());
     for _ in 0..2 {

@@ -14,6 +14,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -126,8 +127,9 @@ impl Log {
         target: Offset,
         kept: u64,
     ) -> Result<Segment, LogError> {
+        self.copy_log(old, kept)?;
         let sizes = self
-            .copy_files(old, target, kept)
+            .copy_indexes(old, target, kept)
             .map_err(|error| StorageError::new("truncate a segment of", &self.dir(), error))?;
         self.jobs.dir_changed = true;
         let shared_dir = self.shared.dir.clone();
@@ -137,16 +139,27 @@ impl Log {
         Ok(copy)
     }
 
-    fn copy_files(&self, old: &Segment, target: Offset, kept: u64) -> io::Result<IndexSizes> {
-        let temporary = |kind: SegmentFile| {
-            let name = format!("{}.truncated{DELETED_SUFFIX}", kind.suffix());
-            self.shared.dir.join(&file_name(old.base_offset, &name))
-        };
-        let from = old.log_file()?;
-        let copy = File::create(temporary(SegmentFile::Log))?;
-        copy_bytes(&from, &copy, kept)?;
-        copy.sync_data()?;
+    /// Under what name a file of a segment is written before it takes its place.
+    fn temporary_path(&self, base_offset: Offset, kind: SegmentFile) -> PathBuf {
+        let name = format!("{}.truncated{DELETED_SUFFIX}", kind.suffix());
+        self.shared.dir.join(&file_name(base_offset, &name))
+    }
 
+    fn copy_log(&self, old: &Segment, kept: u64) -> Result<(), StorageError> {
+        let path = self.temporary_path(old.base_offset, SegmentFile::Log);
+        let copy = || {
+            let copy = File::create(&path)?;
+            copy_bytes(&*old.log_file()?, &copy, kept)?;
+            Ok(copy)
+        };
+        let copy = copy().map_err(|error| StorageError::new("write", &path, error))?;
+        copy.sync_data()
+            .map_err(|error| StorageError::fsync(&path, error))
+    }
+
+    /// Copies the entries for what is kept, and puts the copies of all files into place.
+    fn copy_indexes(&self, old: &Segment, target: Offset, kept: u64) -> io::Result<IndexSizes> {
+        let temporary = |kind| self.temporary_path(old.base_offset, kind);
         let offsets =
             old.offset_index
                 .entries_below(target, kept, old.opener(SegmentFile::OffsetIndex))?;

@@ -284,11 +284,12 @@ impl PendingSnapshot {
     pub(crate) fn write(&self, dir: &Path) -> Result<(), StorageError> {
         use std::io::Write;
         let path = dir.join(file_name(self.offset, PRODUCER_SNAPSHOT_SUFFIX));
-        std::fs::File::create(&path)
-            .and_then(|mut file| {
-                file.write_all(&self.bytes)?;
-                file.sync_data()
-            })
-            .map_err(|error| StorageError::new("write", &path, error))
+        let written = std::fs::File::create(&path).and_then(|mut file| {
+            file.write_all(&self.bytes)?;
+            Ok(file)
+        });
+        let file = written.map_err(|error| StorageError::new("write", &path, error))?;
+        file.sync_data()
+            .map_err(|error| StorageError::fsync(&path, error))
     }
 }
