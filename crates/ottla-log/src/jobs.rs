@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::error::StorageError;
 use crate::file_names::DELETED_SUFFIX;
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
-use crate::reader::Shared;
+use crate::reader::{Flushed, Shared};
 use crate::segment::{Segment, SegmentFile};
 
 /// Something to be run on a maintenance thread, in any order.
@@ -57,8 +57,8 @@ pub struct FlushJob {
     pub(crate) up_to: Offset,
     /// The value of [`Shared::truncations`] when the job was made.
     pub(crate) truncations: u64,
-    /// A segment has been created or renamed since the directory was forced to disk.
-    pub(crate) sync_dir: bool,
+    /// Grows whenever a file is created or renamed.
+    pub(crate) dir_version: u64,
     /// The base offset of the active segment, whose indexes recovery builds again and which need not be
     /// forced; `None` to force all.
     pub(crate) active: Option<Offset>,
@@ -70,7 +70,7 @@ pub struct FlushJob {
 #[derive(Default)]
 pub(crate) struct StateFiles {
     pub(crate) leader_epochs: Option<EpochsVersion>,
-    pub(crate) snapshots: Vec<PendingSnapshot>,
+    pub(crate) snapshots: Vec<Arc<PendingSnapshot>>,
 }
 
 /// The epochs of a log with a number that grows with every change.
@@ -86,16 +86,38 @@ impl FlushJob {
         self.up_to
     }
 
+    /// Waits for another flush of the same log that is under way.
     pub fn run(self) -> Result<Offset, StorageError> {
-        self.state.write(&self.shared)?;
+        let shared = Arc::clone(&self.shared);
+        let mut flushed = shared.flushed.lock();
+        if flushed.has_failed {
+            let error = io::Error::other("an earlier flush has failed");
+            return Err(StorageError::fsync(&shared.dir.path(), error));
+        }
+        let result = self.flush(&mut flushed);
+        flushed.has_failed = result.as_ref().is_err_and(|error| error.is_failed_fsync);
+        result?;
+        shared.on_flushed(self.up_to, self.truncations);
+        Ok(self.up_to)
+    }
+
+    fn flush(&self, flushed: &mut Flushed) -> Result<(), StorageError> {
+        let dir = self.shared.dir.path();
+        self.state.write(&dir, flushed)?;
         for segment in &self.segments {
             self.flush_segment(segment)?;
         }
-        if self.sync_dir {
-            sync_dir(&self.shared.dir.path())?;
+        if flushed.dir_version < self.dir_version {
+            sync_dir(&dir)?;
+            flushed.dir_version = self.dir_version;
         }
-        self.shared.on_flushed(self.up_to, self.truncations);
-        Ok(self.up_to)
+        if !flushed.is_parent_synced {
+            if let Some(parent) = dir.parent() {
+                sync_dir(parent)?;
+            }
+            flushed.is_parent_synced = true;
+        }
+        Ok(())
     }
 
     fn flush_segment(&self, segment: &Segment) -> Result<(), StorageError> {
@@ -133,18 +155,16 @@ fn unless_deleted(
 }
 
 impl StateFiles {
-    pub(crate) fn write(&self, shared: &Shared) -> Result<(), StorageError> {
-        let dir = shared.dir.path();
+    fn write(&self, dir: &Path, flushed: &mut Flushed) -> Result<(), StorageError> {
         if let Some(EpochsVersion { epochs, version }) = &self.leader_epochs {
             // Jobs may run in any order; an older list must not replace a newer one.
-            let mut written = shared.epochs_written.lock();
-            if *written < *version {
-                epochs.write(&dir)?;
-                *written = *version;
+            if flushed.epochs_version < *version {
+                epochs.write(dir)?;
+                flushed.epochs_version = *version;
             }
         }
         for snapshot in &self.snapshots {
-            snapshot.write(&dir)?;
+            snapshot.write_once(dir)?;
         }
         Ok(())
     }

@@ -46,8 +46,22 @@ pub(crate) struct Shared {
     /// Raised by every truncation, so that a flush that was under way does not claim what came after.
     /// Held while the recovery point is changed.
     pub(crate) truncations: Mutex<u64>,
-    /// The version of the leader epochs that the file holds; held while it is written.
-    pub(crate) epochs_written: Mutex<u64>,
+    /// What completed flushes have written; held while a flush runs, so that one runs at a time.
+    pub(crate) flushed: Mutex<Flushed>,
+}
+
+/// What flushes that were completed have done: the next owes the rest, also where one before it was made and
+/// has not run, or has failed.
+#[derive(Default)]
+pub(crate) struct Flushed {
+    /// The version of the leader epochs that the file holds.
+    pub(crate) epochs_version: u64,
+    /// The version of the directory that was forced to disk.
+    pub(crate) dir_version: u64,
+    /// The entry of the partition's directory in its log directory is on disk.
+    pub(crate) is_parent_synced: bool,
+    /// A flush could not force something to disk. Another that tried again might be told that all is well.
+    pub(crate) has_failed: bool,
 }
 
 impl Shared {

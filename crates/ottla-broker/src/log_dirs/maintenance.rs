@@ -148,12 +148,7 @@ impl LogDirs {
             };
             match tokio::task::spawn_blocking(move || job.run()).await {
                 Ok(Ok(up_to)) => partition.notify(broker, Event::Flushed { up_to }),
-                Ok(Err(error)) => {
-                    self.on_partition_error(reader, &error);
-                    if error.is_disk_full() {
-                        partition.with_log(broker, Log::on_flush_refused).await;
-                    }
-                }
+                Ok(Err(error)) => self.on_partition_error(reader, &error),
                 // The panic has been reported where it happened.
                 Err(_) => {}
             }

@@ -263,10 +263,10 @@ impl Stepped {
                 }
                 self.step(partition, broker, Event::Flushed { up_to: flushed });
             }
-            // What waits for the flush goes on waiting, as long as its deadlines allow.
+            // What waits for the flush goes on waiting, as long as its deadlines allow. It was a write that failed
+            // and can be made again: a failed fsync is no full disk, and loses the log.
             Err(error) if error.is_disk_full() => {
                 tracing::warn!(partition = %partition.topic_partition, "flush put off: {error}");
-                self.log.on_flush_refused();
                 self.flush = FlushState::Running(wanted.max(Some(up_to)));
                 let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
                 tokio::spawn(async move {
@@ -300,7 +300,6 @@ impl Stepped {
         if error.is_disk_full() {
             // What it was to do is done by a later flush or roll, or not needed.
             tracing::warn!(partition = %partition.topic_partition, "maintenance put off: {error}");
-            self.log.on_flush_refused();
         } else {
             self.lose(partition, broker, error);
         }
@@ -319,6 +318,7 @@ impl Stepped {
 /// Runs maintenance work of a log on a blocking thread, and gives the log what it leaves.
 fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
     let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
+    let is_spare = matches!(job, Job::PrepareSpare(_));
     tokio::spawn(async move {
         let Ok(mut result) = tokio::task::spawn_blocking(move || job.run()).await else {
             return;
@@ -331,7 +331,13 @@ fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
         let event = match result {
             Ok(JobOutcome::Done) => return,
             Ok(outcome) => PartitionEvent::Work(Box::new(|log| log.on_job_done(outcome))),
-            Err(error) => PartitionEvent::JobFailed(error),
+            Err(error) => {
+                if is_spare {
+                    let refused = Box::new(Log::on_spare_refused);
+                    partition.put(&broker, PartitionEvent::Work(refused));
+                }
+                PartitionEvent::JobFailed(error)
+            }
         };
         partition.put(&broker, event);
     });

@@ -18,18 +18,17 @@ use crate::segment::{Segment, SegmentFile};
 /// Work that has come up and not been handed out.
 #[derive(Default)]
 pub(super) struct PendingJobs {
-    /// The epochs have changed since they were last handed to a flush.
-    pub(super) epochs_changed: bool,
-    /// Counts changes of the epochs.
+    /// Counts changes of the epochs; see [`Flushed`](crate::reader::Flushed).
     pub(super) epochs_version: u64,
-    pub(super) snapshots: Vec<PendingSnapshot>,
+    /// Taken, and when last looked at not written.
+    pub(super) snapshots: Vec<Arc<PendingSnapshot>>,
     pub(super) deletions: Vec<DeleteJob>,
     /// Segments that are no longer listed and whose files may not be renamed yet.
     pub(super) retired: Vec<Arc<Segment>>,
     /// Segments below this offset were sealed and are to be flushed.
     pub(super) flush_below: Option<Offset>,
-    /// Files have been created or renamed since the directory was last to be forced to disk.
-    pub(super) dir_changed: bool,
+    /// Counts creations and renames of files; see [`Flushed`](crate::reader::Flushed).
+    pub(super) dir_version: u64,
     pub(super) spare: Spare,
     /// Position in the active segment up to which writeback has been started.
     pub(super) written_back: u64,
@@ -40,6 +39,8 @@ pub(super) enum Spare {
     #[default]
     None,
     Ordered,
+    /// Could not be made.
+    Refused,
     Ready(SpareSegment),
 }
 
@@ -90,13 +91,12 @@ impl Log {
         }
     }
 
-    /// A job has failed because the disk is full. What it was to write is written by the next flush;
-    /// snapshots need not be: the one before and the records behind it say the same. A spare is not
-    /// ordered again before the next roll, which makes its files itself: on a full disk every attempt
-    /// would fail as this one did.
-    pub fn on_flush_refused(&mut self) {
-        self.jobs.epochs_changed = true;
-        self.jobs.dir_changed = true;
+    /// A [`Job::PrepareSpare`] has failed. None is ordered again before the next roll, which makes its files
+    /// itself: on a full disk every attempt would fail as this one did.
+    pub fn on_spare_refused(&mut self) {
+        if matches!(self.jobs.spare, Spare::Ordered) {
+            self.jobs.spare = Spare::Refused;
+        }
     }
 
     fn is_writeback_due(&self) -> bool {
@@ -124,7 +124,11 @@ impl Log {
 
     fn flush_job_up_to(&mut self, up_to: Offset) -> Option<FlushJob> {
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
-        let has_state = self.jobs.epochs_changed || !self.jobs.snapshots.is_empty();
+        self.jobs.snapshots.retain(|snapshot| !snapshot.is_done());
+        // Where a flush is under way, it is not known what it leaves.
+        let has_state = !self.jobs.snapshots.is_empty()
+            || (self.shared.flushed.try_lock())
+                .is_none_or(|flushed| flushed.epochs_version < self.jobs.epochs_version);
         let is_sealed_unflushed = self.first_unflushed(&self.segments()).is_some();
         (up_to > recovery_point || has_state || is_sealed_unflushed)
             .then(|| self.make_flush_job(up_to, false))
@@ -146,9 +150,12 @@ impl Log {
             segments: in_range.cloned().collect(),
             up_to: up_to.max(recovery_point),
             truncations,
-            sync_dir: std::mem::take(&mut self.jobs.dir_changed),
+            dir_version: self.jobs.dir_version,
             active: (!is_last).then_some(active),
-            state: self.take_state(),
+            state: StateFiles {
+                leader_epochs: self.unwritten_epochs(),
+                snapshots: self.jobs.snapshots.clone(),
+            },
         }
     }
 
@@ -161,20 +168,25 @@ impl Log {
         sealed.iter().position(is_unflushed)
     }
 
-    fn take_state(&mut self) -> StateFiles {
-        let changed = std::mem::take(&mut self.jobs.epochs_changed);
-        StateFiles {
-            leader_epochs: changed.then(|| EpochsVersion {
-                epochs: self.leader_epochs.clone(),
-                version: self.jobs.epochs_version,
-            }),
-            snapshots: std::mem::take(&mut self.jobs.snapshots),
-        }
+    /// The epochs, unless it is known that their file holds them.
+    fn unwritten_epochs(&self) -> Option<EpochsVersion> {
+        let version = self.jobs.epochs_version;
+        let flushed = self.shared.flushed.try_lock();
+        let is_written = flushed.is_some_and(|flushed| flushed.epochs_version >= version);
+        (!is_written).then(|| EpochsVersion {
+            epochs: self.leader_epochs.clone(),
+            version,
+        })
+    }
+
+    /// Takes a snapshot of the producers where the log ends, for the next flush to write.
+    pub(super) fn order_snapshot(&mut self) {
+        let taken = self.producers.take_snapshot();
+        self.jobs.snapshots.extend(taken.map(Arc::new));
     }
 
     /// Publishes changed epochs to readers and notes that their file has to be written.
     pub(super) fn on_epochs_changed(&mut self) {
-        self.jobs.epochs_changed = true;
         self.jobs.epochs_version += 1;
         let epochs = Arc::new(self.leader_epochs.clone());
         self.shared.leader_epochs.store(epochs);
@@ -187,7 +199,7 @@ impl Log {
         if let Some(max) = active.max_timestamp() {
             active.time_index.append_if_younger(max);
         }
-        self.jobs.snapshots.extend(self.producers.take_snapshot());
+        self.order_snapshot();
         let end = self.log_end_offset();
         let is_reserved = self.bytes_to_reserve() > 0;
         CloseJob {

@@ -39,7 +39,7 @@ use crate::batch_tail::{BatchTail, Boundary};
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::ProducerState;
-use crate::reader::{SegmentList, Shared};
+use crate::reader::{Flushed, SegmentList, Shared};
 use crate::segment::{IndexSizes, PartitionDir, Segment, SegmentFile};
 
 /// What a log is opened with.
@@ -433,7 +433,10 @@ impl Loader {
             first_unstable_offset: counter(unstable.unwrap_or(Offset(i64::MAX))),
             recovery_point: counter(recovery_point),
             truncations: Mutex::new(0),
-            epochs_written: Mutex::new(0),
+            flushed: Mutex::new(Flushed {
+                epochs_version: u64::from(!self.epochs_changed),
+                ..Flushed::default()
+            }),
         });
         let mut log = Log {
             shared,
@@ -451,9 +454,8 @@ impl Loader {
             writeback_bytes: DEFAULT_WRITEBACK_BYTES,
             random: self.params.random_seed,
             jobs: PendingJobs {
-                epochs_changed: self.epochs_changed,
                 epochs_version: 1,
-                dir_changed: true,
+                dir_version: 1,
                 written_back: position,
                 ..PendingJobs::default()
             },

@@ -156,7 +156,7 @@ impl Log {
             self.jobs.snapshots.retain(|s| s.offset != base_offset);
             snapshots.extend(self.producers.forget_snapshot(&dir, base_offset));
         }
-        self.jobs.dir_changed = true;
+        self.jobs.dir_version += 1;
         self.jobs.retired.retain(|old| Arc::strong_count(old) > 1);
         self.jobs.retired.extend(segments.iter().cloned());
         self.jobs.deletions.push(DeleteJob {

@@ -36,9 +36,9 @@ impl Log {
             sealed.time_index.append_if_younger(max);
         }
         self.producers.set_map_end_offset(base_offset);
-        self.jobs.snapshots.extend(self.producers.take_snapshot());
+        self.order_snapshot();
         self.jobs.flush_below = Some(base_offset);
-        self.jobs.dir_changed = true;
+        self.jobs.dir_version += 1;
         let mut segments = list.segments.clone();
         segments.push(Arc::new(created));
         self.start_active(segments, now)

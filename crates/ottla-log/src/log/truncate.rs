@@ -104,7 +104,9 @@ impl Log {
         self.leader_epochs.clear();
         self.on_epochs_changed();
         let dir = self.dir();
-        self.jobs.snapshots.clear();
+        for snapshot in self.jobs.snapshots.drain(..) {
+            snapshot.cancel();
+        }
         self.producers.truncate_fully_and_start_at(&dir, offset)?;
         self.publish_first_unstable_offset();
         Ok(())
@@ -131,7 +133,7 @@ impl Log {
         let sizes = self
             .copy_indexes(old, target, kept)
             .map_err(|error| StorageError::new("truncate a segment of", &self.dir(), error))?;
-        self.jobs.dir_changed = true;
+        self.jobs.dir_version += 1;
         let shared_dir = self.shared.dir.clone();
         let copy = Segment::new(shared_dir, old.base_offset, kept, sizes, None);
         let max_timestamp = max_timestamp(&copy).map_err(|error| self.scan_error(error))?;
@@ -243,8 +245,9 @@ impl Log {
         // Snapshots that no flush has written yet are looked for as files now.
         for snapshot in self.jobs.snapshots.drain(..) {
             if snapshot.offset <= end {
-                snapshot.write(&dir)?;
+                snapshot.write_once(&dir)?;
             }
+            snapshot.cancel();
         }
         let list = self.segments();
         recover::rebuild_producers(recover::Rebuild {

@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use parking_lot::Mutex;
 
 use super::ProducerState;
 use super::entry::{BatchMetadata, ProducerStateEntry};
@@ -39,7 +40,8 @@ pub(crate) enum SnapshotError {
 #[derive(Debug)]
 pub(crate) struct PendingSnapshot {
     pub(crate) offset: Offset,
-    pub(crate) bytes: Vec<u8>,
+    /// `None` once it is written, or no longer true. Held while the file is written.
+    bytes: Mutex<Option<Vec<u8>>>,
 }
 
 pub(super) fn encode<'a>(
@@ -135,13 +137,14 @@ impl ProducerState {
         let offset = self.map_end_offset;
         self.last_snapshot_offset = offset;
         self.snapshots.insert(offset);
+        let bytes = Mutex::new(Some(bytes));
         Some(PendingSnapshot { offset, bytes })
     }
 
     /// Takes a snapshot and writes it at once: for loading and stopping.
     pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
         match self.take_snapshot() {
-            Some(snapshot) => snapshot.write(dir),
+            Some(snapshot) => snapshot.write_once(dir),
             None => Ok(()),
         }
     }
@@ -281,15 +284,31 @@ impl ProducerState {
 impl PendingSnapshot {
     /// Writes the file durably. Not atomically, as in Kafka: one cut short by a crash has a wrong
     /// checksum and is passed over for an older one.
-    pub(crate) fn write(&self, dir: &Path) -> Result<(), StorageError> {
+    pub(crate) fn write_once(&self, dir: &Path) -> Result<(), StorageError> {
         use std::io::Write;
+        let mut pending = self.bytes.lock();
+        let Some(bytes) = pending.as_ref() else {
+            return Ok(());
+        };
         let path = dir.join(file_name(self.offset, PRODUCER_SNAPSHOT_SUFFIX));
         let written = std::fs::File::create(&path).and_then(|mut file| {
-            file.write_all(&self.bytes)?;
+            file.write_all(bytes)?;
             Ok(file)
         });
         let file = written.map_err(|error| StorageError::new("write", &path, error))?;
         file.sync_data()
-            .map_err(|error| StorageError::fsync(&path, error))
+            .map_err(|error| StorageError::fsync(&path, error))?;
+        *pending = None;
+        Ok(())
+    }
+
+    /// Whether it has been written or cancelled. A snapshot that is being written is not waited for.
+    pub(crate) fn is_done(&self) -> bool {
+        self.bytes.try_lock().is_some_and(|bytes| bytes.is_none())
+    }
+
+    /// Keeps jobs that hold it from writing it: the log has been truncated. Waits for one that is at it.
+    pub(crate) fn cancel(&self) {
+        *self.bytes.lock() = None;
     }
 }

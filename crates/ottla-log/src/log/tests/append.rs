@@ -343,3 +343,38 @@ fn readers_follow_an_appender() {
         handle.join().unwrap();
     });
 }
+
+#[test]
+fn a_flush_owes_what_another_that_has_not_ended_was_to_write() {
+    let mut test = TestLog::with_config(|config| config.segment_bytes = 200);
+    test.append_batch(idempotent(0, 1, 5, 0, 0));
+    test.append_batch(idempotent(1, 1, 5, 0, 1));
+    test.append_batch(idempotent(2, 1, 5, 0, 2));
+    assert!(test.bases().len() > 1);
+    let first = test.log().flush_job().unwrap();
+    test.append_batch(idempotent(3, 1, 5, 0, 3));
+    let second = test.log().flush_job().unwrap();
+    assert_eq!(second.run().unwrap(), Offset(4));
+    // The first has not run, and may never.
+    let snapshots = test.files();
+    for base in &test.bases()[1..] {
+        assert!(snapshots.contains(&format!("{base:020}.snapshot")), "{base}");
+    }
+    assert!(test.files().contains(&"leader-epoch-checkpoint".to_owned()));
+    let version = test.log().jobs.dir_version;
+    assert_eq!(test.log().shared.flushed.lock().dir_version, version);
+    assert!(test.log().shared.flushed.lock().is_parent_synced);
+    assert_eq!(first.run().unwrap(), Offset(3));
+    assert_eq!(test.reader().recovery_point(), Offset(4));
+    assert!(test.log().flush_job().is_none());
+}
+
+#[test]
+fn a_failed_fsync_is_not_tried_again() {
+    let mut test = TestLog::new();
+    test.append(1);
+    test.log().shared.flushed.lock().has_failed = true;
+    let error = test.log().flush_job().unwrap().run().unwrap_err();
+    assert!(error.is_failed_fsync);
+    assert_eq!(test.reader().recovery_point(), Offset(0));
+}
