@@ -93,6 +93,11 @@ impl Log {
             epochs_changed: false,
             segments: Vec::new(),
             report: RecoveryReport::default(),
+            had_snapshots: {
+                let mut found = ProducerState::new(params.producer_id_expiration_ms);
+                found.list_snapshots(&params.dir)?;
+                found.latest_snapshot().is_some()
+            },
             params,
         };
         loader.load_segments(&base_offsets)?;
@@ -113,6 +118,8 @@ struct Loader {
     epochs_changed: bool,
     segments: Vec<Arc<Segment>>,
     report: RecoveryReport,
+    /// There was a producer snapshot before anything was done.
+    had_snapshots: bool,
 }
 
 impl Loader {
@@ -156,9 +163,14 @@ impl Loader {
         let sizes = IndexSizes::default();
         let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
         // Transactions that were aborted in the segment are found from the producer state at its start.
-        let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
-        producers.list_snapshots(self.path())?;
-        self.rebuild_producers(&mut producers, base_offset, false)?;
+        let mut producers = recover::producers_at(
+            ProducerState::new(self.params.producer_id_expiration_ms),
+            self.path(),
+            &self.segments,
+            self.params.log_start_offset,
+            base_offset,
+            self.params.now,
+        )?;
         // The epochs are those of the file, which a flush writes before the recovery point moves, or recovery
         // finds them in the order of the segments: assigned from one in the middle, those before it would
         // be refused.
@@ -339,7 +351,7 @@ impl Loader {
         &self,
         producers: &mut ProducerState,
         end: Offset,
-        clean_shutdown: bool,
+        has_no_producers: bool,
     ) -> Result<(), LogError> {
         recover::rebuild_producers(recover::Rebuild {
             producers,
@@ -348,7 +360,7 @@ impl Loader {
             log_start_offset: self.params.log_start_offset,
             end,
             now: self.params.now,
-            clean_shutdown,
+            has_no_producers,
         })
     }
 
@@ -390,8 +402,8 @@ impl Loader {
         if is_new {
             producers.truncate_fully_and_start_at(self.path(), end)?;
         } else {
-            let clean_shutdown = self.params.clean_shutdown;
-            self.rebuild_producers(&mut producers, end, clean_shutdown)?;
+            let has_no_producers = self.params.clean_shutdown && !self.had_snapshots;
+            self.rebuild_producers(&mut producers, end, has_no_producers)?;
         }
         let unstable = producers.first_unstable_offset();
         let log = self.build(start, end, recovery_point, unstable, producers)?;

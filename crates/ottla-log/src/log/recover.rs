@@ -106,11 +106,19 @@ pub(super) fn check_indexes(dir: &Path, base_offset: Offset) -> io::Result<Optio
 
 /// Whether the indexes of a sealed segment reach to its end: no entry is due behind the last one of the
 /// offset index, and no batch there is younger than the last one of the time index.
+///
+/// `index.interval.bytes` may have been another when the segment was written. It was less than the distance
+/// between any two entries, and so an end that is no longer than the last of these distances may be whole.
 pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> io::Result<bool> {
     let opener = segment.opener(SegmentFile::OffsetIndex);
     let last = segment.offset_index.last_entry(opener)?;
     let start = last.map_or(0, |entry| entry.position);
-    let interval = config.index_interval_bytes.max(0) as u64;
+    let before_last = match segment.offset_index.entries().len() {
+        0 | 1 => None,
+        len => segment.offset_index.entry(len - 2, opener)?,
+    };
+    let distance = start.saturating_sub(before_last.map_or(0, |entry| entry.position));
+    let interval = distance.max(config.index_interval_bytes.max(0) as u64);
     let youngest = segment.time_index.last_entry();
     let youngest = youngest.map_or(Timestamp::NONE, |entry| entry.timestamp);
     let file = segment.log_file()?;
@@ -327,6 +335,32 @@ impl From<ScanError> for Invalid {
     }
 }
 
+/// The producers as they were at `end`, from the newest snapshot and the records behind it. Only looks: what
+/// the snapshots say of later offsets is still to be read.
+pub(super) fn producers_at(
+    mut producers: ProducerState,
+    dir: &Path,
+    segments: &[Arc<Segment>],
+    log_start_offset: Offset,
+    end: Offset,
+    now: Timestamp,
+) -> Result<ProducerState, LogError> {
+    producers.list_snapshots(dir)?;
+    producers.load_newest(dir, log_start_offset, end, now)?;
+    let from = producers.map_end_offset();
+    let first = segments.partition_point(|segment| segment.base_offset <= from);
+    for segment in &segments[first.saturating_sub(1)..] {
+        if segment.base_offset >= end {
+            break;
+        }
+        let start = segment.base_offset.max(from);
+        apply_records(&mut producers, segment, start, end)
+            .map_err(|error| StorageError::new("read the producers of", dir, error))?;
+    }
+    producers.set_map_end_offset(end);
+    Ok(producers)
+}
+
 /// What [`rebuild_producers`] works on.
 pub(super) struct Rebuild<'a> {
     pub(super) producers: &'a mut ProducerState,
@@ -336,8 +370,8 @@ pub(super) struct Rebuild<'a> {
     pub(super) log_start_offset: Offset,
     pub(super) end: Offset,
     pub(super) now: Timestamp,
-    /// The log was stopped in an orderly way, so a missing snapshot means that there were no producers.
-    pub(super) clean_shutdown: bool,
+    /// The log was stopped in an orderly way and there was no snapshot: there were no producers.
+    pub(super) has_no_producers: bool,
 }
 
 /// Brings the producer state to `end`, from the newest snapshot and the records behind it, and takes
@@ -353,7 +387,7 @@ pub(super) fn rebuild_producers(rebuild: Rebuild<'_>) -> Result<(), LogError> {
     } = rebuild;
     let bases = segments.iter().map(|segment| segment.base_offset);
     let snapshot_bases: Vec<Offset> = bases.rev().take(2).collect();
-    if rebuild.clean_shutdown && producers.latest_snapshot().is_none() {
+    if rebuild.has_no_producers {
         for offset in snapshot_bases.iter().rev().chain([&end]) {
             producers.set_map_end_offset(*offset);
             producers.write_snapshot(dir)?;

@@ -257,7 +257,7 @@ impl Log {
             segments: &list.segments,
             end,
             now,
-            clean_shutdown: false,
+            has_no_producers: false,
         })?;
         self.producers.on_high_watermark(self.high_watermark());
         self.publish_first_unstable_offset();

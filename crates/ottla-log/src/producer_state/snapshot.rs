@@ -222,6 +222,35 @@ impl ProducerState {
         Ok(())
     }
 
+    /// Brings the state to what the newest usable snapshot above the log's start and at or below `end`
+    /// says, and leaves all files alone.
+    pub(crate) fn load_newest(
+        &mut self,
+        dir: &Path,
+        log_start_offset: Offset,
+        end: Offset,
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
+        let is_inside = |offset: &Offset| *offset > log_start_offset && *offset <= end;
+        let inside: Vec<Offset> = self.snapshots.iter().copied().filter(is_inside).collect();
+        for offset in inside.into_iter().rev() {
+            self.clear();
+            match self.load_snapshot(dir, offset, now) {
+                Ok(()) => {
+                    self.map_end_offset = offset;
+                    return Ok(());
+                }
+                Err(SnapshotError::Storage(error)) => return Err(error),
+                Err(SnapshotError::Corrupt(reason)) => {
+                    tracing::warn!(dir = %dir.display(), %offset, reason, "passing over a producer snapshot");
+                }
+            }
+        }
+        self.clear();
+        self.map_end_offset = log_start_offset;
+        Ok(())
+    }
+
     fn load_snapshot(
         &mut self,
         dir: &Path,

@@ -347,3 +347,37 @@ fn garbage_files_never_panic() {
         }
     }
 }
+
+#[test]
+fn an_index_that_is_built_again_costs_no_producers() {
+    let size = idempotent(0, 10, 5, 0, 0).size_in_bytes() as i32;
+    for (segment_bytes, batches) in [(100 * size, 4), (3 * size + 8, 8)] {
+        let mut test = TestLog::with_config(|config| {
+            config.segment_bytes = segment_bytes;
+            config.index_interval_bytes = 50;
+        });
+        for n in 0..batches {
+            test.append_batch(idempotent(n * 10, 10, 5, 0, n as i32 * 10));
+        }
+        let bases = test.bases();
+        test.close();
+        let files = test.files();
+        for base in bases {
+            fs::remove_file(test.path().join(format!("{base:020}.index"))).unwrap();
+            assert_eq!(test.open(0, true).indexes_rebuilt, 1);
+            let producer = test.log().producers().producer(5.into()).unwrap();
+            assert_eq!(producer.last_sequence().0, batches as i32 * 10 - 1);
+            test.close();
+            assert_eq!(test.files(), files);
+        }
+    }
+}
+
+#[test]
+fn indexes_that_were_written_with_another_interval_are_whole() {
+    let mut test = three_segments();
+    test.close();
+    test.config.index_interval_bytes = 1;
+    let report = test.open(75, false);
+    assert_eq!((report.indexes_rebuilt, report.segments_recovered), (0, 1));
+}
