@@ -218,26 +218,30 @@ fn start_writeback(_file: &File, _position: u64, _len: u64) -> io::Result<()> {
 /// Creates the files of the next segment ahead, under names that a load deletes.
 pub struct SpareJob {
     pub(crate) shared: Arc<Shared>,
+    /// Tells its files from those of all other spares.
+    pub(crate) number: u64,
     /// `preallocate`: blocks to be reserved; the size of the file stays 0.
     pub(crate) reserve_bytes: u64,
 }
 
 /// Files that wait to become the next segment.
 pub struct SpareSegment {
+    pub(crate) number: u64,
     pub(crate) log: File,
 }
 
-/// The name of the spare of one kind of file. One for each partition.
-pub(crate) fn spare_name(kind: SegmentFile) -> String {
-    format!("spare{}{DELETED_SUFFIX}", kind.suffix())
+/// The name of one kind of file of a spare.
+pub(crate) fn spare_name(number: u64, kind: SegmentFile) -> String {
+    format!("spare-{number:016x}{}{DELETED_SUFFIX}", kind.suffix())
 }
 
 impl SpareJob {
     pub fn run(self) -> Result<SpareSegment, StorageError> {
         let create = |kind: SegmentFile| {
-            let path = self.shared.dir.join(&spare_name(kind));
+            let path = self.shared.dir.join(&spare_name(self.number, kind));
+            // A file that is there already might be about to become a segment.
             let mut options = File::options();
-            options.read(true).write(true).create(true).truncate(true);
+            options.read(true).write(true).create_new(true);
             options
                 .open(&path)
                 .map_err(|error| StorageError::new("create", &path, error))
@@ -247,11 +251,14 @@ impl SpareJob {
         let log = create(SegmentFile::Log)?;
         if self.reserve_bytes > 0 {
             reserve(&log, self.reserve_bytes).map_err(|error| {
-                let path = self.shared.dir.join(&spare_name(SegmentFile::Log));
+                let path = self.shared.dir.join(&spare_name(self.number, SegmentFile::Log));
                 StorageError::new("reserve space for", &path, error)
             })?;
         }
-        Ok(SpareSegment { log })
+        Ok(SpareSegment {
+            number: self.number,
+            log,
+        })
     }
 }
 

@@ -24,7 +24,7 @@ use crate::file_names::{
     file_name,
 };
 use crate::index::{OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex};
-use crate::jobs::spare_name;
+use crate::jobs::{SpareSegment, spare_name};
 
 /// The path of a partition's directory, which changes when the partition is marked for deletion.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Segment {
     pub(crate) fn from_spare(
         dir: &Arc<PartitionDir>,
         base_offset: Offset,
-        log: File,
+        spare: SpareSegment,
     ) -> io::Result<Self> {
         // The log file last: a segment without its indexes is repaired, indexes without one are deleted.
         for kind in [
@@ -176,10 +176,16 @@ impl Segment {
             SegmentFile::Log,
         ] {
             let to = dir.join(&file_name(base_offset, kind.suffix()));
-            std::fs::rename(dir.join(&spare_name(kind)), to)?;
+            std::fs::rename(dir.join(&spare_name(spare.number, kind)), to)?;
         }
         let indexes = IndexSizes::default();
-        Ok(Self::new(dir.clone(), base_offset, 0, indexes, Some(log)))
+        Ok(Self::new(
+            dir.clone(),
+            base_offset,
+            0,
+            indexes,
+            Some(spare.log),
+        ))
     }
 
     pub(crate) fn dir(&self) -> PathBuf {

@@ -78,6 +78,7 @@ impl Log {
             self.jobs.spare = Spare::Ordered;
             jobs.push(Job::PrepareSpare(SpareJob {
                 shared: self.shared.clone(),
+                number: self.next_random(),
                 reserve_bytes: self.bytes_to_reserve(),
             }));
         }

@@ -74,8 +74,11 @@ impl Log {
     /// The files of the next segment: the spare ones where they are ready.
     fn new_segment(&mut self, base_offset: Offset) -> io::Result<Segment> {
         let dir = &self.shared.dir;
-        if let Spare::Ready(spare) = std::mem::take(&mut self.jobs.spare) {
-            match Segment::from_spare(dir, base_offset, spare.log) {
+        // One that is still being made stays ordered, and becomes the segment after this one.
+        if matches!(self.jobs.spare, Spare::Ready(_))
+            && let Spare::Ready(spare) = std::mem::take(&mut self.jobs.spare)
+        {
+            match Segment::from_spare(dir, base_offset, spare) {
                 Ok(segment) => return Ok(segment),
                 // Somebody has removed it: a new one does as well.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -297,7 +297,8 @@ fn a_spare_becomes_the_next_segment() {
     }
     assert!(test.log().has_jobs());
     test.run_jobs();
-    assert!(test.files().contains(&"spare.log.deleted".to_owned()));
+    let is_spare = |name: &String| name.starts_with("spare-") && name.ends_with(".log.deleted");
+    assert!(test.files().iter().any(is_spare));
     test.append(10);
     assert!(test.append(10).rolled);
     assert!(!test.files().iter().any(|name| name.starts_with("spare")));
@@ -377,4 +378,28 @@ fn a_failed_fsync_is_not_tried_again() {
     let error = test.log().flush_job().unwrap().run().unwrap_err();
     assert!(error.is_failed_fsync);
     assert_eq!(test.reader().recovery_point(), Offset(0));
+}
+
+#[test]
+fn a_spare_that_is_late_is_not_ordered_again() {
+    let size = batch(0, 10).size_in_bytes() as i32;
+    let mut test = TestLog::with_config(|config| config.segment_bytes = 4 * size);
+    for _ in 0..3 {
+        test.append(10);
+    }
+    let is_spare = |job: &Job| matches!(job, Job::PrepareSpare(_));
+    let late = test.log().take_jobs().into_iter().find(is_spare).unwrap();
+    for _ in 0..4 {
+        test.append(10);
+    }
+    assert_eq!(test.bases(), [0, 40]);
+    assert!(!test.log().take_jobs().iter().any(is_spare));
+    let outcome = late.run().unwrap();
+    test.log().on_job_done(outcome);
+    for _ in 0..4 {
+        test.append(10);
+    }
+    assert_eq!(test.bases(), [0, 40, 80]);
+    assert!(!test.files().iter().any(|name| name.starts_with("spare")));
+    assert_eq!(test.read_all(0).len(), 11);
 }
