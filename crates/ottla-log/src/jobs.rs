@@ -274,8 +274,6 @@ pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 /// Renames the files of segments that the log has let go of.
 pub struct DeleteJob {
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// Producer snapshots of those segments, with their new names.
-    pub(crate) snapshots: Vec<(PathBuf, PathBuf)>,
     pub(crate) delay_ms: i64,
 }
 
@@ -291,17 +289,7 @@ impl DeleteJob {
         for segment in &self.segments {
             let error = |error| StorageError::new("rename segment in", &segment.dir(), error);
             segment.rename_to_deleted().map_err(error)?;
-            for kind in SegmentFile::ALL {
-                paths.push(segment.path(kind).map_err(error)?);
-            }
-        }
-        for (from, to) in self.snapshots {
-            match std::fs::rename(&from, &to) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(StorageError::new("rename", &from, error));
-                }
-                _ => paths.push(to),
-            }
+            paths.extend(segment.deleted_paths());
         }
         Ok(UnlinkJob {
             paths,

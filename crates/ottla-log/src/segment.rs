@@ -20,8 +20,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::file_names::{
-    DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX,
-    file_name,
+    DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX, file_name,
 };
 use crate::index::{OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex};
 use crate::jobs::{SpareSegment, spare_name};
@@ -260,7 +260,8 @@ impl Segment {
         self.transaction_index.entries().write_tail(opener)
     }
 
-    /// Renames all files of the segment to `.deleted` names. Open handles stay good.
+    /// Renames all files of the segment and the producer snapshot of its base to `.deleted` names. Open handles
+    /// stay good.
     pub(crate) fn rename_to_deleted(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         if *state != FileState::Present {
@@ -274,8 +275,27 @@ impl Segment {
                 _ => {}
             }
         }
+        let snapshot = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX);
+        match std::fs::rename(self.dir.join(&snapshot), self.deleted_snapshot()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         *state = FileState::Deleted;
         Ok(())
+    }
+
+    /// What [`Segment::rename_to_deleted`] has left to be unlinked, as far as it was there.
+    pub(crate) fn deleted_paths(&self) -> Vec<PathBuf> {
+        let files = SegmentFile::ALL.map(|kind| {
+            let name = file_name(self.base_offset, kind.suffix()) + DELETED_SUFFIX;
+            self.dir.join(&name)
+        });
+        files.into_iter().chain([self.deleted_snapshot()]).collect()
+    }
+
+    fn deleted_snapshot(&self) -> PathBuf {
+        let name = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX) + DELETED_SUFFIX;
+        self.dir.join(&name)
     }
 
     /// From now on the names belong to another segment with the same base.

@@ -313,10 +313,7 @@ impl Loader {
         segment
             .rename_to_deleted()
             .map_err(self.storage("rename a segment of"))?;
-        for kind in SegmentFile::ALL {
-            let path = segment
-                .path(kind)
-                .map_err(self.storage("delete a segment of"))?;
+        for path in segment.deleted_paths() {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(StorageError::new("delete", &path, error).into());

@@ -149,19 +149,19 @@ impl Log {
         if segments.is_empty() {
             return;
         }
-        let dir = self.dir();
-        let mut snapshots = Vec::new();
         for segment in &segments {
             let base_offset = segment.base_offset;
-            self.jobs.snapshots.retain(|s| s.offset != base_offset);
-            snapshots.extend(self.producers.forget_snapshot(&dir, base_offset));
+            let of_segment = self.jobs.snapshots.iter();
+            for snapshot in of_segment.filter(|snapshot| snapshot.offset == base_offset) {
+                snapshot.cancel_unless_writing();
+            }
+            self.producers.forget_snapshot(base_offset);
         }
         self.jobs.dir_version += 1;
         self.jobs.retired.retain(|old| Arc::strong_count(old) > 1);
         self.jobs.retired.extend(segments.iter().cloned());
         self.jobs.deletions.push(DeleteJob {
             segments,
-            snapshots,
             delay_ms: self.config.file_delete_delay_ms,
         });
     }

@@ -9,7 +9,7 @@
 //! Kafka: `ProducerStateManager.readSnapshot`, `ProducerSnapshot.json`.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use parking_lot::Mutex;
@@ -18,9 +18,7 @@ use super::ProducerState;
 use super::entry::{BatchMetadata, ProducerStateEntry};
 use crate::checkpoint::read_file;
 use crate::error::StorageError;
-use crate::file_names::{
-    DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, file_name, offset_from_file_name,
-};
+use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name, offset_from_file_name};
 
 const VERSION: i16 = 1;
 const HEADER_SIZE: usize = 10;
@@ -293,20 +291,9 @@ impl ProducerState {
         }
     }
 
-    /// Forgets the snapshot of a segment that is deleted. Returns its name, and the one that it is to have
-    /// until it is unlinked.
-    pub(crate) fn forget_snapshot(
-        &mut self,
-        dir: &Path,
-        offset: Offset,
-    ) -> Option<(PathBuf, PathBuf)> {
-        let deleted = format!("{PRODUCER_SNAPSHOT_SUFFIX}{DELETED_SUFFIX}");
-        self.snapshots.remove(&offset).then(|| {
-            (
-                dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)),
-                dir.join(file_name(offset, &deleted)),
-            )
-        })
+    /// Forgets the snapshot of a segment that is deleted; its file goes with those of the segment.
+    pub(crate) fn forget_snapshot(&mut self, offset: Offset) {
+        self.snapshots.remove(&offset);
     }
 }
 
@@ -334,6 +321,13 @@ impl PendingSnapshot {
     /// Whether it has been written or cancelled. A snapshot that is being written is not waited for.
     pub(crate) fn is_done(&self) -> bool {
         self.bytes.try_lock().is_some_and(|bytes| bytes.is_none())
+    }
+
+    /// Keeps jobs that hold it from writing it, unless one is at it: then a file is left that nobody reads.
+    pub(crate) fn cancel_unless_writing(&self) {
+        if let Some(mut pending) = self.bytes.try_lock() {
+            *pending = None;
+        }
     }
 
     /// Keeps jobs that hold it from writing it: the log has been truncated. Waits for one that is at it.

@@ -1,6 +1,7 @@
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-use super::{TestLog, batch};
+use super::{TestLog, batch, idempotent};
+use crate::JobOutcome;
 
 /// Segments at 0, 30, 60 of three batches each; epoch n starts at 10 n.
 fn log() -> TestLog {
@@ -129,4 +130,39 @@ fn the_recovery_point_does_not_stay_behind_the_end() {
     test.append(5);
     test.flush();
     assert_eq!(test.reader().recovery_point(), Offset(75));
+}
+
+#[test]
+fn jobs_of_before_a_truncation_leave_what_came_after_it_alone() {
+    let mut test = log();
+    // Nothing that has come up is done: snapshots are to be written, and then segments to be deleted.
+    let stale = test.log().flush_job().unwrap();
+    test.log().truncate_to(Offset(30), Timestamp(0)).unwrap();
+    let deletions = test.log().take_jobs();
+    stale.run().unwrap();
+    assert!(!test.files().contains(&"00000000000000000060.snapshot".to_owned()));
+    // The log grows again, by other batches, to where the old segment began.
+    for sequence in 0..6 {
+        test.append_batch(idempotent(30 + sequence * 5, 5, 7, 0, sequence as i32 * 5));
+    }
+    let end = test.log().log_end_offset();
+    test.append_batch(idempotent(end.0, 5, 7, 0, 30));
+    let before = test.bases();
+    test.flush();
+    let files = test.files();
+    let snapshots = |files: &[String]| -> Vec<String> {
+        let is_snapshot = |name: &&String| name.ends_with(".snapshot");
+        files.iter().filter(is_snapshot).cloned().collect()
+    };
+    assert!(!snapshots(&files).is_empty());
+    for job in deletions {
+        if let JobOutcome::Unlink(job) = job.run().unwrap() {
+            job.run().unwrap();
+        }
+    }
+    assert_eq!(snapshots(&test.files()), snapshots(&files));
+    assert_eq!(test.bases(), before);
+    test.crash();
+    let producer = test.log().producers().producer(7.into()).unwrap();
+    assert_eq!(producer.last_sequence().0, 34);
 }
