@@ -251,7 +251,10 @@ impl SpareJob {
         let log = create(SegmentFile::Log)?;
         if self.reserve_bytes > 0 {
             reserve(&log, self.reserve_bytes).map_err(|error| {
-                let path = self.shared.dir.join(&spare_name(self.number, SegmentFile::Log));
+                let path = self
+                    .shared
+                    .dir
+                    .join(&spare_name(self.number, SegmentFile::Log));
                 StorageError::new("reserve space for", &path, error)
             })?;
         }

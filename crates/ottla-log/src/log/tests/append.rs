@@ -1,7 +1,7 @@
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
-use super::{TestLog, batch, batch_at, read_all};
-use crate::{AppendErrorReason, ReadError};
+use super::{TestLog, batch, batch_at, idempotent, read_all};
+use crate::{AppendErrorReason, Job, ReadError};
 
 #[test]
 fn what_was_appended_is_read() {
@@ -359,7 +359,10 @@ fn a_flush_owes_what_another_that_has_not_ended_was_to_write() {
     // The first has not run, and may never.
     let snapshots = test.files();
     for base in &test.bases()[1..] {
-        assert!(snapshots.contains(&format!("{base:020}.snapshot")), "{base}");
+        assert!(
+            snapshots.contains(&format!("{base:020}.snapshot")),
+            "{base}"
+        );
     }
     assert!(test.files().contains(&"leader-epoch-checkpoint".to_owned()));
     let version = test.log().jobs.dir_version;

@@ -140,7 +140,11 @@ fn jobs_of_before_a_truncation_leave_what_came_after_it_alone() {
     test.log().truncate_to(Offset(30), Timestamp(0)).unwrap();
     let deletions = test.log().take_jobs();
     stale.run().unwrap();
-    assert!(!test.files().contains(&"00000000000000000060.snapshot".to_owned()));
+    assert!(
+        !test
+            .files()
+            .contains(&"00000000000000000060.snapshot".to_owned())
+    );
     // The log grows again, by other batches, to where the old segment began.
     for sequence in 0..6 {
         test.append_batch(idempotent(30 + sequence * 5, 5, 7, 0, sequence as i32 * 5));
