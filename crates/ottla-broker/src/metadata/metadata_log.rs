@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
-use ottla_log::{AppendErrorReason, JobOutcome, Log, OpenParams, StorageError};
+use ottla_log::{AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError};
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
     ElectionState, KRaftVersion, LogEnd, SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
@@ -245,15 +245,7 @@ impl MetadataLog {
         if let Some(kind) = self.faults.1.take() {
             return Err(self.storage_error(&fault(kind)));
         }
-        match job.run() {
-            Ok(flushed) => Ok(flushed),
-            Err(error) => {
-                if error.is_disk_full() {
-                    self.log.on_flush_refused();
-                }
-                Err(self.storage_error(&error))
-            }
-        }
+        job.run().map_err(|error| self.storage_error(&error))
     }
 
     /// Takes back what no flush has forced to disk.
@@ -268,6 +260,7 @@ impl MetadataLog {
     /// is committed depends on it, so a full disk only puts it off.
     pub fn maintain(&mut self) -> Result<(), MetadataLogError> {
         for job in self.log.take_jobs() {
+            let is_spare = matches!(job, Job::PrepareSpare(_));
             let result = match job.run() {
                 // Nobody but this thread opens files of this log by name.
                 Ok(JobOutcome::Unlink(unlink)) => unlink.run(),
@@ -278,7 +271,11 @@ impl MetadataLog {
                 Err(error) => Err(error),
             };
             match result {
-                Err(error) if error.is_disk_full() => self.log.on_flush_refused(),
+                Err(error) if error.is_disk_full() => {
+                    if is_spare {
+                        self.log.on_spare_refused();
+                    }
+                }
                 result => result.map_err(|error| self.storage_error(&error))?,
             }
         }
@@ -413,11 +410,7 @@ impl MetadataLog {
 
 #[cfg(test)]
 fn fault(kind: io::ErrorKind) -> StorageError {
-    StorageError {
-        action: "write to",
-        path: METADATA_DIR.into(),
-        error: kind.into(),
-    }
+    StorageError::new("write to", METADATA_DIR.as_ref(), kind.into())
 }
 
 impl LoadedMetadata {

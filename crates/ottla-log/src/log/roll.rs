@@ -75,9 +75,11 @@ impl Log {
     fn new_segment(&mut self, base_offset: Offset) -> io::Result<Segment> {
         let dir = &self.shared.dir;
         // One that is still being made stays ordered, and becomes the segment after this one.
-        if matches!(self.jobs.spare, Spare::Ready(_))
-            && let Spare::Ready(spare) = std::mem::take(&mut self.jobs.spare)
-        {
+        let spare = match self.jobs.spare {
+            Spare::Ordered => Spare::Ordered,
+            _ => std::mem::take(&mut self.jobs.spare),
+        };
+        if let Spare::Ready(spare) = spare {
             match Segment::from_spare(dir, base_offset, spare) {
                 Ok(segment) => return Ok(segment),
                 // Somebody has removed it: a new one does as well.
