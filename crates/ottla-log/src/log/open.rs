@@ -416,6 +416,8 @@ impl Loader {
         producers: ProducerState,
     ) -> Result<Log, LogError> {
         let segment = self.segments.last().expect("there is a segment").clone();
+        // It will have entries that its files do not have.
+        segment.are_indexes_flushed.store(false, Ordering::Release);
         let file = segment
             .log_file()
             .map_err(self.storage("open a segment of"))?;

@@ -214,6 +214,7 @@ impl Log {
         now: Timestamp,
     ) -> Result<(), LogError> {
         let segment = segments.last().expect("a segment is kept").clone();
+        segment.are_indexes_flushed.store(false, Ordering::Release);
         let file = segment
             .log_file()
             .map_err(|error| StorageError::new("open a segment of", &self.dir(), error))?;

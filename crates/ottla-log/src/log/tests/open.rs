@@ -381,3 +381,23 @@ fn indexes_that_were_written_with_another_interval_are_whole() {
     let report = test.open(75, false);
     assert_eq!((report.indexes_rebuilt, report.segments_recovered), (0, 1));
 }
+
+#[test]
+fn the_indexes_of_a_segment_that_was_loaded_and_went_on_are_whole_after_a_stop() {
+    let size = batch(0, 10).size_in_bytes() as i32;
+    let mut test = TestLog::with_config(|config| {
+        config.segment_bytes = 8 * size;
+        config.index_interval_bytes = 50;
+    });
+    test.append(10);
+    test.reopen();
+    for _ in 0..7 {
+        test.append(10);
+    }
+    // The recovery point is at the end of the segment, which is sealed after that.
+    test.flush();
+    test.append(10);
+    assert_eq!(test.bases(), [0, 80]);
+    test.reopen();
+    assert_eq!(test.file_len("00000000000000000000.index"), 7 * 8);
+}
