@@ -310,8 +310,9 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
             .push((failure.partitions.clone(), failure.is_last));
     });
     let logs = [open(&dirs, 0), open(&dirs, 1)];
-    let error =
-        |kind: std::io::ErrorKind| StorageError::new("write", &PathBuf::from("x"), kind.into());
+    let error = |kind: std::io::ErrorKind| {
+        StorageError::new("write", std::path::Path::new("x"), kind.into())
+    };
     dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::StorageFull));
     assert!(told.lock().is_empty());
     for _ in 0..2 {
@@ -339,10 +340,8 @@ fn a_missing_file_of_a_deleted_log_says_nothing_about_its_directory() {
     let told = Arc::new(Mutex::new(0));
     let theirs = Arc::clone(&told);
     dirs.set_failure_listener(move |_| *theirs.lock() += 1);
-    let error = |kind: std::io::ErrorKind| StorageError {
-        action: "rename",
-        path: PathBuf::from("x"),
-        error: kind.into(),
+    let error = |kind: std::io::ErrorKind| {
+        StorageError::new("rename", std::path::Path::new("x"), kind.into())
     };
     let deleted = open(&dirs, 0);
     dirs.delete_log(&partition(0));

@@ -9,11 +9,7 @@ use super::*;
 use crate::tests::TestBroker;
 
 fn error(kind: ErrorKind) -> StorageError {
-    StorageError {
-        action: "create",
-        path: "spare.log.deleted".into(),
-        error: kind.into(),
-    }
+    StorageError::new("create", "spare.log.deleted".as_ref(), kind.into())
 }
 
 /// A partition with a flush under way and another wanted up to here.
