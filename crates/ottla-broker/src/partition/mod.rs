@@ -11,6 +11,7 @@
 //! 2. A holder works for at most [`BUDGET_BYTES`] and then hands the token to a task of its own, so that a
 //!    connection is not kept from its other requests by what others append.
 //! 3. Nothing here waits for the disk. Flushes run on threads of their own and come back as events.
+//! 4. A panic between two events ends the process: see `docs/decisions/0007-what-ends-the-process.md`.
 //!
 //! Kafka does the same under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
 
@@ -302,6 +303,7 @@ impl Partition {
         let mut budget = BUDGET_BYTES;
         loop {
             self.inbox.look(&mut token);
+            let unwinding = EndOnUnwind(&self.topic_partition);
             let mut stepped = self
                 .stepped
                 .try_lock()
@@ -320,6 +322,7 @@ impl Partition {
             }
             stepped.finish(self, broker);
             drop(stepped);
+            std::mem::forget(unwinding);
             if token.take_room_made() {
                 self.room.notify_waiters();
             }
@@ -357,6 +360,22 @@ impl Partition {
             let now_ms = broker.now_ms().max(deadline_ms as u64);
             partition.notify(&broker, Event::ClockTicked { now_ms });
         });
+    }
+}
+
+/// Ends the process when it is dropped, which only a panic does: the replica may believe in appends that
+/// the log does not have, or the other way round, and the token would never be given back. The next start
+/// recovers from what is on disk, as after any crash.
+struct EndOnUnwind<'a>(&'a TopicPartition);
+
+impl Drop for EndOnUnwind<'_> {
+    fn drop(&mut self) {
+        tracing::error!(
+            "the process ends, because a panic has left {} in an unknown state; what was acknowledged is \
+             recovered at the next start",
+            self.0
+        );
+        std::process::abort();
     }
 }
 

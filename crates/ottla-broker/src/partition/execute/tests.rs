@@ -99,3 +99,31 @@ async fn a_batch_larger_than_a_segment_is_refused_alone() {
         ]
     );
 }
+
+/// Set for the process that is to panic.
+const PANIC: &str = "OTTLA_TEST_PANIC";
+
+#[tokio::test]
+async fn a_panic_while_a_partition_is_stepped_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+
+    if std::env::var_os(PANIC).is_some() {
+        let broker = TestBroker::start().await;
+        broker.create_topic("orders", 1, &[]);
+        let panic = Box::new(|_: &mut Log| panic!("a broken invariant"));
+        let partition = broker.partition("orders", 0);
+        partition.put(broker.broker(), PartitionEvent::Work(panic));
+        return;
+    }
+    let this = std::thread::current();
+    let name = this.name().expect("tests run on threads of their name");
+    let status = std::process::Command::new(std::env::current_exe().expect("a binary"))
+        .args(["--exact", name])
+        .env(PANIC, "1")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .expect("it can be started");
+    const ABORTED: i32 = 6;
+    assert_eq!(status.signal(), Some(ABORTED), "{status}");
+}
