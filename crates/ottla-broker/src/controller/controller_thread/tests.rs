@@ -16,11 +16,15 @@ struct Story {
     controller: Controller,
     answers: Arc<Mutex<Vec<(&'static str, Result<(), ErrorCode>)>>>,
     published: Vec<String>,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 impl Story {
     fn begin() -> Story {
+        Story::begin_with(&[])
+    }
+
+    fn begin_with(settings: &[(&str, &str)]) -> Story {
         let data = tempfile::tempdir().expect("a directory");
         let mut properties = Properties::new("the test");
         for (key, value) in [
@@ -36,6 +40,9 @@ impl Story {
         ] {
             properties.set(key, value);
         }
+        for (key, value) in settings {
+            properties.set(key, value);
+        }
         let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
         format_standalone(&config).expect("formats");
         let identity = read_identity(&config)
@@ -49,7 +56,7 @@ impl Story {
             controller,
             answers: Arc::default(),
             published: Vec::new(),
-            _data: data,
+            data,
         }
     }
 
@@ -151,4 +158,26 @@ fn another_error_stops_the_node() {
         assert_eq!(*answers.lock(), [("a", REFUSED)]);
         assert_eq!(stopped.try_recv(), Ok(()));
     }
+}
+
+#[test]
+fn what_a_snapshot_replaces_is_unlinked_while_the_node_runs() {
+    let mut story = Story::begin_with(&[
+        ("internal.metadata.log.segment.bytes", "512"),
+        ("metadata.log.max.record.bytes.between.snapshots", "1"),
+        ("metadata.max.retention.bytes", "1024"),
+    ]);
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
+        assert_eq!(story.serve(&[name]), [(name, Ok(()))]);
+    }
+    let dir = story.data.path().join("__cluster_metadata-0");
+    let names: Vec<String> = std::fs::read_dir(dir)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("an entry").file_name().into_string())
+        .map(|name| name.expect("characters"))
+        .collect();
+    let first_segment = format!("{:020}.log", 0);
+    assert!(!names.contains(&first_segment), "{names:?}");
+    let is_left = |name: &&String| name.ends_with(".deleted") && !name.starts_with("spare");
+    assert_eq!(names.iter().find(is_left), None, "{names:?}");
 }
