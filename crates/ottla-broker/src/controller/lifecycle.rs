@@ -62,7 +62,12 @@ impl Membership {
         controller
             .decide_now(&controller_registration(&file_config))
             .map_err(failed)?;
-        let registration = broker_registration(&file_config, identity, previous_broker_epoch);
+        let online = match broker.log_dirs() {
+            Some(log_dirs) => log_dirs.online_directory_ids(),
+            None => identity.directory_ids.values().copied().collect(),
+        };
+        let registration =
+            broker_registration(&file_config, identity, online, previous_broker_epoch);
         let registered = controller.decide_now(&registration).map_err(failed)?;
         if registered.error_code != ErrorCode::None.code() {
             return Err(format!(
@@ -305,6 +310,7 @@ fn controller_registration(config: &BrokerConfig) -> ControllerRegistrationReque
 fn broker_registration(
     config: &BrokerConfig,
     identity: &NodeIdentity,
+    online: Vec<DirectoryId>,
     previous_broker_epoch: BrokerEpoch,
 ) -> BrokerRegistrationRequest {
     BrokerRegistrationRequest {
@@ -333,7 +339,7 @@ fn broker_registration(
             .collect(),
         rack: config.broker_rack.clone().map(ByteString::from),
         is_migrating_zk_broker: false,
-        log_dirs: identity.directory_ids.values().copied().collect(),
+        log_dirs: online,
         previous_broker_epoch: previous_broker_epoch.value(),
         ..Default::default()
     }

@@ -13,14 +13,20 @@ use ottla_log::checkpoint::{
 use ottla_types::Offset;
 use parking_lot::Mutex;
 
-use super::LogDirs;
 use super::log_dir::{LogDir, Written};
+use super::{FailedLog, LogDirs};
 
 impl LogDirs {
     /// Up to where each log is on disk.
     pub(crate) fn checkpoint_recovery_points(&self) {
         let value = |reader: &LogReader| Some(reader.recovery_point());
-        self.checkpoint(RECOVERY_POINT_CHECKPOINT, |w| &w.recovery_points, value);
+        let kept = |failed: &FailedLog| failed.recovery_point;
+        self.checkpoint(
+            RECOVERY_POINT_CHECKPOINT,
+            |w| &w.recovery_points,
+            value,
+            kept,
+        );
     }
 
     /// Where each log starts whose start is not that of its first segment.
@@ -30,12 +36,24 @@ impl LogDirs {
             let first = reader.segment_base_offsets().first().copied();
             Some(start).filter(|start| first.is_some_and(|first| *start > first))
         };
-        self.checkpoint(LOG_START_OFFSET_CHECKPOINT, |w| &w.log_start_offsets, value);
+        let kept = |failed: &FailedLog| failed.log_start_offset;
+        self.checkpoint(
+            LOG_START_OFFSET_CHECKPOINT,
+            |w| &w.log_start_offsets,
+            value,
+            kept,
+        );
     }
 
     pub(crate) fn checkpoint_high_watermarks(&self) {
         let value = |reader: &LogReader| Some(reader.high_watermark());
-        self.checkpoint(REPLICATION_OFFSET_CHECKPOINT, |w| &w.high_watermarks, value);
+        let kept = |failed: &FailedLog| failed.high_watermark;
+        self.checkpoint(
+            REPLICATION_OFFSET_CHECKPOINT,
+            |w| &w.high_watermarks,
+            value,
+            kept,
+        );
     }
 
     fn checkpoint(
@@ -43,11 +61,17 @@ impl LogDirs {
         file: &str,
         written: impl Fn(&Written) -> &Mutex<Option<OffsetCheckpoint>>,
         value: impl Fn(&LogReader) -> Option<Offset>,
+        kept: impl Fn(&FailedLog) -> Option<Offset>,
     ) {
         for dir in self.online() {
             // Held over the write, so that two that come at once write one after the other.
             let mut last = written(&dir.written).lock();
-            let offsets = self.offsets_in(dir, &value);
+            let mut offsets = self.offsets_in(dir, &value);
+            for (partition, failed) in self.failed.lock().iter() {
+                if let Some(offset) = kept(failed).filter(|_| Arc::ptr_eq(&failed.dir, dir)) {
+                    offsets.insert(partition.clone(), offset);
+                }
+            }
             let checkpoint = OffsetCheckpoint { offsets };
             if last.as_ref() == Some(&checkpoint) {
                 continue;

@@ -19,7 +19,7 @@ use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use super::dir_names::DirKind;
 use super::log_dir::LogDir;
-use super::{LoadedLog, LogDirs, remove_dir};
+use super::{FailedLog, LoadedLog, LogDirs, remove_dir};
 
 /// How logs are loaded.
 pub(crate) struct LoadSettings<'a> {
@@ -63,9 +63,14 @@ impl LogDirs {
                 }
             }
         });
+        let failed = self.failed.lock();
         for load in &loads {
-            load.dir.set_loaded();
+            // With a log that could not be loaded, it is as clean as it was.
+            if !failed.values().any(|log| Arc::ptr_eq(&log.dir, &load.dir)) {
+                load.dir.set_loaded();
+            }
         }
+        drop(failed);
         match self.online().next() {
             Some(_) => Ok(()),
             None => Err("all log directories have failed; see the errors above".to_owned()),
@@ -84,7 +89,12 @@ impl LogDirs {
                     let mut all = self.loaded.lock();
                     all.insert(topic_partition.clone(), loaded);
                 }
-                Err(error) => self.on_log_error(&load.dir, &error),
+                Err(error) => {
+                    tracing::error!(%topic_partition, "the log could not be loaded: {error}");
+                    let failed = load.failed(topic_partition);
+                    self.failed.lock().insert(topic_partition.clone(), failed);
+                    self.on_log_error(&load.dir, &error);
+                }
             }
         }
     }
@@ -114,6 +124,17 @@ impl DirLoad {
             next: AtomicUsize::new(0),
             dir: Arc::clone(dir),
         })
+    }
+
+    fn failed(&self, topic_partition: &TopicPartition) -> FailedLog {
+        let offset =
+            |checkpoint: &OffsetCheckpoint| checkpoint.offsets.get(topic_partition).copied();
+        FailedLog {
+            dir: Arc::clone(&self.dir),
+            recovery_point: offset(&self.recovery_points),
+            log_start_offset: offset(&self.log_start_offsets),
+            high_watermark: offset(&self.high_watermarks),
+        }
     }
 
     fn open(

@@ -52,6 +52,10 @@ pub(crate) struct LogDirs {
     hosted: RwLock<HashMap<TopicPartition, Hosted>>,
     /// Logs that were loaded at start and not claimed by a partition yet.
     loaded: Mutex<HashMap<TopicPartition, LoadedLog>>,
+    /// Logs that are there and could not be loaded, though their directories are online.
+    failed: Mutex<HashMap<TopicPartition, FailedLog>>,
+    /// New logs that could not be created, and are still new when that is tried again.
+    uncreated: Mutex<HashMap<TopicPartition, TopicId>>,
     on_failure: OnceLock<FailureListener>,
     /// Of the metadata directory, where it is none of the log directories.
     other_locks: Mutex<Vec<DirLock>>,
@@ -92,6 +96,15 @@ struct LoadedLog {
     topic_id: Option<TopicId>,
 }
 
+/// A log that could not be loaded, with what the checkpoints say of it: they go on saying so.
+#[derive(Debug)]
+struct FailedLog {
+    dir: Arc<LogDir>,
+    recovery_point: Option<Offset>,
+    log_start_offset: Option<Offset>,
+    high_watermark: Option<Offset>,
+}
+
 impl std::fmt::Debug for LoadedLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LoadedLog({})", self.log.topic_partition())
@@ -105,6 +118,10 @@ pub(crate) enum OpenLogError {
     NoDirectory,
     #[error("log directory {path} is offline")]
     DirectoryOffline { path: String },
+    #[error("log directory {path} is offline and may hold the log")]
+    MayBeOffline { path: String },
+    #[error("the log is in log directory {path}, but could not be loaded at start; start again")]
+    NotLoaded { path: String },
     #[error(transparent)]
     Log(#[from] LogError),
 }
@@ -114,6 +131,8 @@ pub(crate) struct OpenSettings {
     pub(crate) config: Arc<TopicConfig>,
     pub(crate) producer_id_expiration_ms: i64,
     pub(crate) now: Timestamp,
+    /// The partition has come to this broker while it ran: there can be no log of it yet.
+    pub(crate) is_new: bool,
 }
 
 impl LogDirs {
@@ -139,12 +158,13 @@ impl LogDirs {
             other_locks: Mutex::new(others),
             hosted: RwLock::default(),
             loaded: Mutex::default(),
+            failed: Mutex::default(),
+            uncreated: Mutex::default(),
             on_failure: OnceLock::new(),
         }
     }
 
     /// The ids of the directories that are online.
-    #[cfg(test)]
     pub(crate) fn online_directory_ids(&self) -> Vec<DirectoryId> {
         self.online().map(|dir| dir.directory_id).collect()
     }
@@ -227,6 +247,9 @@ impl LogDirs {
         settings: OpenSettings,
     ) -> Result<(Log, Arc<LogDir>), OpenLogError> {
         let dir = self.place(directory)?;
+        let is_new =
+            settings.is_new || self.uncreated.lock().get(topic_partition) == Some(&topic_id);
+        self.refuse_second(topic_partition, &dir, directory, is_new)?;
         let path = dir.path.join(topic_partition.dir_name());
         let opened = Log::open(OpenParams {
             dir: path.clone(),
@@ -241,13 +264,40 @@ impl LogDirs {
         });
         match opened {
             Ok((log, _)) => {
+                self.uncreated.lock().remove(topic_partition);
                 write_topic_id_later(&dir, path, topic_id);
                 Ok((log, dir))
             }
             Err(error) => {
+                if is_new {
+                    let mut uncreated = self.uncreated.lock();
+                    uncreated.insert(topic_partition.clone(), topic_id);
+                }
                 self.on_log_error(&dir, &error);
                 Err(error.into())
             }
+        }
+    }
+
+    /// Refuses to begin a log anew that may well exist: an empty one that led would take its records from
+    /// the other replicas too.
+    fn refuse_second(
+        &self,
+        topic_partition: &TopicPartition,
+        dir: &LogDir,
+        directory: Option<DirectoryId>,
+        is_new: bool,
+    ) -> Result<(), OpenLogError> {
+        if let Some(failed) = self.failed.lock().get(topic_partition) {
+            let path = failed.dir.path.display().to_string();
+            return Err(OpenLogError::NotLoaded { path });
+        }
+        let is_assigned = directory == Some(dir.directory_id);
+        match self.dirs.iter().find(|dir| !dir.is_online()) {
+            Some(offline) if !is_new && !is_assigned => Err(OpenLogError::MayBeOffline {
+                path: offline.path.display().to_string(),
+            }),
+            _ => Ok(()),
         }
     }
 

@@ -74,6 +74,7 @@ fn settings() -> OpenSettings {
         config: Arc::new(TopicConfig::default()),
         producer_id_expiration_ms: 86_400_000,
         now: NOW,
+        is_new: true,
     }
 }
 
@@ -372,6 +373,34 @@ fn a_log_that_cannot_be_read_takes_only_its_directory_offline() {
     let online: Vec<bool> = dirs.describe().iter().map(|dir| dir.is_online).collect();
     assert_eq!(online, [false, true]);
     assert_eq!(open(&dirs, 1).log_end_offset(), Offset(0));
+    // The log that is there is not begun anew elsewhere, and one that may be there is not either.
+    for (n, id) in [
+        (0, None),
+        (2, None),
+        (2, Some(dirs.offline_directory_ids()[0])),
+    ] {
+        let known = OpenSettings {
+            is_new: false,
+            ..settings()
+        };
+        let refused = dirs.open_log(&partition(n), TOPIC_ID, id, known);
+        assert!(refused.is_err(), "{n} {id:?}");
+    }
+    assert!(
+        dirs.open_log(&partition(0), TOPIC_ID, None, settings())
+            .is_err()
+    );
+    assert!(!test.paths()[1].join("topic-0").exists());
+    let online = Some(dirs.online_directory_ids()[0]);
+    let known = OpenSettings {
+        is_new: false,
+        ..settings()
+    };
+    drop(
+        dirs.open_log(&partition(2), TOPIC_ID, online, known)
+            .unwrap(),
+    );
+    drop(open(&dirs, 3));
     fs::write(
         test.paths()[1].join("topic-1/leader-epoch-checkpoint"),
         "garbage",

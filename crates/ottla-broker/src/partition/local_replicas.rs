@@ -41,7 +41,10 @@ impl Broker {
         }
         let leaders = changes.leaders.iter().map(|replica| (replica, true));
         let followers = changes.followers.iter().map(|replica| (replica, false));
-        self.take_up(map, leaders.chain(followers), &delta.after);
+        // At the start all of them are in the delta, and may have been here before.
+        let is_start = delta.before.cluster.broker(self.broker_id()).is_none();
+        let before = Some(&delta.before).filter(|_| !is_start);
+        self.take_up(map, leaders.chain(followers), before, &delta.after);
         // As with partitions: a client that learns where its group is coordinated finds the coordinator.
         self.groups.follow_leadership(self, delta);
         self.set_metadata(delta.after.clone());
@@ -54,16 +57,23 @@ impl Broker {
     }
 
     /// Opens what is not open yet, puts the map in force, and gives each replica its role: whether it
-    /// leads stands beside it.
+    /// leads stands beside it. Those that `before` does not have are new here.
     fn take_up<'a>(
         self: &Arc<Self>,
         mut map: PartitionMap,
         replicas: impl Iterator<Item = (&'a LocalReplica, bool)>,
+        before: Option<&MetadataImage>,
         image: &MetadataImage,
     ) {
         let mut elected = Vec::new();
         for (replica, is_leader) in replicas {
-            match self.partition_of(&mut map, replica, image) {
+            let is_new = before.is_some_and(|before| {
+                let topic = before.topics.by_name(&replica.topic);
+                let topic = topic.filter(|topic| topic.id == replica.topic_id);
+                let known = topic.and_then(|topic| topic.partition(replica.partition));
+                known.is_none_or(|known| !known.is_replica(self.broker_id()))
+            });
+            match self.partition_of(&mut map, replica, is_new, image) {
                 Ok(partition) => elected.push((partition, replica, is_leader)),
                 Err(error) => {
                     let (topic, partition) = (&replica.topic, replica.partition);
@@ -118,7 +128,7 @@ impl Broker {
         }
         let leads = |replica: &LocalReplica| replica.registration.leader == self.broker_id();
         let replicas = missing.iter().map(|replica| (replica, leads(replica)));
-        self.take_up(map, replicas, &image);
+        self.take_up(map, replicas, None, &image);
         for replica in missing.iter().filter(|replica| leads(replica)) {
             self.groups.on_leader_opened(self, replica);
         }
@@ -183,6 +193,7 @@ impl Broker {
         &self,
         map: &mut PartitionMap,
         replica: &LocalReplica,
+        is_new: bool,
         image: &MetadataImage,
     ) -> Result<Arc<Partition>, String> {
         let known = map.topic_by_id(replica.topic_id);
@@ -191,7 +202,7 @@ impl Broker {
         }
         let config = self.topic_config(image, &replica.topic);
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
-        let log = self.open_log(&topic_partition, replica, &config)?;
+        let log = self.open_log(&topic_partition, replica, is_new, &config)?;
         let pace = self.append_pace(&log.dir());
         let partition = Partition::new(
             self.broker_id(),
@@ -209,6 +220,7 @@ impl Broker {
         &self,
         topic_partition: &TopicPartition,
         replica: &LocalReplica,
+        is_new: bool,
         config: &Arc<TopicConfig>,
     ) -> Result<Log, String> {
         let directory = replica.registration.directory(self.broker_id());
@@ -216,6 +228,7 @@ impl Broker {
             config: Arc::clone(config),
             producer_id_expiration_ms: self.config().producer_id_expiration_ms.into(),
             now: self.timestamp(),
+            is_new,
         };
         let log_dirs = self.log_dirs().ok_or("there are no log directories")?;
         log_dirs
