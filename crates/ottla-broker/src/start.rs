@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::Broker;
 use crate::controller::Membership;
-use crate::controller::format::{format_standalone, read_identity};
+use crate::controller::format::{NodeIdentity, format_standalone, read_identity};
 use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use crate::metrics::Metric;
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
@@ -128,14 +128,27 @@ fn join_cluster(broker: &Arc<Broker>, unformatted: Unformatted) -> Result<(), St
         )
     })?;
     let log_dirs = Arc::new(LogDirs::new(locks, &identity));
+    let joined = load_and_join(broker, &config, &identity, &log_dirs);
+    if joined.is_err() {
+        log_dirs.abandon();
+    }
+    joined
+}
+
+fn load_and_join(
+    broker: &Arc<Broker>,
+    config: &BrokerConfig,
+    identity: &NodeIdentity,
+    log_dirs: &Arc<LogDirs>,
+) -> Result<(), String> {
     log_dirs.load(&LoadSettings {
         topic_config: &|_| Arc::new(config.topic_defaults.clone()),
         producer_id_expiration_ms: config.producer_id_expiration_ms.into(),
         threads_per_dir: config.num_recovery_threads_per_data_dir.max(1) as usize,
         now: broker.timestamp(),
     })?;
-    broker.set_log_dirs(Arc::clone(&log_dirs));
-    let membership = Membership::start(broker, &identity, log_dirs.previous_broker_epoch())?;
+    broker.set_log_dirs(Arc::clone(log_dirs));
+    let membership = Membership::start(broker, identity, log_dirs.previous_broker_epoch())?;
     broker.set_membership(membership);
     log_dirs.set_strays_aside();
     Ok(())

@@ -14,7 +14,7 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::{Log, LogError, OpenParams};
+use ottla_log::{Log, LogError, OpenParams, StorageError};
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use super::dir_names::DirKind;
@@ -46,15 +46,24 @@ impl LogDirs {
     /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one sentence
     /// for people. Blocks.
     pub(crate) fn load(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
-        let mut loads = Vec::new();
+        // All are looked at before the first marker of a clean stop is taken: a start that is refused costs
+        // no recovery.
+        let mut listed = Vec::new();
         for dir in &self.dirs {
-            match DirLoad::prepare(dir) {
-                Ok(load) => loads.push(load),
-                Err(PrepareError::Refused(sentence)) => return Err(sentence),
-                Err(PrepareError::Failed(error)) => self.on_log_error(dir, &error),
+            match list(dir) {
+                Ok(partitions) => listed.push((dir, partitions)),
+                Err(ListError::Refused(sentence)) => return Err(sentence),
+                Err(ListError::Failed(error)) => self.on_storage_error(dir, &error),
             }
         }
-        refuse_duplicates(&loads)?;
+        refuse_duplicates(listed.iter().flat_map(|(_, partitions)| partitions))?;
+        let mut loads = Vec::new();
+        for (dir, partitions) in listed {
+            match DirLoad::begin(dir, partitions) {
+                Ok(load) => loads.push(load),
+                Err(error) => self.on_storage_error(dir, &error),
+            }
+        }
         std::thread::scope(|scope| {
             for load in &loads {
                 let threads = settings.threads_per_dir.max(1);
@@ -100,20 +109,17 @@ impl LogDirs {
     }
 }
 
-enum PrepareError {
+enum ListError {
     Refused(String),
-    Failed(LogError),
-}
-
-impl<E: Into<LogError>> From<E> for PrepareError {
-    fn from(error: E) -> Self {
-        PrepareError::Failed(error.into())
-    }
+    Failed(StorageError),
 }
 
 impl DirLoad {
-    fn prepare(dir: &Arc<LogDir>) -> Result<DirLoad, PrepareError> {
-        let partitions = list(dir)?;
+    /// Takes the marker of a clean stop: from here on the directory is in use.
+    fn begin(
+        dir: &Arc<LogDir>,
+        partitions: Vec<(TopicPartition, PathBuf)>,
+    ) -> Result<DirLoad, StorageError> {
         let clean_shutdown = dir.take_clean_shutdown()?;
         Ok(DirLoad {
             clean_shutdown,
@@ -172,11 +178,8 @@ impl DirLoad {
 }
 
 /// The partitions in a directory. What was being deleted is deleted further.
-fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, PrepareError> {
-    let failed = |error| {
-        let error = ottla_log::StorageError::new("list", &dir.path, error);
-        PrepareError::Failed(LogError::Storage(error))
-    };
+fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> {
+    let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
     let mut partitions = Vec::new();
     for entry in std::fs::read_dir(&dir.path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -195,7 +198,7 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, PrepareErro
             }
             Some(DirKind::Stray | DirKind::Other) => {}
             None => {
-                return Err(PrepareError::Refused(format!(
+                return Err(ListError::Refused(format!(
                     "{} is in a log directory, but is no partition; log directories hold only what Kafka or Ottla wrote: move it away, or set other log.dirs",
                     path.display()
                 )));
@@ -214,9 +217,11 @@ fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
     })
 }
 
-fn refuse_duplicates(loads: &[DirLoad]) -> Result<(), String> {
+fn refuse_duplicates<'a>(
+    partitions: impl Iterator<Item = &'a (TopicPartition, PathBuf)>,
+) -> Result<(), String> {
     let mut seen = std::collections::HashMap::new();
-    for (partition, path) in loads.iter().flat_map(|load| &load.partitions) {
+    for (partition, path) in partitions {
         if let Some(other) = seen.insert(partition, path) {
             return Err(format!(
                 "partition {partition} lies in both {} and {}; delete the one in the directory that failed last",

@@ -72,6 +72,11 @@ impl LogDir {
         self.clean_shutdown.get().copied().flatten()?.broker_epoch
     }
 
+    /// Whether there was a marker of a clean stop when it was looked for.
+    pub(super) fn was_clean(&self) -> bool {
+        self.clean_shutdown.get().copied().flatten().is_some()
+    }
+
     pub(super) fn set_loaded(&self) {
         self.is_loaded.store(true, Ordering::Release);
     }
@@ -79,8 +84,7 @@ impl LogDir {
     /// Writes the marker of a clean stop, but not where a start was broken off before all logs were
     /// loaded and the directory had not been clean before.
     pub(super) fn mark_clean(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
-        let was_clean = self.clean_shutdown.get().copied().flatten().is_some();
-        if was_clean || self.is_loaded.load(Ordering::Acquire) {
+        if self.was_clean() || self.is_loaded.load(Ordering::Acquire) {
             CleanShutdown::write(&self.path, broker_epoch)?;
         }
         Ok(())

@@ -450,6 +450,37 @@ impl LogDirs {
         }
     }
 
+    /// Ends the use of the directories when a start is broken off before a partition has claimed its log:
+    /// what had been stopped cleanly is so again, and says so with the epoch that it had. Blocks.
+    pub(crate) fn abandon(&self) {
+        let epoch = self.previous_broker_epoch();
+        let is_untouched = self.hosted.read().is_empty();
+        let loaded: Vec<_> = self.loaded.lock().drain().collect();
+        let mut unclean: Vec<Arc<LogDir>> = Vec::new();
+        for (topic_partition, LoadedLog { mut log, dir, .. }) in loaded {
+            if let Err(error) = log.close_job().run() {
+                tracing::error!(%topic_partition, "the log could not be closed: {error}");
+                unclean.push(dir);
+            }
+        }
+        for dir in &self.dirs {
+            dir.files.stop();
+        }
+        let is_unclean = |dir: &Arc<LogDir>| unclean.iter().any(|other| Arc::ptr_eq(dir, other));
+        for dir in self.online().filter(|dir| !is_unclean(dir)) {
+            if is_untouched
+                && dir.was_clean()
+                && let Err(error) = dir.mark_clean(dir.previous_broker_epoch().unwrap_or(epoch))
+            {
+                tracing::warn!("the next start will recover all logs of the directory: {error}");
+            }
+        }
+        for dir in &self.dirs {
+            dir.unlock();
+        }
+        self.other_locks.lock().clear();
+    }
+
     /// Ends the use of the directories after all logs have been brought to rest with their `close_job`:
     /// writes the checkpoints and, last, the markers of a clean stop. `unclosed` names logs that could not
     /// be; their directories are recovered at the next start. Blocks.

@@ -429,3 +429,36 @@ fn directories_are_described() {
     );
     assert_eq!(described[0].partitions[0].offset_lag, 0);
 }
+
+#[test]
+fn a_start_that_is_refused_or_broken_off_leaves_a_clean_stop_clean() {
+    let test = Dirs::new(2);
+    {
+        let dirs = test.load().unwrap();
+        let mut logs = [open(&dirs, 0), open(&dirs, 1)];
+        for log in &mut logs {
+            append(log);
+            log.close_job().run().unwrap();
+        }
+        dirs.close(BrokerEpoch(42), &[]);
+    }
+    let is_clean = || {
+        let paths = test.paths().into_iter();
+        let mut markers = paths.map(|path| path.join(CLEAN_SHUTDOWN_FILE));
+        markers.all(|marker| fs::read_to_string(marker).is_ok_and(|text| text.contains(":42")))
+    };
+    fs::create_dir(test.paths()[1].join("holiday pictures")).unwrap();
+    assert!(test.load().is_err());
+    assert!(is_clean());
+    fs::remove_dir(test.paths()[1].join("holiday pictures")).unwrap();
+    let dirs = test.load().unwrap();
+    assert!(!is_clean());
+    dirs.abandon();
+    assert!(is_clean());
+    drop(dirs);
+    // A directory that was not clean does not become so.
+    fs::remove_file(test.paths()[0].join(CLEAN_SHUTDOWN_FILE)).unwrap();
+    test.load().unwrap().abandon();
+    assert!(!test.paths()[0].join(CLEAN_SHUTDOWN_FILE).exists());
+    assert!(test.paths()[1].join(CLEAN_SHUTDOWN_FILE).exists());
+}
