@@ -141,14 +141,22 @@ fn load_and_join(
     identity: &NodeIdentity,
     log_dirs: &Arc<LogDirs>,
 ) -> Result<(), String> {
+    // Before the logs, so that each is opened with the settings of its topic.
+    let controller = Membership::lead(broker, identity)?;
+    let image = controller.image().clone();
     log_dirs.load(&LoadSettings {
-        topic_config: &|_| Arc::new(config.topic_defaults.clone()),
+        topic_config: &|topic| broker.topic_config(&image, topic),
         producer_id_expiration_ms: config.producer_id_expiration_ms.into(),
         threads_per_dir: config.num_recovery_threads_per_data_dir.max(1) as usize,
         now: broker.timestamp(),
     })?;
     broker.set_log_dirs(Arc::clone(log_dirs));
-    let membership = Membership::start(broker, identity, log_dirs.previous_broker_epoch())?;
+    let membership = Membership::start(
+        broker,
+        identity,
+        controller,
+        log_dirs.previous_broker_epoch(),
+    )?;
     broker.set_membership(membership);
     log_dirs.set_strays_aside();
     Ok(())

@@ -47,17 +47,26 @@ impl Membership {
         BrokerEpoch(self.broker_epoch.load(Ordering::Acquire))
     }
 
+    /// Opens the metadata log and takes the lead of its quorum. What the cluster was when the node stopped is
+    /// known then; nothing is published yet.
+    pub(crate) fn lead(
+        broker: &Arc<Broker>,
+        identity: &NodeIdentity,
+    ) -> Result<Controller, String> {
+        lead_quorum(&broker.config(), identity)
+    }
+
     /// Starts the controller and joins this node to its cluster. When it returns, the image is published
     /// and the broker is unfenced. Reads and writes files: not for a thread that serves connections.
     ///
     /// `previous_broker_epoch` is what the marker of the last clean stop says, -1 without one.
-    pub fn start(
+    pub(crate) fn start(
         broker: &Arc<Broker>,
         identity: &NodeIdentity,
+        mut controller: Controller,
         previous_broker_epoch: BrokerEpoch,
     ) -> Result<Membership, String> {
         let file_config = BrokerConfig::clone(&broker.config());
-        let mut controller = lead_quorum(&file_config, identity)?;
         let failed = |error: crate::metadata::metadata_log::MetadataLogError| error.to_string();
         controller
             .decide_now(&controller_registration(&file_config))

@@ -23,7 +23,7 @@ use super::{FailedLog, LoadedLog, LogDirs, remove_dir};
 
 /// How logs are loaded.
 pub(crate) struct LoadSettings<'a> {
-    /// The settings of a topic as far as they are known before the metadata is.
+    /// The settings of a topic, from the metadata as the node left it when it stopped.
     pub(crate) topic_config: &'a (dyn Fn(&str) -> Arc<TopicConfig> + Sync),
     pub(crate) producer_id_expiration_ms: i64,
     /// `num.recovery.threads.per.data.dir`
