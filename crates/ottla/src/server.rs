@@ -66,7 +66,22 @@ fn read_properties(args: &ServerArgs) -> Result<Properties, String> {
         })?;
         properties.set(key.trim(), value.trim());
     }
+    if args.properties.is_none() {
+        keep_controller_listener(&mut properties);
+    }
     Ok(properties)
+}
+
+/// Without a file the controller is the node's own business: whoever overrides where clients come in need
+/// not know that there is one.
+fn keep_controller_listener(properties: &mut Properties) {
+    let Some(listeners) = properties.get("listeners") else {
+        return;
+    };
+    if !listeners.value.contains("CONTROLLER://") {
+        let listeners = format!("{},CONTROLLER://{DEFAULT_CONTROLLER}", listeners.value);
+        properties.set("listeners", &listeners);
+    }
 }
 
 fn read_file(path: &Path) -> Result<Properties, String> {

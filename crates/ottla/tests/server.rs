@@ -11,7 +11,7 @@ use ottla_client::{
     Client, ClientConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig,
     ProducerRecord,
 };
-use ottla_testkit::{BrokerBuilder, BrokerProcess};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 
 const TOPIC: &str = "orders";
 const RECORDS: usize = 3_000;
@@ -170,6 +170,23 @@ fn an_address_in_use_is_named_with_a_way_out() {
         "{}",
         refused.output
     );
+}
+
+#[test]
+fn another_port_needs_only_the_override_that_the_refusal_names() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let dir = tempfile::tempdir().unwrap();
+    // The start gets as far as the address, so the override alone is a whole configuration.
+    let output = std::process::Command::new(ottla_binary())
+        .current_dir(dir.path())
+        .arg("server")
+        .arg(format!("--override=listeners=PLAINTEXT://127.0.0.1:{port}"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("is in use by another process"), "{said}");
+    assert!(!output.status.success());
 }
 
 #[test]

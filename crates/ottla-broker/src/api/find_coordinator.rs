@@ -1,8 +1,9 @@
 //! FindCoordinator: which broker coordinates a group.
 //!
-//! Transactions and share groups are not served yet. For their coordinators the answer is what a cluster
-//! without a coordinator gives, `COORDINATOR_NOT_AVAILABLE`, and their topics are not created: a client
-//! that asks finds out that it has to wait, and a later version of the broker finds no half-made topic.
+//! Transactions and share groups are not served yet, and their topics are not created, so that a later
+//! version of the broker finds no half-made topic. A transactional producer would ask for its coordinator
+//! until it gives up without a reason, so it is refused with the one error that every client takes for
+//! final. A share group gets `COORDINATOR_NOT_AVAILABLE`, as from a cluster without a coordinator.
 //! Source: `KafkaApis.handleFindCoordinatorRequest`; KIP-699 (several keys), KIP-932 (share groups).
 
 use std::sync::Arc;
@@ -37,9 +38,11 @@ pub(crate) async fn handle(
         let keys = request.coordinator_keys.into_iter();
         let coordinators = keys.map(|key| {
             let (error, node) = answer(find(broker, context, request.key_type, &key));
+            let is_refused = error == ErrorCode::TransactionalIdAuthorizationFailed;
             Coordinator {
                 key,
                 error_code: error.code(),
+                error_message: is_refused.then(|| message_of(error).into()),
                 node_id: node.id,
                 host: node.host,
                 port: node.port,
@@ -101,7 +104,14 @@ fn find(
             if !authorizer.is_allowed(context, describe, ResourceType::TransactionalId, key) {
                 return Err(ErrorCode::TransactionalIdAuthorizationFailed);
             }
-            Err(ErrorCode::CoordinatorNotAvailable)
+            broker.complaints.say(|| {
+                tracing::warn!(
+                    peer = %context.connection.peer_addr,
+                    "producer with transactional.id={key} refused: transactions are not served yet; take \
+                     the id out of its settings, idempotence works without one"
+                );
+            });
+            Err(ErrorCode::TransactionalIdAuthorizationFailed)
         }
         key_type::SHARE if context.api_version < 6 => Err(ErrorCode::InvalidRequest),
         key_type::SHARE if !is_share_partition_key(key) => Err(ErrorCode::InvalidRequest),
@@ -146,12 +156,14 @@ fn is_share_partition_key(key: &str) -> bool {
         && group_id.is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Kafka's sentence for each error that can be met here.
+/// The sentence for each error that can be met here: Kafka's, but for transactions.
 fn message_of(error: ErrorCode) -> &'static str {
     match error {
         ErrorCode::CoordinatorNotAvailable => "The coordinator is not available.",
         ErrorCode::GroupAuthorizationFailed => "Group authorization failed.",
-        ErrorCode::TransactionalIdAuthorizationFailed => "Transactional Id authorization failed.",
+        ErrorCode::TransactionalIdAuthorizationFailed => {
+            "Transactions are not served yet: take transactional.id out of the producer's settings."
+        }
         _ => {
             "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
         }
