@@ -1,6 +1,7 @@
 //! What clients are told when the disk under a partition fails.
 
-use ottla_protocol::messages::ProduceRequest;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::{CreateTopicsRequest, ProduceRequest};
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_replica::Event;
 use ottla_types::ErrorCode;
@@ -44,8 +45,20 @@ async fn a_partition_that_could_not_be_opened_is_opened_later() {
     for path in &paths {
         std::fs::write(format!("{path}/orders-0"), "in the way").expect("a file");
     }
-    broker.create_topic("orders", 1, &[]);
     let mut client = broker.connect().await;
+    // Through the controller: an image that it publishes meanwhile must not lose the topic.
+    let creation = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: "orders".into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let created = client.ask(7, &creation).await;
+    assert_eq!(created.topics[0].error_code, 0);
     let answer = client.ask(9, &orders(1)).await;
     let answer = &answer.responses[0].partition_responses[0];
     assert_eq!(answer.error_code, ErrorCode::KafkaStorageError.code());
