@@ -156,6 +156,9 @@ public final class ClientScript extends Script {
             new DescribeConfigsOptions().includeSynonyms(true)).all()).get(resource);
         Map<String, Object> shown = new TreeMap<>();
         for (ConfigEntry entry : config.entries()) {
+            if (type == ConfigResource.Type.BROKER && entry.name().equals("log.cleaner.delete.retention.ms")) {
+                continue; // The tools' script changes it meanwhile, on the same broker.
+            }
             boolean isStatic = entry.source() == ConfigEntry.ConfigSource.STATIC_BROKER_CONFIG;
             shown.put(entry.name(), List.of(isStatic ? "-" : String.valueOf(entry.value()), entry.source(), entry.type(),
                 entry.isReadOnly() ? "read-only" : "", entry.isSensitive() ? "sensitive" : "",

@@ -288,8 +288,9 @@ public final class ToolsScript {
         "(LeaderEpoch|HighWatermark|MaxFollowerLag|MaxFollowerLagTimeMs|Epoch|avg_throughput|\"offset\"|\"totalBytes\""
             + "|\"usableBytes\"|Finalized features epoch|PRODUCER_ID|target_throughput)(\"?:\\s*)-?[0-9.]+");
 
-    /** Groups of the other clients' scripts, which may run at the same time. */
-    private static final Pattern OTHERS = Pattern.compile("(java|rdkafka|aio|franz|sarama|kafkajs)-");
+    /** Groups and broker settings of the other clients' scripts, which may run at the same time. */
+    private static final Pattern OTHERS =
+        Pattern.compile("(java|rdkafka|aio|franz|sarama|kafkajs)-|\\s*log\\.cleaner\\.backoff\\.ms=");
 
     /** The lines without times, ids and sizes of the machine, and without the Java stack beneath an error. */
     private static List<String> shown(String step, String output) {
