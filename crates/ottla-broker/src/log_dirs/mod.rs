@@ -15,11 +15,14 @@
 
 mod checkpoints;
 mod describe;
+mod dir_locks;
 mod dir_names;
+mod failure;
 mod load;
 mod lock;
 mod log_dir;
 mod maintenance;
+mod placement;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -29,19 +32,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ottla_config::{BrokerConfig, TopicConfig};
+use ottla_config::TopicConfig;
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
-use ottla_log::{Log, LogError, LogReader, OpenParams, StorageError};
+use ottla_log::{Log, LogError, LogReader};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
+use dir_locks::LockedDir;
+use failure::FailureListener;
 use lock::DirLock;
 use log_dir::LogDir;
 
 use crate::controller::format::NodeIdentity;
 
 pub(crate) use describe::LogDirDescription;
+pub(crate) use dir_locks::DirLocks;
+pub(crate) use failure::DirFailure;
 pub(crate) use load::LoadSettings;
 
 /// All log directories of a broker.
@@ -67,16 +74,6 @@ impl std::fmt::Debug for LogDirs {
             .entries(self.dirs.iter().map(|dir| &dir.path))
             .finish()
     }
-}
-
-/// Told once for each directory that fails.
-type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
-
-/// A directory that went offline, and with it the logs in it.
-pub(crate) struct DirFailure {
-    pub(crate) partitions: Vec<TopicPartition>,
-    /// No directory is left: the broker cannot go on.
-    pub(crate) is_last: bool,
 }
 
 struct Hosted {
@@ -197,15 +194,6 @@ impl LogDirs {
         self.dirs.iter().filter(|dir| dir.is_online())
     }
 
-    /// Sets who is told when a directory fails.
-    pub(crate) fn set_failure_listener(
-        &self,
-        listener: impl Fn(&DirFailure) + Send + Sync + 'static,
-    ) {
-        let is_first = self.on_failure.set(Box::new(listener)).is_ok();
-        assert!(is_first, "one listener hears of failed directories");
-    }
-
     /// The log of a partition: the one that was loaded, or a new one, in the directory that the metadata
     /// names or the one with the fewest. Blocks.
     pub(crate) fn open_log(
@@ -237,96 +225,6 @@ impl LogDirs {
         };
         self.hosted.write().insert(topic_partition.clone(), hosted);
         Ok(log)
-    }
-
-    fn create_log(
-        &self,
-        topic_partition: &TopicPartition,
-        topic_id: TopicId,
-        directory: Option<DirectoryId>,
-        settings: OpenSettings,
-    ) -> Result<(Log, Arc<LogDir>), OpenLogError> {
-        let dir = self.place(directory)?;
-        let is_new =
-            settings.is_new || self.uncreated.lock().get(topic_partition) == Some(&topic_id);
-        self.refuse_second(topic_partition, &dir, directory, is_new)?;
-        let path = dir.path.join(topic_partition.dir_name());
-        let opened = Log::open(OpenParams {
-            dir: path.clone(),
-            topic_partition: topic_partition.clone(),
-            config: settings.config,
-            recovery_point: Offset::ZERO,
-            log_start_offset: Offset::ZERO,
-            clean_shutdown: false,
-            now: settings.now,
-            producer_id_expiration_ms: settings.producer_id_expiration_ms,
-            random_seed: rand::random(),
-        });
-        match opened {
-            Ok((log, _)) => {
-                self.uncreated.lock().remove(topic_partition);
-                write_topic_id_later(&dir, path, topic_id);
-                Ok((log, dir))
-            }
-            Err(error) => {
-                if is_new {
-                    let mut uncreated = self.uncreated.lock();
-                    uncreated.insert(topic_partition.clone(), topic_id);
-                }
-                self.on_log_error(&dir, &error);
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Refuses to begin a log anew that may well exist: an empty one that led would take its records from
-    /// the other replicas too.
-    fn refuse_second(
-        &self,
-        topic_partition: &TopicPartition,
-        dir: &LogDir,
-        directory: Option<DirectoryId>,
-        is_new: bool,
-    ) -> Result<(), OpenLogError> {
-        if let Some(failed) = self.failed.lock().get(topic_partition) {
-            let path = failed.dir.path.display().to_string();
-            return Err(OpenLogError::NotLoaded { path });
-        }
-        let is_assigned = directory == Some(dir.directory_id);
-        match self.dirs.iter().find(|dir| !dir.is_online()) {
-            Some(offline) if !is_new && !is_assigned => Err(OpenLogError::MayBeOffline {
-                path: offline.path.display().to_string(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// The directory for a new log.
-    fn place(&self, directory: Option<DirectoryId>) -> Result<Arc<LogDir>, OpenLogError> {
-        let reserved = [
-            DirectoryId::DIRECTORY_UNASSIGNED,
-            DirectoryId::DIRECTORY_LOST,
-            DirectoryId::DIRECTORY_MIGRATING,
-        ];
-        let wanted = directory.filter(|id| !reserved.contains(id));
-        if let Some(wanted) = wanted.and_then(|id| self.dirs.iter().find(|d| d.directory_id == id))
-        {
-            return match wanted.is_online() {
-                true => Ok(Arc::clone(wanted)),
-                false => Err(OpenLogError::DirectoryOffline {
-                    path: wanted.path.display().to_string(),
-                }),
-            };
-        }
-        let hosted = self.hosted.read();
-        let loaded = self.loaded.lock();
-        let count = |dir: &Arc<LogDir>| {
-            let hosted = hosted.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
-            let loaded = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
-            hosted.count() + loaded.count()
-        };
-        let fewest = self.online().min_by_key(|dir| count(dir));
-        fewest.map(Arc::clone).ok_or(OpenLogError::NoDirectory)
     }
 
     /// Renames what belongs to no partition of this broker, and keeps it: called when the metadata is known
@@ -369,85 +267,6 @@ impl LogDirs {
         let delay_ms = reader.config().file_delete_delay_ms;
         let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
         dir.files.submit(delay, move || remove_dir(&to));
-    }
-
-    /// In which directory a log lies, whether it is in use or deleted.
-    fn dir_of(&self, log: &LogReader) -> Option<&Arc<LogDir>> {
-        let path = log.dir();
-        self.dirs
-            .iter()
-            .find(|dir| path.parent() == Some(&dir.path))
-    }
-
-    /// Whether a partition still has this log: another of the same name does not count.
-    fn is_hosted(&self, log: &LogReader) -> bool {
-        let hosted = self.hosted.read();
-        let of_name = hosted.get(log.topic_partition());
-        of_name.is_some_and(|hosted| hosted.reader.is_of_same_log(log))
-    }
-
-    /// Whether the directory in which a log lies is in use.
-    pub(crate) fn is_online(&self, log: &LogReader) -> bool {
-        self.dir_of(log).is_some_and(|dir| dir.is_online())
-    }
-
-    /// An operation on a log failed: its directory goes offline, unless the disk is only full. That a
-    /// file of a deleted log is not there says nothing about the directory.
-    pub(crate) fn on_partition_error(&self, log: &LogReader, error: &StorageError) {
-        if error.error.kind() == std::io::ErrorKind::NotFound && !self.is_hosted(log) {
-            return;
-        }
-        if let Some(dir) = self.dir_of(log) {
-            self.on_storage_error(dir, error);
-        }
-    }
-
-    fn on_partition_log_error(&self, log: &LogReader, error: &LogError) {
-        match error {
-            LogError::Storage(error) => self.on_partition_error(log, error),
-            LogError::Checkpoint(_) => {
-                if let Some(dir) = self.dir_of(log) {
-                    self.on_log_error(dir, error);
-                }
-            }
-        }
-    }
-
-    fn on_log_error(&self, dir: &Arc<LogDir>, error: &LogError) {
-        match error {
-            LogError::Storage(error) => self.on_storage_error(dir, error),
-            LogError::Checkpoint(error) => self.fail(dir, &error.to_string()),
-        }
-    }
-
-    fn on_storage_error(&self, dir: &Arc<LogDir>, error: &StorageError) {
-        if error.is_disk_full() {
-            tracing::warn!(dir = %dir.path.display(), "{error}");
-        } else {
-            self.fail(dir, &error.to_string());
-        }
-    }
-
-    /// Takes a directory offline.
-    fn fail(&self, dir: &Arc<LogDir>, reason: &str) {
-        if !dir.fail(reason) {
-            return;
-        }
-        tracing::error!(dir = %dir.path.display(), reason, "the log directory goes offline");
-        let is_in = |log: &Arc<LogDir>| Arc::ptr_eq(log, dir);
-        let partitions = {
-            let hosted = self.hosted.read();
-            let lost = hosted.iter().filter(|(_, log)| is_in(&log.dir));
-            lost.map(|(partition, _)| partition.clone()).collect()
-        };
-        self.loaded.lock().retain(|_, log| !is_in(&log.dir));
-        let failure = DirFailure {
-            partitions,
-            is_last: self.online().next().is_none(),
-        };
-        if let Some(listener) = self.on_failure.get() {
-            listener(&failure);
-        }
     }
 
     /// Ends the use of the directories when a start is broken off before a partition has claimed its log:
@@ -509,73 +328,6 @@ impl LogDirs {
         }
         self.other_locks.lock().clear();
     }
-}
-
-/// The directories of a node, locked. Taken before anything in them is read or formatted, so that a
-/// directory in use is never touched but for its lock file.
-#[derive(Debug)]
-pub(crate) struct DirLocks(Vec<LockedDir>);
-
-#[derive(Debug)]
-struct LockedDir {
-    /// As `log.dirs` or `metadata.log.dir` names it.
-    configured: PathBuf,
-    path: PathBuf,
-    /// Without links, to find a directory that is named twice.
-    real: PathBuf,
-    lock: DirLock,
-}
-
-impl DirLocks {
-    /// Creates directories that are missing and locks all. The error is one sentence for people.
-    pub(crate) fn take(config: &BrokerConfig) -> Result<DirLocks, String> {
-        let mut locked: Vec<LockedDir> = Vec::new();
-        let log_dirs = config.log_dirs.iter().map(|dir| (dir, true));
-        for (configured, is_log_dir) in log_dirs.chain([(&config.metadata_log_dir, false)]) {
-            let configured = PathBuf::from(configured);
-            let path = prepare(&configured)?;
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-            match locked.iter().any(|other| other.real == real) {
-                true if is_log_dir => {
-                    return Err(format!(
-                        "log directory {} stands in log.dirs twice",
-                        path.display()
-                    ));
-                }
-                true => continue,
-                false => {}
-            }
-            let lock = DirLock::take(&path).map_err(|error| {
-                format!("cannot lock log directory {}: {error}", path.display())
-            })?;
-            let lock = lock.ok_or_else(|| {
-                format!(
-                    "log directory {} is in use by another Ottla or Kafka process; stop it, or set other log.dirs",
-                    path.display()
-                )
-            })?;
-            locked.push(LockedDir {
-                configured,
-                path,
-                real,
-                lock,
-            });
-        }
-        Ok(DirLocks(locked))
-    }
-}
-
-/// Makes sure that a directory is there and can be listed. Returns its absolute path.
-fn prepare(path: &Path) -> Result<PathBuf, String> {
-    let refused = |error: std::io::Error| {
-        format!(
-            "log directory {} cannot be used: {error}; create it and make it readable and writable, or set other log.dirs",
-            path.display()
-        )
-    };
-    std::fs::create_dir_all(path).map_err(refused)?;
-    std::fs::read_dir(path).map_err(refused)?;
-    std::path::absolute(path).map_err(refused)
 }
 
 /// Writes the topic's id beside a log without keeping anybody waiting: a log without it gets it when it
