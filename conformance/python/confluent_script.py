@@ -342,7 +342,9 @@ def config_of(kind, name):
     entries = next(iter(found.values())).result(PATIENCE)
     return {name: ["-" if entry.source == 4 else entry.value, entry.source, entry.is_read_only, entry.is_sensitive,
                    sorted(entry.synonyms)]
-            for name, entry in sorted(entries.items()) if kind != ResourceType.BROKER or name not in OTHERS}
+            for name, entry in sorted(entries.items())
+            # The settings that only Ottla has start with its name.
+            if kind != ResourceType.BROKER or not (name in OTHERS or name.startswith("ottla."))}
 
 
 step("describe topic settings")(lambda: config_of(ResourceType.TOPIC, MAIN))

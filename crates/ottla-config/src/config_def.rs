@@ -77,6 +77,8 @@ pub enum Validator {
     GzipLevel,
     /// `id@host:port` entries.
     QuorumVoters,
+    /// One `host:port`.
+    HostPort,
     /// `host:port` entries.
     BootstrapServers,
     /// `partition:broker` entries, `*`, or nothing.
@@ -324,6 +326,7 @@ impl ConfigDef {
             Validator::QuorumVoters => {
                 return "voters as id@host:port, separated by commas".into();
             }
+            Validator::HostPort => return "host:port, for example 127.0.0.1:9404".into(),
             Validator::BootstrapServers => {
                 return "controllers as host:port, separated by commas".into();
             }
@@ -494,6 +497,13 @@ impl Validator {
                 }
                 Ok(())
             }
+            (Validator::HostPort, ConfigValue::Text(given)) => {
+                if parse_host_port(given).is_some() {
+                    return Ok(());
+                }
+                let problem = format!("Unable to parse {given} to a host and port");
+                Err(def.invalid(text, problem, "not a host and a port"))
+            }
             (Validator::BootstrapServers, ConfigValue::List(items)) => {
                 for item in items {
                     if parse_host_port(item).is_none() {
@@ -538,7 +548,7 @@ impl Validator {
             Validator::NonEmpty | Validator::NonEmptyList => "not empty".into(),
             Validator::GzipLevel => "1 to 9, -1".into(),
             Validator::QuorumVoters => "id@host:port".into(),
-            Validator::BootstrapServers => "host:port".into(),
+            Validator::HostPort | Validator::BootstrapServers => "host:port".into(),
             Validator::ThrottledReplicas => "partition:broker, *".into(),
             Validator::ShareOffsetReset => "latest, earliest, by_duration:…".into(),
         }

@@ -41,6 +41,7 @@ macro_rules! configs {
     (@valid (non_empty)) => { Validator::NonEmpty };
     (@valid (gzip_level)) => { Validator::GzipLevel };
     (@valid (quorum_voters)) => { Validator::QuorumVoters };
+    (@valid (host_port)) => { Validator::HostPort };
     (@valid (bootstrap_servers)) => { Validator::BootstrapServers };
     (@valid (throttled_replicas)) => { Validator::ThrottledReplicas };
     (@valid (share_offset_reset)) => { Validator::ShareOffsetReset };
@@ -55,6 +56,7 @@ mod groups;
 mod listeners;
 mod log;
 mod metrics_and_quotas;
+mod ottla;
 mod remote_log;
 mod replication;
 mod security;
@@ -88,6 +90,7 @@ pub const BROKER_CONFIG_AREAS: &[(&str, &[ConfigDef])] = &[
     ("Metrics and quotas", metrics_and_quotas::ROWS),
     ("Security", security::ROWS),
     ("Tiered storage", remote_log::ROWS),
+    ("Ottla's own", ottla::ROWS),
 ];
 
 /// All settings of a broker or controller.

@@ -1,0 +1,12 @@
+//! Settings that Apache Kafka does not have. Their names start with `ottla.`, so that Kafka, given the same
+//! file, warns of them and goes on.
+
+use super::*;
+
+configs! {
+    pub(super) const ROWS;
+    "ottla.http.listener"                String null   (host_port)          Low ReadOnly SUPPORTED;
+    "ottla.metrics.reporter.dir"         String null   (non_empty)          Low ReadOnly SUPPORTED;
+    "ottla.metrics.reporter.format"      String "csv"  (one_of "csv", "json") Low ReadOnly SUPPORTED;
+    "ottla.metrics.reporter.interval.ms" Long   "10000" (at_least 100)      Low ReadOnly SUPPORTED;
+}
