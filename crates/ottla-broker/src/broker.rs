@@ -18,6 +18,7 @@ use crate::api::fetch::sessions::FetchSessions;
 use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
 use crate::controller::auto_topic_creation::AutoTopicCreation;
+use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::producer_id_blocks::ProducerIdBlocks;
 use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
@@ -46,6 +47,7 @@ pub struct Broker {
     /// Set once, when the broker has joined its cluster, before the first request is read.
     membership: OnceLock<Membership>,
     pub(crate) producer_ids: ProducerIdBlocks,
+    pub(crate) dir_assignments: DirAssignments,
     pub(crate) auto_topic_creation: AutoTopicCreation,
     pub authorizer: Authorizer,
     pub throttle: Throttle,
@@ -94,6 +96,7 @@ impl Broker {
             log_dirs: OnceLock::new(),
             membership: OnceLock::new(),
             producer_ids: ProducerIdBlocks::default(),
+            dir_assignments: DirAssignments::default(),
             auto_topic_creation: AutoTopicCreation::default(),
             authorizer: Authorizer,
             throttle: Throttle,

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::Broker;
 use crate::controller::Membership;
+use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::format::{NodeIdentity, format_standalone, read_identity};
 use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use crate::metrics::Metric;
@@ -92,6 +93,7 @@ impl Broker {
             tasks.push(tokio::spawn(maintain));
         }
         tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
+        tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
         for bound in bound {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
         }

@@ -79,6 +79,9 @@ impl TestBroker {
         settings: &[(&'static str, &str)],
     ) {
         let topic_id = topic_id(name);
+        // The controller does not know of the topic, so there must be nothing to tell it.
+        let log_dirs = self.broker().log_dirs().expect("the broker runs");
+        let directory = log_dirs.online_directory_ids()[0];
         let mut records = vec![MetadataRecord::Topic(TopicRecord {
             name: name.into(),
             topic_id,
@@ -93,7 +96,7 @@ impl TestBroker {
                 leader: 1,
                 leader_epoch: 0,
                 partition_epoch: 0,
-                directories: vec![Uuid::DIRECTORY_MIGRATING],
+                directories: vec![directory],
                 ..Default::default()
             }));
         }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use bytestring::ByteString;
-use ottla_metadata::{BrokerRegistration, MetadataVersion};
+use ottla_metadata::{BrokerRegistration, MetadataVersion, PartitionRegistration};
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
     BrokerRegistrationResponse, ControllerRegistrationRequest, ControllerRegistrationResponse,
@@ -22,7 +22,7 @@ use ottla_protocol::metadata_records::{
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset, Uuid};
 
 use crate::decision::{ApiError, ControllerContext, Decision};
-use crate::partition_change::{BrokerEvent, leader_and_isr_updates};
+use crate::partition_change::{BrokerEvent, directory_failure_updates, leader_and_isr_updates};
 
 /// Registers a broker, or a new incarnation of one. `new_epoch` is the offset at which the next record
 /// will stand; `has_valid_session` says whether the registered incarnation was heard of lately.
@@ -395,33 +395,15 @@ fn directory_records(
         .iter()
         .any(|directory| request.offline_log_dirs.contains(directory));
     if metadata_version.is_directory_assignment_supported() && has_new_offline {
-        let on_offline = |partition: &ottla_metadata::PartitionRegistration| {
-            partition
-                .directory(broker.id)
-                .is_some_and(|directory| request.offline_log_dirs.contains(&directory))
+        let is_on_offline = |partition: &PartitionRegistration| {
+            let directory = partition.directory(broker.id);
+            directory.is_some_and(|directory| request.offline_log_dirs.contains(&directory))
         };
-        let touched: BTreeSet<_> = context
-            .image
-            .topics
-            .iter()
-            .flat_map(|topic| {
-                topic
-                    .partitions()
-                    .map(move |(index, partition)| (topic.id, index, partition))
-            })
-            .filter(|(_, _, partition)| on_offline(partition))
-            .map(|(topic_id, index, _)| (topic_id, index.value()))
-            .collect();
-        records.extend(
-            leader_and_isr_updates(context, BrokerEvent::Leaves(broker.id))
-                .into_iter()
-                .filter(|record| match record {
-                    MetadataRecord::PartitionChange(change) => {
-                        touched.contains(&(change.topic_id, change.partition_id))
-                    }
-                    _ => false,
-                }),
-        );
+        records.extend(directory_failure_updates(
+            context,
+            broker.id,
+            |_, _, partition| is_on_offline(partition),
+        ));
         let online = broker
             .directories
             .iter()

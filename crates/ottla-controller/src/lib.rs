@@ -34,6 +34,8 @@ mod partition_change;
 
 mod alter_partition;
 
+mod assign_replicas_to_dirs;
+
 mod elect_leaders;
 
 mod producer_ids;
@@ -45,6 +47,7 @@ mod test_support;
 
 pub use alter_configs::{alter_configs, incremental_alter_configs};
 pub use alter_partition::alter_partition;
+pub use assign_replicas_to_dirs::assign_replicas_to_dirs;
 pub use auto_create_topics::{InternalTopic, creatable_topic};
 pub use bootstrap::{BootstrapOptions, activation_records, bootstrap_records};
 pub use brokers::{

@@ -4,13 +4,13 @@
 //! In Kafka: `PartitionChangeBuilder`, `PartitionReassignmentReplicas`, and
 //! `ReplicationControlManager.generateLeaderAndIsrUpdates`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ottla_metadata::{
     ConfigResource, LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, TopicImage,
 };
 use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
-use ottla_types::{BrokerId, PartitionIndex};
+use ottla_types::{BrokerId, DirectoryId, PartitionIndex};
 
 use crate::create_topics::default_directory;
 use crate::decision::ControllerContext;
@@ -38,6 +38,8 @@ pub(crate) struct PartitionChange<'a, 'c> {
     pub target_leader_recovery_state: LeaderRecoveryState,
     /// Replicas whose broker stopped without a clean shutdown: no longer eligible to lead.
     pub unclean_shutdown_replicas: Vec<BrokerId>,
+    /// A replica that is in another directory from now on.
+    pub target_directory: Option<(BrokerId, DirectoryId)>,
     target_replicas: Vec<BrokerId>,
     target_removing: Vec<BrokerId>,
     target_adding: Vec<BrokerId>,
@@ -65,6 +67,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             target_isr: partition.isr.clone(),
             target_leader_recovery_state: partition.leader_recovery_state,
             unclean_shutdown_replicas: Vec::new(),
+            target_directory: None,
             target_replicas: partition.replicas.clone(),
             target_removing: partition.removing_replicas.clone(),
             target_adding: partition.adding_replicas.clone(),
@@ -280,32 +283,19 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
     }
 
     fn set_assignment(&self, record: &mut PartitionChangeRecord) {
-        if !self.target_replicas.is_empty() && self.target_replicas != self.partition.replicas {
-            let current: BTreeMap<_, _> = self
-                .partition
-                .replicas
-                .iter()
-                .copied()
-                .zip(self.partition.directories.iter().copied())
-                .collect();
+        if !self.target_replicas.is_empty() {
+            let directories = self.target_directories();
             if self
                 .context
                 .metadata_version()
                 .is_directory_assignment_supported()
+                && directories != self.partition.directories
             {
-                record.directories = Some(
-                    self.target_replicas
-                        .iter()
-                        .map(|replica| {
-                            current
-                                .get(replica)
-                                .copied()
-                                .unwrap_or_else(|| default_directory(self.context, *replica))
-                        })
-                        .collect(),
-                );
+                record.directories = Some(directories);
             }
-            record.replicas = Some(numbers(&self.target_replicas));
+            if self.target_replicas != self.partition.replicas {
+                record.replicas = Some(numbers(&self.target_replicas));
+            }
         }
         if self.target_removing != self.partition.removing_replicas {
             record.removing_replicas = Some(numbers(&self.target_removing));
@@ -313,6 +303,18 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         if self.target_adding != self.partition.adding_replicas {
             record.adding_replicas = Some(numbers(&self.target_adding));
         }
+    }
+
+    /// Where each of the target replicas is.
+    fn target_directories(&self) -> Vec<DirectoryId> {
+        let directory = |&replica: &BrokerId| match self.target_directory {
+            Some((of, directory)) if of == replica => directory,
+            _ => self
+                .partition
+                .directory(replica)
+                .unwrap_or_else(|| default_directory(self.context, replica)),
+        };
+        self.target_replicas.iter().map(directory).collect()
     }
 }
 
@@ -415,6 +417,32 @@ pub(crate) fn leader_and_isr_updates(
             change
                 .target_isr
                 .retain(|&replica| Some(replica) != leaving && Some(replica) != unclean);
+            records.extend(change.build().map(MetadataRecord::PartitionChange));
+        }
+    }
+    records
+}
+
+/// The changes of some partitions whose replicas on one broker lie in directories that have failed: the
+/// broker leaves their ISRs and leads them no more, and goes on with all others.
+pub(crate) fn directory_failure_updates(
+    context: &ControllerContext<'_>,
+    broker: BrokerId,
+    is_touched: impl Fn(&TopicImage, PartitionIndex, &PartitionRegistration) -> bool,
+) -> Vec<MetadataRecord> {
+    let cluster = &context.image.cluster;
+    let is_acceptable = |replica: BrokerId| replica != broker && cluster.is_broker_active(replica);
+    let mut records = Vec::new();
+    for topic in context.image.topics.iter() {
+        for (index, partition) in topic
+            .partitions()
+            .filter(|(index, partition)| is_touched(topic, *index, partition))
+        {
+            let mut change = PartitionChange::new(context, topic, index, partition, &is_acceptable);
+            if is_unclean_election_enabled(context, topic) {
+                change.election = Election::Unclean;
+            }
+            change.target_isr.retain(|&replica| replica != broker);
             records.extend(change.build().map(MetadataRecord::PartitionChange));
         }
     }

@@ -15,6 +15,8 @@ pub(crate) mod lifecycle;
 
 pub(crate) mod producer_id_blocks;
 
+pub(crate) mod dir_assignments;
+
 pub(crate) mod auto_topic_creation;
 
 pub use handle::{ControllerHandle, QuorumStatus};

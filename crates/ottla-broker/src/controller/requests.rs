@@ -6,9 +6,10 @@
 use ottla_controller::{ControllerContext, Decision};
 use ottla_protocol::ApiRequest;
 use ottla_protocol::messages::{
-    AllocateProducerIdsRequest, AlterConfigsRequest, AlterPartitionRequest, BrokerHeartbeatRequest,
-    BrokerRegistrationRequest, ControllerRegistrationRequest, CreatePartitionsRequest,
-    CreateTopicsRequest, DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
+    AllocateProducerIdsRequest, AlterConfigsRequest, AlterPartitionRequest,
+    AssignReplicasToDirsRequest, BrokerHeartbeatRequest, BrokerRegistrationRequest,
+    ControllerRegistrationRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
     UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 use ottla_types::{BrokerEpoch, Offset};
@@ -56,6 +57,7 @@ decided_by! {
     UpdateFeaturesRequest => update_features,
     AllocateProducerIdsRequest => allocate_producer_ids,
     AlterPartitionRequest => alter_partition,
+    AssignReplicasToDirsRequest => assign_replicas_to_dirs,
     ElectLeadersRequest => elect_leaders,
     UnregisterBrokerRequest => unregister_broker,
     ControllerRegistrationRequest => register_controller,

@@ -184,7 +184,6 @@ impl LogDirs {
     }
 
     /// In which directory a log lies.
-    #[cfg(test)]
     pub(crate) fn directory_of(&self, topic_partition: &TopicPartition) -> Option<DirectoryId> {
         let hosted = self.hosted.read();
         Some(hosted.get(topic_partition)?.dir.directory_id)

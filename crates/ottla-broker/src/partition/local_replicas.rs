@@ -84,7 +84,11 @@ impl Broker {
             }
         }
         self.partitions.replace(map);
+        let is_directory_told = image.metadata_version().is_directory_assignment_supported();
         for (partition, replica, is_leader) in elected {
+            if is_directory_told {
+                self.tell_directory(&partition, replica);
+            }
             let event = match is_leader {
                 true => Event::LeaderElected(leadership(&partition, replica)),
                 false => Event::FollowerOf {
@@ -99,6 +103,18 @@ impl Broker {
             {
                 partition.notify(self, Event::LogLost);
             }
+        }
+    }
+
+    /// Has the controller told where a replica lies, if it does not know.
+    fn tell_directory(&self, partition: &Partition, replica: &LocalReplica) {
+        let known = replica.registration.directory(self.broker_id());
+        let actual = self
+            .log_dirs()
+            .and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
+        if let Some(actual) = actual.filter(|actual| known != Some(*actual)) {
+            self.dir_assignments
+                .assign(replica.topic_id, replica.partition, actual, None);
         }
     }
 
