@@ -173,7 +173,7 @@ impl Broker {
     }
 
     /// Takes the partitions of a failed directory offline and tells the controller. Without any directory
-    /// left the broker stops, as Kafka halts.
+    /// left, or without the metadata log, the broker stops, where Kafka halts.
     fn on_log_dir_failed(self: &Arc<Self>, failure: &DirFailure) {
         for topic_partition in &failure.partitions {
             if let Some(partition) = self.partitions.find(topic_partition) {
@@ -181,11 +181,8 @@ impl Broker {
                 partition.waiters.wake_all();
             }
         }
-        if failure.is_last {
-            return self.fail(
-                "all log directories have failed; the log above says why. Mend them and start again"
-                    .to_owned(),
-            );
+        if let Some(reason) = &failure.is_fatal {
+            return self.fail(format!("{reason}. Mend that and start again"));
         }
         // Failures that were found before the broker joined are told with the registration.
         if let (Some(membership), Some(log_dirs)) = (self.membership(), self.log_dirs()) {

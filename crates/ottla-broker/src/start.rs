@@ -179,17 +179,22 @@ impl RunningBroker {
         self.broker.begin_stop();
         // Members that wait for their group would keep their connections from draining.
         self.broker.groups.stop();
+        // A broker that cannot go on keeps nobody waiting: what was not answered is not answered, and the
+        // controller, which may be what has failed, is not asked. Kafka halts at once.
+        let is_broken = self.broker.failure().is_some();
         let connections = &self.broker.connections;
         connections.for_each(|connection| connection.drain());
         let drained = connections.room_below(1);
-        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        if is_broken || tokio::time::timeout(DRAIN, drained).await.is_err() {
             connections.for_each(|connection| connection.close());
         }
         for task in &self.tasks {
             task.abort();
         }
         if let Some(membership) = self.broker.membership() {
-            membership.leave(self.broker.broker_id()).await;
+            if !is_broken {
+                membership.leave(self.broker.broker_id()).await;
+            }
             let unclosed = self.close_logs().await;
             membership.controller.stop().await;
             if let Some(log_dirs) = self.broker.log_dirs() {

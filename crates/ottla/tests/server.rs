@@ -153,7 +153,7 @@ async fn a_broker_whose_last_log_directory_fails_ends_and_says_so() {
     let _ = producer.send(record(0)).await;
     let status = broker.wait();
     assert_eq!(status.code(), Some(1), "{}", broker.output());
-    let said = "all log directories have failed";
+    let said = "all log directories have failed, the last one with: ";
     assert!(broker.output().contains(said), "{}", broker.output());
 }
 

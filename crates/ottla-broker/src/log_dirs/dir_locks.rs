@@ -20,6 +20,8 @@ pub(super) struct LockedDir {
     pub(super) path: PathBuf,
     /// Without links, to find a directory that is named twice.
     real: PathBuf,
+    /// The metadata log lies here.
+    pub(super) holds_metadata: bool,
     pub(super) lock: DirLock,
 }
 
@@ -32,15 +34,18 @@ impl DirLocks {
             let configured = PathBuf::from(configured);
             let path = prepare(&configured)?;
             let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-            match locked.iter().any(|other| other.real == real) {
-                true if is_log_dir => {
+            match locked.iter_mut().find(|other| other.real == real) {
+                Some(_) if is_log_dir => {
                     return Err(format!(
                         "log directory {} stands in log.dirs twice",
                         path.display()
                     ));
                 }
-                true => continue,
-                false => {}
+                Some(of_logs) => {
+                    of_logs.holds_metadata = true;
+                    continue;
+                }
+                None => {}
             }
             let lock = DirLock::take(&path).map_err(|error| {
                 format!("cannot lock log directory {}: {error}", path.display())
@@ -55,6 +60,7 @@ impl DirLocks {
                 configured,
                 path,
                 real,
+                holds_metadata: !is_log_dir,
                 lock,
             });
         }

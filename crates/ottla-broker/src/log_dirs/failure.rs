@@ -20,8 +20,8 @@ pub(super) type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
 /// A directory that went offline, and with it the logs in it.
 pub(crate) struct DirFailure {
     pub(crate) partitions: Vec<TopicPartition>,
-    /// No directory is left: the broker cannot go on.
-    pub(crate) is_last: bool,
+    /// Why the broker cannot go on, for people: no directory is left, or the metadata log was in it.
+    pub(crate) is_fatal: Option<String>,
 }
 
 impl LogDirs {
@@ -106,10 +106,25 @@ impl LogDirs {
         self.loaded.lock().retain(|_, log| !is_in(&log.dir));
         let failure = DirFailure {
             partitions,
-            is_last: self.online().next().is_none(),
+            is_fatal: self.why_fatal(dir, reason),
         };
         if let Some(listener) = self.on_failure.get() {
             listener(&failure);
+        }
+    }
+
+    fn why_fatal(&self, dir: &LogDir, reason: &str) -> Option<String> {
+        if self.online().next().is_none() {
+            Some(format!(
+                "all log directories have failed, the last one with: {reason}"
+            ))
+        } else if dir.holds_metadata {
+            let path = dir.path.display();
+            Some(format!(
+                "the directory of the metadata log, {path}, has failed: {reason}"
+            ))
+        } else {
+            None
         }
     }
 }

@@ -16,6 +16,8 @@ use super::worker::Worker;
 pub(super) struct LogDir {
     pub(super) path: PathBuf,
     pub(super) directory_id: DirectoryId,
+    /// The metadata log lies here too: without it the node cannot go on.
+    pub(super) holds_metadata: bool,
     lock: Mutex<Option<DirLock>>,
     /// Why it is offline; the first reason stays.
     failure: OnceLock<String>,
@@ -37,10 +39,16 @@ pub(super) struct Written {
 }
 
 impl LogDir {
-    pub(super) fn new(path: PathBuf, directory_id: DirectoryId, lock: DirLock) -> LogDir {
+    pub(super) fn new(
+        path: PathBuf,
+        directory_id: DirectoryId,
+        holds_metadata: bool,
+        lock: DirLock,
+    ) -> LogDir {
         LogDir {
             path,
             directory_id,
+            holds_metadata,
             lock: Mutex::new(Some(lock)),
             failure: OnceLock::new(),
             clean_shutdown: OnceLock::new(),

@@ -141,11 +141,12 @@ impl LogDirs {
             configured,
             path,
             lock,
+            holds_metadata,
             ..
         } in locks.0
         {
             match identity.directory_ids.get(&configured) {
-                Some(id) => dirs.push(Arc::new(LogDir::new(path, *id, lock))),
+                Some(id) => dirs.push(Arc::new(LogDir::new(path, *id, holds_metadata, lock))),
                 // The metadata directory, where it is none of the log directories.
                 None => others.push(lock),
             }

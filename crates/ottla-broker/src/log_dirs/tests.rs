@@ -308,7 +308,7 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
     dirs.set_failure_listener(move |failure| {
         theirs
             .lock()
-            .push((failure.partitions.clone(), failure.is_last));
+            .push((failure.partitions.clone(), failure.is_fatal.clone()));
     });
     let logs = [open(&dirs, 0), open(&dirs, 1)];
     let error = |kind: std::io::ErrorKind| {
@@ -319,7 +319,7 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
     for _ in 0..2 {
         dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::Other));
     }
-    assert_eq!(*told.lock(), [(vec![partition(0)], false)]);
+    assert_eq!(*told.lock(), [(vec![partition(0)], None)]);
     assert_eq!(dirs.offline_directory_ids().len(), 1);
     // New logs go elsewhere.
     let third = open(&dirs, 2);
@@ -328,7 +328,8 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
         Some(dirs.online_directory_ids()[0])
     );
     dirs.on_partition_error(&logs[1].reader(), &error(std::io::ErrorKind::Other));
-    assert!(told.lock()[1].1);
+    let said = told.lock()[1].1.clone().unwrap();
+    assert!(said.contains("all log directories have failed"), "{said}");
     let refused = dirs.open_log(&partition(9), TOPIC_ID, None, settings());
     assert!(refused.is_err());
     drop((logs, third));
