@@ -18,6 +18,7 @@ use crate::controller::Membership;
 use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::format::{NodeIdentity, format_standalone, read_identity};
 use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
+use crate::metadata::publish::apply_dynamic_settings;
 use crate::metrics::Metric;
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
 
@@ -143,9 +144,12 @@ fn load_and_join(
     identity: &NodeIdentity,
     log_dirs: &Arc<LogDirs>,
 ) -> Result<(), String> {
-    // Before the logs, so that each is opened with the settings of its topic.
-    let controller = Membership::lead(broker, identity)?;
+    // Before the logs, so that each is opened with the settings of its topic, over those that the cluster
+    // and this broker were given while they ran.
+    let file_config = config;
+    let controller = Membership::lead(file_config, identity)?;
     let image = controller.image().clone();
+    let config = apply_dynamic_settings(broker, file_config, &image);
     log_dirs.load(&LoadSettings {
         topic_config: &|topic| broker.topic_config(&image, topic),
         producer_id_expiration_ms: config.producer_id_expiration_ms.into(),
@@ -155,6 +159,7 @@ fn load_and_join(
     broker.set_log_dirs(Arc::clone(log_dirs));
     let membership = Membership::start(
         broker,
+        file_config,
         identity,
         controller,
         log_dirs.previous_broker_epoch(),

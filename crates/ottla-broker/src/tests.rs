@@ -7,6 +7,7 @@ mod failures;
 mod groups;
 mod idempotence;
 mod produce_and_fetch;
+mod settings;
 
 use std::sync::Arc;
 

@@ -50,10 +50,10 @@ impl Membership {
     /// Opens the metadata log and takes the lead of its quorum. What the cluster was when the node stopped is
     /// known then; nothing is published yet.
     pub(crate) fn lead(
-        broker: &Arc<Broker>,
+        file_config: &BrokerConfig,
         identity: &NodeIdentity,
     ) -> Result<Controller, String> {
-        lead_quorum(&broker.config(), identity)
+        lead_quorum(file_config, identity)
     }
 
     /// Starts the controller and joins this node to its cluster. When it returns, the image is published
@@ -62,11 +62,12 @@ impl Membership {
     /// `previous_broker_epoch` is what the marker of the last clean stop says, -1 without one.
     pub(crate) fn start(
         broker: &Arc<Broker>,
+        file_config: &BrokerConfig,
         identity: &NodeIdentity,
         mut controller: Controller,
         previous_broker_epoch: BrokerEpoch,
     ) -> Result<Membership, String> {
-        let file_config = BrokerConfig::clone(&broker.config());
+        let file_config = file_config.clone();
         let failed = |error: crate::metadata::metadata_log::MetadataLogError| error.to_string();
         controller
             .decide_now(&controller_registration(&file_config))

@@ -20,16 +20,27 @@ pub(crate) fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &
     let has_new_settings = delta.configs.iter().any(is_of_this_broker);
     if has_new_settings {
         // Before the partitions: new ones are to be opened with the new defaults.
-        let (config, warnings) = effective_config(file_config, &delta.after, broker.broker_id());
-        for warning in warnings {
-            tracing::warn!("a dynamic setting of the broker is left out: {warning}");
-        }
-        broker.set_config(config);
+        apply_dynamic_settings(broker, file_config, &delta.after);
     }
     broker.on_metadata_changed(delta);
     if has_new_settings {
         broker.apply_topic_defaults();
     }
+}
+
+/// Puts the dynamic settings of an image in force and returns the configuration with them. What is not
+/// accepted is left out and told.
+pub(crate) fn apply_dynamic_settings(
+    broker: &Broker,
+    file_config: &BrokerConfig,
+    image: &MetadataImage,
+) -> BrokerConfig {
+    let (config, warnings) = effective_config(file_config, image, broker.broker_id());
+    for warning in warnings {
+        tracing::warn!("a dynamic setting of the broker is left out: {warning}");
+    }
+    broker.set_config(config.clone());
+    config
 }
 
 /// The file's configuration with the dynamic settings of the cluster and of this broker over it.

@@ -6,16 +6,16 @@ use super::*;
 
 configs! {
     pub(super) const ROWS;
-    "broker.heartbeat.interval.ms"                    Int     "2000"                _                          Medium ReadOnly SUPPORTED;
+    "broker.heartbeat.interval.ms"                    Int     "2000"                _                          Medium ReadOnly HEARTBEATS;
     "broker.id"                                       Int     "-1"                  _                          High   ReadOnly SUPPORTED;
     "broker.rack"                                     String  null                  _                          Medium ReadOnly SUPPORTED;
-    "broker.session.timeout.ms"                       Int     "9000"                _                          Medium ReadOnly SUPPORTED;
+    "broker.session.timeout.ms"                       Int     "9000"                _                          Medium ReadOnly HEARTBEATS;
     "controller.listener.names"                       List    required              (non_empty_list)           High   ReadOnly SUPPORTED;
     "controller.performance.always.log.threshold.ms"  Long    "2000"                (at_least 0)               Medium ReadOnly UNUSED internal;
     "controller.performance.sample.period.ms"         Long    "60000"               (at_least 100)             Medium ReadOnly UNUSED internal;
     "controller.quorum.append.linger.ms"              Int     "25"                  (at_least 0)               Medium ReadOnly CLUSTER;
     "controller.quorum.auto.join.enable"              Boolean "false"               _                          Low    ReadOnly CLUSTER;
-    "controller.quorum.bootstrap.servers"             List    ""                    (bootstrap_servers)        High   ReadOnly SUPPORTED;
+    "controller.quorum.bootstrap.servers"             List    ""                    (bootstrap_servers)        High   ReadOnly CLUSTER;
     "controller.quorum.election.backoff.max.ms"       Int     "1000"                (at_least 0)               High   ReadOnly CLUSTER;
     "controller.quorum.election.timeout.ms"           Int     "1000"                (at_least 0)               High   ReadOnly CLUSTER;
     "controller.quorum.fetch.max.bytes"               Int     "1048576"             (at_least 1)               Low    ReadOnly CLUSTER;
@@ -25,7 +25,7 @@ configs! {
     "controller.quorum.retry.backoff.ms"              Int     "20"                  (at_least 0)               Low    ReadOnly CLUSTER;
     "controller.quorum.voters"                        List    ""                    (quorum_voters)            High   ReadOnly SUPPORTED;
     "initial.broker.registration.timeout.ms"          Int     "60000"               _                          Medium ReadOnly CLUSTER;
-    "internal.metadata.delete.delay.millis"           Long    "60000"               _                          Low    ReadOnly SUPPORTED internal;
+    "internal.metadata.delete.delay.millis"           Long    "60000"               _                          Low    ReadOnly UNUSED internal;
     "internal.metadata.log.segment.bytes"             Int     null                  _                          Low    ReadOnly SUPPORTED internal;
     "internal.metadata.max.batch.size.in.bytes"       Int     "8388608"             _                          Low    ReadOnly SUPPORTED internal;
     "metadata.log.dir"                                String  null                  _                          High   ReadOnly SUPPORTED;
@@ -33,7 +33,7 @@ configs! {
     "metadata.log.max.snapshot.interval.ms"           Long    "3600000"             (at_least 0)               High   ReadOnly SUPPORTED;
     "metadata.log.segment.bytes"                      Int     "1073741824"          (at_least 8388608)         High   ReadOnly SUPPORTED;
     "metadata.log.segment.ms"                         Long    "604800000"           _                          High   ReadOnly SUPPORTED;
-    "metadata.max.idle.interval.ms"                   Int     "500"                 (at_least 0)               Low    ReadOnly SUPPORTED;
+    "metadata.max.idle.interval.ms"                   Int     "500"                 (at_least 0)               Low    ReadOnly IDLE;
     "metadata.max.retention.bytes"                    Long    "104857600"           _                          High   ReadOnly SUPPORTED;
     "metadata.max.retention.ms"                       Long    "604800000"           _                          High   ReadOnly SUPPORTED;
     "node.id"                                         Int     required              (at_least 0)               High   ReadOnly SUPPORTED;

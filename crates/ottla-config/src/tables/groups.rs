@@ -22,7 +22,7 @@ configs! {
     "group.coordinator.append.linger.ms"        Int    "-1"                       (at_least -1)              Medium ReadOnly COORDINATOR_BUFFERS;
     "group.coordinator.background.threads"      Int    "2"                        (at_least 1)               High   ReadOnly THREADS;
     "group.coordinator.cached.buffer.max.bytes" Int    "1048588"                  (at_least 524288)          Medium ClusterWide COORDINATOR_BUFFERS;
-    "group.coordinator.rebalance.protocols"     List   "classic,consumer,streams" (non_empty_list_of "consumer", "classic", "share", "streams") Medium ReadOnly SUPPORTED;
+    "group.coordinator.rebalance.protocols"     List   "classic,consumer,streams" (non_empty_list_of "consumer", "classic", "share", "streams") Medium ReadOnly CLASSIC;
     "group.coordinator.threads"                 Int    "4"                        (at_least 1)               High   ReadOnly THREADS;
     "group.initial.rebalance.delay.ms"          Int    "3000"                     _                          Medium ReadOnly SUPPORTED;
     "group.max.session.timeout.ms"              Int    "1800000"                  _                          Medium ReadOnly SUPPORTED;

@@ -22,7 +22,7 @@ configs! {
     "replica.fetch.response.max.bytes"                 Int     "10485760"            (at_least 0) Medium ReadOnly CLUSTER;
     "replica.fetch.wait.max.ms"                        Int     "500"                 _            High   ReadOnly CLUSTER;
     "replica.high.watermark.checkpoint.interval.ms"    Long    "5000"                _            High   ReadOnly SUPPORTED;
-    "replica.lag.time.max.ms"                          Long    "30000"               _            High   ReadOnly SUPPORTED;
+    "replica.lag.time.max.ms"                          Long    "30000"               _            High   ReadOnly CLUSTER;
     "replica.selector.class"                           String  null                  _            Medium ReadOnly REPLICA_SELECTOR;
     "replica.socket.receive.buffer.bytes"              Int     "65536"               _            High   ReadOnly CLUSTER;
     "replica.socket.timeout.ms"                        Int     "30000"               _            High   ReadOnly CLUSTER;

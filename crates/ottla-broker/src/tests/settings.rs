@@ -1,0 +1,178 @@
+//! Settings that are changed while the broker runs: what they change at once, and that they hold at the next
+//! start, from the first log that is opened.
+
+use std::path::Path;
+
+use ottla_config::{BrokerConfig, single_node_properties};
+use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use ottla_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use ottla_protocol::messages::{CreateTopicsRequest, IncrementalAlterConfigsRequest};
+use ottla_types::ErrorCode;
+
+use super::client::Client;
+use super::produce_and_fetch::{batch, produce_to};
+use crate::{Broker, RunningBroker};
+
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const BROKER: i8 = 4;
+
+async fn start(data: &Path) -> (RunningBroker, Client) {
+    let data = data.display().to_string();
+    let properties = single_node_properties(&data, "127.0.0.1:0", "127.0.0.1:9093");
+    let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+    let running = Broker::format_and_start(config)
+        .await
+        .expect("the broker starts");
+    let client = Client::connect(running.listeners()[0].local_addr).await;
+    (running, client)
+}
+
+async fn create(
+    client: &mut Client,
+    name: &'static str,
+    settings: &[(&'static str, &'static str)],
+) {
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            configs: settings
+                .iter()
+                .map(|(key, value)| CreatableTopicConfig {
+                    name: (*key).into(),
+                    value: Some((*value).into()),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let response = client.ask(7, &request).await;
+    assert_eq!(response.topics[0].error_code, 0, "{response:?}");
+}
+
+/// Changes one setting of the broker, or of all where `broker` is empty.
+async fn alter(
+    client: &mut Client,
+    broker: &'static str,
+    key: &'static str,
+    value: Option<&'static str>,
+) -> (ErrorCode, String) {
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource {
+            resource_type: BROKER,
+            resource_name: broker.into(),
+            configs: vec![AlterableConfig {
+                name: key.into(),
+                config_operation: if value.is_some() { SET } else { DELETE },
+                value: value.map(Into::into),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let response = client.ask(1, &request).await.responses.remove(0);
+    let message = response.error_message.unwrap_or_default().to_string();
+    (ErrorCode::from_code(response.error_code), message)
+}
+
+const DONE: ErrorCode = ErrorCode::None;
+
+async fn produce(client: &mut Client, topic: &'static str, bytes: usize) -> ErrorCode {
+    let records = batch(&[&"x".repeat(bytes)]);
+    let response = client.ask(9, &produce_to(topic, 0, -1, records)).await;
+    ErrorCode::from_code(response.responses[0].partition_responses[0].error_code)
+}
+
+fn index_bytes(data: &Path, partition: &str) -> u64 {
+    let index = data.join(partition).join("00000000000000000000.index");
+    std::fs::metadata(index).expect("the index").len()
+}
+
+/// Leaves a directory as a crash that tore the indexes does.
+fn tear_indexes(data: &Path, partitions: &[&str]) {
+    std::fs::remove_file(data.join(".kafka_cleanshutdown")).expect("it was stopped cleanly");
+    for partition in partitions {
+        let index = data.join(partition).join("00000000000000000000.index");
+        std::fs::remove_file(index).expect("the index");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_log_is_opened_with_the_settings_of_its_topic_and_of_the_cluster() {
+    let data = tempfile::tempdir().unwrap();
+    let (running, mut client) = start(data.path()).await;
+    create(&mut client, "dense", &[("index.interval.bytes", "1")]).await;
+    create(&mut client, "plain", &[]).await;
+    for topic in ["dense", "plain"] {
+        for _ in 0..5 {
+            assert_eq!(produce(&mut client, topic, 10).await, ErrorCode::None);
+        }
+    }
+    running.stop().await;
+    let partitions = ["dense-0", "plain-0"];
+    tear_indexes(data.path(), &partitions);
+
+    // An index that is built again has an entry for every batch but the first, or none, by the setting with
+    // which the log was opened.
+    let (running, mut client) = start(data.path()).await;
+    assert_eq!(
+        alter(&mut client, "", "log.index.interval.bytes", Some("1")).await,
+        (DONE, String::new())
+    );
+    running.stop().await;
+    assert_eq!(
+        index_bytes(data.path(), "dense-0"),
+        4 * 8,
+        "by its topic's setting"
+    );
+    assert_eq!(index_bytes(data.path(), "plain-0"), 0, "by the default");
+
+    tear_indexes(data.path(), &partitions);
+    let (running, _) = start(data.path()).await;
+    running.stop().await;
+    assert_eq!(
+        index_bytes(data.path(), "plain-0"),
+        4 * 8,
+        "by the cluster's setting"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_setting_of_the_broker_goes_before_the_clusters_and_both_hold_at_once_and_after_a_start()
+{
+    let data = tempfile::tempdir().unwrap();
+    let (running, mut client) = start(data.path()).await;
+    create(&mut client, "orders", &[]).await;
+    assert_eq!(produce(&mut client, "orders", 1_000).await, ErrorCode::None);
+    let key = "message.max.bytes";
+    alter(&mut client, "", key, Some("500")).await;
+    assert_eq!(
+        produce(&mut client, "orders", 1_000).await,
+        ErrorCode::MessageTooLarge
+    );
+    alter(&mut client, "1", key, Some("5000")).await;
+    assert_eq!(produce(&mut client, "orders", 1_000).await, ErrorCode::None);
+    alter(&mut client, "1", key, None).await;
+    assert_eq!(
+        produce(&mut client, "orders", 1_000).await,
+        ErrorCode::MessageTooLarge
+    );
+    running.stop().await;
+
+    let (running, mut client) = start(data.path()).await;
+    assert_eq!(
+        produce(&mut client, "orders", 1_000).await,
+        ErrorCode::MessageTooLarge
+    );
+    alter(&mut client, "", key, None).await;
+    assert_eq!(produce(&mut client, "orders", 1_000).await, ErrorCode::None);
+    running.stop().await;
+}
