@@ -7,6 +7,7 @@
 //!
 //! Where Kafka does the same: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
 
+mod examine;
 mod listeners;
 mod unknown_keys;
 mod validate;
@@ -17,8 +18,9 @@ use std::fmt;
 
 use crate::config_def::{InvalidValue, UpdateMode, parse_host_port, parse_voter};
 use crate::properties::{Properties, PropertiesError};
-use crate::tables::{broker_config, broker_configs};
+use crate::tables::broker_config;
 use crate::topic_config::TopicConfig;
+pub use examine::Examined;
 pub use listeners::{Listener, SecurityProtocol};
 pub(crate) use values::Values;
 
@@ -135,7 +137,8 @@ macro_rules! broker_config {
         }
 
         impl BrokerConfig {
-            fn build(values: &Values<'_>) -> Result<BrokerConfig, ConfigError> {
+            /// The configuration, whether its settings go together or not.
+            fn build_unchecked(values: &Values<'_>) -> Result<BrokerConfig, ConfigError> {
                 let effective = listeners::resolve(values)?;
                 let log_dirs = match values.optional_list("log.dirs") {
                     Some(dirs) => dirs,
@@ -149,7 +152,7 @@ macro_rules! broker_config {
                         "there is no log directory; give log.dirs=/path/to/data",
                     ))?;
                 let roles = values.list("process.roles");
-                let config = BrokerConfig {
+                Ok(BrokerConfig {
                     node_id: values.get("node.id"),
                     process_roles: ProcessRoles {
                         broker: roles.iter().any(|role| role == "broker"),
@@ -180,9 +183,7 @@ macro_rules! broker_config {
                     dynamic_default_settings: BTreeMap::new(),
                     dynamic_settings: BTreeMap::new(),
                     file_name: values.file_name().to_owned(),
-                };
-                validate::across_settings(&config, values)?;
-                Ok(config)
+                })
             }
 
             /// The settings that have a field of their own.
@@ -270,55 +271,28 @@ broker_config! {
 }
 
 impl BrokerConfig {
-    /// Reads the configuration of a node out of its properties.
+    /// Reads the configuration of a node out of its properties; the error is the first of its problems.
     pub fn from_properties(
         properties: &Properties,
     ) -> Result<(BrokerConfig, Vec<Warning>), ConfigError> {
-        let mut warnings = Vec::new();
-        for property in properties.effective() {
-            let place = || properties.place(&property.key);
-            match broker_config(&property.key) {
-                Some(def) => {
-                    def.parse(&property.value)
-                        .map_err(|error| ConfigError::Value {
-                            place: place(),
-                            error: error.into(),
-                        })?;
-                    if let Some(reason) = def.refusal(&property.value) {
-                        return Err(ConfigError::Refused {
-                            place: place(),
-                            key: property.key.clone(),
-                            value: property.value.trim().to_owned(),
-                            reason: reason.to_owned(),
-                        });
-                    }
-                }
-                None => {
-                    if let Some(message) = unknown_keys::warning(&property.key) {
-                        warnings.push(Warning {
-                            place: place(),
-                            message,
-                        });
-                    }
-                }
-            }
+        let Examined {
+            config,
+            problems,
+            warnings,
+        } = BrokerConfig::examine(properties);
+        match (problems.into_iter().next(), config) {
+            (Some(problem), _) => Err(problem),
+            (None, Some(config)) => Ok((config, warnings)),
+            (None, None) => unreachable!("a configuration without problems can be built"),
         }
-        let values = Values::new(properties);
-        for def in broker_configs() {
-            if def.default == crate::DefaultValue::Required && properties.get(def.name).is_none() {
-                return Err(values.conflict(
-                    def.name,
-                    &format!(
-                        "{} is missing; give {}",
-                        def.name,
-                        missing_example(def.name)
-                    ),
-                ));
-            }
+    }
+
+    fn build(values: &Values<'_>) -> Result<BrokerConfig, ConfigError> {
+        let config = BrokerConfig::build_unchecked(values)?;
+        match validate::problems(&config, values).into_iter().next() {
+            Some(problem) => Err(problem),
+            None => Ok(config),
         }
-        let config = BrokerConfig::build(&values)?;
-        validate::warnings(&config, &values, &mut warnings);
-        Ok((config, warnings))
     }
 
     /// This configuration with dynamic settings laid over the file's: the cluster's, then this
@@ -473,17 +447,6 @@ pub fn single_node_properties(data_dir: &str, listener: &str, controller: &str) 
         properties.set(key, value);
     }
     properties
-}
-
-fn missing_example(name: &str) -> &'static str {
-    match name {
-        "process.roles" => "process.roles=broker,controller for a node that is both",
-        "controller.listener.names" => {
-            "controller.listener.names=CONTROLLER and a listener of that name"
-        }
-        "node.id" => "node.id=1, a number that no other node of the cluster has",
-        _ => "a value",
-    }
 }
 
 #[cfg(test)]

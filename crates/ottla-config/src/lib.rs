@@ -18,8 +18,8 @@ mod documentation;
 mod markdown;
 
 pub use broker_config::{
-    BrokerConfig, ConfigError, Listener, ProcessRoles, QuorumVoter, SecurityProtocol, Warning,
-    single_node_properties,
+    BrokerConfig, ConfigError, Examined, Listener, ProcessRoles, QuorumVoter, SecurityProtocol,
+    Warning, single_node_properties,
 };
 pub use config_def::{
     ConfigDef, ConfigType, ConfigValue, DefaultValue, Importance, InvalidValue, Support,

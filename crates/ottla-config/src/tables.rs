@@ -144,18 +144,15 @@ const TOKENS: Support =
 const HEARTBEATS: Support = Support::AcceptedWithoutEffect(
     "the broker is in the process of its controller and cannot miss a heartbeat",
 );
-const IDLE: Support = Support::AcceptedWithoutEffect(
-    "nothing is written to the metadata log while nothing happens",
-);
-const CLASSIC: Support = Support::AcceptedWithoutEffect(
-    "classic groups are always served, the other protocols not yet",
-);
+const IDLE: Support =
+    Support::AcceptedWithoutEffect("nothing is written to the metadata log while nothing happens");
+const CLASSIC: Support =
+    Support::AcceptedWithoutEffect("classic groups are always served, the other protocols not yet");
 const QUEUE: Support = Support::AcceptedWithoutEffect(
     "there is no queue of requests: each connection is bounded, and queued.max.request.bytes bounds \
      all of them",
 );
-const UNSTABLE: Support =
-    Support::AcceptedWithoutEffect("what Kafka marks unstable is not served");
+const UNSTABLE: Support = Support::AcceptedWithoutEffect("what Kafka marks unstable is not served");
 const UNUSED: Support = Support::AcceptedWithoutEffect("there is nothing to tune with it here");
 
 const PLUGIN: Support = Support::Refused {

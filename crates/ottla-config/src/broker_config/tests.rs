@@ -1,5 +1,5 @@
 use super::*;
-use crate::Support;
+use crate::{Support, broker_configs};
 
 const COMBINED: &str = "\
 process.roles=broker,controller

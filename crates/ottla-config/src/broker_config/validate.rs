@@ -2,18 +2,32 @@
 //!
 //! Where Kafka does the same: `KafkaConfig.validateValues`.
 
-use super::{BrokerConfig, ConfigError, SecurityProtocol, Values, Warning};
+mod groups;
 
-/// Refuses a configuration whose settings contradict each other.
-pub(super) fn across_settings(
-    config: &BrokerConfig,
-    values: &Values<'_>,
-) -> Result<(), ConfigError> {
-    identity(config, values)?;
-    logs(config, values)?;
-    quorum(config, values)?;
-    listeners(config, values)?;
-    connections(config, values)?;
+use super::{BrokerConfig, ConfigError, Listener, SecurityProtocol, Values, Warning};
+use groups::groups;
+
+/// What keeps a configuration from being used: settings that contradict each other, or ask for what is not
+/// served. Of each check the first.
+pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigError> {
+    let checks = [
+        identity,
+        logs,
+        quorum,
+        listeners,
+        connections,
+        replication,
+        groups,
+    ];
+    let mut problems: Vec<ConfigError> = checks
+        .iter()
+        .filter_map(|check| check(config, values).err())
+        .collect();
+    problems.extend(unserved_listeners(config, values));
+    problems
+}
+
+fn replication(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
     let fetch_wait: i32 = values.get("replica.fetch.wait.max.ms");
     let socket_timeout: i32 = values.get("replica.socket.timeout.ms");
     require(
@@ -37,17 +51,6 @@ pub(super) fn across_settings(
                 "replica.fetch.wait.max.ms={fetch_wait} is more than replica.lag.time.max.ms={lag}; \
              lower it, or replicas would leave the ISR again and again"
             )
-        },
-    )?;
-    let protocols = &config.group_coordinator_rebalance_protocols;
-    require(
-        values,
-        protocols.iter().any(|protocol| protocol == "classic"),
-        "group.coordinator.rebalance.protocols",
-        || {
-            "group.coordinator.rebalance.protocols must have classic, which cannot be disabled; \
-             add it or remove the line"
-                .into()
         },
     )
 }
@@ -248,21 +251,6 @@ fn listeners(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigErr
             )
         })?;
     }
-    for listener in &config.listeners {
-        require(
-            values,
-            listener.protocol == SecurityProtocol::Plaintext,
-            "listeners",
-            || {
-                format!(
-                    "listener {} uses {}, which is not served yet; give it PLAINTEXT in \
-                 listener.security.protocol.map, and reach it through a tunnel or a private network",
-                    listener.name,
-                    listener.protocol.name()
-                )
-            },
-        )?;
-    }
     let advertised = config
         .advertised_listeners
         .iter()
@@ -329,6 +317,24 @@ fn listeners(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigErr
         })?;
     }
     Ok(())
+}
+
+/// Every listener that is not plain text.
+fn unserved_listeners(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigError> {
+    let unserved = config
+        .listeners
+        .iter()
+        .filter(|listener| listener.protocol != SecurityProtocol::Plaintext);
+    let problem = |listener: &Listener| {
+        let message = format!(
+            "listener {} uses {}, which is not served yet; give it PLAINTEXT in \
+             listener.security.protocol.map, and reach it through a tunnel or a private network",
+            listener.name,
+            listener.protocol.name()
+        );
+        values.conflict("listeners", &message)
+    };
+    unserved.map(problem).collect()
 }
 
 fn connections(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {

@@ -1,6 +1,6 @@
 //! Typed access to the values of a properties file whose settings have all been checked one by one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConfigError;
 use crate::config_def::{ConfigDef, ConfigValue};
@@ -88,8 +88,14 @@ impl FromValue for Vec<String> {
 
 impl<'a> Values<'a> {
     pub(crate) fn new(properties: &'a Properties) -> Values<'a> {
+        Values::without(properties, &BTreeSet::new())
+    }
+
+    /// The values of all lines but those with these keys.
+    pub(crate) fn without(properties: &'a Properties, left_out: &BTreeSet<&str>) -> Values<'a> {
         let mut settings: BTreeMap<&str, &str> = properties
             .effective()
+            .filter(|property| !left_out.contains(property.key.as_str()))
             .map(|property| (property.key.as_str(), property.value.as_str()))
             .collect();
         for (given, missing) in [("node.id", "broker.id"), ("broker.id", "node.id")] {

@@ -1,0 +1,244 @@
+//! Everything that is wrong with a properties file, not only the first thing.
+//!
+//! A start ends with the first problem; whoever looks before a take-over wants all of them, and the
+//! configuration all the same, so that the directories that it names can be looked at too.
+
+use std::collections::BTreeSet;
+
+use super::{BrokerConfig, ConfigError, Values, Warning, unknown_keys, validate};
+use crate::config_def::{ConfigDef, DefaultValue};
+use crate::properties::{Properties, Property};
+use crate::tables::{broker_config, broker_configs};
+
+/// What a properties file comes to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Examined {
+    /// Without the lines that are refused; `None` where nothing can be built without them.
+    pub config: Option<BrokerConfig>,
+    /// Why a node cannot be started with it, in the order of the file; empty where it can.
+    pub problems: Vec<ConfigError>,
+    pub warnings: Vec<Warning>,
+}
+
+impl BrokerConfig {
+    /// Reads the configuration of a node out of its properties, and finds all that is wrong with them.
+    pub fn examine(properties: &Properties) -> Examined {
+        let mut examined = Examined {
+            config: None,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let mut left_out = BTreeSet::new();
+        for property in properties.effective() {
+            let place = || properties.place(&property.key);
+            match setting_of(&property.key) {
+                Some(def) => {
+                    if let Err(problem) = check(def, property, place) {
+                        left_out.insert(property.key.as_str());
+                        examined.problems.push(problem);
+                    }
+                }
+                None => {
+                    if let Some(message) = unknown_keys::warning(&property.key) {
+                        let place = place();
+                        examined.warnings.push(Warning { place, message });
+                    }
+                }
+            }
+        }
+        let values = Values::without(properties, &left_out);
+        if let Some(problem) = zookeeper_mode(properties, &values) {
+            examined.problems.push(problem);
+            return examined;
+        }
+        let missing = broker_configs().filter(|def| {
+            def.default == DefaultValue::Required && properties.get(def.name).is_none()
+        });
+        let missing: Vec<ConfigError> = missing
+            .map(|def| {
+                let example = missing_example(def.name);
+                values.conflict(
+                    def.name,
+                    &format!("{} is missing; give {example}", def.name),
+                )
+            })
+            .collect();
+        let can_build = missing.is_empty()
+            && broker_configs()
+                .filter(|def| def.default == DefaultValue::Required)
+                .all(|def| !left_out.contains(def.name));
+        examined.problems.extend(missing);
+        if !can_build {
+            return examined;
+        }
+        match BrokerConfig::build_unchecked(&values) {
+            Ok(config) => {
+                let problems = validate::problems(&config, &values);
+                examined.problems.extend(problems);
+                validate::warnings(&config, &values, &mut examined.warnings);
+                examined.config = Some(config);
+            }
+            Err(problem) => examined.problems.push(problem),
+        }
+        examined
+    }
+}
+
+/// The setting that a key gives a value to, which may be that of one listener
+/// (`listener.name.internal.principal.builder.class`).
+fn setting_of(key: &str) -> Option<&'static ConfigDef> {
+    if let Some(def) = broker_config(key) {
+        return Some(def);
+    }
+    let (_, base) = key.strip_prefix("listener.name.")?.split_once('.')?;
+    // SASL settings of a listener also carry the mechanism.
+    broker_config(base).or_else(|| broker_config(base.split_once('.')?.1))
+}
+
+fn check(
+    def: &ConfigDef,
+    property: &Property,
+    place: impl Fn() -> String,
+) -> Result<(), ConfigError> {
+    def.parse(&property.value)
+        .map_err(|error| ConfigError::Value {
+            place: place(),
+            error: error.into(),
+        })?;
+    match def.refusal(&property.value) {
+        None => Ok(()),
+        Some(reason) => Err(ConfigError::Refused {
+            place: place(),
+            key: property.key.clone(),
+            value: property.value.trim().to_owned(),
+            reason: reason.to_owned(),
+        }),
+    }
+}
+
+/// A node whose cluster is kept by ZooKeeper, or is on its way from there.
+fn zookeeper_mode(properties: &Properties, values: &Values<'_>) -> Option<ConfigError> {
+    let migrates = properties
+        .get("zookeeper.metadata.migration.enable")
+        .is_some_and(|property| property.value.trim().eq_ignore_ascii_case("true"));
+    if migrates {
+        return Some(values.conflict(
+            "zookeeper.metadata.migration.enable",
+            "zookeeper.metadata.migration.enable=true: the cluster is being moved from ZooKeeper to KRaft; \
+             finish that with Kafka 3.9 and remove the line",
+        ));
+    }
+    let is_zookeeper_node =
+        properties.get("zookeeper.connect").is_some() && properties.get("process.roles").is_none();
+    is_zookeeper_node.then(|| {
+        values.conflict(
+            "zookeeper.connect",
+            "zookeeper.connect: the cluster of this node is kept by ZooKeeper, which neither Kafka 4 nor \
+             Ottla can read; move it to KRaft with Kafka 3.9 first",
+        )
+    })
+}
+
+fn missing_example(name: &str) -> &'static str {
+    match name {
+        "process.roles" => "process.roles=broker,controller for a node that is both",
+        "controller.listener.names" => {
+            "controller.listener.names=CONTROLLER and a listener of that name"
+        }
+        "node.id" => "node.id=1, a number that no other node of the cluster has",
+        _ => "a value",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> (Vec<String>, Option<BrokerConfig>) {
+        let properties = Properties::parse(text, "server.properties").expect("readable");
+        let examined = BrokerConfig::examine(&properties);
+        let problems = examined.problems.iter().map(ToString::to_string).collect();
+        (problems, examined.config)
+    }
+
+    const NODE: &str = "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n\
+                        listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n\
+                        controller.quorum.bootstrap.servers=localhost:9093\nlog.dirs=/data\n";
+
+    #[test]
+    fn all_that_is_wrong_is_found_and_the_directories_are_known_all_the_same() {
+        let text = format!(
+            "{NODE}num.partitions=none\nauthorizer.class.name=org.example.Authorizer\n\
+             listener.name.plaintext.principal.builder.class=org.example.Principals\n\
+             log.roll.ms=0\nqueued.max.request.bytes=1\n"
+        );
+        let (found, config) = problems(&text);
+        let places: Vec<&str> = found
+            .iter()
+            .map(|problem| problem.split(": ").next().unwrap_or_default())
+            .collect();
+        assert_eq!(
+            places,
+            [
+                "server.properties line 7",
+                "server.properties line 8",
+                "server.properties line 9",
+                "server.properties line 10",
+                "server.properties line 11",
+            ],
+            "{found:#?}"
+        );
+        assert_eq!(config.expect("the rest is good").log_dirs, ["/data"]);
+    }
+
+    #[test]
+    fn a_good_file_has_no_problems() {
+        let (found, config) = problems(NODE);
+        assert_eq!(found, Vec::<String>::new());
+        assert!(config.is_some());
+    }
+
+    #[test]
+    fn every_listener_that_is_not_plain_text_is_found() {
+        let text = NODE.replace(
+            "PLAINTEXT://localhost:9092",
+            "SSL://localhost:9092,SASL_SSL://localhost:9094",
+        );
+        let text = format!(
+            "{text}inter.broker.listener.name=SSL\nlistener.security.protocol.map=\
+             SSL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT\n"
+        );
+        let (found, _) = problems(&text);
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].contains("listener SSL uses SSL"), "{found:#?}");
+        assert!(
+            found[1].contains("listener SASL_SSL uses SASL_SSL"),
+            "{found:#?}"
+        );
+    }
+
+    #[test]
+    fn a_node_of_a_zookeeper_cluster_is_told_what_it_is() {
+        let (found, config) = problems("broker.id=1\nzookeeper.connect=localhost:2181\n");
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(
+            found[0].contains("move it to KRaft with Kafka 3.9"),
+            "{found:#?}"
+        );
+        assert!(config.is_none());
+        let (found, _) = problems(&format!("{NODE}zookeeper.metadata.migration.enable=true\n"));
+        assert!(found[0].contains("is being moved"), "{found:#?}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_an_example() {
+        let (found, config) = problems("log.dirs=/data\n");
+        assert!(config.is_none());
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert!(
+            found
+                .iter()
+                .any(|problem| problem.contains("give node.id=1"))
+        );
+    }
+}
