@@ -19,6 +19,7 @@ use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
 use crate::controller::auto_topic_creation::AutoTopicCreation;
 use crate::controller::dir_assignments::DirAssignments;
+use crate::controller::dir_reports::DirReports;
 use crate::controller::producer_id_blocks::ProducerIdBlocks;
 use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
@@ -48,6 +49,7 @@ pub struct Broker {
     membership: OnceLock<Membership>,
     pub(crate) producer_ids: ProducerIdBlocks,
     pub(crate) dir_assignments: DirAssignments,
+    pub(crate) dir_reports: DirReports,
     pub(crate) auto_topic_creation: AutoTopicCreation,
     pub authorizer: Authorizer,
     pub throttle: Throttle,
@@ -97,6 +99,7 @@ impl Broker {
             membership: OnceLock::new(),
             producer_ids: ProducerIdBlocks::default(),
             dir_assignments: DirAssignments::default(),
+            dir_reports: DirReports::default(),
             auto_topic_creation: AutoTopicCreation::default(),
             authorizer: Authorizer,
             throttle: Throttle,
@@ -157,6 +160,7 @@ impl Broker {
 
     /// Takes the log directories into use: from here on their failures take partitions offline.
     pub(crate) fn set_log_dirs(self: &Arc<Self>, log_dirs: Arc<LogDirs>) {
+        log_dirs.set_cordoned(&self.config());
         let broker = Arc::downgrade(self);
         log_dirs.set_failure_listener(move |failure| {
             if let Some(broker) = broker.upgrade() {
@@ -185,10 +189,7 @@ impl Broker {
             return self.fail(format!("{reason}. Mend that and start again"));
         }
         // Failures that were found before the broker joined are told with the registration.
-        if let (Some(membership), Some(log_dirs)) = (self.membership(), self.log_dirs()) {
-            membership
-                .report_offline_directories(self.broker_id(), log_dirs.offline_directory_ids());
-        }
+        self.dir_reports.on_changed();
     }
 
     pub(crate) fn set_membership(&self, membership: Membership) {

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::Broker;
 use crate::controller::Membership;
 use crate::controller::dir_assignments::DirAssignments;
+use crate::controller::dir_reports::DirReports;
 use crate::controller::format::{NodeIdentity, format_standalone, read_identity};
 use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use crate::metadata::publish::apply_dynamic_settings;
@@ -95,6 +96,7 @@ impl Broker {
         }
         tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
+        tasks.push(tokio::spawn(DirReports::send_all(Arc::clone(&broker))));
         for bound in bound {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
         }

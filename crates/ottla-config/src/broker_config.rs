@@ -212,6 +212,7 @@ broker_config! {
     internal_metadata_log_segment_bytes: Option<i32> = "internal.metadata.log.segment.bytes",
     internal_metadata_max_batch_size_in_bytes: i32 = "internal.metadata.max.batch.size.in.bytes",
     log_cleaner_enable: bool = "log.cleaner.enable",
+    log_dir_failure_timeout_ms: i64 = "log.dir.failure.timeout.ms",
     log_flush_offset_checkpoint_interval_ms: i32 = "log.flush.offset.checkpoint.interval.ms",
     log_flush_scheduler_interval_ms: i64 = "log.flush.scheduler.interval.ms",
     log_flush_start_offset_checkpoint_interval_ms: i32 =
@@ -236,6 +237,7 @@ broker_config! {
     num_network_threads: i32 = "num.network.threads",
     num_partitions: i32 = "num.partitions",
     num_recovery_threads_per_data_dir: i32 = "num.recovery.threads.per.data.dir",
+    num_replica_alter_log_dirs_threads: Option<i32> = "num.replica.alter.log.dirs.threads",
     offset_metadata_max_bytes: i32 = "offset.metadata.max.bytes",
     offsets_commit_timeout_ms: i32 = "offsets.commit.timeout.ms",
     offsets_retention_check_interval_ms: i64 = "offsets.retention.check.interval.ms",
@@ -244,6 +246,7 @@ broker_config! {
     offsets_topic_num_partitions: i32 = "offsets.topic.num.partitions",
     offsets_topic_replication_factor: i16 = "offsets.topic.replication.factor",
     offsets_topic_segment_bytes: i32 = "offsets.topic.segment.bytes",
+    ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",
     ottla_http_listener: Option<String> = "ottla.http.listener",
     ottla_metrics_reporter_dir: Option<String> = "ottla.metrics.reporter.dir",
     ottla_metrics_reporter_format: String = "ottla.metrics.reporter.format",
@@ -252,6 +255,8 @@ broker_config! {
     producer_id_expiration_ms: i32 = "producer.id.expiration.ms",
     queued_max_request_bytes: i64 = "queued.max.request.bytes",
     queued_max_requests: i32 = "queued.max.requests",
+    replica_alter_log_dirs_io_max_bytes_per_second: i64 =
+        "replica.alter.log.dirs.io.max.bytes.per.second",
     replica_high_watermark_checkpoint_interval_ms: i64 =
         "replica.high.watermark.checkpoint.interval.ms",
     replica_lag_time_max_ms: i64 = "replica.lag.time.max.ms",

@@ -44,16 +44,17 @@ pub(crate) async fn handle(
             })
             .collect()
     });
-    let config = broker.config().clone();
+    let may_be_cordoned = broker
+        .metadata()
+        .metadata_version()
+        .is_cordoned_log_dirs_supported();
     let Some(log_dirs) = broker.log_dirs().map(Arc::clone) else {
         return DescribeLogDirsResponse::default();
     };
     // Asking the file system how full it is may wait for the disk.
     let described = tokio::task::spawn_blocking(move || log_dirs.describe()).await;
     let results = described.unwrap_or_default().into_iter().map(|dir| {
-        let is_cordoned = config.cordoned_log_dirs.iter().any(|entry| {
-            entry == "*" || std::path::absolute(entry).is_ok_and(|entry| entry == dir.path)
-        });
+        let is_cordoned = may_be_cordoned && dir.is_cordoned;
         result(dir, is_cordoned, wanted.as_ref())
     });
     DescribeLogDirsResponse {

@@ -85,12 +85,15 @@ impl Membership {
                 ErrorCode::from_code(registered.error_code)
             ));
         }
+        let cordoned = broker
+            .log_dirs()
+            .map(|log_dirs| log_dirs.cordoned_directory_ids());
         // The broker is this process: it has seen its registration.
         let unfence = BrokerHeartbeatRequest {
             broker_id: file_config.node_id,
             broker_epoch: registered.broker_epoch,
             current_metadata_offset: i64::MAX,
-            cordoned_log_dirs: Some(cordoned_directories(&file_config, identity)),
+            cordoned_log_dirs: cordoned,
             ..Default::default()
         };
         controller.decide_now(&unfence).map_err(failed)?;
@@ -136,31 +139,6 @@ impl Membership {
             cluster_id: ByteString::from(identity.cluster_id.clone()),
             broker_epoch: AtomicI64::new(registered.broker_epoch),
         })
-    }
-
-    /// Tells the controller which directories have failed, so that it moves what they led, without waiting
-    /// for its answer.
-    pub(crate) fn report_offline_directories(&self, broker: BrokerId, offline: Vec<DirectoryId>) {
-        let request = BrokerHeartbeatRequest {
-            broker_id: broker.value(),
-            broker_epoch: self.broker_epoch().value(),
-            current_metadata_offset: i64::MAX,
-            offline_log_dirs: offline,
-            ..Default::default()
-        };
-        let controller = self.controller.clone();
-        // A directory fails on whatever thread met the error, which need not be one of the runtime's.
-        let told = std::thread::Builder::new()
-            .name("directory-failure".to_owned())
-            .spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-                // An error means that the controller has ended, and the broker with it.
-                let _ = runtime.block_on(controller.submit(request));
-                std::io::Result::Ok(())
-            });
-        if let Err(error) = told {
-            tracing::error!("the controller is not told of the failed directory: {error}");
-        }
     }
 
     /// Tells the controller that this broker stops: it leads nothing from then on. Before the logs are
@@ -353,21 +331,6 @@ fn broker_registration(
         previous_broker_epoch: previous_broker_epoch.value(),
         ..Default::default()
     }
-}
-
-/// `cordoned.log.dirs` by their ids; `*` is all.
-fn cordoned_directories(config: &BrokerConfig, identity: &NodeIdentity) -> Vec<DirectoryId> {
-    let cordoned = &config.cordoned_log_dirs;
-    identity
-        .directory_ids
-        .iter()
-        .filter(|(path, _)| {
-            cordoned
-                .iter()
-                .any(|entry| entry == "*" || Path::new(entry) == path.as_path())
-        })
-        .map(|(_, id)| *id)
-        .collect()
 }
 
 /// A random id that is none of the reserved ones.

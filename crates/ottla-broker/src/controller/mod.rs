@@ -17,6 +17,8 @@ pub(crate) mod producer_id_blocks;
 
 pub(crate) mod dir_assignments;
 
+pub(crate) mod dir_reports;
+
 pub(crate) mod auto_topic_creation;
 
 pub use handle::{ControllerHandle, QuorumStatus};

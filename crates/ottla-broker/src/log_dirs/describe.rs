@@ -13,6 +13,7 @@ pub(crate) struct LogDirDescription {
     pub(crate) path: PathBuf,
     pub(crate) directory_id: DirectoryId,
     pub(crate) is_online: bool,
+    pub(crate) is_cordoned: bool,
     /// Of the file system, -1 where it cannot be asked.
     pub(crate) total_bytes: i64,
     pub(crate) usable_bytes: i64,
@@ -57,6 +58,7 @@ impl LogDirs {
                 path: dir.path.clone(),
                 directory_id: dir.directory_id,
                 is_online,
+                is_cordoned: dir.is_cordoned(),
                 total_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_blocks, s.f_frsize)),
                 usable_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_bavail, s.f_frsize)),
                 partitions,

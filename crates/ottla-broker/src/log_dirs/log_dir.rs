@@ -14,11 +14,15 @@ use super::worker::Worker;
 
 #[derive(Debug)]
 pub(super) struct LogDir {
+    /// As `log.dirs` names it.
+    pub(super) configured: PathBuf,
     pub(super) path: PathBuf,
     pub(super) directory_id: DirectoryId,
     /// The metadata log lies here too: without it the node cannot go on.
     pub(super) holds_metadata: bool,
     lock: Mutex<Option<DirLock>>,
+    /// It gets no new logs (`cordoned.log.dirs`).
+    is_cordoned: AtomicBool,
     /// Why it is offline; the first reason stays.
     failure: OnceLock<String>,
     /// What the marker of the last clean stop said, once it has been looked for.
@@ -40,16 +44,19 @@ pub(super) struct Written {
 
 impl LogDir {
     pub(super) fn new(
+        configured: PathBuf,
         path: PathBuf,
         directory_id: DirectoryId,
         holds_metadata: bool,
         lock: DirLock,
     ) -> LogDir {
         LogDir {
+            configured,
             path,
             directory_id,
             holds_metadata,
             lock: Mutex::new(Some(lock)),
+            is_cordoned: AtomicBool::new(false),
             failure: OnceLock::new(),
             clean_shutdown: OnceLock::new(),
             is_loaded: AtomicBool::new(false),
@@ -60,6 +67,15 @@ impl LogDir {
 
     pub(super) fn is_online(&self) -> bool {
         self.failure.get().is_none()
+    }
+
+    pub(super) fn is_cordoned(&self) -> bool {
+        self.is_cordoned.load(Ordering::Acquire)
+    }
+
+    /// Returns whether that is a change.
+    pub(super) fn set_cordoned(&self, is_cordoned: bool) -> bool {
+        self.is_cordoned.swap(is_cordoned, Ordering::AcqRel) != is_cordoned
     }
 
     /// Returns whether it was online until now.

@@ -146,7 +146,13 @@ impl LogDirs {
         } in locks.0
         {
             match identity.directory_ids.get(&configured) {
-                Some(id) => dirs.push(Arc::new(LogDir::new(path, *id, holds_metadata, lock))),
+                Some(id) => dirs.push(Arc::new(LogDir::new(
+                    configured,
+                    path,
+                    *id,
+                    holds_metadata,
+                    lock,
+                ))),
                 // The metadata directory, where it is none of the log directories.
                 None => others.push(lock),
             }

@@ -1,13 +1,16 @@
 //! Where a new log goes.
 //!
-//! The directory that the metadata names, if it is online; otherwise the one with the fewest logs. A log
+//! The directory that the metadata names, if it is online; otherwise, of those that are not cordoned
+//! (KIP-1066), the one with the fewest logs. A log
 //! that may lie in a directory that is offline is never begun anew elsewhere: an empty one that led would
 //! take its records from the other replicas too.
 //!
 //! Kafka: `LogManager.getOrCreateLog`, `LogManager.nextLogDirs`.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use ottla_config::BrokerConfig;
 use ottla_log::{Log, OpenParams};
 use ottla_types::{DirectoryId, Offset, TopicId, TopicPartition};
 
@@ -15,6 +18,25 @@ use super::log_dir::LogDir;
 use super::{LogDirs, OpenLogError, OpenSettings, write_topic_id_later};
 
 impl LogDirs {
+    /// Takes over `cordoned.log.dirs`; `*` is all. Returns whether that changes anything.
+    pub(crate) fn set_cordoned(&self, config: &BrokerConfig) -> bool {
+        let is_named = |dir: &LogDir| {
+            let mut entries = config.cordoned_log_dirs.iter();
+            entries.any(|entry| entry == "*" || Path::new(entry) == dir.configured)
+        };
+        let changed = self
+            .dirs
+            .iter()
+            .filter(|dir| dir.set_cordoned(is_named(dir)));
+        changed.count() > 0
+    }
+
+    /// The ids of the directories that get no new logs.
+    pub(crate) fn cordoned_directory_ids(&self) -> Vec<DirectoryId> {
+        let cordoned = self.dirs.iter().filter(|dir| dir.is_cordoned());
+        cordoned.map(|dir| dir.directory_id).collect()
+    }
+
     pub(super) fn create_log(
         &self,
         topic_partition: &TopicPartition,
@@ -101,7 +123,10 @@ impl LogDirs {
             let loaded = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
             hosted.count() + loaded.count()
         };
-        let fewest = self.online().min_by_key(|dir| count(dir));
-        fewest.map(Arc::clone).ok_or(OpenLogError::NoDirectory)
+        let open = self.online().filter(|dir| !dir.is_cordoned());
+        // The controller may have placed a replica here just before all were cordoned.
+        let fewest = open.min_by_key(|dir| count(dir));
+        let chosen = fewest.or_else(|| self.online().next());
+        chosen.map(Arc::clone).ok_or(OpenLogError::NoDirectory)
     }
 }

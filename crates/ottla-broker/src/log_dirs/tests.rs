@@ -205,6 +205,51 @@ fn new_logs_go_where_there_are_fewest() {
 }
 
 #[test]
+fn cordoned_directories_get_no_new_logs() {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let ids = dirs.online_directory_ids();
+    let cordon = |entry: &str| {
+        let mut config = test.config();
+        config.cordoned_log_dirs = vec![entry.to_owned()];
+        dirs.set_cordoned(&config)
+    };
+    let second = test.paths()[1].display().to_string();
+    assert!(cordon(&second));
+    assert!(!cordon(&second), "it was before");
+    assert_eq!(dirs.cordoned_directory_ids(), ids[1..]);
+    let described: Vec<bool> = dirs.describe().iter().map(|dir| dir.is_cordoned).collect();
+    assert_eq!(described, [false, true]);
+    let logs = [open(&dirs, 0), open(&dirs, 1)];
+    for n in 0..2 {
+        assert_eq!(dirs.directory_of(&partition(n)), Some(ids[0]));
+    }
+    // The controller had chosen this broker before it heard of it.
+    assert!(cordon("*"));
+    let third = open(&dirs, 2);
+    assert_eq!(dirs.directory_of(&partition(2)), Some(ids[0]));
+    drop((logs, third));
+}
+
+#[test]
+fn the_directory_of_the_metadata_log_is_missed_even_where_others_are_left() {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let told = Arc::new(Mutex::new(None));
+    let theirs = Arc::clone(&told);
+    dirs.set_failure_listener(move |failure| *theirs.lock() = failure.is_fatal.clone());
+    let log = open(&dirs, 0);
+    let error = StorageError::new(
+        "write",
+        std::path::Path::new("x"),
+        std::io::ErrorKind::Other.into(),
+    );
+    dirs.on_partition_error(&log.reader(), &error);
+    let said = told.lock().clone().unwrap();
+    assert!(said.contains("the directory of the metadata log"), "{said}");
+}
+
+#[test]
 fn a_log_gets_its_topic_id_and_loses_its_place_to_another_topic() {
     let test = Dirs::new(1);
     let dirs = test.load().unwrap();
@@ -314,12 +359,12 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
     let error = |kind: std::io::ErrorKind| {
         StorageError::new("write", std::path::Path::new("x"), kind.into())
     };
-    dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::StorageFull));
+    dirs.on_partition_error(&logs[1].reader(), &error(std::io::ErrorKind::StorageFull));
     assert!(told.lock().is_empty());
     for _ in 0..2 {
-        dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::Other));
+        dirs.on_partition_error(&logs[1].reader(), &error(std::io::ErrorKind::Other));
     }
-    assert_eq!(*told.lock(), [(vec![partition(0)], None)]);
+    assert_eq!(*told.lock(), [(vec![partition(1)], None)]);
     assert_eq!(dirs.offline_directory_ids().len(), 1);
     // New logs go elsewhere.
     let third = open(&dirs, 2);
@@ -327,7 +372,7 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
         dirs.directory_of(&partition(2)),
         Some(dirs.online_directory_ids()[0])
     );
-    dirs.on_partition_error(&logs[1].reader(), &error(std::io::ErrorKind::Other));
+    dirs.on_partition_error(&logs[0].reader(), &error(std::io::ErrorKind::Other));
     let said = told.lock()[1].1.clone().unwrap();
     assert!(said.contains("all log directories have failed"), "{said}");
     let refused = dirs.open_log(&partition(9), TOPIC_ID, None, settings());

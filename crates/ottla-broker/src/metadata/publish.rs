@@ -39,6 +39,11 @@ pub(crate) fn apply_dynamic_settings(
     for warning in warnings {
         tracing::warn!("a dynamic setting of the broker is left out: {warning}");
     }
+    if let Some(log_dirs) = broker.log_dirs()
+        && log_dirs.set_cordoned(&config)
+    {
+        broker.dir_reports.on_changed();
+    }
     broker.set_config(config.clone());
     config
 }

@@ -27,7 +27,7 @@ configs! {
     "log.cleaner.threads"                           Int     "1"                      (at_least 0)               Medium ClusterWide COMPACTION;
     "log.cleanup.policy"                            List    "delete"                 (list_of "compact", "delete") Medium ClusterWide SUPPORTED;
     "log.dir"                                       List    "/tmp/kafka-logs"        (non_empty_list)           High   ReadOnly SUPPORTED;
-    "log.dir.failure.timeout.ms"                    Long    "30000"                  (at_least 1)               Low    ReadOnly CLUSTER;
+    "log.dir.failure.timeout.ms"                    Long    "30000"                  (at_least 1)               Low    ReadOnly SUPPORTED;
     "log.dirs"                                      List    null                     (non_empty_list)           High   ReadOnly SUPPORTED;
     "log.flush.interval.messages"                   Long    "9223372036854775807"    (at_least 1)               High   ClusterWide SUPPORTED;
     "log.flush.interval.ms"                         Long    null                     _                          High   ClusterWide SUPPORTED;

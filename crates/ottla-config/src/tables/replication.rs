@@ -12,10 +12,10 @@ configs! {
     "delete.records.purgatory.purge.interval.requests" Int     "1"                   _            Medium ReadOnly PURGATORY;
     "fetch.purgatory.purge.interval.requests"          Int     "1000"                _            Medium ReadOnly PURGATORY;
     "leader.imbalance.check.interval.seconds"          Long    "300"                 (at_least 1) High   ReadOnly CLUSTER;
-    "num.replica.alter.log.dirs.threads"               Int     null                  _            High   ReadOnly THREADS;
+    "num.replica.alter.log.dirs.threads"               Int     null                  _            High   ReadOnly SUPPORTED;
     "num.replica.fetchers"                             Int     "1"                   (at_least 1) High   ClusterWide CLUSTER;
     "producer.purgatory.purge.interval.requests"       Int     "1000"                _            Medium ReadOnly PURGATORY;
-    "replica.alter.log.dirs.io.max.bytes.per.second"   Long    "9223372036854775807" (at_least 0) Medium ClusterWide QUOTAS;
+    "replica.alter.log.dirs.io.max.bytes.per.second"   Long    "9223372036854775807" (at_least 0) Medium ClusterWide SUPPORTED;
     "replica.fetch.backoff.ms"                         Int     "1000"                (at_least 0) Medium ReadOnly CLUSTER;
     "replica.fetch.max.bytes"                          Int     "1048576"             (at_least 0) Medium ReadOnly CLUSTER;
     "replica.fetch.min.bytes"                          Int     "1"                   _            High   ReadOnly CLUSTER;
