@@ -1,6 +1,7 @@
 //! What all parts of a running broker share.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -62,10 +63,38 @@ pub struct Broker {
     /// What decompressing and compressing batches anew may hold at once.
     pub(crate) compression_memory: RequestMemory,
     started: Instant,
+    /// A [`BrokerState`].
+    state: AtomicU8,
     /// Becomes true when the broker begins to stop.
     stopping: watch::Sender<bool>,
     /// Why the broker cannot go on: a sentence for people. The first reason wins.
     failure: OnceLock<String>,
+}
+
+/// What a broker is doing as a whole. The numbers are those of Kafka's `BrokerState`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum BrokerState {
+    Starting = 1,
+    /// Its logs are being opened, and recovered where they need it.
+    Recovery = 2,
+    Running = 3,
+    /// Requests in flight are answered; no others are taken.
+    PendingControlledShutdown = 6,
+    ShuttingDown = 7,
+}
+
+impl BrokerState {
+    /// For people.
+    pub fn description(self) -> &'static str {
+        match self {
+            BrokerState::Starting => "starting",
+            BrokerState::Recovery => "opening its logs",
+            BrokerState::Running => "running",
+            BrokerState::PendingControlledShutdown => "answering what is in flight, then stopping",
+            BrokerState::ShuttingDown => "stopping",
+        }
+    }
 }
 
 /// The features of the cluster, as ApiVersions tells them.
@@ -110,6 +139,7 @@ impl Broker {
             request_memory: RequestMemory::new(config.queued_max_request_bytes),
             compression_memory: RequestMemory::new(COMPRESSION_BYTES),
             started: Instant::now(),
+            state: AtomicU8::new(BrokerState::Starting as u8),
             stopping: watch::Sender::new(false),
             failure: OnceLock::new(),
             config: ArcSwap::from_pointee(config),
@@ -281,6 +311,23 @@ impl Broker {
             finalized,
             finalized_epoch: image.provenance.last_contained_offset.value(),
         }
+    }
+
+    pub fn state(&self) -> BrokerState {
+        let state = self.state.load(Ordering::Acquire);
+        [
+            BrokerState::Starting,
+            BrokerState::Recovery,
+            BrokerState::Running,
+            BrokerState::PendingControlledShutdown,
+        ]
+        .into_iter()
+        .find(|&known| known as u8 == state)
+        .unwrap_or(BrokerState::ShuttingDown)
+    }
+
+    pub(crate) fn set_state(&self, state: BrokerState) {
+        self.state.store(state as u8, Ordering::Release);
     }
 
     /// Ends when the broker begins to stop.

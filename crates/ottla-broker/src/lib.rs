@@ -16,6 +16,7 @@ mod complaints;
 pub mod controller;
 mod dispatch;
 mod groups;
+mod http;
 mod log_dirs;
 mod metadata;
 mod metrics;
@@ -28,7 +29,7 @@ mod throttle;
 
 pub use api_table::api_table_markdown;
 pub use authorizer::{Authorizer, Operation, ResourceType};
-pub use broker::Broker;
+pub use broker::{Broker, BrokerState};
 pub use dispatch::served_apis;
 pub use metrics::{Metric, Metrics};
 pub use net::{Connection, ListenerInfo};

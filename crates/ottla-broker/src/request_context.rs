@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
 use ottla_protocol::ApiKey;
@@ -18,6 +20,8 @@ pub struct RequestContext {
     pub connection: Arc<Connection>,
     /// When the request was read, on the broker's own clock ([`Broker::now_ms`](crate::Broker::now_ms)).
     pub received_at_ms: u64,
+    /// How long its handler has waited for others, as opposed to working on it.
+    pub(crate) waited: WaitedTime,
 }
 
 impl RequestContext {
@@ -43,5 +47,41 @@ impl RequestContext {
     /// Who asks; everybody is anonymous until SASL or TLS says otherwise.
     pub fn principal(&self) -> &'static str {
         "User:ANONYMOUS"
+    }
+}
+
+/// Adds up the times of waiting within one request.
+#[derive(Debug, Default)]
+pub(crate) struct WaitedTime(AtomicU64);
+
+impl WaitedTime {
+    /// Waiting lasts until what this returns is dropped.
+    pub(crate) fn begin(&self) -> Waiting<'_> {
+        Waiting {
+            time: self,
+            since: Instant::now(),
+        }
+    }
+
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Clone for WaitedTime {
+    fn clone(&self) -> Self {
+        WaitedTime(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+pub(crate) struct Waiting<'a> {
+    time: &'a WaitedTime,
+    since: Instant,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let micros = self.since.elapsed().as_micros() as u64;
+        self.time.0.fetch_add(micros, Ordering::Relaxed);
     }
 }

@@ -33,6 +33,11 @@ impl RequestMemory {
         }
     }
 
+    /// What nobody has taken.
+    pub(crate) fn available_bytes(&self) -> usize {
+        self.units.available_permits().saturating_mul(UNIT_BYTES)
+    }
+
     /// A request larger than everything gets everything, or it could never be read.
     fn units_for(&self, bytes: usize) -> u32 {
         bytes.div_ceil(UNIT_BYTES).min(self.total_units) as u32

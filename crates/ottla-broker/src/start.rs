@@ -6,6 +6,7 @@
 //! marker of a clean stop is written last.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +14,16 @@ use ottla_config::BrokerConfig;
 use ottla_types::TopicPartition;
 use tokio::task::JoinHandle;
 
-use crate::Broker;
 use crate::controller::Membership;
 use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::dir_reports::DirReports;
 use crate::controller::format::{NodeIdentity, format_standalone, read_identity};
+use crate::http::HttpServer;
 use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use crate::metadata::publish::apply_dynamic_settings;
-use crate::metrics::Metric;
+use crate::metrics::{self, Metric};
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
+use crate::{Broker, BrokerState};
 
 /// How long requests in flight may take to be answered at a stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -50,6 +52,10 @@ pub struct RunningBroker {
     broker: Arc<Broker>,
     listeners: Vec<Arc<ListenerInfo>>,
     tasks: Vec<JoinHandle<()>>,
+    /// Ends by itself when the broker stops.
+    reporter: JoinHandle<()>,
+    /// Answers until everything else has ended.
+    http: Option<HttpServer>,
 }
 
 impl Broker {
@@ -83,13 +89,26 @@ impl Broker {
             }
         }
 
+        let http = match &config.ottla_http_listener {
+            Some(address) => Some(HttpServer::bind(address).await.map_err(StartError)?),
+            None => None,
+        };
         let broker = Arc::new(Broker::new(config));
+        // From before the logs are opened, so that who asks is told how far that has come.
+        let http = match http {
+            Some(bound) => Some(HttpServer::start(Arc::clone(&broker), bound).map_err(StartError)?),
+            None => None,
+        };
         let joining = Arc::clone(&broker);
         tokio::task::spawn_blocking(move || join_cluster(&joining, unformatted))
             .await
             .map_err(|error| StartError(format!("the start was broken off: {error}")))?
             .map_err(StartError)?;
-        let mut tasks = vec![tokio::spawn(close_idle_connections(Arc::clone(&broker)))];
+        let mut tasks = vec![
+            tokio::spawn(close_idle_connections(Arc::clone(&broker))),
+            tokio::spawn(metrics::look_again_and_again(Arc::clone(&broker))),
+        ];
+        let reporter = tokio::spawn(metrics::report_to_files(Arc::clone(&broker)));
         if let Some(log_dirs) = broker.log_dirs() {
             let maintain = Arc::clone(log_dirs).maintain(Arc::clone(&broker));
             tasks.push(tokio::spawn(maintain));
@@ -100,10 +119,13 @@ impl Broker {
         for bound in bound {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
         }
+        broker.set_state(BrokerState::Running);
         Ok(RunningBroker {
             broker,
             listeners,
             tasks,
+            reporter,
+            http,
         })
     }
 }
@@ -152,6 +174,7 @@ fn load_and_join(
     let controller = Membership::lead(file_config, identity)?;
     let image = controller.image().clone();
     let config = apply_dynamic_settings(broker, file_config, &image);
+    broker.set_state(BrokerState::Recovery);
     log_dirs.load(&LoadSettings {
         topic_config: &|topic| broker.topic_config(&image, topic),
         producer_id_expiration_ms: config.producer_id_expiration_ms.into(),
@@ -181,8 +204,15 @@ impl RunningBroker {
         &self.listeners
     }
 
+    /// Where metrics and health can be asked for.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(|http| http.local_addr)
+    }
+
     /// Answers what is in flight, then brings everything to the disk.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
+        self.broker
+            .set_state(BrokerState::PendingControlledShutdown);
         self.broker.begin_stop();
         // Members that wait for their group would keep their connections from draining.
         self.broker.groups.stop();
@@ -198,6 +228,9 @@ impl RunningBroker {
         for task in &self.tasks {
             task.abort();
         }
+        self.broker.set_state(BrokerState::ShuttingDown);
+        // It only writes a file; a panic in it has been reported where it happened.
+        let _ = (&mut self.reporter).await;
         if let Some(membership) = self.broker.membership() {
             if !is_broken {
                 membership.leave(self.broker.broker_id()).await;

@@ -6,6 +6,7 @@ mod client;
 mod failures;
 mod groups;
 mod idempotence;
+mod metrics;
 mod produce_and_fetch;
 mod settings;
 

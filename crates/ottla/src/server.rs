@@ -1,5 +1,7 @@
 //! `ottla server`: runs a broker until it is told to stop.
 
+use std::env::VarError;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use clap::Args;
 use ottla_broker::{Broker, RunningBroker};
 use ottla_config::{BrokerConfig, Properties, single_node_properties};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
 
 /// Where the data goes and where clients come in when no file says otherwise.
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
@@ -43,7 +46,7 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
     for warning in warnings {
         eprintln!("ottla: {warning}");
     }
-    start_logging();
+    start_logging()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -92,13 +95,41 @@ fn read_file(path: &Path) -> Result<Properties, String> {
     Properties::parse_bytes(&bytes, &name).map_err(|error| error.to_string())
 }
 
-fn start_logging() {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("OTTLA_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
+/// To standard error: lines for people where that is a terminal, and a JSON object a line otherwise, for
+/// whatever collects logs. `OTTLA_LOG_FORMAT` (`text` or `json`) and `OTTLA_LOG` (a level, or levels by module)
+/// say otherwise.
+fn start_logging() -> Result<(), String> {
+    let level = setting_from_env("OTTLA_LOG")?.unwrap_or_else(|| "warn".to_owned());
+    let filter = EnvFilter::try_new(&level).map_err(|error| {
+        format!("OTTLA_LOG={level}: {error}; give a level, for example OTTLA_LOG=info")
+    })?;
+    let is_json = match setting_from_env("OTTLA_LOG_FORMAT")?.as_deref() {
+        Some("json") => true,
+        Some("text") => false,
+        Some(other) => {
+            return Err(format!(
+                "OTTLA_LOG_FORMAT={other}: unknown format; give text or json"
+            ));
+        }
+        None => !std::io::stderr().is_terminal(),
+    };
+    let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    match is_json {
+        true => logging.json().flatten_event(true).init(),
+        false => logging.with_target(false).compact().init(),
+    }
+    Ok(())
+}
+
+/// `None` where it is not set, or empty.
+fn setting_from_env(name: &str) -> Result<Option<String>, String> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(value)) => Err(format!("{name}={}: not a text", value.display())),
+    }
 }
 
 async fn serve(config: BrokerConfig, may_format: bool) -> Result<(), String> {
@@ -136,6 +167,9 @@ fn introduce(running: &RunningBroker) {
     );
     for listener in running.listeners() {
         println!("Listens on {} ({}).", listener.local_addr, listener.name);
+    }
+    if let Some(address) = running.http_addr() {
+        println!("Shows its metrics and health on http://{address}.");
     }
     println!("Keeps its data in {}.", config.log_dirs.join(", "));
 }

@@ -26,8 +26,9 @@ use self::read::{
 };
 use self::sessions::{FetchPartitions, FetchedPartitions, PartitionKey};
 use crate::authorizer::{Operation, ResourceType};
-use crate::metrics::Metric;
+use crate::metrics::{Metric, TopicMetric};
 use crate::partition::{Partition, Waiter};
+use crate::request_context::WaitedTime;
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -78,15 +79,23 @@ pub(crate) async fn handle(
         }
     }
 
+    let targets = Arc::new(targets);
     let outcome = match targets.is_empty() {
         true => ReadOutcome {
             answers: Vec::new(),
             bytes: 0,
             must_answer: true,
         },
-        false => read_or_wait(broker, Arc::new(targets), limits, min_bytes, max_wait).await,
+        false => {
+            let wait = Wait {
+                min_bytes,
+                max_wait,
+                waited: &context.waited,
+            };
+            read_or_wait(broker, Arc::clone(&targets), limits, wait).await
+        }
     };
-    broker.metrics.add(Metric::BytesFetched, outcome.bytes);
+    count(&targets, &outcome.answers);
     let mut answers: FetchedPartitions = keys.into_iter().zip(outcome.answers).collect();
     answers.extend(refused);
     let mut node_endpoints = Vec::new();
@@ -104,21 +113,41 @@ pub(crate) async fn handle(
     }
 }
 
+fn count(targets: &[(Target, FetchPartition)], answers: &[PartitionData]) {
+    for ((target, _), answer) in targets.iter().zip(answers) {
+        if let Ok(partition) = target {
+            let metrics = &partition.topic_metrics;
+            metrics.add(TopicMetric::TotalFetchRequests, 1);
+            let bytes = answer.records.as_ref().map_or(0, |records| records.len());
+            if bytes > 0 {
+                metrics.add(TopicMetric::BytesOut, bytes);
+            }
+        }
+    }
+}
+
+/// For what a request waits, and for how long.
+struct Wait<'a> {
+    min_bytes: u64,
+    max_wait: Duration,
+    waited: &'a WaitedTime,
+}
+
 /// Reads until there is enough, or the time is over.
 async fn read_or_wait(
     broker: &Arc<Broker>,
     targets: Arc<Vec<(Target, FetchPartition)>>,
     limits: ReadLimits,
-    min_bytes: u64,
-    max_wait: Duration,
+    wait: Wait<'_>,
 ) -> ReadOutcome {
-    let is_enough = |outcome: &ReadOutcome| outcome.bytes >= min_bytes || outcome.must_answer;
+    let is_enough = |outcome: &ReadOutcome| outcome.bytes >= wait.min_bytes || outcome.must_answer;
     let outcome = read(broker, &targets, limits).await;
-    if is_enough(&outcome) || max_wait.is_zero() {
+    if is_enough(&outcome) || wait.max_wait.is_zero() {
         return outcome;
     }
+    let _waiting = wait.waited.begin();
     let parked = Parked::new(&targets);
-    let deadline = tokio::time::sleep(max_wait);
+    let deadline = tokio::time::sleep(wait.max_wait);
     tokio::pin!(deadline);
     loop {
         parked.register(limits.isolation);
@@ -316,7 +345,13 @@ fn finish_answer(
     if code == ErrorCode::None {
         return;
     }
-    broker.metrics.add(Metric::FailedFetches, 1);
+    let metadata = broker.metadata();
+    let topic = match metadata.topics.by_id(key.topic_id) {
+        Some(topic) => &topic.name,
+        None => &key.topic,
+    };
+    let metrics = broker.metrics.topics();
+    metrics.add_for(topic, TopicMetric::FailedFetchRequests, 1);
     // Clients of that age take the storage error for one that cannot be retried.
     if code == ErrorCode::KafkaStorageError && context.api_version <= 5 {
         answer.error_code = ErrorCode::NotLeaderOrFollower.code();

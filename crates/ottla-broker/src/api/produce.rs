@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 
 use crate::authorizer::{Operation, ResourceType};
 use crate::dispatch::{self, RequestError};
-use crate::metrics::Metric;
+use crate::metrics::TopicMetric;
 use crate::net::{Answer, PendingAnswer};
 use crate::partition::{Ack, Partition, PendingAppend};
 use crate::{Broker, RequestContext};
@@ -339,6 +339,8 @@ impl PendingProduce {
             place,
             deadline_ms,
         } = arrival;
+        let metrics = &partition.topic_metrics;
+        metrics.add(TopicMetric::TotalProduceRequests, 1);
         let settings = partition.settings();
         let log_start_offset = partition.reader().log_start_offset();
         // Checked here, because the log's refusal takes the appends behind it along.
@@ -354,9 +356,8 @@ impl PendingProduce {
                 log_append_time,
                 ..
             }) => {
-                self.broker.metrics.add(Metric::BytesProduced, bytes as u64);
-                let metrics = &self.broker.metrics;
-                metrics.add(Metric::RecordsProduced, records as u64);
+                metrics.add(TopicMetric::BytesIn, bytes as u64);
+                metrics.add(TopicMetric::MessagesIn, records as u64);
                 self.with_response(place, |response| {
                     response.log_append_time_ms = log_append_time.map_or(-1, |time| time.0);
                     response.log_start_offset = log_start_offset.0;
@@ -373,6 +374,15 @@ impl PendingProduce {
                 })
             }
             Err(refusal) => {
+                match refusal.code {
+                    ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => {
+                        metrics.add(TopicMetric::BytesRejected, bytes as u64);
+                    }
+                    ErrorCode::CorruptMessage => {
+                        metrics.add(TopicMetric::InvalidMessageCrcRecords, 1);
+                    }
+                    _ => {}
+                }
                 let has_record_errors = !refusal.record_errors.is_empty();
                 self.with_response(place, |response| {
                     refusal.write_to(response);
@@ -437,9 +447,7 @@ impl PendingProduce {
             .filter(|partition| partition.error_code != 0)
             .count();
         if failed > 0 {
-            self.broker
-                .metrics
-                .add(Metric::FailedProduces, failed as u64);
+            self.count_failed(&response);
         }
         if self.acks == Some(RequiredAcks::None) {
             // A producer that waits for no answer learns of an error by the connection's end.
@@ -452,6 +460,20 @@ impl PendingProduce {
             self.name_leaders(&mut response);
         }
         dispatch::encode(&self.context, &response).map(Answer::Response)
+    }
+
+    fn count_failed(&self, response: &ProduceResponse) {
+        let metadata = self.broker.metadata();
+        for topic in &response.responses {
+            let name = match metadata.topics.by_id(topic.topic_id) {
+                Some(known) => &known.name,
+                None => &topic.name,
+            };
+            let partitions = topic.partition_responses.iter();
+            let failed = partitions.filter(|it| it.error_code != 0).count() as u64;
+            let metrics = self.broker.metrics.topics();
+            metrics.add_for(name, TopicMetric::FailedProduceRequests, failed);
+        }
     }
 
     /// Tells clients that came to the wrong broker who the right one is (KIP-951).

@@ -15,6 +15,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use bytes::Bytes;
 use ottla_protocol::{ApiKey, DecodeError, Encoded, Reader, decode_request_header};
@@ -25,8 +26,9 @@ use super::connections::{Connection, Registered};
 use super::frame::{FrameError, FrameReader, Front};
 use super::send::SendQueue;
 use crate::dispatch::{self, RequestError};
-use crate::metrics::Metric;
+use crate::metrics::{Metric, RequestTimes};
 use crate::partition::Partition;
+use crate::request_context::WaitedTime;
 use crate::{Broker, RequestContext, api};
 
 /// The most requests of a connection that wait for their answers.
@@ -87,6 +89,7 @@ pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Re
         in_flight_bytes: 0,
         memory: None,
         queue: SendQueue::default(),
+        unsent: Vec::new(),
         unyielded_bytes: 0,
         broker,
         connection,
@@ -124,11 +127,16 @@ struct Session {
     /// The part of the shared budget that the frame being read takes.
     memory: Option<OwnedSemaphorePermit>,
     queue: SendQueue,
+    /// The requests whose answers stand in the queue.
+    unsent: Vec<(ApiKey, RequestTimes)>,
     /// Bytes read since other connections had their turn.
     unyielded_bytes: usize,
 }
 
 struct InFlight {
+    api_key: ApiKey,
+    received: Instant,
+    handled: Instant,
     answer: Answer,
     bytes: usize,
     _memory: Option<OwnedSemaphorePermit>,
@@ -220,19 +228,23 @@ impl Session {
     }
 
     async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
+        let received = Instant::now();
         let bytes = frame.len();
         let mut reader = Reader::new(frame);
         let (api_key, header) = decode_request_header(&mut reader)?;
         let now_ms = self.broker.now_ms();
         self.connection.on_active(now_ms);
-        self.broker.metrics.count_request(api_key);
+        let api_version = header.request_api_version;
+        let requests = self.broker.metrics.requests();
+        requests.on_received(api_key, api_version);
         let context = RequestContext {
             api_key,
-            api_version: header.request_api_version,
+            api_version,
             correlation_id: header.correlation_id,
             client_id: header.client_id,
             connection: Arc::clone(&self.connection),
             received_at_ms: now_ms,
+            waited: WaitedTime::default(),
         };
         let answer = if api_key == ApiKey::Produce {
             api::produce::start(&self.broker, &context, reader)?
@@ -246,6 +258,8 @@ impl Session {
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         };
+        let now = Instant::now();
+        let handled = now.checked_sub(context.waited.total()).unwrap_or(now);
         if let Answer::Pending(pending) = &answer
             && let Some(partition) = pending.stalled()
         {
@@ -263,6 +277,9 @@ impl Session {
         }
         self.in_flight_bytes += bytes;
         self.in_flight.push_back(InFlight {
+            api_key,
+            received,
+            handled,
             answer,
             bytes,
             _memory: self.memory.take(),
@@ -294,7 +311,15 @@ impl Session {
             {
                 return Ok(());
             }
-            let Some(InFlight { answer, bytes, .. }) = self.in_flight.pop_front() else {
+            let Some(InFlight {
+                api_key,
+                received,
+                handled,
+                answer,
+                bytes,
+                ..
+            }) = self.in_flight.pop_front()
+            else {
                 return Ok(());
             };
             self.in_flight_bytes -= bytes;
@@ -302,9 +327,22 @@ impl Session {
                 Answer::Pending(pending) => pending.take()?,
                 answer => answer,
             };
+            let answered = Instant::now();
+            let times = RequestTimes {
+                received,
+                handled,
+                answered,
+            };
             match answer {
-                Answer::Response(response) => self.queue.push(response),
-                Answer::Nothing => {}
+                Answer::Response(response) => {
+                    self.queue.push(response);
+                    self.unsent.push((api_key, times));
+                }
+                Answer::Nothing => self
+                    .broker
+                    .metrics
+                    .requests()
+                    .on_sent(api_key, times, answered),
                 Answer::Close | Answer::Pending(_) => return Err(ConnectionError::Closed),
             }
         }
@@ -324,6 +362,10 @@ impl Session {
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
         self.broker.metrics.add(Metric::BytesSent, sent);
+        let now = Instant::now();
+        for (api_key, times) in self.unsent.drain(..) {
+            self.broker.metrics.requests().on_sent(api_key, times, now);
+        }
         Ok(())
     }
 }

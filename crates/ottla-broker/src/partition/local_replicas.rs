@@ -226,6 +226,7 @@ impl Broker {
             replica.topic_id,
             log,
             pace,
+            self.metrics.topics().of_topic(&replica.topic),
             PartitionSettings::new(&config, self.config().socket_request_max_bytes),
         );
         map.insert(Arc::clone(&partition));

@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::Broker;
+use crate::metrics::TopicMetrics;
 use execute::Stepped;
 use inbox::{Inbox, Place, RunToken};
 
@@ -132,6 +133,7 @@ pub struct Partition {
     inbox: Inbox<PartitionEvent>,
     stepped: Mutex<Stepped>,
     pace: Arc<AppendPace>,
+    pub(crate) topic_metrics: Arc<TopicMetrics>,
     /// Raised when the inbox has fallen below its bound.
     room: Notify,
     pub(crate) waiters: Waiters,
@@ -158,6 +160,7 @@ impl Partition {
         topic_id: TopicId,
         log: Log,
         pace: Arc<AppendPace>,
+        topic_metrics: Arc<TopicMetrics>,
         settings: PartitionSettings,
     ) -> Arc<Self> {
         let reader = log.reader();
@@ -170,6 +173,7 @@ impl Partition {
             inbox: Inbox::new(INBOX_BOUND_BYTES),
             stepped: Mutex::new(Stepped::new(replica, log)),
             pace,
+            topic_metrics,
             room: Notify::new(),
             waiters: Waiters::default(),
             is_leader: AtomicBool::new(false),
@@ -192,6 +196,11 @@ impl Partition {
         self.is_leader.load(Ordering::Acquire)
     }
 
+    /// Whether its log is gone with its directory.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
     pub fn leader_epoch(&self) -> LeaderEpoch {
         LeaderEpoch(self.leader_epoch.load(Ordering::Acquire))
     }
@@ -199,7 +208,7 @@ impl Partition {
     /// Whether this broker leads the partition, in the leader epoch that the request names (KIP-320).
     /// -1 names none. Of a lost log nothing is said but that.
     pub fn check_leader(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
-        if self.is_lost.load(Ordering::Acquire) {
+        if self.is_lost() {
             return Err(ErrorCode::KafkaStorageError);
         }
         let in_force = self.leader_epoch().0;

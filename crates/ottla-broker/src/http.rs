@@ -1,0 +1,104 @@
+//! The HTTP listener (`ottla.http.listener`): metrics for Prometheus, and whether the broker is alive and ready,
+//! for whoever starts and stops it.
+//!
+//! | path | answer |
+//! | --- | --- |
+//! | `/metrics` | all metrics as OpenMetrics text |
+//! | `/healthz` | 200 while the process can go on; 503 with the reason when it is about to end |
+//! | `/readyz` | 200 when clients are served; 503 before and while it stops, with what it is doing |
+//!
+//! It listens from before the logs are opened until everything is closed. It changes nothing, and has no
+//! authentication: bind it where only those connect who may know.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::metrics::{CONTENT_TYPE, collect, to_openmetrics};
+use crate::{Broker, BrokerState};
+
+/// A listener that serves until it is dropped.
+#[derive(Debug)]
+pub(crate) struct HttpServer {
+    pub(crate) local_addr: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl HttpServer {
+    /// Binds the address of `ottla.http.listener`. The error is a sentence for people.
+    pub(crate) async fn bind(address: &str) -> Result<TcpListener, String> {
+        TcpListener::bind(address).await.map_err(|error| {
+            format!(
+                "ottla.http.listener={address}: cannot listen there: {error}; give a free host:port, or \
+                 remove the line"
+            )
+        })
+    }
+
+    pub(crate) fn start(broker: Arc<Broker>, listener: TcpListener) -> Result<HttpServer, String> {
+        let local_addr = listener
+            .local_addr()
+            .map_err(|error| format!("ottla.http.listener: no address: {error}"))?;
+        let router = Router::new()
+            .route("/", get(index))
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .with_state(broker);
+        let task = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!("the HTTP listener has ended: {error}");
+            }
+        });
+        Ok(HttpServer { local_addr, task })
+    }
+}
+
+async fn index() -> &'static str {
+    "Ottla\n\n/metrics  for Prometheus\n/healthz  whether the process can go on\n/readyz   whether clients are served\n"
+}
+
+async fn metrics(State(broker): State<Arc<Broker>>) -> Response {
+    // Looks at every partition and asks the file systems: not for a thread that serves sockets.
+    let text = tokio::task::spawn_blocking(move || to_openmetrics(collect(&broker))).await;
+    match text {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn healthz(State(broker): State<Arc<Broker>>) -> Response {
+    match broker.failure() {
+        Some(reason) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            Json(json!({"healthy": false, "reason": reason})),
+        )
+            .into_response(),
+        None => Json(json!({"healthy": true})).into_response(),
+    }
+}
+
+async fn readyz(State(broker): State<Arc<Broker>>) -> Response {
+    let state = broker.state();
+    let is_ready = state == BrokerState::Running && broker.failure().is_none();
+    let status = match is_ready {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let body = json!({"ready": is_ready, "state": state.description()});
+    (status, Json(body)).into_response()
+}

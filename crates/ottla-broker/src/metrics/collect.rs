@@ -1,0 +1,42 @@
+//! All metrics of a broker under the names that dashboards for Kafka know.
+//!
+//! The names are those of Kafka's MBeans after the usual rules of the JMX exporter
+//! (`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=x` is
+//! `kafka_server_brokertopicmetrics_bytesin_total{topic="x"}`). What Ottla has and Kafka has not starts with
+//! `ottla_`. Metrics of parts that do not exist here (a Java virtual machine, a request queue, a purgatory of
+//! the Produce requests) are left out, so that nobody takes a constant for a measurement.
+
+mod broker_topics;
+mod cluster;
+mod groups;
+mod logs;
+mod network;
+mod requests;
+
+use std::sync::Arc;
+
+use ottla_types::TopicName;
+
+use super::family::{Family, Label};
+use super::process;
+use crate::Broker;
+
+/// Everything, as of now. Looks at every partition: not for a thread that serves sockets.
+pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
+    let mut families = Vec::with_capacity(160);
+    cluster::collect(broker, &mut families);
+    broker_topics::collect(broker, &mut families);
+    requests::collect(broker, &mut families);
+    network::collect(broker, &mut families);
+    logs::collect(broker, &mut families);
+    groups::collect(broker, &mut families);
+    process::collect(&mut families);
+    families
+}
+
+fn partition_labels(topic: &TopicName, partition: i32) -> [Label; 2] {
+    [
+        ("topic", topic.to_string()),
+        ("partition", partition.to_string()),
+    ]
+}

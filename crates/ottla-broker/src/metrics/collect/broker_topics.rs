@@ -1,0 +1,40 @@
+//! `kafka.server:type=BrokerTopicMetrics`: of all topics, and of each that has a partition here.
+
+use crate::Broker;
+use crate::metrics::family::Family;
+use crate::metrics::topic_metrics::TopicMetric;
+
+pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
+    let all = &broker.metrics.topics;
+    let topics = all.topics();
+    for metric in TopicMetric::ALL {
+        let name = metric.name().to_lowercase();
+        let mut family = Family::counter(
+            format!("kafka_server_brokertopicmetrics_{name}"),
+            help(metric),
+        )
+        .value(all.get(metric) as f64);
+        for (topic, metrics) in &topics {
+            family.push([("topic", topic.to_string())], metrics.get(metric) as f64);
+        }
+        families.push(family);
+    }
+}
+
+fn help(metric: TopicMetric) -> &'static str {
+    match metric {
+        TopicMetric::MessagesIn => "Records that producers sent and the log took",
+        TopicMetric::BytesIn => "Bytes of record batches that producers sent and the log took",
+        TopicMetric::BytesOut => "Bytes of record batches that consumers were given",
+        TopicMetric::BytesRejected => "Bytes of batches that were refused for their size",
+        TopicMetric::FailedProduceRequests => {
+            "Partitions of Produce requests that were answered with an error"
+        }
+        TopicMetric::FailedFetchRequests => {
+            "Partitions of Fetch requests that were answered with an error"
+        }
+        TopicMetric::TotalProduceRequests => "Partitions of Produce requests",
+        TopicMetric::TotalFetchRequests => "Partitions of Fetch requests",
+        TopicMetric::InvalidMessageCrcRecords => "Batches that were refused for their checksum",
+    }
+}

@@ -1,0 +1,76 @@
+//! `kafka.log:type=Log` of each partition, and `type=LogManager` of the directories.
+
+use std::sync::Arc;
+
+use crate::Broker;
+use crate::metrics::Metric;
+use crate::metrics::family::Family;
+
+pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
+    let mut size = Family::gauge("kafka_log_log_size", "Bytes of the log's segments");
+    let mut start = Family::gauge("kafka_log_log_logstartoffset", "The first offset");
+    let mut end = Family::gauge("kafka_log_log_logendoffset", "The offset after the last");
+    let mut segments = Family::gauge("kafka_log_log_numlogsegments", "Segments of the log");
+    for partition in broker.partitions.load().iter() {
+        let labels = super::partition_labels(
+            &partition.topic_partition.topic,
+            partition.topic_partition.partition.0,
+        );
+        let reader = partition.reader();
+        size.push(labels.clone(), reader.size() as f64);
+        start.push(labels.clone(), reader.log_start_offset().0 as f64);
+        end.push(labels.clone(), reader.log_end_offset().0 as f64);
+        segments.push(labels, reader.number_of_segments() as f64);
+    }
+    families.extend([size, start, end, segments]);
+
+    let mut offline = Family::gauge(
+        "kafka_log_logmanager_logdirectoryoffline",
+        "Whether the directory is offline",
+    );
+    let mut usable = Family::gauge(
+        "ottla_log_directory_usable_bytes",
+        "Free bytes of the directory's file system",
+    );
+    let mut total = Family::gauge(
+        "ottla_log_directory_total_bytes",
+        "Size of the directory's file system",
+    );
+    let mut offline_count = 0;
+    for directory in broker
+        .log_dirs()
+        .map(|dirs| dirs.describe())
+        .unwrap_or_default()
+    {
+        let label = [("logDirectory", directory.path.display().to_string())];
+        offline_count += usize::from(!directory.is_online);
+        offline.push(label.clone(), f64::from(u8::from(!directory.is_online)));
+        if directory.is_online {
+            usable.push(label.clone(), directory.usable_bytes as f64);
+            total.push(label, directory.total_bytes as f64);
+        }
+    }
+    families.push(
+        Family::gauge(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories that are offline",
+        )
+        .value(f64::from(offline_count as u32)),
+    );
+    families.extend([offline, usable, total]);
+    let counters = [
+        (
+            Metric::StalledAppends,
+            "ottla_log_stalled_appends",
+            "Appends that the kernel made wait",
+        ),
+        (
+            Metric::ColdReads,
+            "ottla_log_cold_reads",
+            "Fetched regions that were not in the page cache",
+        ),
+    ];
+    families.extend(counters.map(|(metric, name, help)| {
+        Family::counter(name, help).value(broker.metrics.get(metric) as f64)
+    }));
+}

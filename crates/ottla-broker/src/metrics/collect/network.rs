@@ -1,0 +1,100 @@
+//! `kafka.server:type=socket-server-metrics` and the threads that serve sockets.
+
+use std::collections::BTreeMap;
+
+use crate::Broker;
+use crate::metrics::Metric;
+use crate::metrics::family::Family;
+
+pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
+    let mut open: BTreeMap<String, usize> = BTreeMap::new();
+    for listener in broker
+        .config()
+        .listeners
+        .iter()
+        .filter(|l| !l.is_controller)
+    {
+        open.insert(listener.name.clone(), 0);
+    }
+    broker.connections.for_each(|connection| {
+        *open.entry(connection.listener.name.clone()).or_default() += 1;
+    });
+    let mut connection_count = Family::gauge(
+        "kafka_server_socket_server_metrics_connection_count",
+        "Open connections by listener",
+    );
+    for (listener, count) in open {
+        // Connections are not bound to one of several network processors here.
+        let labels = [("listener", listener), ("networkProcessor", "0".to_owned())];
+        connection_count.push(labels, count as f64);
+    }
+    families.push(connection_count);
+    let counters = [
+        (
+            Metric::ConnectionsAccepted,
+            "kafka_server_socket_server_metrics_connection_creation",
+            "Connections let in",
+        ),
+        (
+            Metric::ConnectionsClosed,
+            "kafka_server_socket_server_metrics_connection_close",
+            "Connections that have ended",
+        ),
+        (
+            Metric::ConnectionsIdle,
+            "kafka_server_socket_server_metrics_expired_connections_killed_count",
+            "Connections closed after connections.max.idle.ms",
+        ),
+        (
+            Metric::BytesReceived,
+            "kafka_server_socket_server_metrics_incoming_byte",
+            "Bytes that came in",
+        ),
+        (
+            Metric::BytesSent,
+            "kafka_server_socket_server_metrics_outgoing_byte",
+            "Bytes that went out",
+        ),
+        (
+            Metric::ConnectionsRefused,
+            "ottla_connections_refused",
+            "Connections turned away over a limit",
+        ),
+        (
+            Metric::MalformedRequests,
+            "ottla_malformed_requests",
+            "Connections closed because what came was no request",
+        ),
+        (
+            Metric::ServerErrors,
+            "ottla_server_errors",
+            "Requests that failed over something that should not happen",
+        ),
+    ];
+    families.extend(counters.map(|(metric, name, help)| {
+        Family::counter(name, help).value(broker.metrics.get(metric) as f64)
+    }));
+    families.push(
+        Family::gauge(
+            "kafka_network_socketserver_memorypoolavailable",
+            "Bytes that requests may still take, by queued.max.request.bytes",
+        )
+        .value(broker.request_memory.available_bytes() as f64),
+    );
+    if let Some(idle) = broker.metrics.worker_idle.ratio() {
+        families.extend(
+            [
+                "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+                "kafka_network_socketserver_networkprocessoravgidle_percent",
+            ]
+            .map(|name| {
+                Family::gauge(
+                    name,
+                    "Share of their time that the threads which serve requests were idle, 0 to 1, of the \
+                     last minute; one set of threads does both in Ottla",
+                )
+                .value(idle)
+            }),
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! A metric as whoever shows it sees it: a name, what it is, and its values by label.
+
+use std::fmt;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Only grows, until the broker starts anew.
+    Counter,
+    Gauge,
+}
+
+/// One metric with all its values.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Family {
+    /// As Prometheus has it; without the `_total` that every counter ends with there.
+    pub(crate) name: String,
+    pub(crate) help: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) samples: Vec<Sample>,
+}
+
+pub(crate) type Label = (&'static str, String);
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Sample {
+    pub(crate) labels: Vec<Label>,
+    pub(crate) value: f64,
+}
+
+impl Family {
+    pub(crate) fn new(kind: Kind, name: impl Into<String>, help: &'static str) -> Family {
+        Family {
+            name: name.into(),
+            help,
+            kind,
+            samples: Vec::new(),
+        }
+    }
+
+    pub(crate) fn counter(name: impl Into<String>, help: &'static str) -> Family {
+        Family::new(Kind::Counter, name, help)
+    }
+
+    pub(crate) fn gauge(name: impl Into<String>, help: &'static str) -> Family {
+        Family::new(Kind::Gauge, name, help)
+    }
+
+    /// With a value that has no labels.
+    pub(crate) fn value(self, value: f64) -> Family {
+        self.sample([], value)
+    }
+
+    pub(crate) fn sample(mut self, labels: impl Into<Vec<Label>>, value: f64) -> Family {
+        self.push(labels, value);
+        self
+    }
+
+    pub(crate) fn push(&mut self, labels: impl Into<Vec<Label>>, value: f64) {
+        self.samples.push(Sample {
+            labels: labels.into(),
+            value,
+        });
+    }
+}
+
+impl fmt::Display for Sample {
+    /// The labels in one text: `topic=orders,partition=3`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (key, value)) in self.labels.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
+    }
+}

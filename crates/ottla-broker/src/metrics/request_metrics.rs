@@ -1,0 +1,180 @@
+//! How many requests of each API came, in which versions, and how long each part of answering them took.
+//! Kafka: `RequestMetrics`, `RequestChannel.Request.updateRequestMetrics`.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ottla_protocol::ApiKey;
+
+use super::histogram::{Histogram, Summary};
+use super::sharded::Sharded;
+
+/// API numbers run below this.
+const APIS: usize = 128;
+/// Versions from here on are counted together.
+const VERSIONS: usize = 32;
+
+/// When the parts of answering a request were done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTimes {
+    /// The whole request had come.
+    pub(crate) received: Instant,
+    /// The broker had done its own part: what is left is waiting for others.
+    pub(crate) handled: Instant,
+    /// The answer was complete.
+    pub(crate) answered: Instant,
+}
+
+/// One part of the time that a request takes, or all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestTime {
+    Total,
+    Local,
+    Remote,
+    ResponseSend,
+}
+
+impl RequestTime {
+    pub(crate) const ALL: [RequestTime; 4] = [
+        RequestTime::Total,
+        RequestTime::Local,
+        RequestTime::Remote,
+        RequestTime::ResponseSend,
+    ];
+
+    /// Kafka's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            RequestTime::Total => "TotalTimeMs",
+            RequestTime::Local => "LocalTimeMs",
+            RequestTime::Remote => "RemoteTimeMs",
+            RequestTime::ResponseSend => "ResponseSendTimeMs",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct VersionCounts([AtomicU64; VERSIONS]);
+
+impl Default for VersionCounts {
+    fn default() -> Self {
+        VersionCounts([const { AtomicU64::new(0) }; VERSIONS])
+    }
+}
+
+/// The requests of one API.
+#[derive(Debug, Default)]
+pub(crate) struct ApiMetrics {
+    versions: Sharded<VersionCounts>,
+    times: [Histogram; RequestTime::ALL.len()],
+}
+
+impl ApiMetrics {
+    /// The requests by version, those that there were.
+    pub(crate) fn requests_by_version(&self) -> Vec<(usize, u64)> {
+        let count = |version: usize| -> u64 {
+            let shards = self.versions.iter();
+            shards
+                .map(|counts| counts.0[version].load(Ordering::Relaxed))
+                .sum()
+        };
+        (0..VERSIONS)
+            .map(|version| (version, count(version)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    pub(crate) fn time(&self, time: RequestTime) -> Summary {
+        self.times[time as usize].summary()
+    }
+}
+
+/// The requests of all APIs. An API takes memory once a request of it has come.
+#[derive(Debug)]
+pub(crate) struct RequestMetrics([OnceLock<Box<ApiMetrics>>; APIS]);
+
+impl Default for RequestMetrics {
+    fn default() -> Self {
+        RequestMetrics([const { OnceLock::new() }; APIS])
+    }
+}
+
+impl RequestMetrics {
+    pub(crate) fn on_received(&self, api_key: ApiKey, version: i16) {
+        let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
+        let counts = self.api(api_key).versions.of_this_thread();
+        counts.0[version].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The last byte of the answer is with the kernel.
+    pub(crate) fn on_sent(&self, api_key: ApiKey, times: RequestTimes, sent: Instant) {
+        let RequestTimes {
+            received,
+            handled,
+            answered,
+        } = times;
+        let between = |from: Instant, to: Instant| to.saturating_duration_since(from);
+        let parts: [Duration; RequestTime::ALL.len()] = [
+            between(received, sent),
+            between(received, handled),
+            between(handled, answered),
+            between(answered, sent),
+        ];
+        for (histogram, part) in self.api(api_key).times.iter().zip(parts) {
+            histogram.record(part);
+        }
+    }
+
+    pub(crate) fn on_window_ended(&self) {
+        for (_, api) in self.apis() {
+            for histogram in &api.times {
+                histogram.on_window_ended();
+            }
+        }
+    }
+
+    /// The APIs of which a request has come, with what was counted.
+    pub(crate) fn apis(&self) -> impl Iterator<Item = (ApiKey, &ApiMetrics)> {
+        let of_api = |&api_key: &ApiKey| Some((api_key, &**self.0[api_key.code() as usize].get()?));
+        ApiKey::ALL.iter().filter_map(of_api)
+    }
+
+    fn api(&self, api_key: ApiKey) -> &ApiMetrics {
+        self.0[api_key.code() as usize].get_or_init(Box::default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_api_has_a_place() {
+        let metrics = RequestMetrics::default();
+        for &api_key in ApiKey::ALL {
+            metrics.on_received(api_key, 3);
+            metrics.on_received(api_key, i16::MAX);
+        }
+        assert_eq!(metrics.apis().count(), ApiKey::ALL.len());
+        for (_, api) in metrics.apis() {
+            assert_eq!(api.requests_by_version(), [(3, 1), (VERSIONS - 1, 1)]);
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_request_add_up() {
+        let metrics = RequestMetrics::default();
+        let received = Instant::now();
+        let at = |ms| received + Duration::from_millis(ms);
+        let times = RequestTimes {
+            received,
+            handled: at(1),
+            answered: at(8),
+        };
+        metrics.on_sent(ApiKey::Produce, times, at(12));
+        let (_, api) = metrics.apis().next().expect("Produce was counted");
+        let sums = RequestTime::ALL.map(|time| api.time(time).sum_ms);
+        assert_eq!(sums, [12.0, 1.0, 7.0, 4.0]);
+    }
+}
