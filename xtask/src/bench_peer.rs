@@ -108,7 +108,7 @@ fn measure(
         dir: dir.clone(),
         port: None,
         overrides: options.overrides.clone(),
-        features: Vec::new(),
+        ..NodeOptions::default()
     })?;
     let mut bench = Bench {
         node,

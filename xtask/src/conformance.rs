@@ -151,6 +151,7 @@ fn start(peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
         port: None,
         overrides,
         features,
+        ..NodeOptions::default()
     })?;
     Ok(Side {
         label: label.to_owned(),

@@ -10,9 +10,11 @@ mod conformance;
 mod golden;
 mod golden_records;
 mod peer;
+mod take_over;
 mod test;
 mod tidy;
 
+mod java;
 mod process;
 mod report;
 mod toolchain;
@@ -39,6 +41,8 @@ enum Command {
     Golden(golden::Options),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
     Conformance(conformance::Options),
+    /// Have Kafka and Ottla take one directory over from each other, many times, under load, and compare all that it holds.
+    TakeOver(take_over::Options),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     BenchPeer(bench_peer::Options),
     /// Start a broker that is described in peers/, for trying things out and for comparison.
@@ -54,6 +58,7 @@ fn main() {
         Command::Codegen(options) => codegen::run(&options),
         Command::Golden(options) => golden::run(&options),
         Command::Conformance(options) => conformance::run(&options),
+        Command::TakeOver(options) => take_over::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),

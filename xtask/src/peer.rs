@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
-pub use node::{Node, NodeOptions, parse_override};
+pub use node::{Node, NodeOptions, free_port_pair, parse_override};
 pub use probe::{AdvertisedApi, advertised_apis};
 
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<()> {
         dir: dir.clone(),
         port: Some(options.port),
         overrides: options.overrides.clone(),
-        features: Vec::new(),
+        ..NodeOptions::default()
     })?;
     println!(
         "{} answers on {} after {} ms; its folder is {}; Ctrl-C stops it.",

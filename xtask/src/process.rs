@@ -1,7 +1,7 @@
 //! Child processes: run one to its end with its output kept, or start one that is ended when its owner goes.
 
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -69,8 +69,28 @@ impl OwnedChild {
         Ok(OwnedChild { child })
     }
 
+    /// Starts a command that is talked to: lines go in by the first pipe and come out by the second.
+    pub fn converse(command: &mut Command) -> Result<(OwnedChild, ChildStdin, ChildStdout)> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", shown(command)))?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (Some(input), Some(output)) = (input, output) else {
+            bail!("{} was started without pipes", shown(command));
+        };
+        Ok((OwnedChild { child }, input, output))
+    }
+
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Ends the process at once (SIGKILL), as a crash would.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// The exit status, if the process has ended.

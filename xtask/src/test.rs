@@ -87,6 +87,11 @@ const SUITES: &[Suite] = &[
         what: "seven clients against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
+    Suite {
+        name: "take-over",
+        what: "one directory in the hands of Kafka and Ottla in turn",
+        command: || xtask(&["take-over"]),
+    },
 ];
 
 pub fn run(options: &Options) -> Result<()> {

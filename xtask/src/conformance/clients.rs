@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::peer::InstalledPeer;
-use crate::{process, toolchain, workspace};
+use crate::{java, process, toolchain, workspace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
@@ -91,8 +91,8 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
         .map(|client| {
             let name = client.name();
             let words = match client {
-                Client::Java => java(kafka, "client", "ClientScript"),
-                Client::Tools => java(kafka, "tools", "ToolsScript"),
+                Client::Java => java::program(kafka, "client", "ClientScript"),
+                Client::Tools => java::program(kafka, "tools", "ToolsScript"),
                 Client::Confluent => python("confluent_script.py"),
                 Client::Aiokafka => python("aiokafka_script.py"),
                 Client::Franz => go("franz"),
@@ -117,41 +117,6 @@ fn source_dir() -> PathBuf {
 
 fn out_dir() -> PathBuf {
     workspace::target_dir().join("conformance")
-}
-
-fn java(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<String>> {
-    toolchain::require(&toolchain::JAVAC)?;
-    let Some(class_path) = kafka.class_path() else {
-        bail!("the Java clients come with the peer `kafka`, which has no class path");
-    };
-    let classes = out_dir().join("java").join(folder);
-    std::fs::create_dir_all(&classes)?;
-    let mut compile = Command::new("javac");
-    compile
-        .args(["-nowarn", "-proc:none", "-cp", class_path, "-d"])
-        .arg(&classes);
-    for entry in std::fs::read_dir(source_dir().join("java").join(folder))? {
-        let file = entry?.path();
-        if file
-            .extension()
-            .is_some_and(|extension| extension == "java")
-        {
-            compile.arg(file);
-        }
-    }
-    process::output_of(&mut compile)?;
-    let logging = workspace::root().join("peers/log4j2-tools.properties");
-    Ok(vec![
-        "java".to_owned(),
-        "-Xshare:auto".to_owned(),
-        "-Xmx256M".to_owned(),
-        "-XX:+UseSerialGC".to_owned(),
-        "-XX:TieredStopAtLevel=1".to_owned(),
-        format!("-Dlog4j2.configurationFile={}", logging.display()),
-        "-cp".to_owned(),
-        format!("{}:{class_path}", classes.display()),
-        class.to_owned(),
-    ])
 }
 
 fn python(script: &str) -> Result<Vec<String>> {

@@ -19,7 +19,7 @@ pub fn check(sides: &[Side; 2], out: &Path) -> Result<Tally> {
             dir,
             port: None,
             overrides: vec![("log.dirs".to_owned(), held.display().to_string())],
-            features: Vec::new(),
+            ..NodeOptions::default()
         });
         let what = format!(
             "{} on the directory of a running {}",

@@ -105,8 +105,15 @@ impl InstalledPeer {
         command
     }
 
-    pub(super) fn format_command(&self, places: &BTreeMap<&'static str, String>) -> Command {
-        self.command(&self.peer.format, places)
+    pub(super) fn format_command(
+        &self,
+        places: &BTreeMap<&'static str, String>,
+        has_static_voters: bool,
+    ) -> Command {
+        let mut words = self.peer.format.clone();
+        // The flag stands for a dynamic quorum of one.
+        words.retain(|word| !has_static_voters || word != "--standalone");
+        self.command(&words, places)
     }
 
     pub(super) fn start_command(&self, places: &BTreeMap<&'static str, String>) -> Command {

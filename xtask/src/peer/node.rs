@@ -17,8 +17,9 @@ use crate::workspace;
 
 /// The sixteen bytes of "OttlaConformance" as Kafka writes a UUID.
 const CLUSTER_ID: &str = "T3R0bGFDb25mb3JtYW5jZQ";
-const START_PATIENCE: Duration = Duration::from_secs(60);
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
+/// Kafka takes a minute on two cores that are busy with other work.
+const START_PATIENCE: Duration = Duration::from_secs(180);
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where and how a node is to run.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,10 @@ pub struct NodeOptions {
     pub overrides: Vec<(String, String)>,
     /// Feature levels `NAME=LEVEL` with which an empty directory is formatted, where they are not to be the peer's own.
     pub features: Vec<String>,
+    /// A quorum of static voters (`controller.quorum.voters`, `kraft.version` 0) in place of a dynamic one.
+    pub has_static_voters: bool,
+    /// Variables of the broker's environment.
+    pub environment: Vec<(String, String)>,
 }
 
 /// A started broker. It is killed when this value goes, unless it was stopped before.
@@ -91,6 +96,8 @@ impl InstalledPeer {
             port,
             overrides,
             features,
+            has_static_voters,
+            environment,
         } = options;
         std::fs::create_dir_all(&dir)?;
         let dir = dir.canonicalize()?;
@@ -109,6 +116,12 @@ impl InstalledPeer {
         let template = workspace::root().join("peers/server.properties");
         let template = std::fs::read_to_string(template).context("peers/server.properties")?;
         let mut properties = fill_in(&template, &places);
+        if has_static_voters {
+            properties = properties.replace(
+                "controller.quorum.bootstrap.servers=",
+                "controller.quorum.voters=1@",
+            );
+        }
         for (key, value) in &overrides {
             // A later line of the same key counts, in Java's reader and in ours.
             properties.push_str(&format!("{key}={value}\n"));
@@ -121,7 +134,7 @@ impl InstalledPeer {
             None => dir.join("data"),
         };
         if !first_log_dir.join("meta.properties").exists() {
-            let mut format = self.format_command(&places);
+            let mut format = self.format_command(&places, has_static_voters);
             for feature in &features {
                 format.args(["--feature", feature]);
             }
@@ -132,6 +145,7 @@ impl InstalledPeer {
         let mut command = self.start_command(&places);
         command
             .current_dir(&dir)
+            .envs(environment)
             .stdout(Stdio::from(output.try_clone()?))
             .stderr(output);
         Ok((OwnedChild::start(&mut command)?, port, dir))
@@ -171,6 +185,11 @@ impl Node {
         tail_of(&self.dir)
     }
 
+    /// Ends it as a crash of the process does: SIGKILL, and what it had in hand is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()
+    }
+
     /// Stops it as an operator does, with SIGTERM. A broker that does not end in time is an error.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.child.stop(STOP_PATIENCE)
@@ -189,7 +208,7 @@ fn tail_of(dir: &Path) -> String {
 }
 
 /// Two neighbouring ports that nobody listens on, below the range from which the kernel gives ports to clients.
-fn free_port_pair() -> Result<u16> {
+pub fn free_port_pair() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const PAIRS: u16 = 5_000;
     static TAKEN: AtomicU16 = AtomicU16::new(0);

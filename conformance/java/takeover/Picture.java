@@ -1,0 +1,124 @@
+import java.util.*;
+import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.common.*;
+import org.apache.kafka.common.config.ConfigResource;
+
+/** Everything about a cluster that an administrator can ask for and that must be the same in other hands. */
+final class Picture {
+    private final Admin admin;
+    private final Map<String, Object> picture = new TreeMap<>();
+
+    Picture(Admin admin) {
+        this.admin = admin;
+    }
+
+    Object taken() {
+        cluster();
+        Set<String> names = Workload.get(admin.listTopics(new ListTopicsOptions().listInternal(true)).names());
+        Map<String, TopicDescription> topics = Workload.get(admin.describeTopics(names).allTopicNames());
+        List<TopicPartition> partitions = new ArrayList<>();
+        topics.forEach((name, topic) -> {
+            picture.put("topic " + name, topic.topicId() + (topic.isInternal() ? " internal" : ""));
+            topic.partitions().forEach(partition -> {
+                partitions.add(new TopicPartition(name, partition.partition()));
+                picture.put("partition " + name + "-" + partition.partition(), "leader " + partition.leader().id()
+                    + ", replicas " + ids(partition.replicas()) + ", isr " + ids(partition.isr()));
+            });
+        });
+        configs(names);
+        groups();
+        offsets(partitions);
+        producers(partitions);
+        directories();
+        return picture;
+    }
+
+    private void cluster() {
+        DescribeClusterResult cluster = admin.describeCluster();
+        picture.put("cluster id", Workload.get(cluster.clusterId()));
+        picture.put("brokers", Workload.get(cluster.nodes()).stream().map(Node::toString).sorted().toList().toString());
+        Workload.get(admin.describeFeatures().featureMetadata()).finalizedFeatures().forEach((name, levels) ->
+            picture.put("feature " + name, String.valueOf(levels.maxVersionLevel())));
+        QuorumInfo quorum = Workload.get(admin.describeMetadataQuorum().quorumInfo());
+        picture.put("quorum", "leader " + quorum.leaderId() + ", voters " + quorum.voters().stream()
+            .map(voter -> voter.replicaId() + "/" + voter.replicaDirectoryId()).toList());
+    }
+
+    private void configs(Set<String> topics) {
+        List<ConfigResource> resources = new ArrayList<>();
+        topics.forEach(name -> resources.add(new ConfigResource(ConfigResource.Type.TOPIC, name)));
+        resources.add(new ConfigResource(ConfigResource.Type.BROKER, "1"));
+        resources.add(new ConfigResource(ConfigResource.Type.BROKER, ""));
+        Workload.get(admin.describeConfigs(resources).all()).forEach((resource, config) ->
+            config.entries().forEach(entry -> {
+                boolean isSet = switch (entry.source()) {
+                    case DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG -> true;
+                    default -> false;
+                };
+                // A topic shows what it has from the broker too, and that is told there.
+                if (isSet && (resource.type() == ConfigResource.Type.BROKER
+                    || entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG)) {
+                    picture.put("setting " + resource.type() + " " + resource.name() + " " + entry.name() + " "
+                        + entry.source(), String.valueOf(entry.value()));
+                }
+                if (resource.name().startsWith("defaults")) {
+                    picture.put("effective " + resource.name() + " " + entry.name(),
+                        entry.value() + " " + entry.source());
+                }
+            }));
+    }
+
+    private void groups() {
+        List<String> withOffsets = new ArrayList<>();
+        for (GroupListing group : Workload.get(admin.listGroups().all())) {
+            picture.put("group " + group.groupId(), group.type().map(Object::toString).orElse("?") + ", "
+                + group.protocol() + ", " + group.groupState().map(Object::toString).orElse("?"));
+            withOffsets.add(group.groupId());
+        }
+        for (String group : withOffsets) {
+            if (group.startsWith("share")) {
+                continue;
+            }
+            Workload.get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).forEach((partition, offset) -> {
+                if (offset != null) {
+                    picture.put("offset " + group + " " + partition, offset.offset() + " "
+                        + offset.leaderEpoch().map(Object::toString).orElse("-") + " " + offset.metadata());
+                }
+            });
+        }
+    }
+
+    private void offsets(List<TopicPartition> partitions) {
+        Map<String, OffsetSpec> kinds = Map.of("earliest", OffsetSpec.earliest(), "latest", OffsetSpec.latest(),
+            "latest-by-time", OffsetSpec.maxTimestamp());
+        kinds.forEach((name, spec) -> {
+            Map<TopicPartition, OffsetSpec> wanted = new HashMap<>();
+            partitions.forEach(partition -> wanted.put(partition, spec));
+            Workload.get(admin.listOffsets(wanted).all()).forEach((partition, found) ->
+                picture.put(name + " " + partition, found.offset() + " at " + found.timestamp()));
+        });
+    }
+
+    private void producers(List<TopicPartition> partitions) {
+        List<TopicPartition> wanted = partitions.stream().filter(partition -> !partition.topic().startsWith("__")).toList();
+        if (wanted.size() > 500) {
+            return;
+        }
+        Workload.get(admin.describeProducers(wanted).all()).forEach((partition, states) ->
+            states.activeProducers().forEach(state -> picture.put(
+                "producer " + partition + " " + state.producerId(), "epoch " + state.producerEpoch() + ", sequence "
+                    + state.lastSequence() + ", coordinator epoch " + state.coordinatorEpoch().orElse(-1)
+                    + ", transaction from " + state.currentTransactionStartOffset().orElse(-1)
+                    + ", at " + state.lastTimestamp())));
+    }
+
+    private void directories() {
+        Workload.get(admin.describeLogDirs(List.of(1)).allDescriptions()).get(1).forEach((path, directory) ->
+            directory.replicaInfos().forEach((partition, replica) ->
+                picture.put("directory " + partition + (replica.isFuture() ? " future" : ""), path)));
+    }
+
+    private static List<Integer> ids(Collection<Node> nodes) {
+        return nodes.stream().map(Node::id).toList();
+    }
+}

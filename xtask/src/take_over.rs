@@ -1,0 +1,343 @@
+//! `cargo xtask take-over`: Apache Kafka and Ottla have one directory in turn, each with the same `server.properties`,
+//! under clients that live through all of it; after every change of hands all that the directory holds is compared with
+//! a model.
+//!
+//! A turn: start, let the writers finish what the last ending interrupted, compare everything, make an
+//! administrator's changes (some of them with Kafka's own tools), take a picture, end: stopped or killed, idle or under
+//! load, at a moment of chance or at one that is looked for. The seed decides all but the time that things take. A run
+//! that finds a difference says the seed and the step, and keeps the directory.
+
+mod endings;
+mod model;
+mod seeded;
+mod story;
+mod table;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use crate::peer::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
+use crate::report::Tally;
+use crate::workspace;
+use endings::{Deck, Ending};
+use model::Findings;
+use seeded::Seeded;
+use story::Story;
+use table::Turn;
+use workload::Workload;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How often the directory changes hands.
+    #[arg(long, default_value_t = 10)]
+    changes: usize,
+    /// The same seed makes the same choices; one of its own for each run unless given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Who writes the directory first: the name of a file in peers/.
+    #[arg(long, default_value = "kafka")]
+    from: String,
+    /// Who takes it over. `kafka` shows whether the model holds for Kafka itself.
+    #[arg(long, default_value = "ottla")]
+    to: String,
+    /// Static voters (`controller.quorum.voters`) in place of a dynamic quorum of one.
+    #[arg(long)]
+    static_voters: bool,
+    /// Partitions of topics that are there besides, a hundred a topic.
+    #[arg(long, default_value_t = 0)]
+    partitions: usize,
+    /// The port of the client listener; the controller listens on the next one.
+    #[arg(long)]
+    port: Option<u16>,
+    /// Where the run's folder is made, in place of the target directory.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Keep the directory of a run that found nothing too.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let seed = options.seed.unwrap_or_else(chance);
+    let dir = options
+        .dir
+        .clone()
+        .unwrap_or_else(|| workspace::target_dir().join("take-over"))
+        .join(format!("seed-{seed}"));
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    std::fs::create_dir_all(&dir)?;
+    let mut run = Run::begin(options, seed, &dir)?;
+    println!(
+        "{} and {} take over {} from each other, {} changes of hands, seed {seed}",
+        run.sides[0].name(),
+        run.sides[1].name(),
+        dir.display(),
+        options.changes
+    );
+    let outcome = run.turns(options.changes);
+    let tally = run.tally;
+    match outcome {
+        Ok(()) if tally.failed == 0 => {
+            drop(run);
+            if !options.keep {
+                std::fs::remove_dir_all(&dir)?;
+            }
+            println!("{tally}");
+            Ok(())
+        }
+        outcome => {
+            println!("{tally}");
+            let what = format!("seed {seed}; the directory is kept: {}", dir.display());
+            outcome.context(what.clone())?;
+            bail!("{what}")
+        }
+    }
+}
+
+/// A seed of its own for each run, short enough to be typed.
+fn chance() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_micros() as u64 % 1_000_000
+}
+
+struct Run {
+    /// Who has the directory in turn.
+    sides: [InstalledPeer; 2],
+    node: NodeOptions,
+    log_dirs: Vec<PathBuf>,
+    random: Seeded,
+    decks: [Deck; 2],
+    workload: Workload,
+    story: Story,
+    tally: Tally,
+    /// What was to be seen when the last turn ended, and whether it was written to after that.
+    last: Option<(BTreeMap<String, String>, Ending)>,
+}
+
+impl Run {
+    fn begin(options: &Options, seed: u64, dir: &Path) -> Result<Run> {
+        let sides = [
+            Peer::load(&options.from)?.install()?,
+            Peer::load(&options.to)?.install()?,
+        ];
+        let clients = Peer::load("kafka")?.install()?;
+        let port = match options.port {
+            Some(port) => port,
+            None => free_port_pair()?,
+        };
+        let log_dirs: Vec<PathBuf> = ["data-a", "data-b"].map(|name| dir.join(name)).to_vec();
+        let shown: Vec<String> = log_dirs
+            .iter()
+            .map(|dir| dir.display().to_string())
+            .collect();
+        let node = NodeOptions {
+            dir: dir.to_path_buf(),
+            port: Some(port),
+            overrides: settings(&shown.join(",")),
+            has_static_voters: options.static_voters,
+            // Kafka's starts are most of what a run takes.
+            environment: vec![(
+                "JAVA_TOOL_OPTIONS".to_owned(),
+                "-XX:TieredStopAtLevel=1".to_owned(),
+            )],
+            ..NodeOptions::default()
+        };
+        let workload = Workload::start(&clients, &format!("127.0.0.1:{port}"), dir)?;
+        Ok(Run {
+            sides,
+            node,
+            log_dirs,
+            random: Seeded::new(seed),
+            decks: [Deck::new(), Deck::new()],
+            workload,
+            story: Story::new(),
+            tally: Tally::default(),
+            last: None,
+        })
+    }
+
+    fn turns(&mut self, changes: usize) -> Result<()> {
+        table::heading();
+        for number in 0..=changes {
+            let began = Instant::now();
+            let side = number % 2;
+            let ending = match number == changes {
+                true => Ending::StopIdle,
+                false => self.decks[side].draw(&mut self.random),
+            };
+            let mut turn = Turn::new(number, self.sides[side].name(), ending);
+            let outcome = self.turn(side, number, ending, &mut turn);
+            turn.took = began.elapsed();
+            turn.print();
+            self.tally.passed += 1;
+            if outcome.is_err() || !turn.findings.wrong.is_empty() {
+                self.tally.passed -= 1;
+                self.tally.failed += 1;
+                return outcome.with_context(|| format!("turn {number}, {}", turn.side));
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, side: usize, number: usize, ending: Ending, turn: &mut Turn) -> Result<()> {
+        let peer = self.sides[side].clone();
+        let mut node = peer.start(self.node.clone())?;
+        turn.start = node.time_to_first_answer();
+        let outcome = self.served(&mut node, side, number, ending, turn);
+        let log = format!("output-{number:03}-{}.log", peer.id());
+        if outcome.is_err()
+            && let Some(status) = node.ended()?
+        {
+            let tail = node.output_tail();
+            return outcome
+                .with_context(|| format!("the broker ended by itself ({status}):\n{tail}"));
+        }
+        drop(node);
+        std::fs::rename(self.node.dir.join("output.log"), self.node.dir.join(log))?;
+        outcome
+    }
+
+    /// What a turn does while its broker runs, up to and with the broker's end.
+    fn served(
+        &mut self,
+        node: &mut Node,
+        side: usize,
+        number: usize,
+        ending: Ending,
+        turn: &mut Turn,
+    ) -> Result<()> {
+        let findings = &mut turn.findings;
+        if number == 0 {
+            self.story.begin(&mut self.workload, &mut self.random)?;
+        }
+        let began = Instant::now();
+        let was_stopped = matches!(self.last, Some((_, Ending::StopLoaded)));
+        self.story
+            .drain(&mut self.workload, was_stopped, findings)?;
+        self.story.settle_churn(&mut self.workload, findings)?;
+        turn.settled = began.elapsed();
+        let began = Instant::now();
+        let picture = self.story.compare(&mut self.workload, findings)?;
+        if let Some((before, ending)) = &self.last {
+            compare_pictures(before, &picture, *ending, findings);
+        }
+        turn.compared = began.elapsed();
+        if !findings.wrong.is_empty() {
+            return Ok(());
+        }
+        let serves_all = self.sides[side].id() != "ottla";
+        turn.operations = self
+            .story
+            .operate(&mut self.workload, &mut self.random, serves_all)?;
+        self.workload.perform("resume", json!({}))?;
+        std::thread::sleep(Duration::from_millis(300 + self.random.below(700)));
+        if ending.is_idle() {
+            self.story.drain(&mut self.workload, false, findings)?;
+        }
+        let picture = story::picture(&mut self.workload)?;
+        turn.at_the_moment = self.end(node, ending)?;
+        self.last = Some((picture, ending));
+        Ok(())
+    }
+
+    /// Ends the broker; says whether the moment that the ending asks for came.
+    fn end(&mut self, node: &mut Node, ending: Ending) -> Result<bool> {
+        let patience = Duration::from_secs(10);
+        let came = match ending {
+            Ending::StopIdle | Ending::StopLoaded | Ending::KillIdle => true,
+            Ending::KillLoaded => {
+                std::thread::sleep(Duration::from_millis(self.random.below(1500)));
+                true
+            }
+            Ending::KillAtRoll => {
+                endings::wait_for_file(&self.log_dirs, endings::is_segment, patience)
+            }
+            Ending::KillAtCompaction => {
+                endings::wait_for_file(&self.log_dirs, endings::is_of_compaction, patience)
+            }
+            Ending::KillAtMetadata => {
+                self.story.churn(&mut self.workload, &mut self.random)?;
+                std::thread::sleep(Duration::from_millis(self.random.below(80)));
+                true
+            }
+        };
+        if ending.is_kill() {
+            node.kill()?;
+        } else {
+            self.story.model.stopped_cleanly();
+            let status = node.stop()?;
+            anyhow::ensure!(
+                status.success() || status.code() == Some(143),
+                "asked to stop, it ended with {status}:\n{}",
+                node.output_tail()
+            );
+        }
+        Ok(came)
+    }
+}
+
+/// What both sides get on top of `peers/server.properties`.
+fn settings(log_dirs: &str) -> Vec<(String, String)> {
+    [
+        ("log.dirs", log_dirs),
+        ("auto.create.topics.enable", "false"),
+        ("offsets.topic.num.partitions", "4"),
+        ("transaction.state.log.num.partitions", "3"),
+        ("share.coordinator.state.topic.num.partitions", "2"),
+        ("group.initial.rebalance.delay.ms", "0"),
+        // Snapshots of the metadata come several a turn.
+        ("metadata.log.max.record.bytes.between.snapshots", "6000"),
+        ("log.cleaner.backoff.ms", "300"),
+        ("log.cleaner.dedupe.buffer.size", "8388608"),
+        ("log.cleaner.io.buffer.size", "65536"),
+        ("log.initial.task.delay.ms", "500"),
+        ("log.retention.check.interval.ms", "2000"),
+        ("log.segment.delete.delay.ms", "1000"),
+        // The clients' records are few, and idempotent producers' state must outlive a slow turn.
+        ("producer.id.expiration.ms", "86400000"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .to_vec()
+}
+
+/// Compares what is to be seen with what was to be seen in the other hands.
+fn compare_pictures(
+    before: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+    ending: Ending,
+    findings: &mut Findings,
+) {
+    let is_fixed = |name: &str| {
+        // What writers move on; the records themselves are compared with the model.
+        let moves = ["latest", "producer ", "GetOffsetShell"];
+        let churns =
+            name.contains("churn-") || ending == Ending::KillAtMetadata && name.contains("made-");
+        // How far records are deleted is compared with the model too.
+        let undoes = ending.is_kill() && name.starts_with("earliest");
+        !churns
+            && !undoes
+            && (ending.is_idle() || !moves.iter().any(|prefix| name.starts_with(prefix)))
+    };
+    let mut wrong = Vec::new();
+    for (name, value) in before.iter().filter(|(name, _)| is_fixed(name)) {
+        findings.facts += 1;
+        match now.get(name) {
+            Some(found) if found == value => {}
+            Some(found) => wrong.push(format!("{name}: was `{value}` and is `{found}`")),
+            None => wrong.push(format!("{name}: was `{value}` and is gone")),
+        }
+    }
+    for (name, value) in now.iter().filter(|(name, _)| is_fixed(name)) {
+        if !before.contains_key(name) {
+            wrong.push(format!("{name}: is `{value}` and was not there"));
+        }
+    }
+    findings.wrong.append(&mut wrong);
+}

@@ -1,0 +1,649 @@
+//! What happens to a cluster while one side has it: the topics and writers of a run, and the changes that an
+//! administrator makes, chosen by the seed. Everything done is told to the model.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::model::{self, Findings, Kind, Model, Topic, Transaction};
+use super::seeded::Seeded;
+use super::workload::{Refusal, Workload};
+
+/// A topic that is there from the beginning: kind, partitions, settings.
+const TOPICS: [(&str, Kind, usize, &[(&str, &str)]); 10] = [
+    ("codec-none", Kind::Plain, 3, &[("segment.ms", "1500")]),
+    ("codec-gzip", Kind::Plain, 2, &[]),
+    (
+        "codec-snappy",
+        Kind::Plain,
+        2,
+        &[("segment.bytes", "1048576")],
+    ),
+    ("codec-lz4", Kind::Plain, 2, &[("flush.messages", "1")]),
+    (
+        "codec-zstd",
+        Kind::Plain,
+        2,
+        &[("index.interval.bytes", "200")],
+    ),
+    (
+        "recompressed",
+        Kind::Plain,
+        1,
+        &[("compression.type", "zstd")],
+    ),
+    (
+        "append-time",
+        Kind::Plain,
+        1,
+        &[("message.timestamp.type", "LogAppendTime")],
+    ),
+    ("not-idempotent", Kind::Repeating, 2, &[]),
+    (
+        "compacted",
+        Kind::Compacted,
+        3,
+        &[
+            ("cleanup.policy", "compact"),
+            ("min.cleanable.dirty.ratio", "0.01"),
+            ("segment.ms", "400"),
+            ("delete.retention.ms", "500"),
+        ],
+    ),
+    (
+        "compacted-and-deleted",
+        Kind::Compacted,
+        1,
+        &[
+            ("cleanup.policy", "compact,delete"),
+            ("min.cleanable.dirty.ratio", "0.01"),
+            ("segment.ms", "400"),
+            ("max.compaction.lag.ms", "1000"),
+        ],
+    ),
+];
+
+/// Name, the beginning of the names of its topics, producer settings, distinct keys (0 is any), largest value, per second.
+const WRITERS: [(&str, &[&str], &[(&str, &str)], u64, u64, u64); 8] = [
+    (
+        "w-none",
+        &["codec-none", "append-time"],
+        &[ONE_IN_FLIGHT],
+        0,
+        900,
+        250,
+    ),
+    (
+        "w-gzip",
+        &["codec-gzip", "recompressed"],
+        &[("compression.type", "gzip")],
+        0,
+        400,
+        120,
+    ),
+    (
+        "w-snappy",
+        &["codec-snappy"],
+        &[("compression.type", "snappy")],
+        0,
+        9000,
+        150,
+    ),
+    (
+        "w-lz4",
+        &["codec-lz4"],
+        &[("compression.type", "lz4")],
+        0,
+        300,
+        60,
+    ),
+    (
+        "w-zstd",
+        &["codec-zstd"],
+        &[("compression.type", "zstd"), ONE_IN_FLIGHT],
+        0,
+        500,
+        150,
+    ),
+    (
+        "w-plain",
+        &["not-idempotent"],
+        &[("enable.idempotence", "false"), ("acks", "1")],
+        0,
+        300,
+        150,
+    ),
+    ("w-keys", &["compacted"], &[ONE_IN_FLIGHT], 150, 300, 300),
+    (
+        "w-keys-lz4",
+        &["compacted-and-deleted", "compacted"],
+        &[("compression.type", "lz4")],
+        40,
+        300,
+        200,
+    ),
+];
+
+/// With which an idempotent producer never writes anything twice.
+const ONE_IN_FLIGHT: (&str, &str) = ("max.in.flight.requests.per.connection", "1");
+
+const TOOL_TOPIC: &str = "by-tools";
+const TRANSACTIONS: &str = "transactions";
+const TRANSACTION_PARTITIONS: usize = 2;
+
+/// Settings that an administrator changes, with values to choose from; none moves or removes what is compared.
+const TOPIC_SETTINGS: [(&str, &[&str]); 6] = [
+    ("max.message.bytes", &["1048588", "900000", "2000000"]),
+    ("retention.ms", &["-1", "604800001", "999999999999"]),
+    ("segment.jitter.ms", &["0", "100"]),
+    ("unclean.leader.election.enable", &["true", "false"]),
+    ("file.delete.delay.ms", &["1000", "60000"]),
+    ("message.timestamp.after.max.ms", &["3600000", "7200000"]),
+];
+const BROKER_SETTINGS: [(&str, &[&str]); 4] = [
+    ("log.cleaner.backoff.ms", &["200", "400"]),
+    ("log.retention.ms", &["-1", "700000000"]),
+    ("message.max.bytes", &["1048588", "1500000"]),
+    ("num.io.threads", &["6", "8"]),
+];
+
+/// The run's story so far.
+pub struct Story {
+    pub model: Model,
+    /// Topics that were created on the way, with their number of partitions.
+    created: BTreeMap<String, usize>,
+    /// Transactional ids with an open transaction, and its number in the model.
+    open: BTreeMap<String, usize>,
+    count: u64,
+    /// Changes asked for while the broker was killed, by name of the topic: what was asked.
+    churned: Vec<Value>,
+}
+
+impl Story {
+    pub fn new() -> Story {
+        Story {
+            model: Model::default(),
+            created: BTreeMap::new(),
+            open: BTreeMap::new(),
+            count: 0,
+            churned: Vec::new(),
+        }
+    }
+
+    /// Makes the topics and starts the writers, on Kafka.
+    pub fn begin(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let own = [
+            (TOOL_TOPIC, Kind::Plain, 1, &[][..]),
+            (
+                TRANSACTIONS,
+                Kind::Transactional,
+                TRANSACTION_PARTITIONS,
+                &[],
+            ),
+        ];
+        for (name, kind, partitions, settings) in TOPICS.into_iter().chain(own) {
+            self.create(workload, name, kind, partitions, settings)?;
+        }
+        for (name, topics, settings, keys, size, per_second) in WRITERS {
+            let partitions: Vec<Value> = topics
+                .iter()
+                .flat_map(|topic| {
+                    let count = self.model.topics[*topic].partitions.len();
+                    (0..count).map(move |number| json!([topic, number]))
+                })
+                .collect();
+            let settings: BTreeMap<&str, &str> = settings.iter().copied().collect();
+            workload.perform(
+                "start-writer",
+                json!({"name": name, "partitions": partitions, "settings": settings, "keys": keys,
+                    "size": size, "per_second": per_second, "seed": random.next() >> 1}),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn create(
+        &mut self,
+        workload: &mut Workload,
+        name: &str,
+        kind: Kind,
+        partitions: usize,
+        settings: &[(&str, &str)],
+    ) -> Result<()> {
+        let configs: BTreeMap<&str, &str> = settings.iter().copied().collect();
+        workload.perform(
+            "create",
+            json!({"topic": name, "partitions": partitions, "configs": configs}),
+        )?;
+        let topic = Topic::new(kind, partitions);
+        self.model.topics.insert(name.to_owned(), topic);
+        for (key, value) in settings {
+            self.model
+                .facts
+                .insert(topic_setting(name, key), Some((*value).to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Waits until the writers have an answer for all that they sent, and takes the answers in.
+    ///
+    /// After a clean stop under load, a producer with several requests in flight may write what it had in flight a
+    /// second time: only the last batch of each producer is in the snapshots, and to the repetition of an earlier one
+    /// Kafka too answers `OUT_OF_ORDER_SEQUENCE_NUMBER`, upon which clients begin a new epoch.
+    pub fn drain(
+        &mut self,
+        workload: &mut Workload,
+        was_stopped_under_load: bool,
+        findings: &mut Findings,
+    ) -> Result<()> {
+        let drained = workload.perform("drain", json!({"seconds": 100}))?;
+        for (writer, answers) in drained.as_object().into_iter().flatten() {
+            if was_stopped_under_load && !sends_one_at_a_time(writer) {
+                self.model.repeat(&answers["acknowledged"]);
+            }
+            let wrong = self.model.acknowledge(&answers["acknowledged"], None);
+            findings.wrong.extend(wrong);
+            self.model.refuse(&answers["refused"]);
+        }
+        Ok(())
+    }
+
+    /// Reads every topic as both kinds of readers do, and takes a picture; compares all with the model.
+    pub fn compare(
+        &mut self,
+        workload: &mut Workload,
+        findings: &mut Findings,
+    ) -> Result<BTreeMap<String, String>> {
+        let topics: Vec<(String, Kind, usize)> = self
+            .model
+            .topics
+            .iter()
+            .map(|(name, topic)| (name.clone(), topic.kind, topic.partitions.len()))
+            .collect();
+        for (name, kind, partitions) in topics {
+            let mut read = |isolation: &str| {
+                workload.perform(
+                    "read",
+                    json!({"topic": name, "partitions": partitions, "isolation": isolation}),
+                )
+            };
+            self.model
+                .compare_records(&name, &read("read_uncommitted")?, findings);
+            if kind == Kind::Transactional {
+                self.model
+                    .compare_committed(&name, &read("read_committed")?, findings);
+            }
+        }
+        let picture = picture(workload)?;
+        self.model.compare_facts(&picture, findings);
+        Ok(picture)
+    }
+
+    /// A turn's changes by an administrator and by tools; transactions and the newer groups only where they are
+    /// served.
+    pub fn operate(
+        &mut self,
+        workload: &mut Workload,
+        random: &mut Seeded,
+        serves_all: bool,
+    ) -> Result<usize> {
+        let count = 6 + random.below(5);
+        for _ in 0..count {
+            match random.below(10) {
+                0 | 1 => self.create_some(workload, random)?,
+                2 => self.delete_one(workload, random)?,
+                3 => self.add_partitions(workload, random)?,
+                4 | 5 => self.configure_topic(workload, random)?,
+                6 => self.configure_broker(workload, random)?,
+                7 => self.commit(workload, random)?,
+                8 => self.consume(workload, random)?,
+                _ => self.delete_records(workload, random)?,
+            }
+        }
+        self.produce_with_tool(workload, random)?;
+        if serves_all {
+            self.transact(workload, random)?;
+        }
+        Ok(count as usize + 1)
+    }
+
+    fn create_some(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        self.count += 1;
+        let name = format!("made-{}", self.count);
+        let partitions = 1 + random.below(4) as usize;
+        let (key, values) = random.pick(&TOPIC_SETTINGS);
+        let setting = (*key, *random.pick(values));
+        self.create(workload, &name, Kind::Plain, partitions, &[setting])?;
+        self.created.insert(name, partitions);
+        Ok(())
+    }
+
+    fn pick_created(&self, random: &mut Seeded) -> Option<String> {
+        let names: Vec<&String> = self.created.keys().collect();
+        (!names.is_empty()).then(|| (*random.pick(&names)).clone())
+    }
+
+    fn delete_one(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let Some(name) = self.pick_created(random) else {
+            return Ok(());
+        };
+        workload.perform("delete", json!({"topic": name}))?;
+        self.created.remove(&name);
+        self.model.topics.remove(&name);
+        let of_topic = format!("setting TOPIC {name} ");
+        for (fact, value) in &mut self.model.facts {
+            if fact.starts_with(&of_topic) || fact.contains(&format!(" {name}-")) {
+                *value = None;
+            }
+        }
+        self.model.facts.insert(format!("topic {name}"), None);
+        Ok(())
+    }
+
+    fn add_partitions(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let Some(name) = self.pick_created(random) else {
+            return Ok(());
+        };
+        let count = self.created[&name] + 1;
+        workload.perform(
+            "add-partitions",
+            json!({"topic": name, "partitions": count}),
+        )?;
+        self.created.insert(name.clone(), count);
+        if let Some(topic) = self.model.topics.get_mut(&name) {
+            *topic = Topic::new(topic.kind, count);
+        }
+        Ok(())
+    }
+
+    fn configure_topic(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let (key, values) = random.pick(&TOPIC_SETTINGS);
+        let name = match self.pick_created(random) {
+            Some(name) if random.one_in(2) => name,
+            _ => TOPICS[random.below(TOPICS.len() as u64) as usize]
+                .0
+                .to_owned(),
+        };
+        let fact = topic_setting(&name, key);
+        self.configure(workload, random, "TOPIC", &name, (key, values), fact)
+    }
+
+    fn configure_broker(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let (key, values) = random.pick(&BROKER_SETTINGS);
+        let (name, source) = match random.one_in(2) {
+            true => ("1", "DYNAMIC_BROKER_CONFIG"),
+            false => ("", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        };
+        let fact = format!("setting BROKER {name} {key} {source}");
+        self.configure(workload, random, "BROKER", name, (key, values), fact)
+    }
+
+    fn configure(
+        &mut self,
+        workload: &mut Workload,
+        random: &mut Seeded,
+        kind: &str,
+        name: &str,
+        (key, values): (&str, &[&str]),
+        fact: String,
+    ) -> Result<()> {
+        let (set, delete, value) = match random.one_in(3) {
+            true => (json!({}), json!([key]), None),
+            false => {
+                let value = *random.pick(values);
+                (json!({key: value}), json!([]), Some(value.to_owned()))
+            }
+        };
+        workload.perform(
+            "configure",
+            json!({"type": kind, "name": name, "set": set, "delete": delete}),
+        )?;
+        self.model.facts.insert(fact, value);
+        Ok(())
+    }
+
+    /// Offsets that an administrator sets for a group.
+    fn commit(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let group = format!("set-{}", random.below(6));
+        let topic = "codec-none";
+        let mut rows = Vec::new();
+        for number in 0..self.model.topics[topic].partitions.len() {
+            let offset = random.below(self.model.topics[topic].partitions[number].end() as u64 + 1);
+            let metadata = format!("m{}", random.below(1000));
+            rows.push((topic.to_owned(), number, offset as i64, metadata));
+        }
+        workload.perform("commit", json!({"group": group, "offsets": rows}))?;
+        self.committed(&group, &json!(rows));
+        Ok(())
+    }
+
+    /// A consumer that reads on where its group stands, commits and leaves.
+    fn consume(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let group = format!("reading-{}", random.below(4));
+        let rows = workload.perform(
+            "consume",
+            json!({"group": group, "protocol": "classic", "topic": "codec-gzip", "count": 200}),
+        )?;
+        self.committed(&group, &rows);
+        Ok(())
+    }
+
+    fn committed(&mut self, group: &str, rows: &Value) {
+        for row in rows.as_array().into_iter().flatten() {
+            let fact = format!(
+                "offset {group} {}-{}",
+                row[0].as_str().unwrap_or_default(),
+                row[1]
+            );
+            let value = format!("{} - {}", row[2], row[3].as_str().unwrap_or_default());
+            self.model.facts.insert(fact, Some(value));
+        }
+    }
+
+    fn delete_records(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let names = [
+            "codec-none",
+            "codec-snappy",
+            "codec-zstd",
+            "not-idempotent",
+            "append-time",
+        ];
+        let name = *random.pick(&names);
+        let Some(topic) = self.model.topics.get_mut(name) else {
+            return Ok(());
+        };
+        let number = random.below(topic.partitions.len() as u64) as usize;
+        let partition = &mut topic.partitions[number];
+        let span = (partition.end() - partition.start) as u64;
+        let before = partition.start + random.below(span / 2 + 1) as i64;
+        let low = workload.perform(
+            "delete-records",
+            json!({"topic": name, "partition": number, "before": before}),
+        )?;
+        anyhow::ensure!(
+            low == json!(before),
+            "records before {before} of {name} deleted, low watermark {low}"
+        );
+        partition.delete_before(before);
+        Ok(())
+    }
+
+    /// Kafka's console producer writes lines; its tools are asked what they see of them.
+    fn produce_with_tool(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let mut input = String::new();
+        let partition = &mut self
+            .model
+            .topics
+            .get_mut(TOOL_TOPIC)
+            .context("the tools' topic")?
+            .partitions[0];
+        for _ in 0..3 + random.below(20) {
+            self.count += 1;
+            let line = format!("line {} {}", self.count, random.next());
+            input.push_str(&line);
+            input.push('\n');
+            partition.append_by_tool(model::digest_of_value(&line));
+        }
+        let codec = *random.pick(&["none", "gzip", "snappy", "lz4", "zstd"]);
+        workload.perform(
+            "tool",
+            json!({"class": "org.apache.kafka.tools.ConsoleProducer", "input": input,
+                "arguments": ["--topic", TOOL_TOPIC, "--compression-codec", codec, "--sync"]}),
+        )?;
+        Ok(())
+    }
+
+    /// Two transactional producers, each of which commits, aborts or leaves its transaction open.
+    fn transact(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        for id in ["tx-a", "tx-b"] {
+            let end = *random.pick(&["commit", "abort", "open"]);
+            let rows = workload.perform(
+                "transact",
+                json!({"id": id, "topic": TRANSACTIONS, "partitions": TRANSACTION_PARTITIONS,
+                    "count": 1 + random.below(12), "end": end}),
+            )?;
+            let topic = self
+                .model
+                .topics
+                .get_mut(TRANSACTIONS)
+                .context("the topic of transactions")?;
+            let number = *self.open.entry(id.to_owned()).or_insert_with(|| {
+                topic.transactions.push(Transaction::Open);
+                topic.transactions.len() - 1
+            });
+            let state = match end {
+                "commit" => Transaction::Committed,
+                "abort" => Transaction::Aborted,
+                _ => Transaction::Open,
+            };
+            topic.transactions[number] = state;
+            if state != Transaction::Open {
+                self.open.remove(id);
+            }
+            self.model.acknowledge(&rows, Some(number));
+        }
+        Ok(())
+    }
+
+    /// Asks for changes of topics without waiting for the answers, so that a kill falls among them.
+    pub fn churn(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let mut asked = Vec::new();
+        for _ in 0..30 {
+            self.count += 1;
+            asked.push(json!({"create": format!("churn-{}", self.count), "partitions": 1 + random.below(3)}));
+            if random.one_in(3)
+                && let Some(name) = self.pick_created(random)
+            {
+                self.created.remove(&name);
+                asked.push(json!({"delete": name}));
+            }
+        }
+        workload.perform("churn", json!({"asked": asked}))?;
+        self.churned = asked;
+        Ok(())
+    }
+
+    /// Learns what became of the changes that a kill fell among: what was answered holds, and of the others either.
+    pub fn settle_churn(&mut self, workload: &mut Workload, findings: &mut Findings) -> Result<()> {
+        if self.churned.is_empty() {
+            return Ok(());
+        }
+        let answers = workload.perform("churn-answers", json!({}))?;
+        let picture = picture(workload)?;
+        for (asked, answer) in self
+            .churned
+            .drain(..)
+            .zip(answers.as_array().into_iter().flatten())
+        {
+            let answer = answer.as_str().unwrap_or_default();
+            let created = asked["create"].as_str();
+            let Some(name) = created.or(asked["delete"].as_str()) else {
+                continue;
+            };
+            let is_there = picture.contains_key(&format!("topic {name}"));
+            let holds = match (created.is_some(), answer) {
+                (true, "ok" | "TopicExistsException") => is_there,
+                (false, "ok" | "UnknownTopicOrPartitionException") => !is_there,
+                _ => true,
+            };
+            findings.facts += 1;
+            if !holds {
+                findings.wrong.push(format!(
+                    "{asked} was answered with {answer}, and the topic is {}there",
+                    if is_there { "" } else { "not " }
+                ));
+            }
+            if is_there {
+                let partitions = match created {
+                    Some(_) => asked["partitions"].as_u64().unwrap_or(1) as usize,
+                    None => self
+                        .model
+                        .topics
+                        .get(name)
+                        .map_or(1, |topic| topic.partitions.len()),
+                };
+                self.created.insert(name.to_owned(), partitions);
+                let topic = Topic::new(Kind::Plain, partitions);
+                self.model.topics.entry(name.to_owned()).or_insert(topic);
+            } else {
+                self.model.topics.remove(name);
+                let of_topic = format!("setting TOPIC {name} ");
+                self.model
+                    .facts
+                    .retain(|fact, _| !fact.starts_with(&of_topic));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sends_one_at_a_time(writer: &str) -> bool {
+    WRITERS
+        .iter()
+        .any(|(name, _, settings, ..)| *name == writer && settings.contains(&ONE_IN_FLIGHT))
+}
+
+fn topic_setting(topic: &str, key: &str) -> String {
+    format!("setting TOPIC {topic} {key} DYNAMIC_TOPIC_CONFIG")
+}
+
+/// All that an administrator can ask for, and what Kafka's tools print of it.
+pub fn picture(workload: &mut Workload) -> Result<BTreeMap<String, String>> {
+    let mut picture: BTreeMap<String, String> =
+        serde_json::from_value(workload.perform("picture", json!({}))?)?;
+    let tools = [
+        (
+            "org.apache.kafka.tools.TopicCommand",
+            vec!["--describe", "--topic", "codec.*|compacted.*|transactions"],
+        ),
+        (
+            "org.apache.kafka.tools.GetOffsetShell",
+            vec!["--topic", "by-tools|transactions|codec.*"],
+        ),
+    ];
+    for (class, arguments) in tools {
+        let printed =
+            match workload.attempt("tool", json!({"class": class, "arguments": arguments}))? {
+                Ok(printed) => printed,
+                Err(Refusal(why)) => json!(format!("refused: {why}")),
+            };
+        let tool = class.rsplit('.').next().unwrap_or_default();
+        for line in printed.as_str().unwrap_or_default().lines() {
+            picture.insert(format!("{tool}: {}", sorted_settings(line)), String::new());
+        }
+    }
+    Ok(picture)
+}
+
+/// The settings of a topic come in the order of a hash table.
+fn sorted_settings(line: &str) -> String {
+    match line.split_once("Configs: ") {
+        Some((before, settings)) => {
+            let mut settings: Vec<&str> = settings.trim().split(',').collect();
+            settings.sort_unstable();
+            format!("{before}Configs: {}", settings.join(","))
+        }
+        None => line.to_owned(),
+    }
+}
