@@ -13,7 +13,7 @@ mod settings;
 use std::sync::Arc;
 
 use ottla_config::{BrokerConfig, Properties};
-use ottla_metadata::Provenance;
+use ottla_controller::Decision;
 use ottla_protocol::metadata_records::{
     ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord,
 };
@@ -73,8 +73,8 @@ impl TestBroker {
         Client::connect(self.running.listeners()[0].local_addr).await
     }
 
-    /// A topic that this broker leads; settings are `key=value`.
-    pub(crate) fn create_topic(
+    /// A topic that this broker leads, with the id that [`topic_id`] says; settings are `key=value`.
+    pub(crate) async fn create_topic(
         &self,
         name: &'static str,
         partitions: i32,
@@ -111,14 +111,17 @@ impl TestBroker {
                 ..Default::default()
             }));
         }
-        self.apply(&records);
+        self.write(records).await;
     }
 
-    fn apply(&self, records: &[MetadataRecord]) {
-        let image = self.broker().metadata();
-        let applied = image.apply(records, Provenance::EMPTY);
-        let (_, delta) = applied.expect("good records");
-        self.broker().on_metadata_changed(&delta);
+    /// Has the controller write records that no request would lead to.
+    async fn write(&self, records: Vec<MetadataRecord>) {
+        let controller = self.broker().controller().expect("the broker has joined");
+        let written = controller.decide(|_, _| Decision {
+            records,
+            response: (),
+        });
+        written.await.expect("good records");
     }
 
     pub(crate) fn partition(&self, topic: &'static str, index: i32) -> Arc<Partition> {

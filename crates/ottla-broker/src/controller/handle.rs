@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use arc_swap::ArcSwap;
-use ottla_controller::ControllerContext;
+use ottla_controller::{ControllerContext, Decision};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{KRaftVersion, VoterSet};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Timestamp};
@@ -75,12 +75,21 @@ impl ControllerHandle {
     where
         R::Response: Send + 'static,
     {
+        self.decide(move |context, facts| request.decide(context, facts))
+            .await
+    }
+
+    /// As [`submit`](Self::submit), with the decision itself.
+    pub(crate) async fn decide<T: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decision<T> + Send + 'static,
+    ) -> Result<T, ErrorCode> {
         let Ok(permit) = Arc::clone(&self.pending).acquire_owned().await else {
             return Err(ErrorCode::NotController);
         };
         let (sender, receiver) = oneshot::channel();
         let decide: Decide = Box::new(move |context, facts| {
-            let decision = request.decide(context, facts);
+            let decision = decide(context, facts);
             Decided {
                 records: decision.records,
                 reply: Box::new(move |outcome| {

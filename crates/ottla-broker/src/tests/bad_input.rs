@@ -115,7 +115,7 @@ async fn a_bad_software_name_is_an_invalid_request() {
 #[tokio::test]
 async fn a_request_of_the_largest_size_is_read_and_no_larger_one() {
     let broker = TestBroker::start_with(&[("socket.request.max.bytes", "1000")]).await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let overhead = frame(9, &produce_to("orders", 0, 1, batch(&[""])), 1).len() - 4;
     let mut client = broker.connect().await;
     let fits = produce_to("orders", 0, 1, batch(&[&"x".repeat(1000 - overhead - 10)]));
@@ -169,7 +169,7 @@ async fn idle_connections_are_closed() {
 #[tokio::test]
 async fn a_reader_that_does_not_read_is_closed_when_it_has_been_idle() {
     let broker = TestBroker::start_with(&[("connections.max.idle.ms", "300")]).await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let large = "x".repeat(900_000);
     client
@@ -192,7 +192,7 @@ async fn large_requests_wait_for_memory_that_others_hold() {
         ("socket.request.max.bytes", "200000"),
     ])
     .await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let request = produce_to("orders", 0, 1, batch(&[&"x".repeat(150_000)]));
     let bytes: Bytes = frame(9, &request, 1);
     let mut holder = broker.connect().await;
@@ -214,7 +214,7 @@ async fn large_requests_wait_for_memory_that_others_hold() {
 #[tokio::test]
 async fn a_stop_answers_what_waits() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let waiting = client.send(12, &fetch_from("orders", 0, 0)).await;
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -16,17 +16,17 @@ fn orders(acks: i16) -> ProduceRequest {
 #[tokio::test]
 async fn changed_settings_do_not_bring_a_lost_partition_back() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let partition = broker.partition("orders", 0);
     partition.notify(broker.broker(), Event::LogLost);
-    broker.apply(&[MetadataRecord::Config(ConfigRecord {
+    broker.write(vec![MetadataRecord::Config(ConfigRecord {
         resource_type: 2,
         resource_name: "orders".into(),
         name: "retention.ms".into(),
         value: Some("1000000".into()),
         ..Default::default()
-    })]);
+    })]).await;
     assert!(!partition.is_leader());
     let answer = client.ask(9, &orders(1)).await;
     let answer = &answer.responses[0].partition_responses[0];

@@ -44,7 +44,7 @@ async fn produce(
 #[tokio::test]
 async fn duplicates_gaps_and_old_epochs_are_answered_as_kafka_answers_them() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     // Epoch and base sequence; what is answered, and with which base offset.
     let story = [
@@ -91,7 +91,7 @@ async fn duplicates_gaps_and_old_epochs_are_answered_as_kafka_answers_them() {
 #[tokio::test]
 async fn a_producer_may_have_five_requests_in_flight() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let mut sent = Vec::new();
     for index in 0..50 {
@@ -113,8 +113,8 @@ async fn a_producer_may_have_five_requests_in_flight() {
 #[tokio::test]
 async fn records_are_deleted_up_to_the_high_watermark_and_no_further() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
-    broker.create_topic("compacted", 1, &[("cleanup.policy", "compact")]);
+    broker.create_topic("orders", 1, &[]).await;
+    broker.create_topic("compacted", 1, &[("cleanup.policy", "compact")]).await;
     let mut client = broker.connect().await;
     for _ in 0..3 {
         client

@@ -103,7 +103,7 @@ async fn produce(
 #[tokio::test]
 async fn what_is_produced_is_fetched_in_every_version() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 2, &[]);
+    broker.create_topic("orders", 2, &[]).await;
     let mut client = broker.connect().await;
     let mut expected = Vec::new();
     for version in 3..=13 {
@@ -128,7 +128,7 @@ async fn what_is_produced_is_fetched_in_every_version() {
 #[tokio::test]
 async fn pipelined_produces_are_answered_in_order() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let mut sent = Vec::new();
     for index in 0..200 {
@@ -159,7 +159,7 @@ async fn many_connections_get_offsets_without_gaps() {
     const CONNECTIONS: usize = 8;
     const REQUESTS: usize = 100;
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut tasks = Vec::new();
     for _ in 0..CONNECTIONS {
         let mut client = broker.connect().await;
@@ -200,7 +200,7 @@ async fn many_connections_get_offsets_without_gaps() {
 #[tokio::test]
 async fn a_fetch_waits_until_something_comes() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut consumer = broker.connect().await;
     let started = Instant::now();
     let waiting = consumer.send(12, &fetch_from("orders", 0, 0)).await;
@@ -226,7 +226,7 @@ async fn a_fetch_waits_until_something_comes() {
 #[tokio::test]
 async fn a_fetch_waits_for_as_many_bytes_as_it_asks_for() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut consumer = broker.connect().await;
     let mut request = fetch_from("orders", 0, 0);
     request.min_bytes = 2 * batch(&["x"]).len() as i32;
@@ -243,7 +243,7 @@ async fn a_fetch_waits_for_as_many_bytes_as_it_asks_for() {
 #[tokio::test]
 async fn limits_cut_a_fetch_but_never_the_first_batch() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let large = "x".repeat(1000);
     for _ in 0..3 {
@@ -266,7 +266,7 @@ async fn limits_cut_a_fetch_but_never_the_first_batch() {
 #[tokio::test]
 async fn partitions_that_cannot_be_read_say_why() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let code = |response: &FetchResponse| {
         ErrorCode::from_code(response.responses[0].partitions[0].error_code)
@@ -294,7 +294,7 @@ async fn partitions_that_cannot_be_read_say_why() {
 #[tokio::test]
 async fn produce_errors_are_per_partition_and_write_nothing() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("max.message.bytes", "2000")]);
+    broker.create_topic("orders", 1, &[("max.message.bytes", "2000")]).await;
     let mut client = broker.connect().await;
     let mut corrupt = batch(&["x"]).to_vec();
     *corrupt.last_mut().unwrap() ^= 1;
@@ -344,7 +344,7 @@ async fn a_batch_larger_than_a_segment_is_refused_alone() {
         ("segment.bytes", "1048576"),
         ("max.message.bytes", "3000000"),
     ];
-    broker.create_topic("orders", 1, &settings);
+    broker.create_topic("orders", 1, &settings).await;
     let mut client = broker.connect().await;
     let too_large = batch(&[&"x".repeat(1_500_000)]);
     let answer = produce(&mut client, "orders", -1, too_large).await;
@@ -357,7 +357,7 @@ async fn a_batch_larger_than_a_segment_is_refused_alone() {
 #[tokio::test]
 async fn acks_0_answers_nothing_and_closes_on_an_error() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     client
         .send(9, &produce_to("orders", 0, 0, batch(&["x"])))
@@ -374,7 +374,7 @@ async fn acks_0_answers_nothing_and_closes_on_an_error() {
 #[tokio::test]
 async fn records_are_compressed_anew_in_their_turn() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("compression.type", "gzip")]);
+    broker.create_topic("orders", 1, &[("compression.type", "gzip")]).await;
     let mut client = broker.connect().await;
     let mut sent = Vec::new();
     for index in 0..20 {
@@ -399,7 +399,7 @@ async fn records_are_compressed_anew_in_their_turn() {
 #[tokio::test]
 async fn offsets_are_listed_by_time() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     produce(&mut client, "orders", 1, batch(&["a", "b"])).await;
     let timestamps = [
@@ -458,8 +458,8 @@ fn zeros(compression: Compression, bytes: usize) -> Bytes {
 async fn records_may_decompress_to_what_a_request_may_hold_and_no_more() {
     let limit = [("socket.request.max.bytes", "4000000")];
     let broker = TestBroker::start_with(&limit).await;
-    broker.create_topic("kept", 1, &[]);
-    broker.create_topic("changed", 1, &[("compression.type", "lz4")]);
+    broker.create_topic("kept", 1, &[]).await;
+    broker.create_topic("changed", 1, &[("compression.type", "lz4")]).await;
     let mut client = broker.connect().await;
     let codecs = [
         Compression::Gzip { level: -1 },
@@ -486,8 +486,8 @@ async fn records_may_decompress_to_what_a_request_may_hold_and_no_more() {
 #[tokio::test]
 async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("compression.type", "gzip")]);
-    broker.create_topic("others", 1, &[]);
+    broker.create_topic("orders", 1, &[("compression.type", "gzip")]).await;
+    broker.create_topic("others", 1, &[]).await;
     // Somebody else's turn fills the inbox.
     let turn = broker
         .partition("orders", 0)

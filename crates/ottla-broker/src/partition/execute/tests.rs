@@ -15,7 +15,7 @@ fn error(kind: ErrorKind) -> StorageError {
 /// A partition with a flush under way and another wanted up to here.
 async fn flushing(wanted: Option<Offset>) -> (TestBroker, Arc<Partition>) {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]);
+    broker.create_topic("orders", 1, &[]).await;
     let partition = broker.partition("orders", 0);
     partition.stepped.lock().flush = FlushState::Running(wanted);
     (broker, partition)
@@ -62,7 +62,7 @@ async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_me
 #[tokio::test]
 async fn a_batch_larger_than_a_segment_is_refused_alone() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("segment.bytes", "1048576")]);
+    broker.create_topic("orders", 1, &[("segment.bytes", "1048576")]).await;
     let partition = broker.partition("orders", 0);
     // Both wait in the inbox, and so are written in one call if they are written.
     let turn = partition.reserve(broker.broker(), 1);
@@ -109,7 +109,7 @@ async fn a_panic_while_a_partition_is_stepped_ends_the_process() {
 
     if std::env::var_os(PANIC).is_some() {
         let broker = TestBroker::start().await;
-        broker.create_topic("orders", 1, &[]);
+        broker.create_topic("orders", 1, &[]).await;
         let panic = Box::new(|_: &mut Log| panic!("a broken invariant"));
         let partition = broker.partition("orders", 0);
         partition.put(broker.broker(), PartitionEvent::Work(panic));
