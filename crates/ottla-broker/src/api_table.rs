@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use ottla_protocol::ApiKey;
 
-use crate::dispatch::served_versions;
+use crate::dispatch::{Endpoint, served_versions};
 
 /// A row for each API that Apache Kafka 4.3.1 serves on a broker's listener: its versions there and here, and why it
 /// is not served where it is not.
@@ -13,7 +13,10 @@ pub fn api_table_markdown() -> String {
         "| key | API | Apache Kafka 4.3.1 | Ottla | |\n| ---: | --- | --- | --- | --- |\n",
     );
     for key in ApiKey::ALL.iter().copied().filter(|key| key.on_broker()) {
-        let (theirs, ours) = (key.stable_versions(), served_versions(key));
+        let (theirs, ours) = (
+            key.stable_versions(),
+            served_versions(key, Endpoint::Broker),
+        );
         if theirs.is_empty() {
             continue;
         }
@@ -45,21 +48,11 @@ fn shown(versions: &RangeInclusive<i16>, lowest: i16) -> String {
 
 fn not_served_because(key: ApiKey) -> &'static str {
     match key {
-        ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => "no SASL yet",
         ApiKey::AddPartitionsToTxn
         | ApiKey::AddOffsetsToTxn
         | ApiKey::EndTxn
         | ApiKey::WriteTxnMarkers
-        | ApiKey::TxnOffsetCommit
-        | ApiKey::DescribeTransactions
-        | ApiKey::ListTransactions => "no transactions yet",
-        ApiKey::DescribeAcls | ApiKey::CreateAcls | ApiKey::DeleteAcls => "no ACLs yet",
-        ApiKey::CreateDelegationToken
-        | ApiKey::RenewDelegationToken
-        | ApiKey::ExpireDelegationToken
-        | ApiKey::DescribeDelegationToken => "no delegation tokens yet",
-        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => "no quotas yet",
-        ApiKey::DescribeUserScramCredentials | ApiKey::AlterUserScramCredentials => "no SASL yet",
+        | ApiKey::TxnOffsetCommit => "no transactions yet",
         ApiKey::AlterReplicaLogDirs => "no moves between directories yet",
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
             "classic groups only (KIP-848)"
@@ -79,13 +72,9 @@ fn not_served_because(key: ApiKey) -> &'static str {
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "no streams groups yet (KIP-1071)"
         }
-        ApiKey::AlterPartitionReassignments
-        | ApiKey::ListPartitionReassignments
-        | ApiKey::ElectLeaders
-        | ApiKey::UnregisterBroker
-        | ApiKey::AddRaftVoter
-        | ApiKey::RemoveRaftVoter
-        | ApiKey::UpdateRaftVoter => "a single node has no other brokers or controllers",
+        ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => {
+            "a single node has no other brokers or controllers"
+        }
         ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {
             "as Kafka without a metrics reporter that takes client telemetry"
         }

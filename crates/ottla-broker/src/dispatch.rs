@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use ottla_protocol::messages::ResponseHeader;
 use ottla_protocol::{
-    ApiKey, ApiMessage, DecodeError, EncodeError, Encoded, Encoder, Message, Reader,
+    ApiKey, ApiMessage, ApiRequest, DecodeError, EncodeError, Encoded, Encoder, Message, Reader,
 };
+use ottla_types::ErrorCode;
 
-use crate::net::Answer;
+use crate::net::{Answer, ListenerInfo};
 use crate::{Broker, RequestContext, api};
 
 /// Why a request gets no answer.
@@ -29,20 +30,43 @@ pub(crate) enum RequestError {
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
 type Handler = for<'a> fn(&'a Arc<Broker>, &'a RequestContext, Reader) -> Handled<'a>;
 
+/// One row of the table: an API on the listeners of brokers, of controllers, or both.
 struct Api {
     key: ApiKey,
-    /// `None`: all stable versions of Kafka 4.3.1.
-    versions: Option<RangeInclusive<i16>>,
+    on: Endpoints,
+    is_advertised: bool,
     /// `None` for Produce, which connections start themselves because it may overtake.
     handler: Option<Handler>,
 }
 
-/// One row of the table: the request type, and the module whose `handle` answers it.
+/// Who talks at a listener: an API can be served differently, or not at all, to controllers' clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Endpoint {
+    Broker,
+    Controller,
+}
+
+impl Endpoint {
+    pub(crate) fn of(listener: &ListenerInfo) -> Endpoint {
+        match listener.is_controller {
+            true => Endpoint::Controller,
+            false => Endpoint::Broker,
+        }
+    }
+}
+
+type Endpoints = &'static [Endpoint];
+const BROKER: Endpoints = &[Endpoint::Broker];
+const CONTROLLER: Endpoints = &[Endpoint::Controller];
+const BOTH: Endpoints = &[Endpoint::Broker, Endpoint::Controller];
+
+/// The request type, and the module whose `handle` answers it.
 macro_rules! api {
-    ($request:ident, $module:ident) => {
+    ($on:ident, $request:ident, $module:ident) => {
         Api {
             key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
-            versions: None,
+            on: $on,
+            is_advertised: true,
             handler: Some(|broker, context, mut reader| {
                 Box::pin(async move {
                     let request =
@@ -55,56 +79,108 @@ macro_rules! api {
     };
 }
 
-/// Every API that is served.
+/// What the members of a metadata quorum say to each other. This node's quorum has no other member: the
+/// APIs are not advertised, and a node that sends one all the same learns why it gets nowhere.
+macro_rules! not_spoken {
+    ($request:ident) => {
+        Api {
+            key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
+            on: CONTROLLER,
+            is_advertised: false,
+            handler: Some(|_, context, mut reader| {
+                Box::pin(async move {
+                    type Request = ottla_protocol::messages::$request;
+                    decode::<Request>(context, &mut reader)?;
+                    type Response = <Request as ApiRequest>::Response;
+                    let response = Response {
+                        error_code: ErrorCode::UnsupportedVersion.code(),
+                        ..Default::default()
+                    };
+                    encode(context, &response).map(Answer::Response)
+                })
+            }),
+        }
+    };
+}
+
+/// Every API that is served, in all stable versions of Kafka 4.3.1.
 #[rustfmt::skip]
 const APIS: &[Api] = &[
-    Api { key: ApiKey::Produce, versions: None, handler: None },
-    api!(FetchRequest, fetch),
-    api!(ListOffsetsRequest, list_offsets),
-    api!(MetadataRequest, metadata),
-    api!(DeleteRecordsRequest, delete_records),
-    api!(DescribeProducersRequest, describe_producers),
-    api!(OffsetForLeaderEpochRequest, offset_for_leader_epoch),
-    api!(OffsetCommitRequest, offset_commit),
-    api!(OffsetFetchRequest, offset_fetch),
-    api!(FindCoordinatorRequest, find_coordinator),
-    api!(JoinGroupRequest, join_group),
-    api!(HeartbeatRequest, heartbeat),
-    api!(LeaveGroupRequest, leave_group),
-    api!(SyncGroupRequest, sync_group),
-    api!(DescribeGroupsRequest, describe_groups),
-    api!(ListGroupsRequest, list_groups),
-    api!(ApiVersionsRequest, api_versions),
-    api!(CreateTopicsRequest, create_topics),
-    api!(DeleteTopicsRequest, delete_topics),
-    api!(InitProducerIdRequest, init_producer_id),
-    api!(DescribeConfigsRequest, describe_configs),
-    api!(AlterConfigsRequest, alter_configs),
-    api!(DescribeLogDirsRequest, describe_log_dirs),
-    api!(CreatePartitionsRequest, create_partitions),
-    api!(ElectLeadersRequest, elect_leaders),
-    api!(IncrementalAlterConfigsRequest, incremental_alter_configs),
-    api!(DescribeQuorumRequest, describe_quorum),
-    api!(UpdateFeaturesRequest, update_features),
-    api!(DescribeClusterRequest, describe_cluster),
-    api!(ListConfigResourcesRequest, list_config_resources),
-    api!(DescribeTopicPartitionsRequest, describe_topic_partitions),
-    api!(DeleteGroupsRequest, delete_groups),
-    api!(OffsetDeleteRequest, offset_delete),
+    Api { key: ApiKey::Produce, on: BROKER, is_advertised: true, handler: None },
+    api!(BROKER, FetchRequest, fetch),
+    api!(BROKER, ListOffsetsRequest, list_offsets),
+    api!(BROKER, MetadataRequest, metadata),
+    api!(BROKER, DeleteRecordsRequest, delete_records),
+    api!(BROKER, DescribeProducersRequest, describe_producers),
+    api!(BROKER, OffsetForLeaderEpochRequest, offset_for_leader_epoch),
+    api!(BROKER, OffsetCommitRequest, offset_commit),
+    api!(BROKER, OffsetFetchRequest, offset_fetch),
+    api!(BROKER, FindCoordinatorRequest, find_coordinator),
+    api!(BROKER, JoinGroupRequest, join_group),
+    api!(BROKER, HeartbeatRequest, heartbeat),
+    api!(BROKER, LeaveGroupRequest, leave_group),
+    api!(BROKER, SyncGroupRequest, sync_group),
+    api!(BROKER, DescribeGroupsRequest, describe_groups),
+    api!(BROKER, ListGroupsRequest, list_groups),
+    api!(BOTH, ApiVersionsRequest, api_versions),
+    api!(BOTH, CreateTopicsRequest, create_topics),
+    api!(BOTH, DeleteTopicsRequest, delete_topics),
+    api!(BROKER, InitProducerIdRequest, init_producer_id),
+    api!(BOTH, DescribeConfigsRequest, describe_configs),
+    api!(BOTH, AlterConfigsRequest, alter_configs),
+    api!(BROKER, DescribeLogDirsRequest, describe_log_dirs),
+    api!(BOTH, CreatePartitionsRequest, create_partitions),
+    api!(BOTH, ElectLeadersRequest, elect_leaders),
+    api!(BOTH, IncrementalAlterConfigsRequest, incremental_alter_configs),
+    api!(BOTH, DescribeQuorumRequest, describe_quorum),
+    api!(BOTH, UpdateFeaturesRequest, update_features),
+    api!(BOTH, DescribeClusterRequest, describe_cluster),
+    api!(BROKER, ListConfigResourcesRequest, list_config_resources),
+    api!(BROKER, DescribeTopicPartitionsRequest, describe_topic_partitions),
+    api!(BROKER, DeleteGroupsRequest, delete_groups),
+    api!(BROKER, OffsetDeleteRequest, offset_delete),
+    api!(BOTH, SaslHandshakeRequest, sasl_handshake),
+    api!(BOTH, SaslAuthenticateRequest, sasl_authenticate),
+    api!(BOTH, DescribeAclsRequest, describe_acls),
+    api!(BOTH, CreateAclsRequest, create_acls),
+    api!(BOTH, DeleteAclsRequest, delete_acls),
+    api!(BOTH, CreateDelegationTokenRequest, create_delegation_token),
+    api!(BOTH, RenewDelegationTokenRequest, renew_delegation_token),
+    api!(BOTH, ExpireDelegationTokenRequest, expire_delegation_token),
+    api!(BROKER, DescribeDelegationTokenRequest, describe_delegation_token),
+    api!(BOTH, AlterPartitionReassignmentsRequest, alter_partition_reassignments),
+    api!(BOTH, ListPartitionReassignmentsRequest, list_partition_reassignments),
+    api!(BROKER, DescribeClientQuotasRequest, describe_client_quotas),
+    api!(BOTH, AlterClientQuotasRequest, alter_client_quotas),
+    api!(BROKER, DescribeUserScramCredentialsRequest, describe_user_scram_credentials),
+    api!(BOTH, AlterUserScramCredentialsRequest, alter_user_scram_credentials),
+    api!(BOTH, UnregisterBrokerRequest, unregister_broker),
+    api!(BROKER, DescribeTransactionsRequest, describe_transactions),
+    api!(BROKER, ListTransactionsRequest, list_transactions),
+    not_spoken!(FetchRequest),
+    not_spoken!(FetchSnapshotRequest),
+    not_spoken!(VoteRequest),
+    not_spoken!(BeginQuorumEpochRequest),
+    not_spoken!(EndQuorumEpochRequest),
 ];
 
-/// The versions of an API that are served; empty for one that is not.
-pub(crate) fn served_versions(api_key: ApiKey) -> RangeInclusive<i16> {
-    match APIS.iter().find(|api| api.key == api_key) {
-        Some(api) => api.versions.clone().unwrap_or(api_key.stable_versions()),
-        None => RangeInclusive::new(0, -1),
+fn find(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static Api> {
+    APIS.iter()
+        .find(|api| api.key == api_key && api.on.contains(&endpoint))
+}
+
+/// The versions of an API that are advertised at an endpoint; empty for one that is not.
+pub(crate) fn served_versions(api_key: ApiKey, endpoint: Endpoint) -> RangeInclusive<i16> {
+    match find(api_key, endpoint) {
+        Some(api) if api.is_advertised => api_key.stable_versions(),
+        Some(_) | None => RangeInclusive::new(0, -1),
     }
 }
 
-/// Every served API with its versions, in the order of their numbers.
-pub fn served_apis() -> Vec<(ApiKey, RangeInclusive<i16>)> {
+/// Every advertised API with its versions, in the order of their numbers.
+pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
     let keys = ApiKey::ALL.iter();
-    keys.map(|&key| (key, served_versions(key)))
+    keys.map(|&key| (key, served_versions(key, endpoint)))
         .filter(|(_, versions)| !versions.is_empty())
         .collect()
 }
@@ -116,12 +192,14 @@ pub(crate) async fn handle(
     reader: Reader,
 ) -> Result<Answer, RequestError> {
     let (api_key, version) = (context.api_key, context.api_version);
-    let api = APIS.iter().find(|api| api.key == api_key);
-    match api {
+    let endpoint = Endpoint::of(context.listener());
+    match find(api_key, endpoint) {
         Some(Api {
             handler: Some(handler),
             ..
-        }) if served_versions(api_key).contains(&version) => handler(broker, context, reader).await,
+        }) if api_key.stable_versions().contains(&version) => {
+            handler(broker, context, reader).await
+        }
         // A client that is newer than this broker is told which versions there are (KIP-511).
         Some(_) if api_key == ApiKey::ApiVersions => {
             let response = api::api_versions::unsupported_version();
@@ -200,17 +278,25 @@ mod tests {
 
     #[test]
     fn every_api_is_listed_once_and_in_versions_that_exist() {
-        let mut keys: Vec<ApiKey> = APIS.iter().map(|api| api.key).collect();
-        let listed = keys.len();
-        keys.sort();
-        keys.dedup();
-        assert_eq!(keys.len(), listed);
-        for (key, versions) in served_apis() {
-            let valid = key.valid_versions();
-            assert!(
-                valid.contains(versions.start()) && valid.contains(versions.end()),
-                "{key}"
-            );
+        for endpoint in [Endpoint::Broker, Endpoint::Controller] {
+            let here = APIS.iter().filter(|api| api.on.contains(&endpoint));
+            let mut keys: Vec<ApiKey> = here.map(|api| api.key).collect();
+            let listed = keys.len();
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), listed);
+            for (key, versions) in served_apis(endpoint) {
+                let valid = key.valid_versions();
+                assert!(
+                    valid.contains(versions.start()) && valid.contains(versions.end()),
+                    "{key}"
+                );
+                let is_kafkas = match endpoint {
+                    Endpoint::Broker => key.on_broker(),
+                    Endpoint::Controller => key.on_controller(),
+                };
+                assert!(is_kafkas, "{key} on {endpoint:?}");
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ mod throttle;
 pub use api_table::api_table_markdown;
 pub use authorizer::{Authorizer, Operation, ResourceType};
 pub use broker::{Broker, BrokerState};
-pub use dispatch::served_apis;
+pub use dispatch::{Endpoint, served_apis};
 pub use metrics::{Metric, Metrics};
 pub use net::{Connection, ListenerInfo};
 pub use partition::Partition;

@@ -76,13 +76,14 @@ impl Broker {
         // Binding first finds an address in use before the data directory is touched; nothing is
         // accepted until everything behind the listeners works.
         let mut bound = Vec::new();
-        for listener in config.listeners.iter().filter(|l| !l.is_controller) {
+        for listener in &config.listeners {
             bound.push(BoundListener::bind(&config, listener).map_err(StartError)?);
         }
         let listeners: Vec<_> = bound.iter().map(|bound| Arc::clone(&bound.info)).collect();
         for listener in &listeners {
             // A port of the kernel's choice is known now; clients must not be told 0.
-            for advertised in &mut config.advertised_listeners {
+            let advertised = config.advertised_listeners.iter_mut();
+            for advertised in advertised.chain(&mut config.advertised_controller_listeners) {
                 if advertised.name == listener.name && advertised.port == 0 {
                     advertised.port = listener.local_addr.port();
                 }
@@ -199,7 +200,7 @@ impl RunningBroker {
         &self.broker
     }
 
-    /// What clients can connect to.
+    /// What clients can connect to, those of the controller included.
     pub fn listeners(&self) -> &[Arc<ListenerInfo>] {
         &self.listeners
     }

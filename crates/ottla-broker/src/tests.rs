@@ -3,13 +3,17 @@
 mod admin;
 mod bad_input;
 mod client;
+mod controller_listener;
+mod every_api;
 mod failures;
 mod groups;
 mod idempotence;
 mod metrics;
 mod produce_and_fetch;
+mod quotas_and_credentials;
 mod settings;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ottla_config::{BrokerConfig, Properties};
@@ -19,7 +23,7 @@ use ottla_protocol::metadata_records::{
 };
 use ottla_types::{TopicPartition, Uuid};
 
-use crate::{Broker, Partition, RunningBroker};
+use crate::{Broker, Endpoint, Partition, RunningBroker};
 use client::Client;
 
 /// A broker on a port of its own, with its data in a directory that goes when it does.
@@ -41,10 +45,10 @@ impl TestBroker {
             ("node.id", "1"),
             (
                 "listeners",
-                "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093",
+                "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
             ),
             ("controller.listener.names", "CONTROLLER"),
-            ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:0"),
             (
                 "log.dirs",
                 data.path().to_str().expect("a path of characters"),
@@ -70,7 +74,14 @@ impl TestBroker {
     }
 
     async fn connect(&self) -> Client {
-        Client::connect(self.running.listeners()[0].local_addr).await
+        Client::connect(self.address(Endpoint::Broker)).await
+    }
+
+    /// Where this kind of client comes in.
+    fn address(&self, endpoint: Endpoint) -> SocketAddr {
+        let mut listeners = self.running.listeners().iter();
+        let found = listeners.find(|listener| Endpoint::of(listener) == endpoint);
+        found.expect("both are there").local_addr
     }
 
     /// A topic that this broker leads, with the id that [`topic_id`] says; settings are `key=value`.

@@ -38,6 +38,12 @@ mod assign_replicas_to_dirs;
 
 mod elect_leaders;
 
+mod reassignments;
+
+mod client_quotas;
+
+mod scram_credentials;
+
 mod producer_ids;
 
 mod bootstrap;
@@ -53,6 +59,7 @@ pub use bootstrap::{BootstrapOptions, activation_records, bootstrap_records};
 pub use brokers::{
     BrokerState, fence_broker, heartbeat, register_broker, register_controller, unregister_broker,
 };
+pub use client_quotas::alter_client_quotas;
 pub use create_partitions::create_partitions;
 pub use create_topics::create_topics;
 pub use decision::{ApiError, ControllerContext, Decision, MAX_RECORDS_PER_USER_OPERATION};
@@ -60,4 +67,6 @@ pub use delete_topics::delete_topics;
 pub use elect_leaders::{elect_leaders, elect_unclean_leaders};
 pub use features::{local_supported_features, update_features};
 pub use producer_ids::{PRODUCER_ID_BLOCK_SIZE, allocate_producer_ids};
+pub use reassignments::{alter_partition_reassignments, list_partition_reassignments};
+pub use scram_credentials::alter_user_scram_credentials;
 pub use topic_names::{has_collision_chars, is_internal, is_valid_topic_name, validate_topic_name};

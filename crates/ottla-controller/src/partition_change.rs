@@ -40,9 +40,9 @@ pub(crate) struct PartitionChange<'a, 'c> {
     pub unclean_shutdown_replicas: Vec<BrokerId>,
     /// A replica that is in another directory from now on.
     pub target_directory: Option<(BrokerId, DirectoryId)>,
-    target_replicas: Vec<BrokerId>,
-    target_removing: Vec<BrokerId>,
-    target_adding: Vec<BrokerId>,
+    pub target_replicas: Vec<BrokerId>,
+    pub target_removing: Vec<BrokerId>,
+    pub target_adding: Vec<BrokerId>,
     target_elr: Vec<BrokerId>,
     is_elr_enabled: bool,
     min_isr: usize,

@@ -214,6 +214,12 @@ pub struct ControllerRegistration {
 }
 
 impl ControllerRegistration {
+    pub fn listener(&self, name: &str) -> Option<&Endpoint> {
+        self.listeners
+            .iter()
+            .find(|listener| &*listener.name == name)
+    }
+
     fn from_record(record: &RegisterControllerRecord) -> ControllerRegistration {
         ControllerRegistration {
             id: BrokerId(record.controller_id),

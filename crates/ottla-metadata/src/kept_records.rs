@@ -32,6 +32,19 @@ impl ClientQuotasImage {
         self.quotas.values()
     }
 
+    /// Each limit with its entity, those of an entity together.
+    pub fn by_entity(&self) -> impl Iterator<Item = (&QuotaEntity, &ClientQuotaRecord)> {
+        self.quotas
+            .iter()
+            .map(|((entity, _), record)| (entity, record))
+    }
+
+    /// The limit of this name for exactly this entity, whose parts are sorted.
+    pub fn value(&self, entity: &QuotaEntity, key: &ByteString) -> Option<f64> {
+        let record = self.quotas.get(&(entity.clone(), key.clone()));
+        record.map(|record| record.value)
+    }
+
     pub(crate) fn change(&mut self, record: &ClientQuotaRecord) {
         let mut entity: QuotaEntity = record
             .entity
@@ -91,6 +104,10 @@ impl ScramImage {
 
     pub fn iter(&self) -> impl Iterator<Item = &UserScramCredentialRecord> {
         self.credentials.values()
+    }
+
+    pub fn get(&self, mechanism: i8, user: &ByteString) -> Option<&UserScramCredentialRecord> {
+        self.credentials.get(&(mechanism, user.clone()))
     }
 
     pub(crate) fn insert(&mut self, record: &UserScramCredentialRecord) {

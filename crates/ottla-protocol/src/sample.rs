@@ -14,7 +14,9 @@ use ottla_types::Uuid;
 
 use crate::{RawTaggedField, Records};
 
-pub use any_message::{AnyMessage, ReadMessage, all_messages, check_any_bytes};
+pub use any_message::{
+    AnyMessage, ReadMessage, all_messages, check_any_bytes, request_and_response,
+};
 
 /// A value that can be made up and shown.
 pub trait Sample: Sized {
@@ -79,7 +81,21 @@ pub enum Style {
     Full,
     /// The lowest and highest numbers, strings and bytes so long that their length takes two bytes.
     Extreme,
+    /// What a client might send: small numbers, and names of which a few come again and again.
+    Plausible,
 }
+
+/// The strings of [`Style::Plausible`]: they belong to nobody else that shares a broker with a test.
+const PLAUSIBLE: [&str; 8] = [
+    "wire-a",
+    "wire-b",
+    "wire-group",
+    "",
+    "range",
+    "consumer",
+    "retention.ms",
+    "3600000",
+];
 
 impl Sampler {
     pub fn new(seed: u64, style: Style) -> Sampler {
@@ -102,6 +118,7 @@ impl Sampler {
     /// A number whose bits are all random, or all zero, or all one but the first or only the first.
     fn number(&mut self, bits: u32) -> u64 {
         let extreme = match self.style {
+            Style::Plausible => return [0, 0, 1, 1, 2, 3, 5, u64::MAX][self.below(8) as usize],
             Style::Extreme => self.below(4),
             Style::Mixed => self.below(12),
             Style::Bare | Style::Full => 11,
@@ -123,6 +140,7 @@ impl Sampler {
             Style::Full => 1 + self.below(12) as usize,
             Style::Extreme => [0, 126, 127, 128, 300][self.below(5) as usize],
             Style::Mixed => self.below(9) as usize,
+            Style::Plausible => self.below(2) as usize,
         }
     }
 
@@ -132,6 +150,7 @@ impl Sampler {
             Style::Full => 2,
             Style::Extreme => 1,
             Style::Mixed => self.below(4) as usize,
+            Style::Plausible => [0, 1, 1, 2][self.below(4) as usize],
         }
     }
 
@@ -148,6 +167,7 @@ impl Sampler {
             Style::Bare => true,
             Style::Full => false,
             Style::Mixed | Style::Extreme => self.below(3) == 0,
+            Style::Plausible => self.below(4) == 0,
         };
         (!null).then(|| T::sample(self, version))
     }
@@ -155,7 +175,7 @@ impl Sampler {
     /// Tags that no schema has.
     pub(crate) fn unknown_tagged_fields(&mut self) -> Vec<RawTaggedField> {
         let count = match self.style {
-            Style::Bare | Style::Full => 0,
+            Style::Bare | Style::Full | Style::Plausible => 0,
             Style::Mixed => self.below(3) as u32,
             Style::Extreme => 1,
         };
@@ -206,6 +226,9 @@ impl Sample for f64 {
 
 impl Sample for Uuid {
     fn sample(sampler: &mut Sampler, _version: i16) -> Uuid {
+        if sampler.style == Style::Plausible {
+            return Uuid::from_u128([0, 77][sampler.below(2) as usize]);
+        }
         Uuid::from_u128(u128::from(sampler.next()) << 64 | u128::from(sampler.next()))
     }
 
@@ -219,6 +242,9 @@ impl Sample for ByteString {
         const LETTERS: [char; 12] = [
             'a', 'Z', '0', '.', '_', ' ', '"', '\u{0}', 'é', 'ß', '語', '🦀',
         ];
+        if sampler.style == Style::Plausible {
+            return PLAUSIBLE[sampler.below(PLAUSIBLE.len() as u64) as usize].into();
+        }
         let length = sampler.length();
         let text: String = (0..length)
             .map(|_| LETTERS[sampler.below(12) as usize])

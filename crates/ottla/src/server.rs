@@ -82,7 +82,8 @@ fn keep_controller_listener(properties: &mut Properties) {
         return;
     };
     if !listeners.value.contains("CONTROLLER://") {
-        let listeners = format!("{},CONTROLLER://{DEFAULT_CONTROLLER}", listeners.value);
+        // A port of the kernel's choice: several such nodes may run on a machine.
+        let listeners = format!("{},CONTROLLER://127.0.0.1:0", listeners.value);
         properties.set("listeners", &listeners);
     }
 }

@@ -9,7 +9,7 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::dispatch::{served_apis, served_versions};
+use crate::dispatch::{Endpoint, served_apis, served_versions};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -30,13 +30,14 @@ pub(crate) async fn handle(
         }
         context.connection.set_client_software(name, version);
     }
+    let endpoint = Endpoint::of(context.listener());
     let features = broker.features();
     // Before version 4, clients cannot read a feature that may be at level 0 (KAFKA-17492).
     let may_be_zero = context.api_version >= 4;
     let supported = features.supported.iter();
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
-        api_keys: served_apis()
+        api_keys: served_apis(endpoint)
             .into_iter()
             .map(|(key, versions)| ApiVersion {
                 api_key: key.code(),
@@ -73,7 +74,7 @@ pub(crate) async fn handle(
 /// What a client with a version from the future is told, in version 0: which versions of ApiVersions
 /// itself there are.
 pub(crate) fn unsupported_version() -> ApiVersionsResponse {
-    let versions = served_versions(ApiKey::ApiVersions);
+    let versions = served_versions(ApiKey::ApiVersions, Endpoint::Broker);
     ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
         api_keys: vec![ApiVersion {

@@ -1,14 +1,16 @@
-//! DescribeCluster: the cluster's id and its brokers.
+//! DescribeCluster: the cluster's id and its brokers, or its controllers to those who ask a controller (KIP-919).
 //!
 //! Kafka: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeClusterResponse`.
 
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use ottla_protocol::messages::{DescribeClusterRequest, DescribeClusterResponse};
 use ottla_types::ErrorCode;
 
+use crate::dispatch::Endpoint;
 use crate::{Broker, RequestContext, ResourceType};
 
 const BROKERS: i8 = 1;
@@ -19,48 +21,47 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse {
-    match request.endpoint_type {
-        BROKERS => {}
-        CONTROLLERS => {
-            return refused(
-                ErrorCode::MismatchedEndpointType,
-                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-                    .to_owned(),
-            );
-        }
-        other => {
-            return refused(
-                ErrorCode::UnsupportedEndpointType,
-                format!("Unsupported endpoint type {other}"),
-            );
-        }
+    let endpoint = Endpoint::of(context.listener());
+    let (asked, here) = (request.endpoint_type, type_of(endpoint));
+    if asked != here {
+        let code = match (context.api_version, asked) {
+            // The client cannot have asked for a type.
+            (0, _) => ErrorCode::InvalidRequest,
+            (_, BROKERS | CONTROLLERS) => ErrorCode::MismatchedEndpointType,
+            _ => ErrorCode::UnsupportedEndpointType,
+        };
+        let message = match asked {
+            BROKERS | CONTROLLERS => format!(
+                "The request was sent to an endpoint of type {}, but we wanted an endpoint of type {}",
+                name_of(here),
+                name_of(asked)
+            ),
+            other => format!("Unsupported endpoint type {other}"),
+        };
+        return refused(code, message);
     }
     let image = broker.metadata();
-    let brokers: Vec<DescribeClusterBroker> = image
-        .cluster
-        .brokers()
-        .filter(|node| !node.fenced || request.include_fenced_brokers)
-        .filter_map(|node| {
-            let endpoint = node.listener(&context.listener().name)?;
-            Some(DescribeClusterBroker {
-                broker_id: node.id.value(),
-                host: endpoint.host.clone(),
-                port: i32::from(endpoint.port),
-                rack: node.rack.clone(),
-                is_fenced: node.fenced,
-                ..Default::default()
-            })
-        })
-        .collect();
+    let (brokers, controller_id) = match endpoint {
+        Endpoint::Broker => (
+            brokers(&image, context, request.include_fenced_brokers),
+            image.cluster.unfenced_brokers().next().map(|node| node.id),
+        ),
+        Endpoint::Controller => (
+            controllers(&image, context),
+            broker
+                .controller()
+                .and_then(|controller| controller.status().leader),
+        ),
+    };
+    // One that cannot be reached from here is not named.
+    let controller_id = controller_id
+        .map(|id| id.value())
+        .filter(|id| brokers.iter().any(|node| node.broker_id == *id));
     let mut response = DescribeClusterResponse {
         error_code: ErrorCode::None.code(),
-        endpoint_type: BROKERS,
+        endpoint_type: here,
         cluster_id: broker.cluster_id(),
-        controller_id: image
-            .cluster
-            .unfenced_brokers()
-            .next()
-            .map_or(-1, |node| node.id.value()),
+        controller_id: controller_id.unwrap_or(-1),
         brokers,
         ..Default::default()
     };
@@ -72,6 +73,58 @@ pub(crate) async fn handle(
         );
     }
     response
+}
+
+fn type_of(endpoint: Endpoint) -> i8 {
+    match endpoint {
+        Endpoint::Broker => BROKERS,
+        Endpoint::Controller => CONTROLLERS,
+    }
+}
+
+fn name_of(endpoint_type: i8) -> &'static str {
+    match endpoint_type {
+        CONTROLLERS => "CONTROLLER",
+        _ => "BROKER",
+    }
+}
+
+fn brokers(
+    image: &MetadataImage,
+    context: &RequestContext,
+    include_fenced: bool,
+) -> Vec<DescribeClusterBroker> {
+    let nodes = image.cluster.brokers();
+    nodes
+        .filter(|node| !node.fenced || include_fenced)
+        .filter_map(|node| {
+            let endpoint = node.listener(&context.listener().name)?;
+            Some(DescribeClusterBroker {
+                broker_id: node.id.value(),
+                host: endpoint.host.clone(),
+                port: i32::from(endpoint.port),
+                rack: node.rack.clone(),
+                is_fenced: node.fenced,
+                ..Default::default()
+            })
+        })
+        .collect()
+}
+
+/// Kafka: `ControllerRegistrationsPublisher.describeClusterControllers`.
+fn controllers(image: &MetadataImage, context: &RequestContext) -> Vec<DescribeClusterBroker> {
+    let nodes = image.cluster.controllers();
+    nodes
+        .filter_map(|node| {
+            let endpoint = node.listener(&context.listener().name)?;
+            Some(DescribeClusterBroker {
+                broker_id: node.id.value(),
+                host: endpoint.host.clone(),
+                port: i32::from(endpoint.port),
+                ..Default::default()
+            })
+        })
+        .collect()
 }
 
 fn refused(error: ErrorCode, message: String) -> DescribeClusterResponse {

@@ -17,7 +17,7 @@ const METADATA_TOPIC: &str = "__cluster_metadata";
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
     let Some(controller) = broker.controller() else {
@@ -59,6 +59,8 @@ pub(crate) async fn handle(
         nodes: status
             .voters
             .voters()
+            // Older versions have no room for them.
+            .filter(|_| context.api_version >= 2)
             .map(|voter| Node {
                 node_id: voter.key.id.value(),
                 listeners: voter

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use ottla_controller::is_valid_topic_name;
 use ottla_metadata::{MetadataImage, PartitionRegistration, TopicImage};
+use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
 use ottla_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -34,6 +35,15 @@ pub(crate) async fn handle(
     let asked = request
         .topics
         .filter(|topics| version > 0 || !topics.is_empty());
+    // These versions have ids, and null names, in their schema only.
+    let has_later_names = |topic: &MetadataRequestTopic| {
+        version < 12 && (topic.name.is_none() || !topic.topic_id.is_zero())
+    };
+    if let Some(asked) = &asked
+        && asked.iter().any(has_later_names)
+    {
+        return invalid_request(asked);
+    }
     match asked {
         None => {
             for topic in image.topics.iter() {
@@ -143,6 +153,22 @@ pub(crate) async fn handle(
             authorizer.authorized_operations(context, ResourceType::Cluster, "kafka-cluster");
     }
     response
+}
+
+/// Kafka: `MetadataRequest.getErrorResponse`.
+fn invalid_request(asked: &[MetadataRequestTopic]) -> MetadataResponse {
+    let error_code = ErrorCode::InvalidRequest.code();
+    let topic = |topic: &MetadataRequestTopic| MetadataResponseTopic {
+        error_code,
+        name: Some(topic.name.clone().unwrap_or_default()),
+        topic_id: topic.topic_id,
+        ..Default::default()
+    };
+    MetadataResponse {
+        topics: asked.iter().map(topic).collect(),
+        error_code,
+        ..Default::default()
+    }
 }
 
 fn is_allowed(broker: &Broker, context: &RequestContext, topic: &str) -> bool {

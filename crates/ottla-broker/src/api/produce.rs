@@ -30,7 +30,7 @@ use ottla_types::{ErrorCode, TopicName, Uuid};
 use parking_lot::Mutex;
 
 use crate::authorizer::{Operation, ResourceType};
-use crate::dispatch::{self, RequestError};
+use crate::dispatch::{self, Endpoint, RequestError};
 use crate::metrics::TopicMetric;
 use crate::net::{Answer, PendingAnswer};
 use crate::partition::{Ack, Partition, PendingAppend};
@@ -86,7 +86,8 @@ pub(crate) fn start(
     mut reader: Reader,
 ) -> Result<Answer, RequestError> {
     let version = context.api_version;
-    if !dispatch::served_versions(ApiKey::Produce).contains(&version) {
+    let endpoint = Endpoint::of(context.listener());
+    if !dispatch::served_versions(ApiKey::Produce, endpoint).contains(&version) {
         let api_key = context.api_key;
         return Err(RequestError::NotServed { api_key, version });
     }

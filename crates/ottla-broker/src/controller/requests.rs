@@ -6,7 +6,8 @@
 use ottla_controller::{ControllerContext, Decision};
 use ottla_protocol::ApiRequest;
 use ottla_protocol::messages::{
-    AllocateProducerIdsRequest, AlterConfigsRequest, AlterPartitionRequest,
+    AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
     AssignReplicasToDirsRequest, BrokerHeartbeatRequest, BrokerRegistrationRequest,
     ControllerRegistrationRequest, CreatePartitionsRequest, CreateTopicsRequest,
     DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
@@ -59,6 +60,9 @@ decided_by! {
     AlterPartitionRequest => alter_partition,
     AssignReplicasToDirsRequest => assign_replicas_to_dirs,
     ElectLeadersRequest => elect_leaders,
+    AlterPartitionReassignmentsRequest => alter_partition_reassignments,
+    AlterClientQuotasRequest => alter_client_quotas,
+    AlterUserScramCredentialsRequest => alter_user_scram_credentials,
     UnregisterBrokerRequest => unregister_broker,
     ControllerRegistrationRequest => register_controller,
 }

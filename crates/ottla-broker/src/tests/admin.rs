@@ -15,11 +15,11 @@ use ottla_types::{BrokerEpoch, ErrorCode, LeaderEpoch, PartitionIndex};
 
 use super::TestBroker;
 use super::client::Client;
-use crate::{Broker, RunningBroker};
+use crate::{Broker, Endpoint, RunningBroker};
 
 fn config(data: &Path, settings: &[(&str, &str)]) -> BrokerConfig {
     let mut properties: Properties =
-        single_node_properties(&data.display().to_string(), "127.0.0.1:0", "127.0.0.1:9093");
+        single_node_properties(&data.display().to_string(), "127.0.0.1:0", "127.0.0.1:0");
     for (key, value) in settings {
         properties.set(key, value);
     }
@@ -429,7 +429,8 @@ async fn the_cluster_and_its_quorum() {
         partition.current_voters[0].log_end_offset,
         partition.high_watermark
     );
-    assert_eq!(quorum.nodes[0].listeners[0].port, 9093);
+    let port = broker.address(Endpoint::Controller).port();
+    assert_eq!(quorum.nodes[0].listeners[0].port, port);
 
     let resources = client.ask(1, &ListConfigResourcesRequest::default()).await;
     let brokers = resources

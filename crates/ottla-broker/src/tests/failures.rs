@@ -20,13 +20,15 @@ async fn changed_settings_do_not_bring_a_lost_partition_back() {
     let mut client = broker.connect().await;
     let partition = broker.partition("orders", 0);
     partition.notify(broker.broker(), Event::LogLost);
-    broker.write(vec![MetadataRecord::Config(ConfigRecord {
-        resource_type: 2,
-        resource_name: "orders".into(),
-        name: "retention.ms".into(),
-        value: Some("1000000".into()),
-        ..Default::default()
-    })]).await;
+    broker
+        .write(vec![MetadataRecord::Config(ConfigRecord {
+            resource_type: 2,
+            resource_name: "orders".into(),
+            name: "retention.ms".into(),
+            value: Some("1000000".into()),
+            ..Default::default()
+        })])
+        .await;
     assert!(!partition.is_leader());
     let answer = client.ask(9, &orders(1)).await;
     let answer = &answer.responses[0].partition_responses[0];

@@ -39,7 +39,9 @@ async fn coordinating_broker(settings: &[(&str, &str)]) -> TestBroker {
     all.extend_from_slice(settings);
     let broker = TestBroker::start_with(&all).await;
     broker.create_topic("t", 2, &[]).await;
-    broker.create_topic(OFFSETS_TOPIC, 2, &[("cleanup.policy", "compact")]).await;
+    broker
+        .create_topic(OFFSETS_TOPIC, 2, &[("cleanup.policy", "compact")])
+        .await;
     wait_until_loaded(&broker).await;
     broker
 }
@@ -293,17 +295,19 @@ async fn a_coordinator_that_takes_over_goes_on_where_the_group_was() {
 
     // A new leader epoch: the old coordinator is given up, the new one reads the log.
     for partition_id in 0..2 {
-        broker.write(vec![MetadataRecord::Partition(PartitionRecord {
-            partition_id,
-            topic_id: topic_id(OFFSETS_TOPIC),
-            replicas: vec![1],
-            isr: vec![1],
-            leader: 1,
-            leader_epoch: 1,
-            partition_epoch: 1,
-            directories: vec![Uuid::DIRECTORY_MIGRATING],
-            ..Default::default()
-        })]).await;
+        broker
+            .write(vec![MetadataRecord::Partition(PartitionRecord {
+                partition_id,
+                topic_id: topic_id(OFFSETS_TOPIC),
+                replicas: vec![1],
+                isr: vec![1],
+                leader: 1,
+                leader_epoch: 1,
+                partition_epoch: 1,
+                directories: vec![Uuid::DIRECTORY_MIGRATING],
+                ..Default::default()
+            })])
+            .await;
     }
     wait_until_loaded(&broker).await;
     let synced = client.ask(5, &syncing(&joined, &[])).await;

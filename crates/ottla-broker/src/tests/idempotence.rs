@@ -114,7 +114,9 @@ async fn a_producer_may_have_five_requests_in_flight() {
 async fn records_are_deleted_up_to_the_high_watermark_and_no_further() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
-    broker.create_topic("compacted", 1, &[("cleanup.policy", "compact")]).await;
+    broker
+        .create_topic("compacted", 1, &[("cleanup.policy", "compact")])
+        .await;
     let mut client = broker.connect().await;
     for _ in 0..3 {
         client

@@ -294,7 +294,9 @@ async fn partitions_that_cannot_be_read_say_why() {
 #[tokio::test]
 async fn produce_errors_are_per_partition_and_write_nothing() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("max.message.bytes", "2000")]).await;
+    broker
+        .create_topic("orders", 1, &[("max.message.bytes", "2000")])
+        .await;
     let mut client = broker.connect().await;
     let mut corrupt = batch(&["x"]).to_vec();
     *corrupt.last_mut().unwrap() ^= 1;
@@ -374,7 +376,9 @@ async fn acks_0_answers_nothing_and_closes_on_an_error() {
 #[tokio::test]
 async fn records_are_compressed_anew_in_their_turn() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("compression.type", "gzip")]).await;
+    broker
+        .create_topic("orders", 1, &[("compression.type", "gzip")])
+        .await;
     let mut client = broker.connect().await;
     let mut sent = Vec::new();
     for index in 0..20 {
@@ -459,7 +463,9 @@ async fn records_may_decompress_to_what_a_request_may_hold_and_no_more() {
     let limit = [("socket.request.max.bytes", "4000000")];
     let broker = TestBroker::start_with(&limit).await;
     broker.create_topic("kept", 1, &[]).await;
-    broker.create_topic("changed", 1, &[("compression.type", "lz4")]).await;
+    broker
+        .create_topic("changed", 1, &[("compression.type", "lz4")])
+        .await;
     let mut client = broker.connect().await;
     let codecs = [
         Compression::Gzip { level: -1 },
@@ -486,7 +492,9 @@ async fn records_may_decompress_to_what_a_request_may_hold_and_no_more() {
 #[tokio::test]
 async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("compression.type", "gzip")]).await;
+    broker
+        .create_topic("orders", 1, &[("compression.type", "gzip")])
+        .await;
     broker.create_topic("others", 1, &[]).await;
     // Somebody else's turn fills the inbox.
     let turn = broker

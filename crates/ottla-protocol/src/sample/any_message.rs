@@ -22,6 +22,24 @@ pub struct AnyMessage {
     pub sample: fn(Sampler, i16) -> Result<(Bytes, String), EncodeError>,
 }
 
+/// The request that asks this API, and the response that answers it; `None` for an API that was removed.
+pub fn request_and_response(api_key: crate::ApiKey) -> Option<(AnyMessage, AnyMessage)> {
+    let name = api_key.name();
+    let mut all = all_messages();
+    let mut take = |kind: &str| {
+        let found = all.iter().position(|message| {
+            message.kind == kind
+                && message
+                    .name
+                    .to_ascii_lowercase()
+                    .strip_suffix(kind)
+                    .is_some_and(|rest| rest == name.to_ascii_lowercase())
+        });
+        found.map(|index| all.swap_remove(index))
+    };
+    Some((take("request")?, take("response")?))
+}
+
 /// What came of reading a message.
 pub struct ReadMessage {
     pub text: String,

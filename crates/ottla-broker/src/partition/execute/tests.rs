@@ -62,7 +62,9 @@ async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_me
 #[tokio::test]
 async fn a_batch_larger_than_a_segment_is_refused_alone() {
     let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[("segment.bytes", "1048576")]).await;
+    broker
+        .create_topic("orders", 1, &[("segment.bytes", "1048576")])
+        .await;
     let partition = broker.partition("orders", 0);
     // Both wait in the inbox, and so are written in one call if they are written.
     let turn = partition.reserve(broker.broker(), 1);

@@ -1,0 +1,24 @@
+//! AlterPartitionReassignments (KIP-455): decided by the controller. Kafka: `ControllerApis.handleAlterPartitionReassignments`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+) -> AlterPartitionReassignmentsResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => AlterPartitionReassignmentsResponse {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        },
+    }
+}

@@ -1,0 +1,37 @@
+//! AlterUserScramCredentials (KIP-554): decided by the controller.
+//! Kafka: `ControllerApis.handleAlterUserScramCredentials`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ottla_protocol::messages::alter_user_scram_credentials_response::AlterUserScramCredentialsResult;
+use ottla_protocol::messages::{
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse,
+};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AlterUserScramCredentialsRequest,
+) -> AlterUserScramCredentialsResponse {
+    let deleted = request.deletions.iter().map(|deletion| &deletion.name);
+    let upserted = request.upsertions.iter().map(|upsertion| &upsertion.name);
+    let users: BTreeSet<_> = deleted.chain(upserted).cloned().collect();
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => AlterUserScramCredentialsResponse {
+            results: users
+                .into_iter()
+                .map(|user| AlterUserScramCredentialsResult {
+                    user,
+                    error_code: error.code(),
+                    error_message: None,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        },
+    }
+}

@@ -1,0 +1,44 @@
+//! CreateDelegationToken (KIP-48): tokens need a connection that is authenticated, and none is yet.
+//! Kafka: `KafkaApis.handleCreateTokenRequest`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::{CreateDelegationTokenRequest, CreateDelegationTokenResponse};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, RequestContext};
+
+/// What Kafka says for a time that there is not.
+const NO_TIME: i64 = -1;
+
+pub(crate) async fn handle(
+    _broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: CreateDelegationTokenRequest,
+) -> CreateDelegationTokenResponse {
+    let (requester_type, requester_name) = context
+        .principal()
+        .split_once(':')
+        .unwrap_or(("User", context.principal()));
+    let requester = (
+        ByteString::from(requester_type),
+        ByteString::from(requester_name),
+    );
+    let owner = match (request.owner_principal_type, request.owner_principal_name) {
+        (owner_type, Some(name)) if !name.is_empty() => (owner_type.unwrap_or_default(), name),
+        _ => requester.clone(),
+    };
+    let has_requester = context.api_version > 2;
+    CreateDelegationTokenResponse {
+        error_code: ErrorCode::DelegationTokenRequestNotAllowed.code(),
+        principal_type: owner.0,
+        principal_name: owner.1,
+        token_requester_principal_type: has_requester.then_some(requester.0).unwrap_or_default(),
+        token_requester_principal_name: has_requester.then_some(requester.1).unwrap_or_default(),
+        issue_timestamp_ms: NO_TIME,
+        expiry_timestamp_ms: NO_TIME,
+        max_timestamp_ms: NO_TIME,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,72 @@
+//! DescribeUserScramCredentials (KIP-554): who can log in with SCRAM, without what they log in with.
+//!
+//! Kafka: `ScramImage.describe`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_protocol::messages::describe_user_scram_credentials_response::{
+    CredentialInfo, DescribeUserScramCredentialsResult,
+};
+use ottla_protocol::messages::{
+    DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
+};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: DescribeUserScramCredentialsRequest,
+) -> DescribeUserScramCredentialsResponse {
+    let image = broker.metadata();
+    let mut known: BTreeMap<_, Vec<CredentialInfo>> = BTreeMap::new();
+    for credential in image.kept.scram.iter() {
+        known
+            .entry(&credential.name)
+            .or_default()
+            .push(CredentialInfo {
+                mechanism: credential.mechanism,
+                iterations: credential.iterations,
+                ..Default::default()
+            });
+    }
+    // Each user once, with how often it was asked for.
+    let mut users: BTreeMap<_, usize> = BTreeMap::new();
+    match request.users.as_deref() {
+        None | Some([]) => users.extend(known.keys().map(|&user| (user, 1))),
+        Some(asked) => {
+            for user in asked {
+                *users.entry(&user.name).or_default() += 1;
+            }
+        }
+    }
+    let results = users.into_iter().map(|(user, times)| {
+        let (error, message, credential_infos) = match known.remove(user) {
+            _ if times > 1 => (
+                ErrorCode::DuplicateResource,
+                Some("Cannot describe SCRAM credentials for the same user twice in a single request: "),
+                Vec::new(),
+            ),
+            Some(credentials) => (ErrorCode::None, None, credentials),
+            None => (
+                ErrorCode::ResourceNotFound,
+                Some("Attempt to describe a user credential that does not exist: "),
+                Vec::new(),
+            ),
+        };
+        DescribeUserScramCredentialsResult {
+            user: user.clone(),
+            error_code: error.code(),
+            error_message: message.map(|message| format!("{message}{user}").into()),
+            credential_infos,
+            ..Default::default()
+        }
+    });
+    DescribeUserScramCredentialsResponse {
+        error_message: None,
+        results: results.collect(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,19 @@
+//! SaslHandshake on a connection that needs no login: out of place. Kafka: `KafkaApis.handleSaslHandshakeRequest`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    _broker: &Arc<Broker>,
+    _context: &RequestContext,
+    _request: SaslHandshakeRequest,
+) -> SaslHandshakeResponse {
+    SaslHandshakeResponse {
+        error_code: ErrorCode::IllegalSaslState.code(),
+        ..Default::default()
+    }
+}

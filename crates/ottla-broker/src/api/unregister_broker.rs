@@ -1,0 +1,22 @@
+//! UnregisterBroker (KIP-631): decided by the controller. Kafka: `ControllerApis.handleUnregisterBroker`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{UnregisterBrokerRequest, UnregisterBrokerResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: UnregisterBrokerRequest,
+) -> UnregisterBrokerResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => UnregisterBrokerResponse {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        },
+    }
+}

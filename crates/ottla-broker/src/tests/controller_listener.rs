@@ -1,0 +1,102 @@
+//! The listener of the controller, as `--bootstrap-controller` meets it (KIP-919).
+
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::*;
+use ottla_types::ErrorCode;
+
+use super::TestBroker;
+use super::client::Client;
+use super::produce_and_fetch::{api_versions, fetch_from};
+use crate::{Endpoint, served_apis};
+
+async fn controller_of(broker: &TestBroker) -> Client {
+    Client::connect(broker.address(Endpoint::Controller)).await
+}
+
+#[tokio::test]
+async fn it_advertises_what_a_controller_serves() {
+    let broker = TestBroker::start().await;
+    let response = controller_of(&broker).await.ask(4, &api_versions()).await;
+    let advertised: Vec<i16> = response.api_keys.iter().map(|api| api.api_key).collect();
+    let served: Vec<i16> = served_apis(Endpoint::Controller)
+        .iter()
+        .map(|(key, _)| key.code())
+        .collect();
+    assert_eq!(advertised, served);
+    for (key, is_served) in [
+        (ApiKey::CreateTopics, true),
+        (ApiKey::DescribeQuorum, true),
+        (ApiKey::Metadata, false),
+        (ApiKey::Produce, false),
+        (ApiKey::Vote, false),
+    ] {
+        assert_eq!(advertised.contains(&key.code()), is_served, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn it_names_the_controllers_and_only_these() {
+    let broker = TestBroker::start().await;
+    let mut client = controller_of(&broker).await;
+    let request = |endpoint_type| DescribeClusterRequest {
+        endpoint_type,
+        ..Default::default()
+    };
+    let cluster = client.ask(2, &request(2)).await;
+    assert_eq!((cluster.error_code, cluster.endpoint_type), (0, 2));
+    assert_eq!(cluster.controller_id, 1);
+    assert_eq!(cluster.brokers.len(), 1);
+    let port = broker.address(Endpoint::Controller).port();
+    assert_eq!(cluster.brokers[0].port, i32::from(port));
+    let refused = client.ask(2, &request(1)).await;
+    assert_eq!(refused.error_code, ErrorCode::MismatchedEndpointType.code());
+    let unknown = client.ask(2, &request(7)).await;
+    assert_eq!(
+        unknown.error_code,
+        ErrorCode::UnsupportedEndpointType.code()
+    );
+    // Version 0 cannot say what it asks for, and means brokers.
+    let oldest = client.ask(0, &request(1)).await;
+    assert_eq!(oldest.error_code, ErrorCode::InvalidRequest.code());
+}
+
+#[tokio::test]
+async fn topics_are_created_there_and_records_are_not_taken() {
+    let broker = TestBroker::start().await;
+    let mut client = controller_of(&broker).await;
+    let creation = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: "orders".into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let created = client.ask(7, &creation).await;
+    assert_eq!(created.topics[0].error_code, 0);
+    broker.partition("orders", 0);
+    client.send(9, &ProduceRequest::default()).await;
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn other_members_of_a_quorum_are_told_that_there_is_none() {
+    let broker = TestBroker::start().await;
+    let mut client = controller_of(&broker).await;
+    let expected = ErrorCode::UnsupportedVersion.code();
+    let fetched = client
+        .ask(13, &fetch_from("__cluster_metadata", 0, 0))
+        .await;
+    assert_eq!(fetched.error_code, expected);
+    let snapshot = client.ask(1, &FetchSnapshotRequest::default()).await;
+    assert_eq!(snapshot.error_code, expected);
+    let voted = client.ask(2, &VoteRequest::default()).await;
+    assert_eq!(voted.error_code, expected);
+    let begun = client.ask(1, &BeginQuorumEpochRequest::default()).await;
+    assert_eq!(begun.error_code, expected);
+    let ended = client.ask(1, &EndQuorumEpochRequest::default()).await;
+    assert_eq!(ended.error_code, expected);
+}

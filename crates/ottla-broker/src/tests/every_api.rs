@@ -1,0 +1,216 @@
+//! Every API that is advertised, in every version, with bodies of all kinds: whatever can be read is
+//! answered in its own version, whatever cannot ends the connection, and the broker goes on.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
+use ottla_protocol::sample::{AnyMessage, Sampler, Style, request_and_response};
+use ottla_protocol::{ApiKey, Encoder, Message, Reader};
+use tokio::io::AsyncWriteExt;
+
+use super::TestBroker;
+use super::client::{Client, frame};
+use crate::{Endpoint, served_apis};
+
+/// As long as a test waits for an answer that should come at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+const CORRELATION_ID: i32 = 7;
+/// Of the request that is sent behind each other one, to see that the connection goes on.
+const NEXT_CORRELATION_ID: i32 = 8;
+
+struct Api {
+    key: ApiKey,
+    request: AnyMessage,
+    response: AnyMessage,
+}
+
+fn advertised(endpoint: Endpoint) -> Vec<(Api, std::ops::RangeInclusive<i16>)> {
+    let served = served_apis(endpoint).into_iter();
+    served
+        .map(|(key, versions)| {
+            let (request, response) = request_and_response(key).expect("it is in the schemas");
+            let api = Api {
+                key,
+                request,
+                response,
+            };
+            // ApiVersions says 0 for Produce, which begins at 3.
+            (api, versions)
+        })
+        .collect()
+}
+
+fn framed(key: ApiKey, version: i16, body: &[u8]) -> Bytes {
+    let header = RequestHeader {
+        request_api_key: key.code(),
+        request_api_version: version,
+        correlation_id: CORRELATION_ID,
+        client_id: Some("test".into()),
+        ..Default::default()
+    };
+    let mut encoder = Encoder::new();
+    header
+        .encode(&mut encoder, key.request_header_version(version))
+        .expect("a header");
+    let header = encoder.finish().into_bytes();
+    let mut frame = BytesMut::new();
+    frame.extend_from_slice(&((header.len() + body.len()) as u32).to_be_bytes());
+    frame.extend_from_slice(&header);
+    frame.extend_from_slice(body);
+    frame.freeze()
+}
+
+/// What a connection did with a request.
+#[derive(PartialEq, Eq, Debug)]
+enum Outcome {
+    Answered,
+    /// The connection goes on without an answer.
+    Unanswered,
+    Closed,
+}
+
+/// Sends one request on a connection of its own, and one that is always answered behind it.
+async fn outcome_of(
+    broker: &TestBroker,
+    endpoint: Endpoint,
+    api: &Api,
+    version: i16,
+    body: &[u8],
+) -> Outcome {
+    let what = format!("{} in version {version}: {body:?}", api.key);
+    let mut client = Client::connect(broker.address(endpoint)).await;
+    let next = frame(0, &ApiVersionsRequest::default(), NEXT_CORRELATION_ID);
+    let bytes = [framed(api.key, version, body), next].concat();
+    // The broker may close at the first request while the second is on its way.
+    let _ = client.stream.write_all(&bytes).await;
+    let mut outcome = Outcome::Unanswered;
+    loop {
+        let received = tokio::time::timeout(PATIENCE, client.receive_frame()).await;
+        let Some(received) = received.unwrap_or_else(|_| panic!("no answer to {what}")) else {
+            assert_eq!(
+                outcome,
+                Outcome::Unanswered,
+                "closed behind an answer: {what}"
+            );
+            return Outcome::Closed;
+        };
+        let correlation_id = i32::from_be_bytes(*received.first_chunk().expect("a header"));
+        if correlation_id == NEXT_CORRELATION_ID {
+            return outcome;
+        }
+        assert_eq!(correlation_id, CORRELATION_ID, "{what}");
+        let mut reader = Reader::new(received.clone());
+        let header_version = api.key.response_header_version(version);
+        ResponseHeader::decode(&mut reader, header_version).expect("a header");
+        let body = received.slice(received.len() - reader.remaining()..);
+        let response = (api.response.read)(body, version);
+        let response = response.unwrap_or_else(|error| panic!("{error} in the answer to {what}"));
+        assert_eq!(response.remaining, 0, "behind the answer to {what}");
+        outcome = Outcome::Answered;
+    }
+}
+
+/// Takes the broker itself out of its cluster when it names it.
+fn ends_the_broker(key: ApiKey) -> bool {
+    key == ApiKey::UnregisterBroker
+}
+
+/// Whether a request may be left without an answer: a Produce whose acks are 0, which closes on an error.
+fn may_be_silent(key: ApiKey) -> bool {
+    key == ApiKey::Produce
+}
+
+async fn is_answered_in(styles: &[(Style, u64)], endpoint: Endpoint) {
+    let broker = TestBroker::start_with(&[("group.initial.rebalance.delay.ms", "0")]).await;
+    let (mut answered, mut wrong) = (0, Vec::<String>::new());
+    for (api, versions) in advertised(endpoint) {
+        if ends_the_broker(api.key) {
+            continue;
+        }
+        for version in versions {
+            for &(style, seed) in styles {
+                let sampler = Sampler::new(seed + version as u64, style);
+                let (body, text) = (api.request.sample)(sampler, version).expect("a request");
+                match outcome_of(&broker, endpoint, &api, version, &body).await {
+                    Outcome::Answered => answered += 1,
+                    Outcome::Unanswered | Outcome::Closed if may_be_silent(api.key) => {}
+                    other => wrong.push(format!("{} {version} is {other:?}: {text}", api.key)),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(answered > 50, "only {answered} were answered");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn defaults_are_answered_in_every_version() {
+    for endpoint in [Endpoint::Broker, Endpoint::Controller] {
+        is_answered_in(&[(Style::Bare, 1)], endpoint).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_might_send_is_answered_in_every_version() {
+    let styles: Vec<_> = (0..8).map(|seed| (Style::Plausible, 100 * seed)).collect();
+    is_answered_in(&styles, Endpoint::Broker).await;
+    is_answered_in(&styles[..3], Endpoint::Controller).await;
+}
+
+/// A request cut off anywhere is either one that is complete without the rest, or ends the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cut_off_ends_the_connection() {
+    let broker = TestBroker::start().await;
+    let mut closed = 0;
+    for (api, versions) in advertised(Endpoint::Broker) {
+        if ends_the_broker(api.key) {
+            continue;
+        }
+        let version = *versions.end();
+        let sampler = Sampler::new(4, Style::Plausible);
+        let (body, _) = (api.request.sample)(sampler, version).expect("a request");
+        for length in 0..body.len() {
+            let cut = body.slice(..length);
+            let is_request = (api.request.decode)(cut.clone(), version);
+            let outcome = outcome_of(&broker, Endpoint::Broker, &api, version, &cut).await;
+            match outcome {
+                Outcome::Closed if !is_request => closed += 1,
+                Outcome::Answered if is_request => {}
+                _ if may_be_silent(api.key) && is_request => {}
+                other => panic!("{} {version} cut to {length} bytes is {other:?}", api.key),
+            }
+        }
+    }
+    assert!(closed > 500, "only {closed} were closed");
+}
+
+/// Numbers at their ends, long strings that name nothing, nulls, and tagged fields that no schema has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_client_would_send_is_answered_in_every_version() {
+    let styles: Vec<_> = (0..3)
+        .flat_map(|seed| [(Style::Mixed, 10 * seed), (Style::Extreme, 10 * seed)])
+        .collect();
+    is_answered_in(&styles, Endpoint::Controller).await;
+    let broker = TestBroker::start().await;
+    let mut wrong = Vec::new();
+    for (api, versions) in advertised(Endpoint::Broker) {
+        // These may wait as long as they say, and the longest is 24 days.
+        let may_wait = [ApiKey::Fetch, ApiKey::JoinGroup, ApiKey::SyncGroup].contains(&api.key);
+        if ends_the_broker(api.key) || may_wait {
+            continue;
+        }
+        for version in versions {
+            for &(style, seed) in &styles {
+                let sampler = Sampler::new(seed + version as u64, style);
+                let (body, text) = (api.request.sample)(sampler, version).expect("a request");
+                match outcome_of(&broker, Endpoint::Broker, &api, version, &body).await {
+                    Outcome::Answered => {}
+                    _ if may_be_silent(api.key) => {}
+                    other => wrong.push(format!("{} {version} is {other:?}: {text}", api.key)),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

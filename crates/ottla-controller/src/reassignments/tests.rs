@@ -1,0 +1,175 @@
+use ottla_protocol::messages::alter_partition_reassignments_request::ReassignableTopic;
+use ottla_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsTopics;
+use ottla_protocol::metadata_records::{PartitionRecord, TopicRecord};
+use ottla_types::Uuid;
+
+use super::*;
+use crate::test_support::{Cluster, directory};
+
+/// Topic `t` with one partition on these brokers, all in sync.
+fn cluster_of(brokers: &[i32], replicas: &[i32]) -> Cluster {
+    let mut cluster = Cluster::with_brokers(brokers);
+    let topic_id = Uuid::from_u128(77);
+    cluster.apply(&[
+        MetadataRecord::Topic(TopicRecord {
+            name: "t".into(),
+            topic_id,
+            ..Default::default()
+        }),
+        MetadataRecord::Partition(PartitionRecord {
+            topic_id,
+            replicas: replicas.to_vec(),
+            isr: replicas.to_vec(),
+            leader: replicas[0],
+            directories: replicas.iter().copied().map(directory).collect(),
+            ..Default::default()
+        }),
+    ]);
+    cluster
+}
+
+fn request(
+    name: &'static str,
+    index: i32,
+    replicas: Option<&[i32]>,
+) -> AlterPartitionReassignmentsRequest {
+    AlterPartitionReassignmentsRequest {
+        topics: vec![ReassignableTopic {
+            name: name.into(),
+            partitions: vec![ReassignablePartition {
+                partition_index: index,
+                replicas: replicas.map(<[i32]>::to_vec),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+fn outcome(decision: &Decision<AlterPartitionReassignmentsResponse>) -> (ErrorCode, Option<&str>) {
+    let partition = &decision.response.responses[0].partitions[0];
+    (
+        ErrorCode::from_code(partition.error_code),
+        partition.error_message.as_deref(),
+    )
+}
+
+fn replicas_of(cluster: &Cluster) -> [Vec<i32>; 3] {
+    let partition = cluster
+        .image
+        .topics
+        .partition("t", PartitionIndex(0))
+        .unwrap();
+    [
+        numbers(&partition.replicas),
+        numbers(&partition.adding_replicas),
+        numbers(&partition.removing_replicas),
+    ]
+}
+
+#[test]
+fn a_move_is_under_way_until_it_is_cancelled() {
+    let mut cluster = cluster_of(&[1, 2, 3], &[1, 2]);
+    let moved = alter_partition_reassignments(&cluster.context(), &request("t", 0, Some(&[3, 1])));
+    assert_eq!(outcome(&moved), (ErrorCode::None, None));
+    cluster.apply(&moved.records);
+    assert_eq!(replicas_of(&cluster), [vec![3, 1, 2], vec![3], vec![2]]);
+
+    for topics in [
+        None,
+        Some(vec![ListPartitionReassignmentsTopics {
+            name: "t".into(),
+            partition_indexes: vec![0, 5],
+            ..Default::default()
+        }]),
+    ] {
+        let list = ListPartitionReassignmentsRequest {
+            topics,
+            ..Default::default()
+        };
+        let listed = list_partition_reassignments(&cluster.image, &list);
+        let partitions = &listed.topics[0].partitions;
+        assert_eq!(partitions.len(), 1);
+        assert_eq!(partitions[0].replicas, [3, 1, 2]);
+        assert_eq!(partitions[0].adding_replicas, [3]);
+        assert_eq!(partitions[0].removing_replicas, [2]);
+    }
+
+    let cancelled = alter_partition_reassignments(&cluster.context(), &request("t", 0, None));
+    assert_eq!(outcome(&cancelled), (ErrorCode::None, None));
+    cluster.apply(&cancelled.records);
+    assert_eq!(replicas_of(&cluster), [vec![1, 2], vec![], vec![]]);
+    let list = ListPartitionReassignmentsRequest::default();
+    assert_eq!(
+        list_partition_reassignments(&cluster.image, &list).topics,
+        []
+    );
+}
+
+#[test]
+fn another_order_is_done_at_once() {
+    let mut cluster = cluster_of(&[1, 2], &[1, 2]);
+    let turned = alter_partition_reassignments(&cluster.context(), &request("t", 0, Some(&[2, 1])));
+    cluster.apply(&turned.records);
+    assert_eq!(replicas_of(&cluster), [vec![2, 1], vec![], vec![]]);
+}
+
+#[test]
+fn what_a_single_node_answers() {
+    let mut cluster = cluster_of(&[1], &[1]);
+    for (name, index, replicas, error, message) in [
+        (
+            "nothing",
+            0,
+            Some(&[1][..]),
+            ErrorCode::UnknownTopicOrPartition,
+            Some("Unable to find a topic named nothing."),
+        ),
+        (
+            "t",
+            1,
+            Some(&[1][..]),
+            ErrorCode::UnknownTopicOrPartition,
+            Some("Unable to find partition t:1."),
+        ),
+        ("t", 0, None, ErrorCode::NoReassignmentInProgress, None),
+        (
+            "t",
+            0,
+            Some(&[2][..]),
+            ErrorCode::InvalidReplicaAssignment,
+            Some(
+                "The manual partition assignment includes broker 2, but no such broker is registered.",
+            ),
+        ),
+        (
+            "t",
+            0,
+            Some(&[][..]),
+            ErrorCode::InvalidReplicaAssignment,
+            Some("The manual partition assignment includes an empty replica list."),
+        ),
+        ("t", 0, Some(&[1][..]), ErrorCode::None, None),
+    ] {
+        let decision =
+            alter_partition_reassignments(&cluster.context(), &request(name, index, replicas));
+        assert_eq!(outcome(&decision), (error, message));
+        assert_eq!(decision.records, []);
+    }
+}
+
+#[test]
+fn the_number_of_replicas_stays_where_that_is_asked_for() {
+    let mut cluster = cluster_of(&[1, 2], &[1]);
+    let mut grown = request("t", 0, Some(&[1, 2]));
+    grown.allow_replication_factor_change = false;
+    let decision = alter_partition_reassignments(&cluster.context(), &grown);
+    assert_eq!(
+        outcome(&decision),
+        (
+            ErrorCode::InvalidReplicationFactor,
+            Some("The replication factor is changed from 1 to 2")
+        )
+    );
+}

@@ -1,0 +1,227 @@
+//! `AlterUserScramCredentials`: who can log in with SCRAM (KIP-554).
+//!
+//! The salted password comes over the wire; what is kept are the two keys that are made of it, from which
+//! it cannot be had back.
+//!
+//! In Kafka: `ScramControlManager`, `ScramFormatter`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use hmac::{Hmac, KeyInit, Mac};
+use ottla_protocol::messages::alter_user_scram_credentials_request::{
+    ScramCredentialDeletion, ScramCredentialUpsertion,
+};
+use ottla_protocol::messages::alter_user_scram_credentials_response::AlterUserScramCredentialsResult;
+use ottla_protocol::messages::{
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse,
+};
+use ottla_protocol::metadata_records::{
+    MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord,
+};
+use ottla_types::ErrorCode;
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::decision::{ApiError, ControllerContext, Decision};
+
+const MIN_ITERATIONS: i32 = 4096;
+const MAX_ITERATIONS: i32 = 16384;
+
+/// One change that is still thought to be good.
+enum Change<'a> {
+    Delete(&'a ScramCredentialDeletion),
+    Upsert(&'a ScramCredentialUpsertion),
+}
+
+pub fn alter_user_scram_credentials(
+    context: &ControllerContext<'_>,
+    request: &AlterUserScramCredentialsRequest,
+) -> Decision<AlterUserScramCredentialsResponse> {
+    let deletions = request.deletions.iter().map(Change::Delete);
+    let upsertions = request.upsertions.iter().map(Change::Upsert);
+    let mut changes: Vec<(&ByteString, Change<'_>)> = Vec::new();
+    let mut changed: BTreeSet<&ByteString> = BTreeSet::new();
+    let mut errors: BTreeMap<&ByteString, ApiError> = BTreeMap::new();
+    for change in deletions.chain(upsertions) {
+        let user = change.user();
+        if errors.contains_key(user) {
+            continue;
+        }
+        if changed.remove(user) {
+            changes.retain(|(other, _)| *other != user);
+            errors.insert(
+                user,
+                ApiError::new(
+                    ErrorCode::DuplicateResource,
+                    "A user credential cannot be altered twice in the same request",
+                ),
+            );
+            continue;
+        }
+        match change.validate(context) {
+            Ok(()) => {
+                changed.insert(user);
+                changes.push((user, change));
+            }
+            Err(error) => drop(errors.insert(user, error)),
+        }
+    }
+    let mut records = Vec::new();
+    let mut results = Vec::new();
+    for (user, change) in changes {
+        match change.record() {
+            Some(record) => {
+                records.push(record);
+                results.push(result(user, &ApiError::NONE));
+            }
+            // A key of no bytes, which Java's cryptography does not take.
+            None => drop(errors.insert(user, ApiError::bare(ErrorCode::UnknownServerError))),
+        }
+    }
+    results.extend(errors.iter().map(|(user, error)| result(user, error)));
+    let response = AlterUserScramCredentialsResponse {
+        results,
+        ..Default::default()
+    };
+    Decision::new(records, response)
+}
+
+impl<'a> Change<'a> {
+    fn user(&self) -> &'a ByteString {
+        match self {
+            Change::Delete(deletion) => &deletion.name,
+            Change::Upsert(upsertion) => &upsertion.name,
+        }
+    }
+
+    fn validate(&self, context: &ControllerContext<'_>) -> Result<(), ApiError> {
+        if !context.metadata_version().is_scram_supported() {
+            return Err(ApiError::new(
+                ErrorCode::UnsupportedVersion,
+                "The current metadata.version does not support SCRAM",
+            ));
+        }
+        if self.user().is_empty() {
+            return Err(unacceptable("Username must not be empty"));
+        }
+        let mechanism = match self {
+            Change::Delete(deletion) => deletion.mechanism,
+            Change::Upsert(upsertion) => upsertion.mechanism,
+        };
+        if Mechanism::from_code(mechanism).is_none() {
+            return Err(ApiError::new(
+                ErrorCode::UnsupportedSaslMechanism,
+                "Unknown SCRAM mechanism",
+            ));
+        }
+        match self {
+            Change::Delete(deletion) => {
+                match context.image.kept.scram.get(mechanism, &deletion.name) {
+                    Some(_) => Ok(()),
+                    None => Err(ApiError::new(
+                        ErrorCode::ResourceNotFound,
+                        "Attempt to delete a user credential that does not exist",
+                    )),
+                }
+            }
+            Change::Upsert(upsertion) if upsertion.iterations < MIN_ITERATIONS => {
+                Err(unacceptable("Too few iterations"))
+            }
+            Change::Upsert(upsertion) if upsertion.iterations > MAX_ITERATIONS => {
+                Err(unacceptable("Too many iterations"))
+            }
+            Change::Upsert(_) => Ok(()),
+        }
+    }
+
+    fn record(&self) -> Option<MetadataRecord> {
+        match self {
+            Change::Delete(deletion) => Some(MetadataRecord::RemoveUserScramCredential(
+                RemoveUserScramCredentialRecord {
+                    name: deletion.name.clone(),
+                    mechanism: deletion.mechanism,
+                    ..Default::default()
+                },
+            )),
+            Change::Upsert(upsertion) => {
+                let mechanism = Mechanism::from_code(upsertion.mechanism)?;
+                let (stored_key, server_key) = mechanism.keys(&upsertion.salted_password)?;
+                Some(MetadataRecord::UserScramCredential(
+                    UserScramCredentialRecord {
+                        name: upsertion.name.clone(),
+                        mechanism: upsertion.mechanism,
+                        salt: upsertion.salt.clone(),
+                        stored_key,
+                        server_key,
+                        iterations: upsertion.iterations,
+                        ..Default::default()
+                    },
+                ))
+            }
+        }
+    }
+}
+
+fn unacceptable(message: &'static str) -> ApiError {
+    ApiError::new(ErrorCode::UnacceptableCredential, message)
+}
+
+fn result(user: &ByteString, error: &ApiError) -> AlterUserScramCredentialsResult {
+    AlterUserScramCredentialsResult {
+        user: user.clone(),
+        error_code: error.code.code(),
+        error_message: error.wire_message(),
+        ..Default::default()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Mechanism {
+    Sha256,
+    Sha512,
+}
+
+impl Mechanism {
+    fn from_code(code: i8) -> Option<Mechanism> {
+        match code {
+            1 => Some(Mechanism::Sha256),
+            2 => Some(Mechanism::Sha512),
+            _ => None,
+        }
+    }
+
+    /// The stored key and the server key of a salted password (RFC 5802, section 3).
+    fn keys(self, salted_password: &[u8]) -> Option<(Bytes, Bytes)> {
+        if salted_password.is_empty() {
+            return None;
+        }
+        Some(match self {
+            Mechanism::Sha256 => {
+                let mac = |text: &[u8]| {
+                    let keyed = Hmac::<Sha256>::new_from_slice(salted_password);
+                    let keyed = keyed.expect("HMAC takes keys of any length");
+                    keyed.chain_update(text).finalize().into_bytes()
+                };
+                let stored = Sha256::digest(mac(b"Client Key"));
+                (copied(&stored), copied(&mac(b"Server Key")))
+            }
+            Mechanism::Sha512 => {
+                let mac = |text: &[u8]| {
+                    let keyed = Hmac::<Sha512>::new_from_slice(salted_password);
+                    let keyed = keyed.expect("HMAC takes keys of any length");
+                    keyed.chain_update(text).finalize().into_bytes()
+                };
+                let stored = Sha512::digest(mac(b"Client Key"));
+                (copied(&stored), copied(&mac(b"Server Key")))
+            }
+        })
+    }
+}
+
+fn copied(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+#[cfg(test)]
+mod tests;
