@@ -29,13 +29,17 @@ pub(crate) async fn handle(
         (owner_type, Some(name)) if !name.is_empty() => (owner_type.unwrap_or_default(), name),
         _ => requester.clone(),
     };
-    let has_requester = context.api_version > 2;
+    // Older versions do not tell who asked.
+    let (requester_type, requester_name) = match context.api_version {
+        ..3 => Default::default(),
+        _ => requester,
+    };
     CreateDelegationTokenResponse {
         error_code: ErrorCode::DelegationTokenRequestNotAllowed.code(),
         principal_type: owner.0,
         principal_name: owner.1,
-        token_requester_principal_type: has_requester.then_some(requester.0).unwrap_or_default(),
-        token_requester_principal_name: has_requester.then_some(requester.1).unwrap_or_default(),
+        token_requester_principal_type: requester_type,
+        token_requester_principal_name: requester_name,
         issue_timestamp_ms: NO_TIME,
         expiry_timestamp_ms: NO_TIME,
         max_timestamp_ms: NO_TIME,
