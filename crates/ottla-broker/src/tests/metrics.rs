@@ -35,7 +35,7 @@ fn value(text: &str, metric: &str) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_clients_do_is_counted_under_the_names_of_kafka() {
     let broker = TestBroker::start_with(&[HTTP]).await;
-    broker.create_topic("orders", 2, &[]);
+    broker.create_topic("orders", 2, &[]).await;
     let mut client = broker.connect().await;
     let records = batch(&["a", "b", "c"]);
     let bytes = records.len() as f64;
