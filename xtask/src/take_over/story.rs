@@ -2,6 +2,7 @@
 //! administrator makes, chosen by the seed. Everything done is told to the model.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -550,6 +551,8 @@ impl Story {
             return Ok(());
         }
         let answers = workload.perform("churn-answers", json!({}))?;
+        // An answer of the controller may come before the broker has taken the change over.
+        std::thread::sleep(Duration::from_secs(2));
         let picture = picture(workload)?;
         for (asked, answer) in self
             .churned
