@@ -3,6 +3,7 @@
 //! Each call sends the request to the broker that can answer it and gives back what was said about each
 //! of the things asked for, in Kafka's own response structs where they say it best.
 
+mod cluster;
 mod configs;
 pub(crate) mod groups;
 mod offsets;
@@ -10,6 +11,7 @@ mod topics;
 
 use crate::client::Client;
 
+pub use cluster::{ElectionType, EndpointType, FeatureUpdateType, QuorumDescription};
 pub use configs::{ConfigOperation, ConfigResourceType, DescribedConfigs};
 pub use groups::{DescribedConsumerGroup, GroupListing, GroupMember};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};

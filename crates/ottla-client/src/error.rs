@@ -155,7 +155,9 @@ pub fn default_message(code: ErrorCode) -> &'static str {
         ErrorCode::UnknownTopicOrPartition => "This server does not host this topic-partition.",
         ErrorCode::LeaderNotAvailable => "The partition has no leader at the moment.",
         ErrorCode::NotLeaderOrFollower => "The broker is not the leader of the partition.",
-        ErrorCode::OffsetOutOfRange => "The offset lies outside the log of the partition.",
+        ErrorCode::OffsetOutOfRange => {
+            "The requested offset is not within the range of offsets maintained by the server."
+        }
         ErrorCode::MessageTooLarge => "The records are larger than the broker accepts.",
         ErrorCode::GroupIdNotFound => "The group id does not exist.",
         ErrorCode::NonEmptyGroup => "The group is not empty.",

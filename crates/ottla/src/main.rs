@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use scripts::{Called, environment};
+
+mod scripts;
 mod server;
 mod tools;
 
@@ -29,26 +32,43 @@ enum Command {
     Server(server::ServerArgs),
     #[command(flatten)]
     Tool(tools::Tool),
+    /// Run a broker as kafka-server-start.sh does.
+    ServerStart(scripts::server_start::ServerStartArgs),
+    /// Stop the servers on this machine as kafka-server-stop.sh does.
+    ServerStop(scripts::server_stop::ServerStopArgs),
+    /// Make links with the names of Kafka's scripts.
+    InstallScripts(scripts::install::InstallScriptsArgs),
 }
 
+/// The release whose tools these are, as `--version` of Kafka's tools prints it.
+const KAFKA_VERSION: &str = "4.3.1";
+
 fn main() -> ExitCode {
-    let arguments = arguments(std::env::args().collect());
-    let tool = arguments.get(1).map_or("", String::as_str);
-    if let Some(advice) =
-        tools::advice_for_retired_flags(tool, arguments.get(2..).unwrap_or_default())
-    {
+    let arguments = match scripts::called(std::env::args().collect()) {
+        Called::As(arguments) => arguments,
+        Called::NotServed(sentence) => {
+            eprintln!("{sentence}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let command = arguments.get(1).map_or("", String::as_str);
+    let rest = arguments.get(2..).unwrap_or_default();
+    if !command.starts_with('-') && rest.iter().any(|argument| argument == "--version") {
+        println!("{KAFKA_VERSION}");
+        return ExitCode::SUCCESS;
+    }
+    if let Some(advice) = tools::advice_for_retired_flags(command, rest) {
         eprintln!("{advice}");
         return ExitCode::FAILURE;
     }
-    match Cli::try_parse_from(arguments) {
-        Ok(Cli {
-            command: Command::Server(args),
-        }) => server::run(args),
-        Ok(Cli {
-            command: Command::Tool(tool),
-        }) => tools::run(tool),
+    let arguments = match command {
+        "server-start" => scripts::server_start::with_two_hyphens(arguments),
+        _ => arguments,
+    };
+    match Cli::try_parse_from(&arguments) {
+        Ok(Cli { command }) => run(command, &arguments),
         Err(error) => {
-            let _ = error.print();
+            print_parse_error(&error, &arguments);
             // Kafka's tools end with 1 where they cannot make sense of their arguments.
             match error.use_stderr() {
                 true => ExitCode::FAILURE,
@@ -58,33 +78,42 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line, with the tool named where the binary is called by the name of one of Kafka's
-/// scripts: a link `kafka-topics.sh` runs `ottla topics`.
-fn arguments(mut arguments: Vec<String>) -> Vec<String> {
-    let called = arguments.first().map(String::as_str).unwrap_or_default();
-    let called = called.rsplit('/').next().unwrap_or_default();
-    let name = called.strip_suffix(".sh").unwrap_or(called);
-    if let Some(tool) = name.strip_prefix("kafka-")
-        && tools::TOOL_NAMES.contains(&tool)
-    {
-        let tool = tool.to_owned();
-        arguments.insert(1, tool);
+/// Prints help, or what is wrong with the arguments. Called as a script, the script is all that its user has
+/// written: `kafka-topics.sh`, not `kafka-topics.sh topics`.
+fn print_parse_error(error: &clap::Error, arguments: &[String]) {
+    let called = arguments.first().map_or("", String::as_str);
+    let script = called.rsplit('/').next().unwrap_or_default();
+    if !scripts::is_script(script) {
+        let _ = error.print();
+        return;
     }
-    arguments
+    let command = arguments.get(1).map_or("", String::as_str);
+    let text = error.render().to_string();
+    let text = text.replace(&format!("{script} {command}"), script);
+    match error.use_stderr() {
+        true => eprint!("{text}"),
+        false => print!("{text}"),
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::arguments;
-
-    #[test]
-    fn a_link_with_a_scripts_name_runs_the_tool() {
-        let run = |line: &[&str]| arguments(line.iter().map(|it| (*it).to_owned()).collect());
-        assert_eq!(
-            run(&["/opt/bin/kafka-topics.sh", "--list"]),
-            ["/opt/bin/kafka-topics.sh", "topics", "--list"]
-        );
-        assert_eq!(run(&["ottla", "topics"]), ["ottla", "topics"]);
-        assert_eq!(run(&["kafka-unknown"]), ["kafka-unknown"]);
+fn run(command: Command, command_line: &[String]) -> ExitCode {
+    let note = |line: String| eprintln!("ottla: {line}");
+    match &command {
+        Command::Server(_) | Command::ServerStart(_) => {
+            environment::notes_for_server(environment::variable)
+                .into_iter()
+                .for_each(note);
+        }
+        Command::Tool(_) => environment::note_for_tool(environment::variable)
+            .into_iter()
+            .for_each(note),
+        Command::ServerStop(_) | Command::InstallScripts(_) => {}
+    }
+    match command {
+        Command::Server(args) => server::run(args),
+        Command::Tool(tool) => tools::run(tool),
+        Command::ServerStart(args) => scripts::server_start::run(args, command_line),
+        Command::ServerStop(args) => scripts::server_stop::run(&args),
+        Command::InstallScripts(args) => scripts::install::run(&args),
     }
 }

@@ -27,6 +27,13 @@ pub struct ServerArgs {
     overrides: Vec<String>,
 }
 
+impl ServerArgs {
+    /// Whether a configuration file is given.
+    pub fn names_a_file(&self) -> bool {
+        self.properties.is_some()
+    }
+}
+
 /// Runs until SIGINT or SIGTERM, or until the broker cannot go on. What keeps it from starting or from
 /// going on is said in one sentence.
 pub fn run(args: ServerArgs) -> ExitCode {

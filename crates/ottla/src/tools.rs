@@ -8,15 +8,26 @@
 
 mod admin_client;
 mod broken_pipe;
+mod java_exceptions;
 mod retired_flags;
 mod topic_filter;
+mod topic_partitions_file;
 
+mod broker_api_versions;
+mod client_metrics;
+mod cluster;
 mod configs;
 mod console_consumer;
 mod console_producer;
 mod consumer_groups;
+mod delete_records;
 mod dump_log;
+mod features;
 mod get_offsets;
+mod groups;
+mod leader_election;
+mod log_dirs;
+mod metadata_quorum;
 mod storage;
 mod topics;
 
@@ -25,6 +36,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use ottla_client::ClientError;
 
 pub use retired_flags::advice as advice_for_retired_flags;
 
@@ -39,6 +51,24 @@ pub enum Tool {
     GetOffsets(get_offsets::GetOffsetsArgs),
     /// List, describe, delete and reset consumer groups.
     ConsumerGroups(Box<consumer_groups::ConsumerGroupsArgs>),
+    /// List the groups of all types.
+    Groups(groups::GroupsArgs),
+    /// Delete the records of partitions before an offset.
+    DeleteRecords(delete_records::DeleteRecordsArgs),
+    /// Elect leaders of partitions.
+    LeaderElection(leader_election::LeaderElectionArgs),
+    /// Print the log directories of brokers and what stands in them.
+    LogDirs(log_dirs::LogDirsArgs),
+    /// Print the id and the nodes of a cluster, or take a broker out of it.
+    Cluster(cluster::ClusterArgs),
+    /// Show the quorum of the metadata log, and change who votes in it.
+    MetadataQuorum(metadata_quorum::MetadataQuorumArgs),
+    /// Show the features of a cluster, and change their levels.
+    Features(features::FeaturesArgs),
+    /// Print the versions of each API that each broker serves.
+    BrokerApiVersions(broker_api_versions::BrokerApiVersionsArgs),
+    /// Show and change what metrics brokers ask clients for.
+    ClientMetrics(Box<client_metrics::ClientMetricsArgs>),
     /// Format the directories of a node, and look at them.
     Storage(storage::StorageArgs),
     /// Print what stands in segments, indexes and snapshots.
@@ -48,19 +78,6 @@ pub enum Tool {
     /// Print the records of a topic.
     ConsoleConsumer(Box<console_consumer::ConsoleConsumerArgs>),
 }
-
-/// The names under which the tools can be called directly, by a link named as Kafka's script is:
-/// `kafka-topics.sh`, `kafka-topics`.
-pub const TOOL_NAMES: &[&str] = &[
-    "topics",
-    "configs",
-    "consumer-groups",
-    "get-offsets",
-    "storage",
-    "dump-log",
-    "console-producer",
-    "console-consumer",
-];
 
 /// Runs a tool to its end.
 pub fn run(tool: Tool) -> ExitCode {
@@ -73,6 +90,15 @@ pub fn run(tool: Tool) -> ExitCode {
         Tool::Configs(args) => configs::run(*args),
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),
+        Tool::Groups(args) => groups::run(args),
+        Tool::DeleteRecords(args) => delete_records::run(args),
+        Tool::LeaderElection(args) => leader_election::run(args),
+        Tool::LogDirs(args) => log_dirs::run(args),
+        Tool::Cluster(args) => cluster::run(args),
+        Tool::MetadataQuorum(args) => metadata_quorum::run(args),
+        Tool::Features(args) => features::run(args),
+        Tool::BrokerApiVersions(args) => broker_api_versions::run(args),
+        Tool::ClientMetrics(args) => client_metrics::run(*args),
         Tool::Storage(args) => storage::run(args),
         Tool::DumpLog(args) => dump_log::run(args),
         Tool::ConsoleProducer(args) => console_producer::run(*args),
@@ -91,6 +117,42 @@ fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
             eprintln!("the runtime cannot be started: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Ends a tool of those that print their errors to standard output, behind a text of their own, where
+/// scripts find them.
+fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{prefix}{}", message_of(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends a tool of those that print their errors to standard error.
+fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            match error.downcast_ref::<ClientError>() {
+                Some(cluster) if cluster.code().is_some() => {
+                    eprintln!("{}", java_exceptions::shown(cluster));
+                }
+                _ => eprintln!("{error:#}"),
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What an error says: of a cluster's error the cluster's own words, as Kafka's tools have them.
+fn message_of(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<ClientError>() {
+        Some(cluster) => cluster.broker_message(),
+        None => format!("{error:#}"),
     }
 }
 

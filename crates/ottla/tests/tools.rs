@@ -546,6 +546,25 @@ fn wrong_arguments_say_what_to_write() {
     let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
     assert_eq!(old.status, 1);
     assert!(old.err.contains("write --bootstrap-server"), "{}", old.err);
+    let setting = [
+        "topics",
+        "--bootstrap-server",
+        "127.0.0.1:1",
+        "--alter",
+        "--topic",
+        "t",
+        "--config",
+        "retention.ms=1",
+    ];
+    let setting = run(&setting);
+    assert_eq!(setting.status, 1);
+    assert!(
+        setting
+            .err
+            .contains("ottla configs --alter --topic t --add-config retention.ms=1"),
+        "{}",
+        setting.err
+    );
     let missing = run(&["topics", "--list"]);
     assert_eq!(missing.status, 1);
     assert!(
@@ -562,7 +581,20 @@ fn wrong_arguments_say_what_to_write() {
         "dump-log",
         "console-producer",
         "console-consumer",
+        "groups",
+        "delete-records",
+        "leader-election",
+        "log-dirs",
+        "cluster",
+        "metadata-quorum",
+        "features",
+        "broker-api-versions",
+        "client-metrics",
+        "server-start",
+        "server-stop",
+        "install-scripts",
     ] {
+        assert_eq!(run(&[tool, "--version"]).lines(), ["4.3.1"], "{tool}");
         let help = run(&[tool, "--help"]);
         assert_eq!(help.status, 0, "{tool}");
         assert!(help.out.contains("Usage: ottla "), "{tool}: {}", help.out);

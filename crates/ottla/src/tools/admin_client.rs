@@ -2,12 +2,94 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
+use clap::Args;
 use ottla_client::{Admin, Client, ClientConfig};
 
 use super::load_properties;
 
 /// How long a cluster that does not answer may be starting. Kafka's tools take a minute to give up.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a tool finds the cluster: at its brokers, or at its controllers (KIP-919).
+#[derive(Args, Debug)]
+#[group(id = "bootstrap", required = true, multiple = false)]
+pub(super) struct Bootstrap {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, short = 'b', value_name = "SERVERS")]
+    bootstrap_server: Option<String>,
+    /// Controllers to connect to first, instead of brokers.
+    #[arg(long, short = 'C', value_name = "SERVERS")]
+    bootstrap_controller: Option<String>,
+}
+
+/// As [`Bootstrap`], for a tool with commands that need no cluster.
+#[derive(Args, Debug)]
+#[group(id = "bootstrap", multiple = false)]
+pub(super) struct OptionalBootstrap {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: Option<String>,
+    /// Controllers to connect to first, instead of brokers.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_controller: Option<String>,
+}
+
+impl Bootstrap {
+    pub(super) fn is_controller(&self) -> bool {
+        self.bootstrap_controller.is_some()
+    }
+
+    pub(super) async fn connect(
+        &self,
+        command_config: Option<&str>,
+        client_id: &str,
+    ) -> anyhow::Result<Admin> {
+        connect_to_either(
+            self.bootstrap_server.as_deref(),
+            self.bootstrap_controller.as_deref(),
+            command_config,
+            client_id,
+        )
+        .await
+    }
+}
+
+impl OptionalBootstrap {
+    pub(super) async fn connect(
+        &self,
+        command_config: Option<&str>,
+        client_id: &str,
+    ) -> anyhow::Result<Admin> {
+        connect_to_either(
+            self.bootstrap_server.as_deref(),
+            self.bootstrap_controller.as_deref(),
+            command_config,
+            client_id,
+        )
+        .await
+    }
+}
+
+/// Connects to brokers, or to the controller that is active among the ones given.
+pub(super) async fn connect_to_either(
+    brokers: Option<&str>,
+    controllers: Option<&str>,
+    command_config: Option<&str>,
+    client_id: &str,
+) -> anyhow::Result<Admin> {
+    match (brokers, controllers) {
+        (Some(brokers), _) => connect(brokers, command_config, client_id).await,
+        (None, Some(controllers)) => {
+            let config = client_config(controllers, command_config, client_id, None)?;
+            reach(&Client::unconnected(config.clone())).await?;
+            Ok(Admin::of_controllers(config).await?)
+        }
+        (None, None) => {
+            bail!("You must specify either --bootstrap-controller or --bootstrap-server.")
+        }
+    }
+}
 
 /// Connects with the settings of a properties file, the servers of the command line first.
 pub(super) async fn connect(
@@ -25,6 +107,19 @@ pub(super) async fn connect_within(
     client_id: &str,
     limit: Option<Duration>,
 ) -> anyhow::Result<Admin> {
+    let config = client_config(bootstrap_servers, command_config, client_id, limit)?;
+    let client = Client::unconnected(config);
+    reach(&client).await?;
+    client.refresh_metadata(Some(&[]), false).await?;
+    Ok(Admin::new(client))
+}
+
+fn client_config(
+    bootstrap_servers: &str,
+    command_config: Option<&str>,
+    client_id: &str,
+    limit: Option<Duration>,
+) -> anyhow::Result<ClientConfig> {
     let mut config = ClientConfig {
         client_id: client_id.to_owned(),
         ..ClientConfig::default()
@@ -37,7 +132,11 @@ pub(super) async fn connect_within(
         config.default_api_timeout = limit;
         config.request_timeout = config.request_timeout.min(limit);
     }
-    let client = Client::unconnected(config);
+    Ok(config)
+}
+
+/// Waits for a while until one of the servers can be connected to.
+async fn reach(client: &Client) -> anyhow::Result<()> {
     let deadline = Instant::now() + CONNECT_PATIENCE;
     let mut has_warned = false;
     while let Err(error) = client.any_node().await {
@@ -50,6 +149,5 @@ pub(super) async fn connect_within(
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    client.refresh_metadata(Some(&[]), false).await?;
-    Ok(Admin::new(client))
+    Ok(())
 }

@@ -9,7 +9,7 @@ use ottla_client::admin::{ConfigOperation, ConfigResourceType};
 use ottla_client::{Admin, ClientError};
 use ottla_config::ConfigSource;
 
-use super::{admin_client, block_on, load_properties};
+use super::{admin_client, block_on, java_exceptions, load_properties};
 
 /// Show and change the settings of topics, brokers, groups and client metrics subscriptions.
 ///
@@ -179,8 +179,7 @@ pub fn run(args: ConfigsArgs) -> ExitCode {
                             "Error while executing config command with args '{}'",
                             line.join(" ")
                         );
-                        eprintln!("{}", client_error.broker_message());
-                        eprintln!("{error:#}");
+                        eprintln!("{}", java_exceptions::shown(client_error));
                     }
                     None => eprintln!("{error:#}"),
                 }

@@ -2,7 +2,7 @@
 
 mod describe;
 mod reset;
-mod table;
+pub(super) mod table;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -12,9 +12,8 @@ use anyhow::bail;
 use clap::{ArgGroup, Args};
 use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
-use ottla_types::ErrorCode;
 
-use super::{admin_client, block_on};
+use super::{admin_client, block_on, java_exceptions};
 use table::Table;
 
 /// List and describe consumer groups, delete them, and reset their offsets.
@@ -159,11 +158,10 @@ pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
             Err(error) => {
                 // As Kafka's tool does: a failure is told, the exit status stays 0.
                 let message = match error.downcast_ref::<ClientError>() {
-                    Some(error) => format!("{}: {}", exception_name(error), error.broker_message()),
-                    None => error.to_string(),
+                    Some(error) => java_exceptions::shown(error),
+                    None => format!("{error:#}"),
                 };
                 println!("\nError: Executing consumer group command failed due to {message}");
-                eprintln!("{error:#}");
                 ExitCode::SUCCESS
             }
         }
@@ -357,7 +355,7 @@ async fn delete(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> 
         if let Err(error) = result {
             println!(
                 "* Group '{group}' could not be deleted due to: {}: {}",
-                exception_name(error),
+                java_exceptions::class_name(error),
                 error.broker_message()
             );
         }
@@ -369,23 +367,6 @@ async fn delete(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> 
         );
     }
     Ok(())
-}
-
-/// What Java calls the error, which stands in the output where scripts look for it.
-fn exception_name(error: &ClientError) -> String {
-    let name = match error.code() {
-        Some(ErrorCode::NonEmptyGroup) => "GroupNotEmpty".to_owned(),
-        Some(ErrorCode::RequestTimedOut) | None => "Timeout".to_owned(),
-        // Most of Java's names are those of the codes in other letters.
-        Some(code) => code.name().split('_').map(capitalised).collect(),
-    };
-    format!("org.apache.kafka.common.errors.{name}Exception")
-}
-
-/// `GROUP` -> `Group`
-fn capitalised(word: &str) -> String {
-    let (first, rest) = word.split_at(word.len().min(1));
-    format!("{first}{}", rest.to_ascii_lowercase())
 }
 
 async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
@@ -462,11 +443,13 @@ async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ottla_types::ErrorCode;
 
     #[test]
     fn errors_have_javas_names() {
-        let name =
-            |code: ErrorCode| exception_name(&ClientError::broker("it", code.code(), None::<&str>));
+        let name = |code: ErrorCode| {
+            java_exceptions::class_name(&ClientError::broker("it", code.code(), None::<&str>))
+        };
         assert_eq!(
             name(ErrorCode::GroupIdNotFound),
             "org.apache.kafka.common.errors.GroupIdNotFoundException"

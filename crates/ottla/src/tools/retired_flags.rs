@@ -16,7 +16,14 @@ const RETIRED: &[RetiredFlag] = &[
     },
     RetiredFlag {
         flag: "--broker-list",
-        tools: &[],
+        tools: &[
+            "topics",
+            "configs",
+            "consumer-groups",
+            "get-offsets",
+            "console-producer",
+            "console-consumer",
+        ],
         advice: "write --bootstrap-server host:9092",
     },
     RetiredFlag {
@@ -124,5 +131,7 @@ mod tests {
         );
         assert_eq!(say("topics", "--sync"), None);
         assert_eq!(say("topics", "--list"), None);
+        // Here it says which brokers are asked.
+        assert_eq!(say("log-dirs", "--broker-list"), None);
     }
 }

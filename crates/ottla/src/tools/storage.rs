@@ -87,8 +87,12 @@ pub fn run(args: StorageArgs) -> ExitCode {
     let result = match &args.command {
         StorageCommand::Info(args) => info(args),
         StorageCommand::Format(args) => format_directories(args),
-        StorageCommand::VersionMapping(args) => version_mapping(args),
-        StorageCommand::FeatureDependencies(args) => feature_dependencies(args),
+        StorageCommand::VersionMapping(args) => {
+            print_version_mapping(args.release_version.as_deref()).map(|()| ExitCode::SUCCESS)
+        }
+        StorageCommand::FeatureDependencies(args) => {
+            feature_dependencies(&args.feature).map(|()| ExitCode::SUCCESS)
+        }
         StorageCommand::RandomUuid => {
             println!("{}", random_uuid());
             Ok(ExitCode::SUCCESS)
@@ -276,7 +280,7 @@ fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse_release(text: &str) -> anyhow::Result<MetadataVersion> {
+pub(super) fn parse_release(text: &str) -> anyhow::Result<MetadataVersion> {
     MetadataVersion::from_version_string(text).with_context(|| {
         let known: Vec<String> = MetadataVersion::all()
             .map(|version| version.to_string())
@@ -288,7 +292,7 @@ fn parse_release(text: &str) -> anyhow::Result<MetadataVersion> {
     })
 }
 
-fn parse_feature(text: &str) -> anyhow::Result<(String, i16)> {
+pub(super) fn parse_feature(text: &str) -> anyhow::Result<(String, i16)> {
     let Some((name, level)) = text.split_once('=') else {
         bail!("Can't parse feature=level string {text}: equals sign not found.");
     };
@@ -313,19 +317,21 @@ fn parse_controller(text: &str) -> anyhow::Result<InitialController> {
     })
 }
 
-fn version_mapping(args: &VersionMappingArgs) -> anyhow::Result<ExitCode> {
+/// Prints the feature levels that go with a release, the newest if none is named.
+pub(super) fn print_version_mapping(release: Option<&str>) -> anyhow::Result<()> {
     let newest = MetadataVersion::LATEST_PRODUCTION.to_string();
-    let text = args.release_version.as_deref().unwrap_or(&newest);
+    let text = release.unwrap_or(&newest);
     let version = parse_release(text)?;
     println!("metadata.version={} ({text})", version.feature_level());
     for feature in FEATURES {
         println!("{}={}", feature.name, feature.default_level(version));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn feature_dependencies(args: &FeatureDependenciesArgs) -> anyhow::Result<ExitCode> {
-    for text in &args.feature {
+/// Prints what levels of features depend on.
+pub(super) fn feature_dependencies(features: &[String]) -> anyhow::Result<()> {
+    for text in features {
         let Some((name, level)) = text.split_once('=') else {
             bail!(
                 "Invalid feature format: {text}. Expected format: 'feature=version' (e.g. \
@@ -363,7 +369,7 @@ fn feature_dependencies(args: &FeatureDependenciesArgs) -> anyhow::Result<ExitCo
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 #[cfg(test)]

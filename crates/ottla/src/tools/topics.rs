@@ -14,7 +14,7 @@ use ottla_protocol::messages::list_partition_reassignments_response::OngoingPart
 use ottla_types::{ErrorCode, Uuid};
 
 use super::topic_filter::TopicFilter;
-use super::{admin_client, block_on, is_internal_topic};
+use super::{admin_client, block_on, is_internal_topic, report_on_stdout};
 
 /// Create, list, describe, alter and delete topics.
 ///
@@ -39,7 +39,7 @@ pub struct TopicsArgs {
     #[arg(long, group = "action", requires = "topic")]
     delete: bool,
     /// Add partitions to topics.
-    #[arg(long, group = "action", requires_all = ["topic", "partitions"])]
+    #[arg(long, group = "action", requires = "topic")]
     alter: bool,
     /// Show topics, their partitions and where these are.
     #[arg(long, group = "action")]
@@ -51,7 +51,7 @@ pub struct TopicsArgs {
     #[arg(long, value_name = "ID", requires = "describe")]
     topic_id: Option<String>,
     /// A setting of the new topic; can be repeated.
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["list", "delete", "describe", "alter"])]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["list", "delete", "describe"])]
     config: Vec<String>,
     /// Has no effect since Kafka 4.0; use `ottla configs`.
     #[arg(long, value_name = "NAME", hide = true)]
@@ -100,20 +100,16 @@ pub fn run(args: TopicsArgs) -> ExitCode {
             "--delete-config has no effect since Kafka 4.0; use `ottla configs --alter --delete-config`."
         );
     }
-    block_on(async {
-        match act(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                let message = match error.downcast_ref::<ClientError>() {
-                    Some(error) => error.broker_message(),
-                    None => error.to_string(),
-                };
-                println!("Error while executing topic command : {message}");
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        }
-    })
+    if args.alter && !args.config.is_empty() {
+        let topic = args.topic.as_deref().unwrap_or_default();
+        eprintln!(
+            "--config belongs to --create; the settings of a topic that exists are changed with `ottla \
+             configs --alter --topic {topic} --add-config {}` (kafka-configs.sh), each topic for itself.",
+            args.config.join(",")
+        );
+        return ExitCode::FAILURE;
+    }
+    block_on(async { report_on_stdout("Error while executing topic command : ", act(&args).await) })
 }
 
 async fn act(args: &TopicsArgs) -> anyhow::Result<()> {
@@ -244,7 +240,12 @@ async fn create(args: &TopicsArgs, admin: &Admin, topic: NewTopic) -> anyhow::Re
 async fn alter(args: &TopicsArgs, admin: &Admin) -> anyhow::Result<()> {
     let topics = matching_topics(args, admin).await?;
     ensure_found(args, &topics)?;
-    let count = args.partitions.unwrap_or_default();
+    let Some(count) = args.partitions else {
+        bail!(
+            "--alter changes how many partitions a topic has: write --partitions; its settings are \
+             changed with `ottla configs`"
+        );
+    };
     let assignments = match &args.replica_assignment {
         Some(text) => Some(parse_assignment(text)?),
         None => None,

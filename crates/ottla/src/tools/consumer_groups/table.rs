@@ -2,7 +2,7 @@
 //! it, a blank between two columns, and a last column that is not padded.
 
 /// A table being built.
-pub(super) struct Table {
+pub(in crate::tools) struct Table {
     widths: Vec<usize>,
     /// Whether a column grows with its values.
     grows: Vec<bool>,
@@ -13,7 +13,7 @@ pub(super) struct Table {
 
 impl Table {
     /// A table with these columns: title, least width, whether it grows. The last column is not padded.
-    pub(super) fn new(columns: &[(&str, usize, bool)]) -> Table {
+    pub(in crate::tools) fn new(columns: &[(&str, usize, bool)]) -> Table {
         Table {
             widths: columns.iter().map(|(_, width, _)| *width).collect(),
             grows: columns.iter().map(|(_, _, grows)| *grows).collect(),
@@ -28,12 +28,12 @@ impl Table {
     }
 
     /// Pads the last column as the others.
-    pub(super) fn pad_last(mut self) -> Table {
+    pub(in crate::tools) fn pad_last(mut self) -> Table {
         self.pads_last = true;
         self
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(in crate::tools) fn row(&mut self, cells: Vec<String>) {
         for ((width, cell), grows) in self.widths.iter_mut().zip(&cells).zip(&self.grows) {
             if *grows {
                 *width = (*width).max(cell.chars().count());
@@ -43,7 +43,7 @@ impl Table {
     }
 
     /// The lines, the titles first.
-    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+    pub(in crate::tools) fn lines(&self) -> impl Iterator<Item = String> {
         self.rows.iter().map(|row| {
             let mut line = String::new();
             for (index, cell) in row.iter().enumerate() {

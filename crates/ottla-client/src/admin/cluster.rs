@@ -1,0 +1,324 @@
+//! The cluster itself: its nodes, features, metadata quorum and log directories.
+
+use std::collections::BTreeSet;
+
+use ottla_protocol::messages::add_raft_voter_request::{AddRaftVoterRequest, Listener};
+use ottla_protocol::messages::api_versions_request::ApiVersionsRequest;
+use ottla_protocol::messages::api_versions_response::ApiVersionsResponse;
+use ottla_protocol::messages::describe_cluster_request::DescribeClusterRequest;
+use ottla_protocol::messages::describe_cluster_response::DescribeClusterResponse;
+use ottla_protocol::messages::describe_log_dirs_request::DescribeLogDirsRequest;
+use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
+use ottla_protocol::messages::describe_quorum_request::{
+    DescribeQuorumRequest, PartitionData, TopicData,
+};
+use ottla_protocol::messages::describe_quorum_response::{self, Node};
+use ottla_protocol::messages::elect_leaders_request::{ElectLeadersRequest, TopicPartitions};
+use ottla_protocol::messages::elect_leaders_response::ReplicaElectionResult;
+use ottla_protocol::messages::remove_raft_voter_request::RemoveRaftVoterRequest;
+use ottla_protocol::messages::unregister_broker_request::UnregisterBrokerRequest;
+use ottla_protocol::messages::update_features_request::{FeatureUpdateKey, UpdateFeaturesRequest};
+use ottla_types::{ErrorCode, Uuid};
+
+use super::{Admin, text};
+use crate::client::Client;
+use crate::config::ClientConfig;
+use crate::error::ClientError;
+
+/// Which nodes of a cluster are meant; the numbers are Kafka's (KIP-919).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i8)]
+pub enum EndpointType {
+    Broker = 1,
+    Controller = 2,
+}
+
+/// The metadata quorum, as its leader sees it.
+#[derive(Clone, Debug)]
+pub struct QuorumDescription {
+    pub state: describe_quorum_response::PartitionData,
+    pub nodes: Vec<Node>,
+}
+
+/// How a feature is changed; the numbers are Kafka's (KIP-778).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i8)]
+pub enum FeatureUpdateType {
+    Upgrade = 1,
+    SafeDowngrade = 2,
+    UnsafeDowngrade = 3,
+}
+
+/// Which elections are held; the numbers are Kafka's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i8)]
+pub enum ElectionType {
+    Preferred = 0,
+    Unclean = 1,
+}
+
+impl Admin {
+    /// An administrator who talks to the active controller alone (KIP-919): `bootstrap_servers` are
+    /// controllers, one of which knows which of them is active.
+    pub async fn of_controllers(mut config: ClientConfig) -> Result<Admin, ClientError> {
+        let first = Admin::new(Client::unconnected(config.clone()));
+        let cluster = first
+            .describe_cluster(EndpointType::Controller, false)
+            .await?;
+        let active = cluster
+            .brokers
+            .iter()
+            .find(|node| node.broker_id == cluster.controller_id);
+        let active = active.ok_or_else(|| {
+            ClientError::broker(
+                "the active controller",
+                ErrorCode::BrokerNotAvailable.code(),
+                Some("there is none at the moment"),
+            )
+        })?;
+        let host = match active.host.contains(':') {
+            true => format!("[{}]", active.host),
+            false => active.host.to_string(),
+        };
+        config.bootstrap_servers = vec![format!("{host}:{}", active.port)];
+        Ok(Admin::new(Client::unconnected(config)))
+    }
+
+    /// The cluster's id and nodes.
+    pub async fn describe_cluster(
+        &self,
+        nodes: EndpointType,
+        include_fenced_brokers: bool,
+    ) -> Result<DescribeClusterResponse, ClientError> {
+        let response = self
+            .client
+            .retrying("DescribeCluster", async || {
+                let connection = self.client.any_node().await?;
+                let response = connection
+                    .send(&DescribeClusterRequest {
+                        endpoint_type: nodes as i8,
+                        include_fenced_brokers,
+                        ..Default::default()
+                    })
+                    .await?;
+                ClientError::check(
+                    "describing the cluster",
+                    response.error_code,
+                    response.error_message.as_ref(),
+                )?;
+                Ok(response)
+            })
+            .await?;
+        Ok(response)
+    }
+
+    /// What a node, or any, says of features and APIs.
+    pub async fn api_versions(
+        &self,
+        node: Option<i32>,
+    ) -> Result<ApiVersionsResponse, ClientError> {
+        self.client
+            .retrying("ApiVersions", async || {
+                let connection = match node {
+                    Some(id) => self.client.node(id).await?,
+                    None => self.client.any_node().await?,
+                };
+                let response = connection
+                    .send(&ApiVersionsRequest {
+                        client_software_name: text("ottla"),
+                        client_software_version: text(env!("CARGO_PKG_VERSION")),
+                        ..Default::default()
+                    })
+                    .await?;
+                ClientError::check("the API versions", response.error_code, None::<&str>)?;
+                Ok(response)
+            })
+            .await
+    }
+
+    /// The metadata quorum.
+    pub async fn describe_quorum(&self) -> Result<QuorumDescription, ClientError> {
+        const TOPIC: &str = "__cluster_metadata";
+        self.client
+            .retrying("DescribeQuorum", async || {
+                let connection = self.client.any_node().await?;
+                let response = connection
+                    .send(&DescribeQuorumRequest {
+                        topics: vec![TopicData {
+                            topic_name: text(TOPIC),
+                            partitions: vec![PartitionData::default()],
+                            ..Default::default()
+                        }],
+                        ..Default::default()
+                    })
+                    .await?;
+                let what = "describing the metadata quorum";
+                ClientError::check(what, response.error_code, response.error_message.as_ref())?;
+                let partition = response
+                    .topics
+                    .into_iter()
+                    .flat_map(|topic| topic.partitions)
+                    .next();
+                let Some(state) = partition else {
+                    return Err(ClientError::broker(what, -1, Some("there was no answer")));
+                };
+                ClientError::check(what, state.error_code, state.error_message.as_ref())?;
+                Ok(QuorumDescription {
+                    state,
+                    nodes: response.nodes,
+                })
+            })
+            .await
+    }
+
+    /// Changes levels of features; the cluster does it for all of them or for none (KIP-1022). Older
+    /// clusters answer for each, of which the first failure is given.
+    pub async fn update_features(
+        &self,
+        levels: &[(String, i16)],
+        how: FeatureUpdateType,
+        validate_only: bool,
+    ) -> Result<(), ClientError> {
+        let update = |(feature, level): &(String, i16)| FeatureUpdateKey {
+            feature: text(feature),
+            max_version_level: *level,
+            upgrade_type: how as i8,
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .send(|_| UpdateFeaturesRequest {
+                timeout_ms: self.timeout_ms(),
+                feature_updates: levels.iter().map(update).collect(),
+                validate_only,
+                ..Default::default()
+            })
+            .await?;
+        let what = "updating features";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
+        response.results.iter().try_for_each(|result| {
+            ClientError::check(what, result.error_code, result.error_message.as_ref())
+        })
+    }
+
+    /// The log directories of a broker, with everything in them.
+    pub async fn describe_log_dirs(
+        &self,
+        broker: i32,
+    ) -> Result<Vec<DescribeLogDirsResult>, ClientError> {
+        self.client
+            .retrying("DescribeLogDirs", async || {
+                let connection = self.client.node(broker).await?;
+                let response = connection
+                    .send(&DescribeLogDirsRequest {
+                        topics: None,
+                        ..Default::default()
+                    })
+                    .await?;
+                let what = format!("the log directories of broker {broker}");
+                ClientError::check(what, response.error_code, None::<&str>)?;
+                Ok(response.results)
+            })
+            .await
+    }
+
+    /// Elects leaders of these partitions, or of all that need it.
+    pub async fn elect_leaders(
+        &self,
+        how: ElectionType,
+        partitions: Option<&BTreeSet<(String, i32)>>,
+    ) -> Result<Vec<ReplicaElectionResult>, ClientError> {
+        let topic_partitions = partitions.map(|partitions| {
+            let mut topics: Vec<TopicPartitions> = Vec::new();
+            for (topic, partition) in partitions {
+                match topics.last_mut().filter(|last| *last.topic == **topic) {
+                    Some(last) => last.partitions.push(*partition),
+                    None => topics.push(TopicPartitions {
+                        topic: text(topic),
+                        partitions: vec![*partition],
+                        ..Default::default()
+                    }),
+                }
+            }
+            topics
+        });
+        let response = self
+            .client
+            .send(|_| ElectLeadersRequest {
+                election_type: how as i8,
+                topic_partitions: topic_partitions.clone(),
+                timeout_ms: self.timeout_ms(),
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check("electing leaders", response.error_code, None::<&str>)?;
+        Ok(response.replica_election_results)
+    }
+
+    /// Takes a broker that is gone for good out of the cluster.
+    pub async fn unregister_broker(&self, broker: i32) -> Result<(), ClientError> {
+        let response = self
+            .client
+            .send(|_| UnregisterBrokerRequest {
+                broker_id: broker,
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check(
+            format!("unregistering broker {broker}"),
+            response.error_code,
+            response.error_message.as_ref(),
+        )
+    }
+
+    /// Adds a controller to the metadata quorum; the endpoints are listener, host and port.
+    pub async fn add_raft_voter(
+        &self,
+        voter: i32,
+        directory_id: Uuid,
+        endpoints: &[(String, String, u16)],
+    ) -> Result<(), ClientError> {
+        let listener = |(name, host, port): &(String, String, u16)| Listener {
+            name: text(name),
+            host: text(host),
+            port: *port,
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .send(|_| AddRaftVoterRequest {
+                timeout_ms: self.timeout_ms(),
+                voter_id: voter,
+                voter_directory_id: directory_id,
+                listeners: endpoints.iter().map(listener).collect(),
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check(
+            format!("adding controller {voter}"),
+            response.error_code,
+            response.error_message.as_ref(),
+        )
+    }
+
+    /// Takes a controller out of the metadata quorum.
+    pub async fn remove_raft_voter(
+        &self,
+        voter: i32,
+        directory_id: Uuid,
+    ) -> Result<(), ClientError> {
+        let response = self
+            .client
+            .send(|_| RemoveRaftVoterRequest {
+                voter_id: voter,
+                voter_directory_id: directory_id,
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check(
+            format!("removing controller {voter}"),
+            response.error_code,
+            response.error_message.as_ref(),
+        )
+    }
+}

@@ -1,0 +1,80 @@
+//! The environment that Kafka's scripts read: variables with settings of the Java process.
+//!
+//! They are accepted, because scripts and units written for Kafka set them, and have no effect. A note
+//! says so where somebody may rely on one.
+
+/// A variable and why it does nothing here.
+const IGNORED: &[(&str, &str)] = &[
+    (
+        "KAFKA_HEAP_OPTS",
+        "there is no Java heap; the broker takes what memory it needs",
+    ),
+    (
+        "KAFKA_OPTS",
+        "options of a Java process mean nothing here: agents and -D properties are not loaded",
+    ),
+    (
+        "KAFKA_LOG4J_OPTS",
+        "there is no log4j; OTTLA_LOG=info, or debug, makes the log longer",
+    ),
+    (
+        "KAFKA_JMX_OPTS",
+        "there is no JMX, which belongs to Java processes",
+    ),
+    (
+        "JMX_PORT",
+        "there is no JMX, which belongs to Java processes",
+    ),
+    (
+        "KAFKA_DEBUG",
+        "there is no Java process that a debugger could be attached to",
+    ),
+    ("CLASSPATH", "no Java classes are loaded"),
+];
+
+/// One line for each variable that is set and that a server ignores. `KAFKA_JVM_PERFORMANCE_OPTS`,
+/// `KAFKA_GC_LOG_OPTS` and `JAVA_HOME` tune what is not there; nobody misses them.
+pub fn notes_for_server(value_of: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    IGNORED
+        .iter()
+        .filter(|(name, _)| value_of(name).is_some_and(|value| !value.trim().is_empty()))
+        .map(|(name, reason)| format!("{name} is set and has no effect: {reason}"))
+        .collect()
+}
+
+/// What a tool says of `KAFKA_OPTS`: people log in with it.
+pub fn note_for_tool(value_of: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let options = value_of("KAFKA_OPTS")?;
+    options
+        .contains("java.security.auth.login.config")
+        .then(|| {
+            "KAFKA_OPTS names a file to log in with (java.security.auth.login.config), which has no \
+             effect: the tools connect without logging in"
+                .to_owned()
+        })
+}
+
+/// The value of a variable of this process.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_named() {
+        let set = |name: &str| match name {
+            "KAFKA_HEAP_OPTS" => Some("-Xmx1G".to_owned()),
+            "KAFKA_OPTS" => Some(" ".to_owned()),
+            _ => None,
+        };
+        let notes = notes_for_server(set);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("KAFKA_HEAP_OPTS is set and has no effect"));
+        assert_eq!(note_for_tool(set), None);
+        let login = |_: &str| Some("-Djava.security.auth.login.config=/etc/jaas.conf".to_owned());
+        assert!(note_for_tool(login).is_some());
+    }
+}

@@ -1,0 +1,179 @@
+//! `ottla server-start`: Kafka's `kafka-server-start.sh`.
+//!
+//! In the foreground it is `ottla server` with a file that must be given; with `-daemon` the server runs
+//! on by itself, its output in the file in which Kafka's script has it.
+
+use std::fs::OpenOptions;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::server::{self, ServerArgs};
+
+/// Run a broker as kafka-server-start.sh does: [-daemon] server.properties [--override key=value]…
+#[derive(Args, Debug)]
+pub struct ServerStartArgs {
+    /// Let the server run on by itself; its output goes to kafkaServer.out in the folder LOG_DIR. Kafka's
+    /// own way to write it, -daemon, is understood.
+    #[arg(long)]
+    daemon: bool,
+    /// The name of that file, without its ending.
+    #[arg(long, value_name = "NAME", default_value = "kafkaServer", hide = true)]
+    name: String,
+    /// Has no effect: there is no garbage collector with a log.
+    #[arg(long, hide = true)]
+    loggc: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub fn run(args: ServerStartArgs, command_line: &[String]) -> ExitCode {
+    if !args.server.names_a_file() {
+        println!(
+            "USAGE: {} [-daemon] server.properties [--override property=value]*",
+            command_line.first().map_or("server-start", String::as_str)
+        );
+        return ExitCode::FAILURE;
+    }
+    if !args.daemon {
+        return server::run(args.server);
+    }
+    match start_in_background(&args.name, command_line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ottla: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The options of Kafka's script, which have one hyphen and a whole word behind it, as clap has them.
+pub fn with_two_hyphens(mut arguments: Vec<String>) -> Vec<String> {
+    let options = arguments.iter_mut().skip(2);
+    for argument in options.take_while(|argument| argument.starts_with('-')) {
+        if matches!(argument.as_str(), "-daemon" | "-loggc") {
+            argument.insert(0, '-');
+        }
+    }
+    arguments
+}
+
+fn start_in_background(name: &str, command_line: &[String]) -> anyhow::Result<()> {
+    let directory = output_directory(
+        std::env::var("LOG_DIR").ok(),
+        command_line.first().map_or("", String::as_str),
+    );
+    std::fs::create_dir_all(&directory).with_context(|| {
+        format!(
+            "{}: the folder for the output cannot be made; name another with the variable LOG_DIR",
+            directory.display()
+        )
+    })?;
+    let path = directory.join(format!("{name}.out"));
+    let output = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .open(&path)
+        .with_context(|| {
+            format!(
+                "{}: cannot be written to; name another folder with the variable LOG_DIR",
+                path.display()
+            )
+        })?;
+    let binary = std::env::current_exe().context("the path of this binary is not known")?;
+    let mut server = Command::new(binary);
+    server
+        .arg("server")
+        .args(server_arguments(command_line))
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().context("the output file")?)
+        .stderr(output);
+    in_a_session_of_its_own(&mut server);
+    let child = server.spawn().context("the server cannot be started")?;
+    eprintln!(
+        "The server runs as process {}; what it says stands in {}.",
+        child.id(),
+        path.display()
+    );
+    Ok(())
+}
+
+/// Has a command's process outlive the terminal: a session of its own gets no SIGHUP from it.
+fn in_a_session_of_its_own(command: &mut Command) {
+    // SAFETY: between fork and exec only async-signal-safe calls may be made; setsid is one, and turning
+    // its error into an `io::Error` neither allocates nor locks.
+    unsafe {
+        command.pre_exec(|| match libc::setsid() {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+}
+
+/// As Kafka's script: LOG_DIR, else the folder `logs` beside the one in which the script is.
+fn output_directory(log_dir: Option<String>, script: &str) -> PathBuf {
+    if let Some(log_dir) = log_dir.filter(|it| !it.is_empty()) {
+        return log_dir.into();
+    }
+    match Path::new(script).parent() {
+        Some(folder) if script.ends_with(".sh") => folder.join("..").join("logs"),
+        _ => "logs".into(),
+    }
+}
+
+/// What follows the options of the script.
+fn server_arguments(command_line: &[String]) -> Vec<String> {
+    let mut arguments = command_line.iter().skip(2);
+    let mut kept = Vec::new();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--daemon" | "--loggc" => {}
+            "--name" => drop(arguments.next()),
+            _ => kept.push(argument.clone()),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<String> {
+        line.iter().map(|it| (*it).to_owned()).collect()
+    }
+
+    #[test]
+    fn options_of_the_script_go_before_the_file() {
+        let line = with_two_hyphens(words(&[
+            "k.sh",
+            "server-start",
+            "-daemon",
+            "s.properties",
+            "--override",
+            "x=-daemon",
+        ]));
+        assert_eq!(line[2], "--daemon");
+        assert_eq!(
+            server_arguments(&line),
+            ["s.properties", "--override", "x=-daemon"]
+        );
+    }
+
+    #[test]
+    fn output_goes_where_kafkas_goes() {
+        assert_eq!(
+            output_directory(None, "/opt/kafka/bin/kafka-server-start.sh"),
+            Path::new("/opt/kafka/bin/../logs")
+        );
+        assert_eq!(output_directory(None, "ottla"), Path::new("logs"));
+        assert_eq!(
+            output_directory(Some("/var/log/kafka".into()), "ottla"),
+            Path::new("/var/log/kafka")
+        );
+    }
+}

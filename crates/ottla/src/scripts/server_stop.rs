@@ -1,0 +1,245 @@
+//! `ottla server-stop`: Kafka's `kafka-server-stop.sh`.
+//!
+//! Finds the servers of this machine by their command lines, as Kafka's script does, and sends each a
+//! signal. `--node-id` and `--process-role` (KIP-979) choose among them by their configuration files.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_config::Properties;
+
+use super::script_name;
+
+/// Stop the Ottla servers that run on this machine.
+///
+/// The signal is SIGTERM; another can be named with the variable SIGNAL.
+#[derive(Args, Debug)]
+pub struct ServerStopArgs {
+    /// Only the server with this node.id.
+    #[arg(long, value_name = "ID")]
+    node_id: Option<i32>,
+    /// Only servers with this role: broker or controller.
+    #[arg(long, value_name = "ROLE", value_parser = ["broker", "controller"])]
+    process_role: Option<String>,
+}
+
+/// A process whose command line is that of a server.
+struct Server {
+    process: i32,
+    properties: Properties,
+}
+
+pub fn run(args: &ServerStopArgs) -> ExitCode {
+    let signal_name = std::env::var("SIGNAL").unwrap_or_else(|_| "TERM".into());
+    let Some(signal) = signal_number(&signal_name) else {
+        eprintln!("SIGNAL={signal_name}: no such signal; TERM, INT, QUIT, HUP and KILL are known");
+        return ExitCode::FAILURE;
+    };
+    let servers = running_servers();
+    if servers.is_empty() {
+        println!("No kafka server to stop");
+        return ExitCode::FAILURE;
+    }
+    let chosen: Vec<&Server> = servers
+        .iter()
+        .filter(|server| is_chosen(args, &server.properties))
+        .collect();
+    if chosen.is_empty() {
+        match (args.node_id, &args.process_role) {
+            (Some(id), _) => println!("No kafka server to stop with 'node.id' {id}"),
+            (None, role) => println!(
+                "No kafka server to stop with 'process.roles' {}",
+                role.as_deref().unwrap_or_default()
+            ),
+        }
+        return ExitCode::FAILURE;
+    }
+    let mut status = ExitCode::SUCCESS;
+    for server in chosen {
+        if let Err(error) = send(server.process, signal) {
+            eprintln!(
+                "the server with process id {} cannot be stopped: {error}",
+                server.process
+            );
+            status = ExitCode::FAILURE;
+        }
+    }
+    status
+}
+
+/// As Kafka's script: the node id decides where both are given.
+fn is_chosen(args: &ServerStopArgs, properties: &Properties) -> bool {
+    if let Some(id) = args.node_id {
+        let own = properties
+            .value("node.id")
+            .or(properties.value("broker.id"));
+        return own.and_then(|own| own.trim().parse().ok()) == Some(id);
+    }
+    match &args.process_role {
+        Some(role) => properties
+            .value("process.roles")
+            .is_some_and(|roles| roles.split(',').any(|it| it.trim() == role)),
+        None => true,
+    }
+}
+
+fn signal_number(name: &str) -> Option<i32> {
+    Some(match name.trim_start_matches("SIG") {
+        "TERM" | "15" => libc::SIGTERM,
+        "INT" | "2" => libc::SIGINT,
+        "QUIT" | "3" => libc::SIGQUIT,
+        "HUP" | "1" => libc::SIGHUP,
+        "KILL" | "9" => libc::SIGKILL,
+        _ => return None,
+    })
+}
+
+fn send(process: i32, signal: i32) -> std::io::Result<()> {
+    // SAFETY: the call takes two numbers and touches no memory; `process` is positive, so that it means
+    // one process and no group.
+    match unsafe { libc::kill(process, signal) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// The servers among the processes; a process that ends meanwhile is none.
+fn running_servers() -> Vec<Server> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let own = std::process::id();
+    let mut servers = Vec::new();
+    for entry in processes.flatten() {
+        let Some(process) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<i32>().ok())
+            .filter(|process| *process > 0 && process.cast_unsigned() != own)
+        else {
+            continue;
+        };
+        let Ok(bytes) = std::fs::read(entry.path().join("cmdline")) else {
+            continue;
+        };
+        let line: Vec<String> = bytes
+            .split(|byte| *byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        if let Some(arguments) = server_arguments(&line) {
+            let folder = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+            servers.push(Server {
+                process,
+                properties: properties(arguments, &folder),
+            });
+        }
+    }
+    servers.sort_by_key(|server| server.process);
+    servers
+}
+
+/// The arguments of a server, if the command line is that of one.
+fn server_arguments(line: &[String]) -> Option<&[String]> {
+    let command = line.get(1).map_or("", String::as_str);
+    match script_name(line.first()?) {
+        "ottla" if matches!(command, "server" | "server-start") => line.get(2..),
+        "kafka-server-start" => line.get(1..),
+        "kafka-run-class" => {
+            let class = line.iter().position(|word| word == "kafka.Kafka")?;
+            line.get(class + 1..)
+        }
+        _ => None,
+    }
+}
+
+/// The settings of a server as far as its command line and its file tell them.
+fn properties(arguments: &[String], folder: &Path) -> Properties {
+    let mut file = None;
+    let mut overrides = Vec::new();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match (word.strip_prefix("--override="), word.as_str()) {
+            (Some(setting), _) => overrides.push(setting.to_owned()),
+            (None, "--override") => overrides.extend(words.next().cloned()),
+            (None, "") => {}
+            (None, other) if !other.starts_with('-') && file.is_none() => {
+                file = Some(PathBuf::from(other));
+            }
+            (None, _) => {}
+        }
+    }
+    let mut properties = file
+        .map(|file| folder.join(file))
+        .and_then(|file| {
+            let bytes = std::fs::read(&file).ok()?;
+            Properties::parse_bytes(&bytes, &file.display().to_string()).ok()
+        })
+        .unwrap_or_else(|| Properties::new("the command line"));
+    for setting in overrides {
+        if let Some((key, value)) = setting.split_once('=') {
+            properties.set(key.trim(), value.trim());
+        }
+    }
+    properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(line: &[&str]) -> Option<Vec<String>> {
+        let line: Vec<String> = line.iter().map(|it| (*it).to_owned()).collect();
+        server_arguments(&line).map(<[String]>::to_vec)
+    }
+
+    #[test]
+    fn servers_are_known_by_their_command_lines() {
+        assert_eq!(
+            arguments(&["/usr/bin/ottla", "server", "s.properties"]).unwrap(),
+            ["s.properties"]
+        );
+        assert_eq!(
+            arguments(&["bin/kafka-server-start.sh", "s.properties"]).unwrap(),
+            ["s.properties"]
+        );
+        assert_eq!(arguments(&["ottla", "server"]).unwrap(), [""; 0]);
+        for other in [
+            &["ottla", "topics", "server"][..],
+            &["vi", "kafka-server-start.sh"],
+            &["java", "kafka.Kafka", "s.properties"],
+            &[""],
+        ] {
+            assert_eq!(arguments(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn servers_are_chosen_by_their_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(
+            folder.path().join("s.properties"),
+            "node.id=7\nprocess.roles=broker, controller\n",
+        )
+        .unwrap();
+        let line =
+            |words: &[&str]| -> Vec<String> { words.iter().map(|it| (*it).to_owned()).collect() };
+        let chosen = |node_id, role: Option<&str>, words: &[&str]| {
+            let args = ServerStopArgs {
+                node_id,
+                process_role: role.map(str::to_owned),
+            };
+            is_chosen(&args, &properties(&line(words), folder.path()))
+        };
+        assert!(chosen(Some(7), None, &["s.properties"]));
+        assert!(!chosen(Some(8), None, &["s.properties"]));
+        assert!(chosen(
+            Some(8),
+            Some("nothing"),
+            &["s.properties", "--override", "node.id=8"]
+        ));
+        assert!(chosen(None, Some("controller"), &["s.properties"]));
+        assert!(!chosen(None, Some("broker"), &["missing.properties"]));
+        assert!(chosen(None, None, &["missing.properties"]));
+    }
+}

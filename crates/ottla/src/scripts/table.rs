@@ -1,0 +1,126 @@
+//! Every script in the `bin` folder of Apache Kafka 4.3.1, and what it is here.
+
+use std::fmt::Write as _;
+
+/// A script of Kafka's.
+pub struct Script {
+    /// Without `.sh`.
+    pub name: &'static str,
+    /// The Java class that it runs; empty where it runs another script.
+    pub class: &'static str,
+    pub outcome: Outcome,
+}
+
+/// What becomes of a script.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome {
+    /// The command of ours that does it, and what is to be known about it, if anything.
+    Serves(&'static str, &'static str),
+    /// Why it does nothing.
+    NotServed(&'static str),
+}
+
+use Outcome::{NotServed, Serves};
+
+const fn script(name: &'static str, class: &'static str, outcome: Outcome) -> Script {
+    Script {
+        name,
+        class,
+        outcome,
+    }
+}
+
+const CONNECT: &str = "Kafka Connect is a Java framework that runs beside brokers; run Kafka's own against this broker";
+const PERFORMANCE: &str =
+    "Kafka's measuring tools are Java programs; run Kafka's own against this broker";
+const VERIFIABLE: &str = "it serves Kafka's own system tests; run Kafka's own against this broker";
+
+/// In the order of their names.
+#[rustfmt::skip]
+pub const SCRIPTS: &[Script] = &[
+    script("connect-distributed", "org.apache.kafka.connect.cli.ConnectDistributed", NotServed(CONNECT)),
+    script("connect-mirror-maker", "org.apache.kafka.connect.mirror.MirrorMaker", NotServed(CONNECT)),
+    script("connect-plugin-path", "org.apache.kafka.tools.ConnectPluginPath", NotServed(CONNECT)),
+    script("connect-standalone", "org.apache.kafka.connect.cli.ConnectStandalone", NotServed(CONNECT)),
+    script("kafka-acls", "org.apache.kafka.tools.AclCommand", NotServed("ACLs are not served yet: every client may do everything")),
+    script("kafka-broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand", Serves("broker-api-versions", "")),
+    script("kafka-client-metrics", "org.apache.kafka.tools.ClientMetricsCommand", Serves("client-metrics", "")),
+    script("kafka-cluster", "org.apache.kafka.tools.ClusterTool", Serves("cluster", "`unregister` needs a cluster that serves UnregisterBroker")),
+    script("kafka-configs", "kafka.admin.ConfigCommand", Serves("configs", "")),
+    script("kafka-console-consumer", "org.apache.kafka.tools.consumer.ConsoleConsumer", Serves("console-consumer", "Java formatters and deserializers other than Kafka's own are refused")),
+    script("kafka-console-producer", "org.apache.kafka.tools.ConsoleProducer", Serves("console-producer", "Java line readers are refused")),
+    script("kafka-console-share-consumer", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", NotServed("share groups are not served yet")),
+    script("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", Serves("consumer-groups", "")),
+    script("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance", NotServed(PERFORMANCE)),
+    script("kafka-delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand", NotServed("delegation tokens need SASL, which is not served yet")),
+    script("kafka-delete-records", "org.apache.kafka.tools.DeleteRecordsCommand", Serves("delete-records", "")),
+    script("kafka-dump-log", "org.apache.kafka.tools.DumpLogSegments", Serves("dump-log", "Java decoder classes other than Kafka's own are refused")),
+    script("kafka-e2e-latency", "org.apache.kafka.tools.EndToEndLatency", NotServed(PERFORMANCE)),
+    script("kafka-features", "org.apache.kafka.tools.FeatureCommand", Serves("features", "")),
+    script("kafka-get-offsets", "org.apache.kafka.tools.GetOffsetShell", Serves("get-offsets", "")),
+    script("kafka-groups", "org.apache.kafka.tools.GroupsCommand", Serves("groups", "")),
+    script("kafka-jmx", "org.apache.kafka.tools.JmxTool", NotServed("it reads the metrics of a Java process, and this is none")),
+    script("kafka-leader-election", "org.apache.kafka.tools.LeaderElectionCommand", Serves("leader-election", "")),
+    script("kafka-log-dirs", "org.apache.kafka.tools.LogDirsCommand", Serves("log-dirs", "")),
+    script("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand", Serves("metadata-quorum", "`add-controller` and `remove-controller` need a cluster that serves AddRaftVoter and RemoveRaftVoter")),
+    script("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", NotServed("the metadata log is shown by `ottla dump-log --cluster-metadata-decoder --files FILE`")),
+    script("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance", NotServed(PERFORMANCE)),
+    script("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", NotServed("a single node has nowhere to move partitions to, and moves between directories are not served yet")),
+    script("kafka-replica-verification", "org.apache.kafka.tools.ReplicaVerificationTool", NotServed("it compares the replicas of several brokers, and a single node has one of each")),
+    script("kafka-run-class", "", Serves("", "runs the script of the class that is named; no other Java class")),
+    script("kafka-server-start", "kafka.Kafka", Serves("server-start", "settings of the Java process have no effect; a note says so")),
+    script("kafka-server-stop", "", Serves("server-stop", "stops the Ottla servers of the machine, not those of Kafka")),
+    script("kafka-share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance", NotServed("share groups are not served yet")),
+    script("kafka-share-groups", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", NotServed("share groups are not served yet")),
+    script("kafka-storage", "kafka.tools.StorageTool", Serves("storage", "")),
+    script("kafka-streams-application-reset", "org.apache.kafka.tools.StreamsResetter", NotServed("it is a tool of the Java library Kafka Streams; run Kafka's own against this broker")),
+    script("kafka-streams-groups", "org.apache.kafka.tools.streams.StreamsGroupCommand", NotServed("streams groups are not served yet")),
+    script("kafka-topics", "org.apache.kafka.tools.TopicCommand", Serves("topics", "")),
+    script("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand", NotServed("transactions are not served yet")),
+    script("kafka-verifiable-consumer", "org.apache.kafka.tools.VerifiableConsumer", NotServed(VERIFIABLE)),
+    script("kafka-verifiable-producer", "org.apache.kafka.tools.VerifiableProducer", NotServed(VERIFIABLE)),
+    script("kafka-verifiable-share-consumer", "org.apache.kafka.tools.VerifiableShareConsumer", NotServed("share groups are not served yet")),
+    script("trogdor", "org.apache.kafka.trogdor.Trogdor", NotServed("it is Kafka's own test framework, a Java program; run Kafka's own against this broker")),
+];
+
+/// The table for `COMPATIBILITY.md`.
+pub fn markdown() -> String {
+    let mut table =
+        String::from("| script | command | what is to be known |\n| --- | --- | --- |\n");
+    for script in SCRIPTS {
+        let (command, note) = match script.outcome {
+            Outcome::Serves("", note) => ("yes".to_owned(), note.to_owned()),
+            Outcome::Serves(command, note) => (format!("`ottla {command}`"), note.to_owned()),
+            Outcome::NotServed(reason) => ("–".to_owned(), format!("not served: {reason}")),
+        };
+        let _ = writeln!(table, "| `{}.sh` | {command} | {note} |", script.name);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: &str =
+        "<!-- scripts: generated by `cargo run -p ottla -- install-scripts --table` -->\n";
+    const END: &str = "<!-- end of scripts -->";
+
+    #[test]
+    fn the_page_holds_the_table_of_scripts() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../COMPATIBILITY.md");
+        let page = std::fs::read_to_string(path).expect("COMPATIBILITY.md");
+        let begin = page.find(BEGIN).expect("the mark at the beginning") + BEGIN.len();
+        let end = page.find(END).expect("the mark at the end");
+        assert!(
+            page[begin..end].trim() == markdown().trim(),
+            "the table of scripts in COMPATIBILITY.md is not what is served; replace it by what \
+             `cargo run -p ottla -- install-scripts --table` prints"
+        );
+    }
+
+    #[test]
+    fn names_are_in_order() {
+        assert!(SCRIPTS.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+}

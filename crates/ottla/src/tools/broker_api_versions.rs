@@ -1,0 +1,116 @@
+//! `broker-api-versions`: Kafka's `kafka-broker-api-versions.sh`.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_client::BrokerNode;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsResponse};
+
+use super::{admin_client, block_on, report_on_stderr};
+
+/// Print the versions of each API that each broker serves.
+#[derive(Args, Debug)]
+pub struct BrokerApiVersionsArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: String,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+}
+
+pub fn run(args: BrokerApiVersionsArgs) -> ExitCode {
+    block_on(async { report_on_stderr(print(&args).await) })
+}
+
+async fn print(args: &BrokerApiVersionsArgs) -> anyhow::Result<()> {
+    let admin = admin_client::connect(
+        &args.bootstrap_server,
+        args.command_config.as_deref(),
+        "ottla-broker-api-versions",
+    )
+    .await?;
+    for broker in admin.client().metadata().brokers.values() {
+        match admin.api_versions(Some(broker.id)).await {
+            Ok(response) => println!("{} -> {}", node(broker), table(&response)),
+            Err(error) => println!("{} -> ERROR: {}", node(broker), error.broker_message()),
+        }
+    }
+    Ok(())
+}
+
+/// As Java shows a node.
+fn node(broker: &BrokerNode) -> String {
+    format!(
+        "{}:{} (id: {} rack: {} isFenced: false)",
+        broker.host,
+        broker.port,
+        broker.id,
+        broker.rack.as_deref().unwrap_or("null")
+    )
+}
+
+/// Every API that a broker can have, whether it is served or not, and those that only the broker knows.
+fn table(response: &ApiVersionsResponse) -> String {
+    let mut lines: BTreeMap<i16, String> = ApiKey::ALL
+        .iter()
+        .filter(|key| key.on_broker() && !key.stable_versions().is_empty())
+        .map(|key| {
+            let line = format!("{}({}): UNSUPPORTED", key.name(), key.code());
+            (key.code(), line)
+        })
+        .collect();
+    for served in &response.api_keys {
+        lines.insert(served.api_key, line(served));
+    }
+    let lines: Vec<String> = lines.into_values().collect();
+    format!("(\n\t{}\n)", lines.join(",\n\t"))
+}
+
+fn line(served: &ApiVersion) -> String {
+    let (low, high) = (served.min_version, served.max_version);
+    let range = match low == high {
+        true => low.to_string(),
+        false => format!("{low} to {high}"),
+    };
+    let Some(key) = ApiKey::from_code(served.api_key) else {
+        return format!("UNKNOWN({}): {range}", served.api_key);
+    };
+    let spoken = key.stable_versions();
+    let newest = high.min(*spoken.end());
+    let usable = match newest >= low.max(*spoken.start()) {
+        true => format!("usable: {newest}"),
+        false => "unusable: node too new".to_owned(),
+    };
+    format!("{}({}): {range} [{usable}]", key.name(), key.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_api_has_a_line() {
+        let served = |api_key, min_version, max_version| ApiVersion {
+            api_key,
+            min_version,
+            max_version,
+            ..Default::default()
+        };
+        assert_eq!(line(&served(0, 0, 13)), "Produce(0): 0 to 13 [usable: 13]");
+        assert_eq!(
+            line(&served(46, 0, 0)),
+            "ListPartitionReassignments(46): 0 [usable: 0]"
+        );
+        assert_eq!(line(&served(9999, 0, 2)), "UNKNOWN(9999): 0 to 2");
+        let table = table(&ApiVersionsResponse {
+            api_keys: vec![served(0, 0, 13)],
+            ..Default::default()
+        });
+        assert!(
+            table.starts_with("(\n\tProduce(0): 0 to 13 [usable: 13],\n\tFetch(1): UNSUPPORTED,")
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! `cluster`: Kafka's `kafka-cluster.sh`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use ottla_client::admin::EndpointType;
+use ottla_client::{Admin, ClientError};
+use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
+
+use super::admin_client::Bootstrap;
+use super::{block_on, report_on_stderr};
+
+/// Print the id and the nodes of a cluster, or take a broker out of it.
+#[derive(Args, Debug)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    command: ClusterCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum ClusterCommand {
+    /// Print the id of the cluster.
+    ClusterId(ConnectionArgs),
+    /// Take a broker that will not come back out of the cluster.
+    Unregister {
+        #[command(flatten)]
+        connection: ConnectionArgs,
+        /// The id of the broker.
+        #[arg(long, short = 'i')]
+        id: i32,
+    },
+    /// List the brokers, or the controllers.
+    ListEndpoints {
+        #[command(flatten)]
+        connection: ConnectionArgs,
+        /// List brokers that are fenced too.
+        #[arg(long)]
+        include_fenced_brokers: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+struct ConnectionArgs {
+    #[command(flatten)]
+    bootstrap: Bootstrap,
+    /// Properties file with settings of the client.
+    #[arg(long, short = 'c', value_name = "FILE")]
+    command_config: Option<String>,
+    /// Deprecated: write --command-config.
+    #[arg(
+        long,
+        value_name = "FILE",
+        hide = true,
+        conflicts_with = "command_config"
+    )]
+    config: Option<String>,
+}
+
+impl ConnectionArgs {
+    async fn connect(&self) -> anyhow::Result<Admin> {
+        if self.config.is_some() {
+            println!(
+                "Option --config has been deprecated and will be removed in a future version. Use \
+                 --command-config instead."
+            );
+        }
+        let config = self.command_config.as_deref().or(self.config.as_deref());
+        self.bootstrap.connect(config, "ottla-cluster").await
+    }
+}
+
+pub fn run(args: ClusterArgs) -> ExitCode {
+    block_on(async { report_on_stderr(act(&args.command).await) })
+}
+
+async fn act(command: &ClusterCommand) -> anyhow::Result<()> {
+    match command {
+        ClusterCommand::ClusterId(connection) => {
+            let nodes = endpoint_type(&connection.bootstrap);
+            let admin = connection.connect().await?;
+            let cluster = admin.describe_cluster(nodes, false).await?;
+            println!("Cluster ID: {}", &*cluster.cluster_id);
+        }
+        ClusterCommand::Unregister { connection, id } => {
+            let admin = connection.connect().await?;
+            match admin.unregister_broker(*id).await {
+                Ok(()) => println!("Broker {id} is no longer registered."),
+                Err(ClientError::Unsupported { .. }) => {
+                    println!("The target cluster does not support the broker unregistration API.");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        ClusterCommand::ListEndpoints {
+            connection,
+            include_fenced_brokers,
+        } => {
+            let nodes = endpoint_type(&connection.bootstrap);
+            if *include_fenced_brokers && nodes == EndpointType::Controller {
+                anyhow::bail!(
+                    "The option --include-fenced-brokers is only supported with --bootstrap-server option"
+                );
+            }
+            let admin = connection.connect().await?;
+            let cluster = admin
+                .describe_cluster(nodes, *include_fenced_brokers)
+                .await?;
+            print_nodes(&cluster.brokers, nodes);
+        }
+    }
+    Ok(())
+}
+
+fn endpoint_type(bootstrap: &Bootstrap) -> EndpointType {
+    match bootstrap.is_controller() {
+        true => EndpointType::Controller,
+        false => EndpointType::Broker,
+    }
+}
+
+fn print_nodes(nodes: &[DescribeClusterBroker], kind: EndpointType) {
+    let racks = nodes.iter().filter_map(|node| node.rack.as_ref());
+    let host_width = nodes.iter().map(|node| node.host.len()).max();
+    let rack_width = racks.map(|rack| rack.len()).max();
+    let (host_width, rack_width) = (host_width.unwrap_or(100), rack_width.unwrap_or(10));
+    let print = |id: &str, host: &str, port: &str, rack: &str, state: &str, endpoint: &str| {
+        let state = match kind {
+            EndpointType::Broker => format!("{state:<10} "),
+            EndpointType::Controller => String::new(),
+        };
+        println!(
+            "{id:<10} {host:<host_width$} {port:<10} {rack:<rack_width$} {state}{endpoint:<15}"
+        );
+    };
+    print("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE");
+    let mut nodes: Vec<&DescribeClusterBroker> = nodes.iter().collect();
+    nodes.sort_by_key(|node| node.broker_id);
+    for node in nodes {
+        print(
+            &node.broker_id.to_string(),
+            &node.host,
+            &node.port.to_string(),
+            node.rack.as_deref().unwrap_or("null"),
+            if node.is_fenced { "fenced" } else { "unfenced" },
+            match kind {
+                EndpointType::Broker => "broker",
+                EndpointType::Controller => "controller",
+            },
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! The tools that show and change a cluster as a whole, each as a process.
+
+use std::process::Command;
+
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+
+struct Ran {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+fn run(arguments: &[&str]) -> Ran {
+    let output = Command::new(ottla_binary())
+        .args(arguments)
+        .output()
+        .expect("the binary starts");
+    Ran {
+        status: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// Standard output of a tool that succeeds.
+#[track_caller]
+fn out(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> String {
+    let ran = on(broker, before, after);
+    assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
+    ran.out
+}
+
+fn on(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> Ran {
+    let servers = broker.bootstrap();
+    run(&[before, &["--bootstrap-server", &servers], after].concat())
+}
+
+#[test]
+fn the_cluster_shows_itself() {
+    let broker = BrokerBuilder::new().start();
+    let id = out(&broker, &["cluster", "cluster-id"], &[]);
+    assert!(
+        id.starts_with("Cluster ID: ") && id.trim_end().len() == 34,
+        "{id}"
+    );
+    let nodes = out(&broker, &["cluster", "list-endpoints"], &[]);
+    let lines: Vec<&str> = nodes.lines().collect();
+    assert_eq!(
+        lines[0],
+        "ID         HOST      PORT       RACK       STATE      ENDPOINT_TYPE  "
+    );
+    assert!(lines[1].starts_with("1          127.0.0.1 "), "{nodes}");
+    assert!(lines[1].ends_with(" unfenced   broker         "), "{nodes}");
+
+    let status = out(&broker, &["metadata-quorum"], &["describe", "--status"]);
+    assert!(status.contains("\nLeaderId:               1\n"), "{status}");
+    assert!(status.contains("\nMaxFollowerLagTimeMs:   0\n"), "{status}");
+    let replication = out(
+        &broker,
+        &["metadata-quorum"],
+        &["describe", "--replication"],
+    );
+    assert!(
+        replication.starts_with("NodeId\tDirectoryId"),
+        "{replication}"
+    );
+    assert!(replication.ends_with("\tLeader\t\n"), "{replication}");
+    let neither = on(&broker, &["metadata-quorum"], &["describe"]);
+    assert_eq!(neither.status, 1);
+    assert!(neither.err.contains("One of --status or --replication"));
+
+    let versions = out(&broker, &["broker-api-versions"], &[]);
+    assert!(
+        versions.contains(
+            "(id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 13 [usable: 13],"
+        ),
+        "{versions}"
+    );
+    let directories = out(&broker, &["log-dirs"], &["--describe"]);
+    assert!(
+        directories.contains("\"error\":null,\"logDir\":"),
+        "{directories}"
+    );
+    let unknown = on(
+        &broker,
+        &["log-dirs"],
+        &["--describe", "--broker-list", "7"],
+    );
+    assert_eq!(unknown.status, 1);
+    assert!(
+        unknown
+            .err
+            .contains("do not exist from --broker-list: 7. Current existent brokers: 1"),
+        "{}",
+        unknown.err
+    );
+    assert_eq!(
+        out(&broker, &["groups"], &["--list"]),
+        format!("{:<20} {:<20} {:<20}\n", "GROUP", "TYPE", "PROTOCOL")
+    );
+}
+
+#[test]
+fn features_are_shown_and_changed() {
+    let broker = BrokerBuilder::new().start();
+    let described = out(&broker, &["features"], &["describe"]);
+    let line = described
+        .lines()
+        .find(|line| line.contains("metadata.version"))
+        .expect("the feature");
+    assert!(line.contains("FinalizedVersionLevel: 4.3-IV0"), "{line}");
+    let lowered = out(
+        &broker,
+        &["features"],
+        &["downgrade", "--feature", "group.version=0", "--dry-run"],
+    );
+    assert_eq!(lowered, "group.version can be downgraded to 0.\n");
+    let refused = on(
+        &broker,
+        &["features"],
+        &["upgrade", "--feature", "metadata.version=99"],
+    );
+    assert_eq!(refused.status, 1);
+    assert!(
+        refused
+            .out
+            .starts_with("Could not upgrade metadata.version to 99. "),
+        "{}",
+        refused.out
+    );
+    assert_eq!(refused.err, "1 out of 1 operation(s) failed.\n");
+    let mapping = run(&["features", "version-mapping", "--release-version", "4.0"]);
+    assert!(
+        mapping.out.starts_with("metadata.version=25 (4.0)\n"),
+        "{}",
+        mapping.out
+    );
+    let nowhere = run(&["features", "describe"]);
+    assert_eq!(nowhere.status, 1);
+    assert!(
+        nowhere.err.contains("--bootstrap-server"),
+        "{}",
+        nowhere.err
+    );
+}
+
+#[test]
+fn records_are_deleted_and_leaders_elected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("partitions.json");
+    let path = file.display().to_string();
+    let broker = BrokerBuilder::new().start();
+    out(&broker, &["topics"], &["--create", "--topic", "t"]);
+    std::fs::write(
+        &file,
+        r#"{"partitions":[{"topic":"t","partition":0,"offset":-1},{"topic":"t","partition":7,"offset":1}]}"#,
+    )
+    .expect("the file");
+    let deleted = on(&broker, &["delete-records"], &["--offset-json-file", &path]);
+    let lines: Vec<&str> = deleted.out.lines().collect();
+    assert_eq!(
+        lines[..2],
+        [
+            "Executing records delete operation",
+            "Records delete operation completed:"
+        ]
+    );
+    assert_eq!(lines[2], "partition: t-0\tlow_watermark: 0");
+    assert!(
+        lines[3].starts_with("partition: t-7\terror: org.apache.kafka.common.errors."),
+        "{}",
+        deleted.out
+    );
+    let preferred = ["--election-type", "preferred"];
+    let elected = out(
+        &broker,
+        &["leader-election"],
+        &[&preferred[..], &["--topic", "t", "--partition", "0"]].concat(),
+    );
+    assert_eq!(
+        elected,
+        "Valid replica already elected for partitions t-0\n"
+    );
+    let unknown = on(
+        &broker,
+        &["leader-election"],
+        &[&preferred[..], &["--path-to-json-file", &path]].concat(),
+    );
+    assert_eq!(unknown.status, 1);
+    assert!(
+        unknown
+            .out
+            .contains("Error completing leader election (PREFERRED) for partition: t-7: "),
+        "{}",
+        unknown.out
+    );
+    assert_eq!(unknown.err, "1 replica(s) could not be elected\n");
+    std::fs::write(&file, "{").expect("the file");
+    let broken = on(&broker, &["delete-records"], &["--offset-json-file", &path]);
+    assert_eq!(broken.status, 1);
+    assert!(broken.err.contains("not a valid JSON") && broken.err.contains(&path));
+}
+
+#[test]
+fn metrics_subscriptions_live_and_die() {
+    let broker = BrokerBuilder::new().start();
+    let subscriptions = |arguments: &[&str]| out(&broker, &["client-metrics"], arguments);
+    let altered = subscriptions(&[
+        "--alter",
+        "--name",
+        "m",
+        "--metrics",
+        "a.,b.",
+        "--interval",
+        "10000",
+        "--match",
+        "client_id=x",
+    ]);
+    assert_eq!(altered, "Altered client metrics config for m.\n");
+    assert_eq!(subscriptions(&["--list"]), "m\n");
+    assert_eq!(
+        subscriptions(&["--describe"]),
+        "Client metrics configs for m are:\n  interval.ms=10000\n  match=client_id=x\n  metrics=a.,b.\n"
+    );
+    assert_eq!(
+        subscriptions(&["--delete", "--name", "m"]),
+        "Deleted client metrics config for m.\n"
+    );
+    assert_eq!(subscriptions(&["--list"]), "\n");
+    let bad = on(
+        &broker,
+        &["client-metrics"],
+        &["--alter", "--name", "m", "--interval", "soon"],
+    );
+    assert_eq!(bad.status, 1);
+    assert!(
+        bad.err.contains("Invalid interval value soon"),
+        "{}",
+        bad.err
+    );
+}

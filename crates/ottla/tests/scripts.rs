@@ -1,0 +1,159 @@
+//! Links with the names of Kafka's scripts: made, called, and a server started and stopped by them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use ottla_testkit::ottla_binary;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn installed(folder: &Path) -> Output {
+    Command::new(ottla_binary())
+        .arg("install-scripts")
+        .arg(folder)
+        .output()
+        .expect("the binary starts")
+}
+
+#[test]
+fn links_act_as_scripts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bin = folder.path().join("bin");
+    let first = installed(&bin);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    assert!(text(&first.stdout).contains("kafka-topics.sh -> "));
+    let help = Command::new(bin.join("kafka-topics.sh"))
+        .arg("--help")
+        .output()
+        .expect("the link starts");
+    assert!(
+        text(&help.stdout).contains("Usage: kafka-topics.sh [OPTIONS]"),
+        "{}",
+        text(&help.stdout)
+    );
+    let class = Command::new(bin.join("kafka-run-class.sh"))
+        .args(["kafka.tools.StorageTool", "random-uuid"])
+        .output()
+        .expect("the link starts");
+    assert_eq!(text(&class.stdout).trim().len(), 22);
+
+    // A second time nothing is to do; a file of somebody else's stays.
+    let again = installed(&bin);
+    assert!(
+        text(&again.stdout).starts_with("0 links made"),
+        "{}",
+        text(&again.stdout)
+    );
+    let topics = bin.join("kafka-topics.sh");
+    std::fs::remove_file(&topics).expect("the link");
+    std::fs::write(&topics, "mine").expect("a file");
+    let refused = installed(&bin);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("kafka-topics.sh"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(std::fs::read_to_string(&topics).expect("the file"), "mine");
+}
+
+#[test]
+fn scripts_that_are_not_served_say_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, reason) in [
+        ("connect-standalone.sh", "Kafka Connect is a Java framework"),
+        ("kafka-acls.sh", "ACLs are not served yet"),
+        ("kafka-nonsense.sh", "is not a script of Apache Kafka 4.3"),
+    ] {
+        let link = folder.path().join(name);
+        std::os::unix::fs::symlink(ottla_binary(), &link).expect("a link");
+        let ran = Command::new(link)
+            .arg("--list")
+            .output()
+            .expect("it starts");
+        assert_eq!(ran.status.code(), Some(1));
+        let said = text(&ran.stderr);
+        assert!(
+            said.contains(reason) && said.contains("kafka-topics.sh"),
+            "{said}"
+        );
+    }
+}
+
+/// A node id that no other server on the machine has, since `server-stop` looks at all of them.
+fn node_id() -> String {
+    (1_000_000_000 + std::process::id()).to_string()
+}
+
+#[test]
+fn a_server_is_started_and_stopped_by_scripts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (bin, id) = (folder.path().join("bin"), node_id());
+    assert!(installed(&bin).status.success());
+    let properties = folder.path().join("server.properties");
+    let data = folder.path().join("data");
+    std::fs::write(
+        &properties,
+        format!(
+            "process.roles=broker,controller\nnode.id={id}\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n\
+             controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=127.0.0.1:9093\nlog.dirs={}\n",
+            data.display()
+        ),
+    )
+    .expect("the properties");
+    let script = |name: &str, arguments: &[&str]| {
+        Command::new(bin.join(name))
+            .args(arguments)
+            .current_dir(folder.path())
+            .env("KAFKA_HEAP_OPTS", "-Xmx1G")
+            .output()
+            .expect("the script starts")
+    };
+    let formatted = script(
+        "kafka-storage.sh",
+        &[
+            "format",
+            "--standalone",
+            "-t",
+            "T3R0bGFQcm9jZXNzVGVzdA",
+            "-c",
+            "server.properties",
+        ],
+    );
+    assert!(formatted.status.success(), "{}", text(&formatted.stderr));
+    let usage = script("kafka-server-start.sh", &[]);
+    assert_eq!(usage.status.code(), Some(1));
+    assert!(
+        text(&usage.stdout).starts_with("USAGE: "),
+        "{}",
+        text(&usage.stdout)
+    );
+
+    let started = script("kafka-server-start.sh", &["-daemon", "server.properties"]);
+    assert!(started.status.success(), "{}", text(&started.stderr));
+    let output = folder.path().join("logs/kafkaServer.out");
+    let said = || std::fs::read_to_string(&output).unwrap_or_default();
+    wait_until("the server listens", || said().contains("Listens on"));
+    assert!(
+        said().contains("KAFKA_HEAP_OPTS is set and has no effect"),
+        "{}",
+        said()
+    );
+
+    let nobody = script("kafka-server-stop.sh", &["--node-id=999999999"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    let stopped = script("kafka-server-stop.sh", &["--node-id", &id]);
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+    wait_until("the server has stopped", || said().contains("Stopped."));
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
