@@ -54,6 +54,7 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
         eprintln!("ottla: {warning}");
     }
     start_logging()?;
+    raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -101,6 +102,20 @@ fn read_file(path: &Path) -> Result<Properties, String> {
         format!("{name}: cannot be read: {error}; give the path of a server.properties")
     })?;
     Properties::parse_bytes(&bytes, &name).map_err(|error| error.to_string())
+}
+
+/// Takes all the open files that this process may have: a partition holds some for each of its segments, and
+/// the limit that a shell starts with is made for other programs. Java does the same (`MaxFDLimit`).
+fn raise_open_files_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("the limit of open files stays as it is: {error}");
+    }
 }
 
 /// To standard error: lines for people where that is a terminal, and a JSON object a line otherwise, for
