@@ -4,9 +4,10 @@
 //! forced too. Kafka: `CheckpointFile`.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::disk;
 use crate::error::StorageError;
 
 mod clean_shutdown;
@@ -47,15 +48,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        Ok(file)
-    });
-    let file = written.map_err(|error| StorageError::new("write", &temporary, error))?;
-    file.sync_all()
-        .map_err(|error| StorageError::fsync(&temporary, error))?;
-    std::fs::rename(&temporary, path)
-        .map_err(|error| StorageError::new("rename to", path, error))?;
+    let file = disk::write(&temporary, bytes)
+        .map_err(|error| StorageError::new("write", &temporary, error))?;
+    disk::sync_all(&file).map_err(|error| StorageError::fsync(&temporary, error))?;
+    disk::rename(&temporary, path).map_err(|error| StorageError::new("rename to", path, error))?;
     match path.parent() {
         Some(dir) => sync_dir(dir),
         None => Ok(()),
@@ -64,9 +60,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
 
 /// Forces the entries of a directory to disk: files created, renamed and removed in it.
 pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
-    File::open(dir)
-        .and_then(|dir| dir.sync_all())
-        .map_err(|error| StorageError::fsync(dir, error))
+    disk::sync_dir(dir).map_err(|error| StorageError::fsync(dir, error))
 }
 
 /// Reads a small file as a whole, `None` where it does not exist.

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use ottla_types::Offset;
 
 use crate::checkpoint::sync_dir;
+use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::DELETED_SUFFIX;
 use crate::leader_epochs::LeaderEpochs;
@@ -123,7 +124,7 @@ impl FlushJob {
     fn flush_segment(&self, segment: &Segment) -> Result<(), StorageError> {
         let dir = self.shared.dir.path();
         let fsync = |result| unless_deleted(result, |error| StorageError::fsync(&dir, error));
-        fsync(segment.log_file().and_then(|file| file.sync_data()))?;
+        fsync(segment.log_file().and_then(|file| disk::sync_data(&file)))?;
         if self.active == Some(segment.base_offset) {
             return Ok(());
         }
@@ -240,11 +241,7 @@ impl SpareJob {
         let create = |kind: SegmentFile| {
             let path = self.shared.dir.join(&spare_name(self.number, kind));
             // A file that is there already might be about to become a segment.
-            let mut options = File::options();
-            options.read(true).write(true).create_new(true);
-            options
-                .open(&path)
-                .map_err(|error| StorageError::new("create", &path, error))
+            disk::create_new(&path).map_err(|error| StorageError::new("create", &path, error))
         };
         create(SegmentFile::OffsetIndex)?;
         create(SegmentFile::TimeIndex)?;
@@ -309,12 +306,8 @@ impl UnlinkJob {
 
     pub fn run(self) -> Result<(), StorageError> {
         for path in &self.paths {
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(StorageError::new("delete", path, error));
-                }
-                _ => {}
-            }
+            disk::remove_file_if_there(path)
+                .map_err(|error| StorageError::new("delete", path, error))?;
         }
         Ok(())
     }
@@ -340,7 +333,7 @@ impl CloseJob {
         }
         let end = self.flush.run()?;
         if let Some((file, size)) = self.cut {
-            file.set_len(size)
+            disk::set_len(&file, size)
                 .map_err(|error| StorageError::new("cut a segment of", &dir, error))?;
         }
         Ok(end)
@@ -356,8 +349,7 @@ pub struct RenameDirJob {
 impl RenameDirJob {
     pub fn run(self) -> Result<(), StorageError> {
         let from = self.shared.dir.path();
-        std::fs::rename(&from, &self.to)
-            .map_err(|error| StorageError::new("rename", &from, error))?;
+        disk::rename(&from, &self.to).map_err(|error| StorageError::new("rename", &from, error))?;
         self.shared.dir.set(self.to.clone());
         match self.to.parent() {
             Some(parent) => sync_dir(parent),

@@ -13,6 +13,7 @@
 mod batch_scan;
 mod batch_tail;
 pub mod checkpoint;
+mod disk;
 mod error;
 pub mod file_names;
 mod index;

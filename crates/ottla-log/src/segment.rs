@@ -19,6 +19,7 @@ use ottla_types::{Offset, Timestamp};
 use parking_lot::{Mutex, RwLock};
 
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
+use crate::disk;
 use crate::file_names::{
     DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX, file_name,
@@ -146,15 +147,11 @@ impl Segment {
         let mut log = None;
         for kind in SegmentFile::ALL {
             let path = dir.join(&file_name(base_offset, kind.suffix()));
-            let mut options = File::options();
-            options.read(true).write(true);
             if kind == SegmentFile::TransactionIndex {
-                match std::fs::remove_file(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => continue,
-                }
+                disk::remove_file_if_there(&path)?;
+                continue;
             }
-            let file = options.create(true).truncate(true).open(&path)?;
+            let file = disk::create(&path)?;
             if kind == SegmentFile::Log {
                 log = Some(file);
             }
@@ -176,7 +173,7 @@ impl Segment {
             SegmentFile::Log,
         ] {
             let to = dir.join(&file_name(base_offset, kind.suffix()));
-            std::fs::rename(dir.join(&spare_name(spare.number, kind)), to)?;
+            disk::rename(&dir.join(&spare_name(spare.number, kind)), &to)?;
         }
         let indexes = IndexSizes::default();
         Ok(Self::new(
@@ -241,12 +238,10 @@ impl Segment {
         move || {
             let state = self.state.lock();
             let path = self.path_in_state(*state, kind)?;
-            let mut options = File::options();
-            options.read(true).write(true);
-            options
-                .create(*state == FileState::Present)
-                .truncate(false)
-                .open(path)
+            match *state {
+                FileState::Present => disk::open_or_create(&path),
+                _ => File::options().read(true).write(true).open(path),
+            }
         }
     }
 
@@ -270,16 +265,10 @@ impl Segment {
         for kind in SegmentFile::ALL {
             let from = self.path_in_state(FileState::Present, kind)?;
             let to = self.path_in_state(FileState::Deleted, kind)?;
-            match std::fs::rename(from, to) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            disk::rename_if_there(&from, &to)?;
         }
         let snapshot = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX);
-        match std::fs::rename(self.dir.join(&snapshot), self.deleted_snapshot()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        disk::rename_if_there(&self.dir.join(&snapshot), &self.deleted_snapshot())?;
         *state = FileState::Deleted;
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 use ottla_types::BrokerEpoch;
 
 use super::{read_file, sync_dir};
+use crate::disk;
 use crate::error::StorageError;
 
 pub const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
@@ -40,7 +41,7 @@ impl CleanShutdown {
     /// Removes the marker durably: from here on a crash leads to recovery.
     pub fn delete(log_dir: &Path) -> Result<(), StorageError> {
         let path = log_dir.join(CLEAN_SHUTDOWN_FILE);
-        match std::fs::remove_file(&path) {
+        match disk::remove_file(&path) {
             Ok(()) => sync_dir(log_dir),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(StorageError::new("delete", &path, error)),

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::disk;
+
 /// The tail is written out by the pusher when it holds twice this many entries, so that memory stays
 /// bounded where nobody flushes.
 const SPILL_ENTRIES: usize = 512;
@@ -94,8 +96,8 @@ impl<const SIZE: usize> Entries<SIZE> {
             }
             (state.tail.concat(), state.in_file, state.tail.len())
         };
-        self.file(open)?
-            .write_all_at(&bytes, u64::from(in_file) * SIZE as u64)?;
+        let file = self.file(open)?;
+        disk::write_all_at(&file, &bytes, u64::from(in_file) * SIZE as u64)?;
         let mut state = self.state.lock();
         state.tail.drain(..count);
         if state.tail.is_empty() {
@@ -107,7 +109,7 @@ impl<const SIZE: usize> Entries<SIZE> {
 
     /// Forces the file to disk. Entries in memory are not part of it.
     pub(crate) fn sync(&self, open: impl OpenFile) -> io::Result<()> {
-        self.file(open)?.sync_data()
+        disk::sync_data(&*self.file(open)?)
     }
 
     fn file(&self, open: impl OpenFile) -> io::Result<Arc<File>> {

@@ -14,6 +14,7 @@ use ottla_types::{Offset, Timestamp};
 
 use super::Log;
 use crate::batch_tail::Boundary;
+use crate::disk;
 use crate::error::{AppendError, AppendErrorReason, StorageError};
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
 use crate::producer_state::CompletedTxn;
@@ -229,7 +230,7 @@ impl Log {
         let path = segment
             .path(SegmentFile::Log)
             .unwrap_or_else(|_| self.dir());
-        if let Err(cut_error) = self.active.file.set_len(end) {
+        if let Err(cut_error) = disk::set_len(&self.active.file, end) {
             return Failure {
                 written: 0,
                 reason: AppendErrorReason::Storage(StorageError::new(
@@ -370,14 +371,14 @@ fn write_all(
 ) -> Result<(), (io::Error, u64)> {
     let mut written = 0;
     while !slices.is_empty() {
-        match rustix::io::pwritev(file, slices, position + written) {
+        match disk::write_vectored_at(file, slices, position + written) {
             Ok(0) => return Err((io::ErrorKind::WriteZero.into(), written)),
             Ok(count) => {
                 written += count as u64;
                 IoSlice::advance_slices(&mut slices, count);
             }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err((error.into(), written)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err((error, written)),
         }
     }
     Ok(())

@@ -18,6 +18,7 @@ use std::path::Path;
 use ottla_types::Offset;
 
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
+use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{
     CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SWAP_SUFFIX,
@@ -108,7 +109,7 @@ fn complete_swaps(dir: &Path, swaps: &[&String]) -> Result<(), StorageError> {
     for name in swaps {
         let from = dir.join(name);
         let to = dir.join(name.trim_end_matches(SWAP_SUFFIX));
-        std::fs::rename(&from, to).map_err(|error| StorageError::new("rename", &from, error))?;
+        disk::rename(&from, &to).map_err(|error| StorageError::new("rename", &from, error))?;
     }
     Ok(())
 }
@@ -143,10 +144,5 @@ fn list(dir: &Path) -> Result<Vec<String>, StorageError> {
 
 fn delete(dir: &Path, name: &str) -> Result<(), StorageError> {
     let path = dir.join(name);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StorageError::new("delete", &path, error))
-        }
-        _ => Ok(()),
-    }
+    disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
 }

@@ -36,6 +36,7 @@ use super::recover::{self, SegmentScan};
 use super::{ActiveSegment, Log};
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
+use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::ProducerState;
@@ -282,7 +283,10 @@ impl Loader {
         let segment = &self.segments[index];
         let dir = self.path().display();
         let truncated = segment.size() - valid_bytes;
-        if end < self.params.recovery_point {
+        // Where DeleteRecords has raised it, the recovery point covers what was never forced to disk, and what
+        // nobody can read.
+        let recovery_point = self.params.recovery_point;
+        if end < recovery_point && self.params.log_start_offset < recovery_point {
             tracing::error!(
                 %dir, segment = %segment.base_offset, position = valid_bytes, truncated, reason,
                 recovery_point = %self.params.recovery_point, log_end_offset = %end,
@@ -298,7 +302,7 @@ impl Loader {
         self.report.bytes_truncated += truncated;
         segment
             .log_file()
-            .and_then(|file| file.set_len(valid_bytes))
+            .and_then(|file| disk::set_len(&file, valid_bytes))
             .map_err(self.storage("truncate a segment of"))?;
         segment.set_size(valid_bytes);
         for segment in self.segments.split_off(index + 1) {
@@ -314,12 +318,8 @@ impl Loader {
             .rename_to_deleted()
             .map_err(self.storage("rename a segment of"))?;
         for path in segment.deleted_paths() {
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(StorageError::new("delete", &path, error).into());
-                }
-                _ => {}
-            }
+            disk::remove_file_if_there(&path)
+                .map_err(|error| StorageError::new("delete", &path, error))?;
         }
         Ok(())
     }
@@ -374,6 +374,8 @@ impl Loader {
                 self.delete_segment(&segment)?;
             }
             self.leader_epochs.clear();
+            // The file would bring them back at the next start.
+            self.leader_epochs.write(self.path())?;
             end = None;
         }
         let is_new = end.is_none();

@@ -16,6 +16,7 @@ use ottla_types::{Offset, Timestamp};
 
 use super::append::fits_relative;
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, SEQUENTIAL_WINDOW, ScanError};
+use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
 use crate::leader_epochs::LeaderEpochs;
@@ -166,11 +167,8 @@ impl SegmentScan<'_> {
         ] {
             let path = self.segment.path(kind)?;
             match kind {
-                SegmentFile::TransactionIndex => match std::fs::remove_file(path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                },
-                _ => drop(File::create(path)?),
+                SegmentFile::TransactionIndex => disk::remove_file_if_there(&path)?,
+                _ => drop(disk::create(&path)?),
             }
         }
         let file = self.segment.log_file()?;

@@ -8,6 +8,7 @@ use ottla_types::{Offset, Timestamp};
 use super::maintain::Spare;
 use super::{ActiveSegment, Log};
 use crate::batch_tail::{BatchTail, Boundary};
+use crate::disk;
 use crate::error::StorageError;
 use crate::jobs::reserve;
 use crate::segment::Segment;
@@ -26,7 +27,7 @@ impl Log {
         }
         if self.config.preallocate {
             // Gives reserved blocks back.
-            let cut = self.active.file.set_len(sealed.size());
+            let cut = disk::set_len(&self.active.file, sealed.size());
             cut.map_err(|error| StorageError::new("cut a segment of", &self.dir(), error))?;
         }
         let created = self

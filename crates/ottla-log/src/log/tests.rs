@@ -2,6 +2,7 @@
 
 mod append;
 mod crash;
+mod crash_points;
 mod model;
 mod open;
 mod retention;

@@ -4,15 +4,14 @@
 //! kept is copied to a new file, which takes the name. Blocks for the time of the copy; followers
 //! truncate rarely, and never while they lead.
 //!
-//! 1. The copy is written under a `.deleted` name and forced to disk.
-//! 2. It is renamed over the `.log` file; the indexes are replaced in the same way.
-//! 3. The segments behind are renamed and deleted.
+//! 1. The segments behind are renamed, the last first, to be deleted.
+//! 2. The copy is written under a `.deleted` name and forced to disk.
+//! 3. It is renamed over the `.log` file; the indexes are replaced in the same way.
 //!
 //! A crash between the steps leaves a log that recovery cuts or that the leader truncates again.
 //!
 //! Kafka: `UnifiedLog.truncateTo`, `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use ottla_types::{Offset, Timestamp};
 use super::{Log, recover};
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::batch_tail::{BatchTail, Boundary};
+use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::file_names::{DELETED_SUFFIX, file_name};
 use crate::index::TimestampOffset;
@@ -52,6 +52,7 @@ impl Log {
             Ok(None) => last.size(),
             Err(error) => return Err(self.scan_error(error)),
         };
+        self.rename_from_the_end(&removed)?;
         if kept < last.size() {
             let copy = self.copy_front(last, target, kept)?;
             segments[index] = Arc::new(copy);
@@ -85,6 +86,7 @@ impl Log {
         now: Timestamp,
     ) -> Result<(), LogError> {
         let removed = self.segments().segments.clone();
+        self.rename_from_the_end(&removed)?;
         self.order_deletion(removed);
         self.rename_retired()?;
         let created = Segment::create(&self.shared.dir, offset)
@@ -109,6 +111,17 @@ impl Log {
         }
         self.producers.truncate_fully_and_start_at(&dir, offset)?;
         self.publish_first_unstable_offset();
+        Ok(())
+    }
+
+    /// Takes the names of segments away, the last first: a crash leaves the front of the log. Before anything
+    /// is written in the place of the others, or recovery would find newer records before older ones.
+    fn rename_from_the_end(&self, segments: &[Arc<Segment>]) -> Result<(), StorageError> {
+        for segment in segments.iter().rev() {
+            segment
+                .rename_to_deleted()
+                .map_err(|error| StorageError::new("rename a segment of", &self.dir(), error))?;
+        }
         Ok(())
     }
 
@@ -150,13 +163,12 @@ impl Log {
     fn copy_log(&self, old: &Segment, kept: u64) -> Result<(), StorageError> {
         let path = self.temporary_path(old.base_offset, SegmentFile::Log);
         let copy = || {
-            let copy = File::create(&path)?;
-            copy_bytes(&*old.log_file()?, &copy, kept)?;
+            let copy = disk::create(&path)?;
+            disk::copy_front(&*old.log_file()?, &copy, kept)?;
             Ok(copy)
         };
         let copy = copy().map_err(|error| StorageError::new("write", &path, error))?;
-        copy.sync_data()
-            .map_err(|error| StorageError::fsync(&path, error))
+        disk::sync_data(&copy).map_err(|error| StorageError::fsync(&path, error))
     }
 
     /// Copies the entries for what is kept, and puts the copies of all files into place.
@@ -165,11 +177,11 @@ impl Log {
         let offsets =
             old.offset_index
                 .entries_below(target, kept, old.opener(SegmentFile::OffsetIndex))?;
-        std::fs::write(temporary(SegmentFile::OffsetIndex), offsets.concat())?;
+        disk::write(&temporary(SegmentFile::OffsetIndex), &offsets.concat())?;
         let times = old
             .time_index
             .entries_below(target, old.opener(SegmentFile::TimeIndex))?;
-        std::fs::write(temporary(SegmentFile::TimeIndex), times.concat())?;
+        disk::write(&temporary(SegmentFile::TimeIndex), &times.concat())?;
         let aborted: Vec<_> = old
             .transaction_index
             .all(old.opener(SegmentFile::TransactionIndex))?
@@ -180,7 +192,7 @@ impl Log {
         let has_transactions = !aborted.is_empty();
         if has_transactions {
             let bytes = aborted.concat();
-            std::fs::write(temporary(SegmentFile::TransactionIndex), bytes)?;
+            disk::write(&temporary(SegmentFile::TransactionIndex), &bytes)?;
         }
         // From here on readers that still hold `old` use only the handles they have.
         let paths: Vec<_> = SegmentFile::ALL
@@ -190,12 +202,10 @@ impl Log {
         old.mark_replaced();
         for (kind, path) in paths {
             if kind == SegmentFile::TransactionIndex && !has_transactions {
-                match std::fs::remove_file(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => continue,
-                }
+                disk::remove_file_if_there(&path)?;
+                continue;
             }
-            std::fs::rename(temporary(kind), path)?;
+            disk::rename(&temporary(kind), &path)?;
         }
         let last = times.last();
         Ok(IndexSizes {
@@ -294,26 +304,4 @@ fn max_timestamp(segment: &Segment) -> Result<Option<TimestampOffset>, ScanError
         }
     }
     Ok(max)
-}
-
-/// Copies the first `len` bytes, inside the kernel where it can.
-fn copy_bytes(from: &File, to: &File, len: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let (mut read, mut written) = (0, 0);
-    while written < len {
-        let count = (len - written) as usize;
-        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), count) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    let mut buffer = vec![0; 1024 * 1024];
-    while written < len {
-        let count = buffer.len().min((len - written) as usize);
-        from.read_exact_at(&mut buffer[..count], written)?;
-        to.write_all_at(&buffer[..count], written)?;
-        written += count as u64;
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@
 //!
 //! Kafka: `ProducerStateManager.readSnapshot`, `ProducerSnapshot.json`.
 
-use std::io;
+use crate::disk;
 use std::path::Path;
 
 use ottla_types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -283,12 +283,7 @@ impl ProducerState {
     fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
         self.snapshots.remove(&offset);
         let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StorageError::new("delete", &path, error))
-            }
-            _ => Ok(()),
-        }
+        disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
     }
 
     /// Forgets the snapshot of a segment that is deleted; its file goes with those of the segment.
@@ -301,19 +296,14 @@ impl PendingSnapshot {
     /// Writes the file durably. Not atomically, as in Kafka: one cut short by a crash has a wrong
     /// checksum and is passed over for an older one.
     pub(crate) fn write_once(&self, dir: &Path) -> Result<(), StorageError> {
-        use std::io::Write;
         let mut pending = self.bytes.lock();
         let Some(bytes) = pending.as_ref() else {
             return Ok(());
         };
         let path = dir.join(file_name(self.offset, PRODUCER_SNAPSHOT_SUFFIX));
-        let written = std::fs::File::create(&path).and_then(|mut file| {
-            file.write_all(bytes)?;
-            Ok(file)
-        });
-        let file = written.map_err(|error| StorageError::new("write", &path, error))?;
-        file.sync_data()
-            .map_err(|error| StorageError::fsync(&path, error))?;
+        let file =
+            disk::write(&path, bytes).map_err(|error| StorageError::new("write", &path, error))?;
+        disk::sync_data(&file).map_err(|error| StorageError::fsync(&path, error))?;
         *pending = None;
         Ok(())
     }

@@ -103,7 +103,11 @@ impl LogReader {
                 .lookup(timestamp, segment.opener(SegmentFile::TimeIndex))
                 .map_err(|error| self.read_error(segment, error.into()))?;
             let fits = |batch: &BatchLocation| batch.max_timestamp >= timestamp;
-            return self.find_in(segment, indexed.max(from), from, fits, timestamp);
+            // A segment that a crash has left without records is as old as its file, and holds none.
+            let found = self.find_in(segment, indexed.max(from), from, fits, timestamp)?;
+            if found.is_some() {
+                return Ok(found);
+            }
         }
         Ok(None)
     }

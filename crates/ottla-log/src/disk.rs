@@ -1,0 +1,207 @@
+//! Every change that this crate makes to files and directories.
+//!
+//! Thin calls of the system, in one place so that tests can write down what is done, in order, and find out
+//! what each moment would have left after a crash ([`trace`], and `log/tests/crash_points.rs`). Nothing in
+//! this crate changes a file by another way: a test goes through the sources for it.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+#[cfg(test)]
+pub(crate) mod trace;
+
+/// Where nothing is traced, nothing is done.
+#[cfg(not(test))]
+mod trace {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+
+    #[expect(dead_code, reason = "only tests look at what is changed")]
+    pub(super) enum Change<'a> {
+        Create(&'a Path),
+        Write(&'a File, u64, u64),
+        SetLen(&'a File, u64),
+        Sync(&'a File),
+        SyncDir(&'a Path),
+        Rename(&'a Path, &'a Path),
+        Remove(&'a Path),
+    }
+
+    #[inline(always)]
+    pub(super) fn before(_change: Change<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn after(_change: Change<'_>) {}
+
+    #[inline(always)]
+    pub(super) fn is_sync_skipped() -> bool {
+        false
+    }
+}
+
+use trace::Change;
+
+/// An empty file for reading and writing; one that is there is emptied.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    open(
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true),
+        path,
+    )
+}
+
+/// A new file for reading and writing, which must not be there yet.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    open(
+        File::options().read(true).write(true).create_new(true),
+        path,
+    )
+}
+
+/// A file for reading and writing, created if it is not there.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    open(
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false),
+        path,
+    )
+}
+
+fn open(options: &std::fs::OpenOptions, path: &Path) -> io::Result<File> {
+    trace::before(Change::Create(path))?;
+    let file = options.open(path)?;
+    trace::after(Change::Create(path));
+    Ok(file)
+}
+
+/// A file that holds `bytes` and nothing else.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = create(path)?;
+    trace::before(Change::Write(&file, 0, bytes.len() as u64))?;
+    file.write_all(bytes)?;
+    trace::after(Change::Write(&file, 0, bytes.len() as u64));
+    Ok(file)
+}
+
+pub(crate) fn write_all_at(file: &File, bytes: &[u8], position: u64) -> io::Result<()> {
+    trace::before(Change::Write(file, position, bytes.len() as u64))?;
+    file.write_all_at(bytes, position)?;
+    trace::after(Change::Write(file, position, bytes.len() as u64));
+    Ok(())
+}
+
+/// One vectored write; returns how many bytes were written, which may be fewer than there are.
+pub(crate) fn write_vectored_at(
+    file: &File,
+    slices: &[IoSlice<'_>],
+    position: u64,
+) -> io::Result<usize> {
+    trace::before(Change::Write(file, position, 0))?;
+    let written = rustix::io::pwritev(file, slices, position)?;
+    trace::after(Change::Write(file, position, written as u64));
+    Ok(written)
+}
+
+/// Copies the first `len` bytes, inside the kernel where it can.
+pub(crate) fn copy_front(from: &File, to: &File, len: u64) -> io::Result<()> {
+    trace::before(Change::Write(to, 0, len))?;
+    let (mut read, mut written) = (0, 0);
+    while written < len {
+        let count = (len - written) as usize;
+        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), count) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    let mut buffer = vec![0; 1024 * 1024];
+    while written < len {
+        let count = buffer.len().min((len - written) as usize);
+        from.read_exact_at(&mut buffer[..count], written)?;
+        to.write_all_at(&buffer[..count], written)?;
+        written += count as u64;
+    }
+    trace::after(Change::Write(to, 0, len));
+    Ok(())
+}
+
+pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
+    trace::before(Change::SetLen(file, len))?;
+    file.set_len(len)?;
+    trace::after(Change::SetLen(file, len));
+    Ok(())
+}
+
+/// Forces what is in the file, and as much about it as is needed to read that, to disk.
+pub(crate) fn sync_data(file: &File) -> io::Result<()> {
+    trace::before(Change::Sync(file))?;
+    if !trace::is_sync_skipped() {
+        file.sync_data()?;
+    }
+    trace::after(Change::Sync(file));
+    Ok(())
+}
+
+/// Forces the file and all that is known about it to disk.
+pub(crate) fn sync_all(file: &File) -> io::Result<()> {
+    trace::before(Change::Sync(file))?;
+    if !trace::is_sync_skipped() {
+        file.sync_all()?;
+    }
+    trace::after(Change::Sync(file));
+    Ok(())
+}
+
+/// Forces the entries of a directory to disk: files created, renamed and removed in it.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    trace::before(Change::SyncDir(dir))?;
+    if !trace::is_sync_skipped() {
+        File::open(dir)?.sync_all()?;
+    }
+    trace::after(Change::SyncDir(dir));
+    Ok(())
+}
+
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    trace::before(Change::Rename(from, to))?;
+    std::fs::rename(from, to)?;
+    trace::after(Change::Rename(from, to));
+    Ok(())
+}
+
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
+    trace::before(Change::Remove(path))?;
+    std::fs::remove_file(path)?;
+    trace::after(Change::Remove(path));
+    Ok(())
+}
+
+/// As [`remove_file`]; one that is not there is as good as removed.
+pub(crate) fn remove_file_if_there(path: &Path) -> io::Result<()> {
+    match remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// As [`rename`]; one that is not there need not be renamed.
+pub(crate) fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
