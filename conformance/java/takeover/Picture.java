@@ -30,6 +30,9 @@ final class Picture {
         offsets(partitions);
         producers(partitions);
         directories();
+        // What only some brokers serve is in the picture only of those.
+        served(this::transactions);
+        served(this::shareGroups);
         return picture;
     }
 
@@ -116,6 +119,36 @@ final class Picture {
         Workload.get(admin.describeLogDirs(List.of(1)).allDescriptions()).get(1).forEach((path, directory) ->
             directory.replicaInfos().forEach((partition, replica) ->
                 picture.put("directory " + partition + (replica.isFuture() ? " future" : ""), path)));
+    }
+
+    private static void served(Runnable part) {
+        try {
+            part.run();
+        } catch (RuntimeException error) {
+            Throwable root = Workload.rootOf(error);
+            if (!(root instanceof org.apache.kafka.common.errors.UnsupportedVersionException)) {
+                throw error;
+            }
+        }
+    }
+
+    private void transactions() {
+        List<String> ids = Workload.get(admin.listTransactions().all()).stream()
+            .map(TransactionListing::transactionalId).toList();
+        Workload.get(admin.describeTransactions(ids).all()).forEach((id, transaction) ->
+            picture.put("transaction " + id, transaction.state() + ", producer " + transaction.producerId() + " epoch "
+                + transaction.producerEpoch() + ", began " + transaction.transactionStartTimeMs().orElse(-1) + ", "
+                + transaction.topicPartitions().stream().map(Object::toString).sorted().toList()));
+    }
+
+    private void shareGroups() {
+        List<String> groups = picture.keySet().stream().filter(name -> name.startsWith("group share"))
+            .map(name -> name.substring("group ".length())).toList();
+        for (String group : groups) {
+            Workload.get(admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
+                .partitionsToOffsetInfo(group)).forEach((partition, offset) ->
+                    picture.put("share offset " + group + " " + partition, String.valueOf(offset)));
+        }
     }
 
     private static List<Integer> ids(Collection<Node> nodes) {

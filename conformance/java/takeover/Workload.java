@@ -27,6 +27,7 @@ public final class Workload {
     private final Map<String, Writer> writers = new LinkedHashMap<>();
     private final Transactions transactions;
     private final Tools tools;
+    private Member member;
     private final List<Future<?>> churned = new ArrayList<>();
 
     private Workload(String bootstrap) {
@@ -115,6 +116,21 @@ public final class Workload {
                 writers.put(text(command, "name"), writer);
                 return "started";
             }
+            case "join":
+                member = new Member(bootstrap, text(command, "group"), text(command, "topic"));
+                return "joined";
+            case "member": {
+                String topic = text(command, "topic");
+                Map<TopicPartition, OffsetSpec> wanted = new HashMap<>();
+                for (int i = 0; i < command.get("partitions").asInt(); i++) {
+                    wanted.put(new TopicPartition(topic, i), OffsetSpec.latest());
+                }
+                Map<TopicPartition, Long> ends = new HashMap<>();
+                get(admin.listOffsets(wanted).all()).forEach((partition, end) -> ends.put(partition, end.offset()));
+                return member.caughtUp(ends, System.nanoTime() + 60_000_000_000L);
+            }
+            case "share":
+                return share(text(command, "group"), text(command, "topic"));
             case "resume":
                 writers.values().forEach(Writer::resume);
                 return "resumed";
@@ -206,6 +222,24 @@ public final class Workload {
                 List.of(partition.topic(), partition.partition(), offset.offset(), offset.metadata())));
         }
         return committed;
+    }
+
+    /** Has a share group read and acknowledge some records. */
+    private Object share(String group, String topic) {
+        get(admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group),
+            List.of(new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"),
+                AlterConfigOp.OpType.SET)))).all());
+        int read = 0;
+        try (KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(
+            Map.of("bootstrap.servers", bootstrap, "group.id", group),
+            new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.subscribe(List.of(topic));
+            for (long deadline = System.nanoTime() + 5_000_000_000L; read == 0 && System.nanoTime() < deadline;) {
+                read += consumer.poll(Duration.ofMillis(200)).count();
+            }
+            consumer.commitSync();
+        }
+        return read;
     }
 
     static TopicPartition partition(JsonNode command) {

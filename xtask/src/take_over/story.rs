@@ -126,6 +126,10 @@ const WRITERS: [(&str, &[&str], &[(&str, &str)], u64, u64, u64); 8] = [
     ),
 ];
 
+/// A group with a member that lives through the whole run, and the topic that it reads.
+const MEMBERS_GROUP: &str = "live";
+const MEMBERS_TOPIC: &str = "codec-snappy";
+
 /// With which an idempotent producer never writes anything twice.
 const ONE_IN_FLIGHT: (&str, &str) = ("max.in.flight.requests.per.connection", "1");
 
@@ -201,6 +205,10 @@ impl Story {
                     "size": size, "per_second": per_second, "seed": random.next() >> 1}),
             )?;
         }
+        workload.perform(
+            "join",
+            json!({"group": MEMBERS_GROUP, "topic": MEMBERS_TOPIC}),
+        )?;
         Ok(())
     }
 
@@ -246,6 +254,16 @@ impl Story {
             let wrong = self.model.acknowledge(&answers["acknowledged"], None);
             findings.wrong.extend(wrong);
             self.model.refuse(&answers["refused"]);
+        }
+        let partitions = self.model.topics[MEMBERS_TOPIC].partitions.len();
+        let member = workload.perform(
+            "member",
+            json!({"topic": MEMBERS_TOPIC, "partitions": partitions}),
+        )?;
+        for what in member["wrong"].as_array().into_iter().flatten() {
+            findings
+                .wrong
+                .push(what.as_str().unwrap_or_default().to_owned());
         }
         Ok(())
     }
@@ -305,6 +323,7 @@ impl Story {
         self.produce_with_tool(workload, random)?;
         if serves_all {
             self.transact(workload, random)?;
+            self.use_newer_groups(workload, random)?;
         }
         Ok(count as usize + 1)
     }
@@ -443,13 +462,7 @@ impl Story {
     }
 
     fn delete_records(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
-        let names = [
-            "codec-none",
-            "codec-snappy",
-            "codec-zstd",
-            "not-idempotent",
-            "append-time",
-        ];
+        let names = ["codec-none", "codec-zstd", "not-idempotent", "append-time"];
         let name = *random.pick(&names);
         let Some(topic) = self.model.topics.get_mut(name) else {
             return Ok(());
@@ -524,6 +537,18 @@ impl Story {
             }
             self.model.acknowledge(&rows, Some(number));
         }
+        Ok(())
+    }
+
+    /// Groups of the consumer protocol (KIP-848) and share groups (KIP-932).
+    fn use_newer_groups(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+        let group = format!("newer-{}", random.below(2));
+        let rows = workload.perform(
+            "consume",
+            json!({"group": group, "protocol": "consumer", "topic": "codec-zstd", "count": 100}),
+        )?;
+        self.committed(&group, &rows);
+        workload.perform("share", json!({"group": "share-0", "topic": TOOL_TOPIC}))?;
         Ok(())
     }
 
