@@ -33,6 +33,8 @@ const LOGS_CLOSED_AT_ONCE: usize = 16;
 const OPEN_RETRY: Duration = Duration::from_secs(10);
 /// The longest time between two looks at idle connections.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
+/// A connection on which nothing has come for so long keeps no buffer.
+const QUIET_MS: u64 = 5_000;
 
 /// Why a broker did not start: one sentence for people that names the thing and the way out.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -222,7 +224,7 @@ impl RunningBroker {
         let is_broken = self.broker.failure().is_some();
         let connections = &self.broker.connections;
         connections.for_each(|connection| connection.drain());
-        let drained = connections.room_below(1);
+        let drained = connections.none_left();
         if is_broken || tokio::time::timeout(DRAIN, drained).await.is_err() {
             connections.for_each(|connection| connection.close());
         }
@@ -307,6 +309,9 @@ async fn close_idle_connections(broker: Arc<Broker>) {
         tokio::select! {
             () = tokio::time::sleep(check) => {}
             () = broker.stopping() => return,
+        }
+        if let Some(since_ms) = broker.now_ms().checked_sub(QUIET_MS) {
+            broker.connections.quieten(since_ms);
         }
         let Some(max_idle_ms) = max_idle_ms else {
             continue;

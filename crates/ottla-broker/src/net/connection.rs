@@ -187,13 +187,14 @@ impl Session {
     /// anything came.
     async fn read_or_wake(&mut self, front: &Front) -> io::Result<Option<usize>> {
         let (frames, stream) = (&mut self.frames, &mut self.stream);
-        let mut woken = pin!(self.connection.woken());
+        let connection = &self.connection;
+        let mut woken = pin!(connection.woken());
         let mut has_waited = false;
         let read = poll_fn(|context| {
             if let Poll::Ready(read) = frames.poll_read_from(context, stream, front) {
                 return Poll::Ready(read.map(Some));
             }
-            frames.shrink();
+            frames.shrink(connection.is_quiet());
             has_waited = true;
             woken.as_mut().poll(context).map(|()| Ok(None))
         })

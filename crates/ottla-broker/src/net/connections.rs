@@ -6,12 +6,15 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_config::SecurityProtocol;
+use ottla_config::{BrokerConfig, SecurityProtocol};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use super::creation_rate::CreationRate;
 
 /// What is known of a listener by everything behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +43,8 @@ pub struct Connection {
     state: AtomicU8,
     /// When the last request came, on the broker's own clock.
     last_active_ms: AtomicU64,
+    /// Nothing has come for a while: the connection keeps no memory that it could do without.
+    is_quiet: AtomicBool,
     /// Raised when an answer became ready, or the state changed.
     signal: Notify,
     /// Raised when the connection has to close now.
@@ -60,6 +65,7 @@ impl Connection {
             client_software: Mutex::new(None),
             state: AtomicU8::new(OPEN),
             last_active_ms: AtomicU64::new(now_ms),
+            is_quiet: AtomicBool::new(false),
             signal: Notify::new(),
             closed: Notify::new(),
         }
@@ -77,6 +83,13 @@ impl Connection {
     /// Bytes came in or went out: a large request or answer on a slow line is not idle.
     pub(crate) fn on_active(&self, now_ms: u64) {
         self.last_active_ms.store(now_ms, Ordering::Relaxed);
+        if self.is_quiet.load(Ordering::Relaxed) {
+            self.is_quiet.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_quiet.load(Ordering::Relaxed)
     }
 
     /// Says that an answer which the connection's task may wait for is ready.
@@ -127,18 +140,73 @@ pub(crate) struct Connections {
     room: Notify,
 }
 
+/// Who may still come in. Listeners of the broker and of the controller have counts of their own, as they
+/// have servers of their own in Kafka.
 #[derive(Debug, Default)]
 struct Open {
     by_id: HashMap<u64, Arc<Connection>>,
-    per_ip: HashMap<IpAddr, usize>,
+    /// By whether the listener is a controller's.
+    totals: [usize; 2],
+    per_listener: HashMap<String, usize>,
+    per_ip: HashMap<(bool, IpAddr), usize>,
+    rates: [CreationRate; 2],
+    rate_per_listener: HashMap<String, CreationRate>,
 }
 
-/// Why a connection was not let in.
+/// What the configuration allows on one listener, read anew for each connection: it may change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// `max.connections`.
+    pub(crate) in_all: usize,
+    /// The same of the listener.
+    pub(crate) of_listener: usize,
+    /// `max.connection.creation.rate`.
+    pub(crate) rate: i32,
+    pub(crate) listener_rate: i32,
+    pub(crate) per_ip: usize,
+    /// The brokers talk here, and there are other listeners: it is open when `max.connections` is
+    /// reached, and then another connection makes room.
+    pub(crate) is_protected: bool,
+}
+
+impl Limits {
+    pub(crate) fn of(config: &BrokerConfig, listener: &ListenerInfo, peer: IpAddr) -> Limits {
+        let prefix = format!("listener.name.{}.", listener.name.to_lowercase());
+        let of_listener = |key: &str, broker: i32| {
+            let text = config.setting(&format!("{prefix}{key}"));
+            text.and_then(|text| text.trim().parse().ok())
+                .unwrap_or(broker)
+        };
+        let peer = peer.to_canonical();
+        let overrides = &config.max_connections_per_ip_overrides;
+        let overridden = overrides.get(&peer.to_string());
+        let size = |limit: i32| usize::try_from(limit).unwrap_or(0);
+        let others = config
+            .listeners
+            .iter()
+            .filter(|other| other.is_controller == listener.is_controller);
+        Limits {
+            in_all: size(config.max_connections),
+            of_listener: size(of_listener("max.connections", config.max_connections)),
+            rate: config.max_connection_creation_rate,
+            listener_rate: of_listener(
+                "max.connection.creation.rate",
+                config.max_connection_creation_rate,
+            ),
+            per_ip: size(*overridden.unwrap_or(&config.max_connections_per_ip)),
+            is_protected: listener.name == config.inter_broker_listener_name && others.count() > 1,
+        }
+    }
+}
+
+/// Why a connection is not let in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{ip} already has {limit} connections, which is what max.connections.per.ip allows")]
-pub(crate) struct TooManyConnections {
-    pub(crate) ip: IpAddr,
-    pub(crate) limit: usize,
+pub(crate) enum Refusal {
+    /// It may be when another has closed.
+    #[error("there are as many connections as max.connections allows")]
+    NoRoom,
+    #[error("{ip} already has {limit} connections, which is what max.connections.per.ip allows")]
+    TooManyOfAddress { ip: IpAddr, limit: usize },
 }
 
 /// Takes the connection out of the registry when its task ends, however that is.
@@ -149,24 +217,49 @@ pub(crate) struct Registered {
 }
 
 impl Connections {
-    /// Lets a connection in, unless its address has as many as it may have.
+    /// Counts a connection that has come, and says how long it has to wait.
+    pub(crate) fn delay(&self, listener: &ListenerInfo, limits: &Limits, now_ms: u64) -> Duration {
+        let mut open = self.open.lock();
+        let of_all = match limits.is_protected {
+            true => Duration::ZERO,
+            false => open.rates[usize::from(listener.is_controller)].record(limits.rate, now_ms),
+        };
+        let name = listener.name.clone();
+        let of_listener = open.rate_per_listener.entry(name).or_default();
+        of_all.max(of_listener.record(limits.listener_rate, now_ms))
+    }
+
+    /// Lets a connection in where the limits allow it.
     pub(crate) fn register(
         self: &Arc<Self>,
         listener: Arc<ListenerInfo>,
         peer_addr: SocketAddr,
-        limit_per_ip: usize,
+        limits: &Limits,
         now_ms: u64,
-    ) -> Result<Registered, TooManyConnections> {
+    ) -> Result<Registered, Refusal> {
         let ip = peer_addr.ip();
         let mut open = self.open.lock();
-        let of_ip = open.per_ip.entry(ip).or_default();
-        if *of_ip >= limit_per_ip {
-            return Err(TooManyConnections {
-                ip,
-                limit: limit_per_ip,
-            });
+        let is_controller = listener.is_controller;
+        let of_listener = open.per_listener.get(&listener.name);
+        if of_listener.is_some_and(|&count| count >= limits.of_listener) || limits.of_listener == 0
+        {
+            return Err(Refusal::NoRoom);
+        }
+        let is_full = open.totals[usize::from(is_controller)] >= limits.in_all;
+        if is_full && !limits.is_protected {
+            return Err(Refusal::NoRoom);
+        }
+        let of_ip = open.per_ip.entry((is_controller, ip)).or_default();
+        if *of_ip >= limits.per_ip {
+            let limit = limits.per_ip;
+            return Err(Refusal::TooManyOfAddress { ip, limit });
         }
         *of_ip += 1;
+        if is_full {
+            open.close_longest_idle(&listener);
+        }
+        open.totals[usize::from(is_controller)] += 1;
+        *open.per_listener.entry(listener.name.clone()).or_default() += 1;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, listener, peer_addr, now_ms));
         open.by_id.insert(id, Arc::clone(&connection));
@@ -181,14 +274,22 @@ impl Connections {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Ends when fewer than `max` connections are open.
-    pub(crate) async fn room_below(&self, max: usize) {
+    /// Ends when a connection closes after this was called.
+    pub(crate) fn closing(&self) -> impl Future<Output = ()> {
+        let mut closing = Box::pin(self.room.notified());
+        // From now on, and not from when it is first waited for.
+        closing.as_mut().enable();
+        closing
+    }
+
+    /// Ends when no connection is open.
+    pub(crate) async fn none_left(&self) {
         loop {
-            let room = self.room.notified();
-            if self.count() < max {
+            let closing = self.closing();
+            if self.count() == 0 {
                 return;
             }
-            room.await;
+            closing.await;
         }
     }
 
@@ -209,17 +310,47 @@ impl Connections {
         });
         closed
     }
+
+    /// Has those that have been idle since before `since_ms` give back the memory they could do without.
+    pub(crate) fn quieten(&self, since_ms: u64) {
+        self.for_each(|connection| {
+            if connection.last_active_ms.load(Ordering::Relaxed) < since_ms
+                && !connection.is_quiet.swap(true, Ordering::Relaxed)
+            {
+                connection.wake();
+            }
+        });
+    }
+}
+
+impl Open {
+    /// Makes room on listeners other than this one.
+    fn close_longest_idle(&self, protected: &ListenerInfo) {
+        let others = self.by_id.values().filter(|connection| {
+            let listener = &connection.listener;
+            listener.is_controller == protected.is_controller && listener.name != protected.name
+        });
+        let open = others.filter(|connection| !connection.is_draining());
+        if let Some(longest) = open.min_by_key(|open| open.last_active_ms.load(Ordering::Relaxed)) {
+            longest.close();
+        }
+    }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
         open.by_id.remove(&self.connection.id);
-        let ip = self.connection.peer_addr.ip();
-        if let Some(of_ip) = open.per_ip.get_mut(&ip) {
+        let listener = &self.connection.listener;
+        open.totals[usize::from(listener.is_controller)] -= 1;
+        if let Some(of_listener) = open.per_listener.get_mut(&listener.name) {
+            *of_listener -= 1;
+        }
+        let address = (listener.is_controller, self.connection.peer_addr.ip());
+        if let Some(of_ip) = open.per_ip.get_mut(&address) {
             *of_ip -= 1;
             if *of_ip == 0 {
-                open.per_ip.remove(&ip);
+                open.per_ip.remove(&address);
             }
         }
         self.connections.count.fetch_sub(1, Ordering::AcqRel);
@@ -245,34 +376,91 @@ mod tests {
         SocketAddr::from(([10, 0, 0, last], port))
     }
 
+    fn limits() -> Limits {
+        Limits {
+            in_all: 9,
+            of_listener: 9,
+            rate: i32::MAX,
+            listener_rate: i32::MAX,
+            per_ip: 9,
+            is_protected: false,
+        }
+    }
+
+    fn other_listener() -> Arc<ListenerInfo> {
+        Arc::new(ListenerInfo {
+            name: "BROKERS".into(),
+            ..ListenerInfo::clone(&listener())
+        })
+    }
+
     #[test]
     fn an_address_gets_no_more_than_its_share() {
         let connections = Arc::new(Connections::default());
-        let first = connections.register(listener(), peer(1, 1), 2, 0).unwrap();
-        let _second = connections.register(listener(), peer(1, 2), 2, 0).unwrap();
-        let refused = connections.register(listener(), peer(1, 3), 2, 0);
-        assert_eq!(
-            refused.unwrap_err(),
-            TooManyConnections {
-                ip: peer(1, 0).ip(),
-                limit: 2
-            }
-        );
-        let _other = connections.register(listener(), peer(2, 1), 2, 0).unwrap();
+        let limits = Limits {
+            per_ip: 2,
+            ..limits()
+        };
+        let register = |last, port| connections.register(listener(), peer(last, port), &limits, 0);
+        let first = register(1, 1).unwrap();
+        let _second = register(1, 2).unwrap();
+        let expected = Refusal::TooManyOfAddress {
+            ip: peer(1, 0).ip(),
+            limit: 2,
+        };
+        assert_eq!(register(1, 3).unwrap_err(), expected);
+        let _other = register(2, 1).unwrap();
         assert_eq!(connections.count(), 3);
         drop(first);
         assert_eq!(connections.count(), 2);
-        connections.register(listener(), peer(1, 3), 2, 0).unwrap();
+        register(1, 3).unwrap();
+    }
+
+    #[test]
+    fn a_listener_and_all_together_have_limits() {
+        let connections = Arc::new(Connections::default());
+        let limits = Limits {
+            in_all: 3,
+            of_listener: 2,
+            ..limits()
+        };
+        let register = |listener| connections.register(listener, peer(1, 1), &limits, 0);
+        let _first = register(listener()).unwrap();
+        let _second = register(listener()).unwrap();
+        assert_eq!(register(listener()).unwrap_err(), Refusal::NoRoom);
+        let third = register(other_listener()).unwrap();
+        assert_eq!(register(other_listener()).unwrap_err(), Refusal::NoRoom);
+        drop(third);
+        register(other_listener()).unwrap();
+    }
+
+    #[test]
+    fn the_brokers_listener_makes_room_for_itself() {
+        let connections = Arc::new(Connections::default());
+        let limits = Limits {
+            in_all: 2,
+            ..limits()
+        };
+        let busy = connections.register(listener(), peer(1, 1), &limits, 5).unwrap();
+        let idle = connections.register(listener(), peer(1, 2), &limits, 1).unwrap();
+        let protected = Limits {
+            is_protected: true,
+            ..limits
+        };
+        let _broker = connections
+            .register(other_listener(), peer(2, 1), &protected, 6)
+            .unwrap();
+        assert!(idle.connection.is_closed() && !busy.connection.is_closed());
     }
 
     #[tokio::test]
     async fn only_idle_connections_are_closed() {
         let connections = Arc::new(Connections::default());
         let idle = connections
-            .register(listener(), peer(1, 1), 9, 100)
+            .register(listener(), peer(1, 1), &limits(), 100)
             .unwrap();
         let busy = connections
-            .register(listener(), peer(1, 2), 9, 100)
+            .register(listener(), peer(1, 2), &limits(), 100)
             .unwrap();
         busy.connection.on_active(5_000);
         assert_eq!(connections.close_idle(1_000), 1);

@@ -118,9 +118,12 @@ impl FrameReader {
         pin!(stream.read_buf(&mut buffer)).poll(context)
     }
 
-    /// Gives memory back before a wait that may be long.
-    pub(crate) fn shrink(&mut self) {
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
+    /// Gives memory back before a wait that may be long: all of it where nothing has come for a while, or
+    /// where it is little and soon had again.
+    pub(crate) fn shrink(&mut self, is_quiet: bool) {
+        let capacity = self.buffer.capacity();
+        let is_worth_keeping = (READ_BYTES + 1..=KEPT_BYTES).contains(&capacity);
+        if self.buffer.is_empty() && (is_quiet || !is_worth_keeping) {
             self.buffer = BytesMut::new();
         }
     }

@@ -1,8 +1,10 @@
 //! Binds the listeners and lets connections in.
 //!
-//! At `max.connections` a listener stops accepting until a connection closes: those who come wait in the
-//! kernel's queue, as they do with Kafka. An address that has `max.connections.per.ip` connections is
-//! turned away at once.
+//! At `max.connections`, and when connections come faster than `max.connection.creation.rate`, a listener
+//! holds the one that it has accepted back and accepts no other: those who come wait in the kernel's queue,
+//! as they do with Kafka. An address that has `max.connections.per.ip` connections is turned away at once.
+//!
+//! Kafka: `SocketServer.Acceptor`, `ConnectionQuotas`.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,12 +16,14 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::connection;
-use super::connections::ListenerInfo;
+use super::connections::{Limits, ListenerInfo, Refusal};
 use crate::Broker;
 use crate::metrics::Metric;
 
 /// How long to pause when the kernel has no more file descriptors or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often a listener that is full looks whether its limit was raised.
+const LIMITS_CHECK: Duration = Duration::from_secs(1);
 
 /// A listener that was bound and does not accept yet.
 #[derive(Debug)]
@@ -86,24 +90,22 @@ fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Lets connections in until the broker stops.
 pub(crate) async fn accept_connections(broker: Arc<Broker>, listener: BoundListener) {
-    loop {
-        let max_connections = broker.config().max_connections.max(1) as usize;
-        let accepted = async {
-            broker.connections.room_below(max_connections).await;
-            listener.socket.accept().await
-        };
-        let accepted = tokio::select! {
-            accepted = accepted => accepted,
-            () = broker.stopping() => return,
-        };
-        match accepted {
-            Ok((stream, peer_addr)) => let_in(&broker, &listener.info, stream, peer_addr),
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(error) => {
-                tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+    let stopping = broker.stopping();
+    let accepting = async {
+        loop {
+            match listener.socket.accept().await {
+                Ok((stream, peer_addr)) => let_in(&broker, &listener.info, stream, peer_addr).await,
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stopping => {}
     }
 }
 
@@ -117,26 +119,35 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-fn let_in(
+/// Waits as the limits say; nobody else is accepted on the listener meanwhile.
+async fn let_in(
     broker: &Arc<Broker>,
     info: &Arc<ListenerInfo>,
     stream: TcpStream,
     peer_addr: SocketAddr,
 ) {
-    let config = broker.config();
-    let ip = peer_addr.ip().to_canonical();
-    let overridden = config.max_connections_per_ip_overrides.get(&ip.to_string());
-    let limit_per_ip = *overridden.unwrap_or(&config.max_connections_per_ip);
-    let registered = broker.connections.register(
-        Arc::clone(info),
-        peer_addr,
-        limit_per_ip.max(0) as usize,
-        broker.now_ms(),
-    );
+    let connections = &broker.connections;
+    let limits = || Limits::of(&broker.config(), info, peer_addr.ip());
+    let delay = connections.delay(info, &limits(), broker.now_ms());
+    if !delay.is_zero() {
+        broker.metrics.add(Metric::ConnectionsDelayed, 1);
+        tokio::time::sleep(delay).await;
+    }
+    let registered = loop {
+        let closing = connections.closing();
+        let info = Arc::clone(info);
+        match connections.register(info, peer_addr, &limits(), broker.now_ms()) {
+            Err(Refusal::NoRoom) => {
+                // The limit may be raised meanwhile.
+                let _ = tokio::time::timeout(LIMITS_CHECK, closing).await;
+            }
+            outcome => break outcome,
+        }
+    };
     match registered {
         Ok(registered) => {
             broker.metrics.add(Metric::ConnectionsAccepted, 1);
-            if let Err(error) = set_options(&config, &stream) {
+            if let Err(error) = set_options(&broker.config(), &stream) {
                 tracing::debug!(%peer_addr, %error, "cannot set the options of a connection");
             }
             tokio::spawn(connection::serve(Arc::clone(broker), stream, registered));

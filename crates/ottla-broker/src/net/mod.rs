@@ -5,6 +5,7 @@
 
 mod connection;
 mod connections;
+mod creation_rate;
 mod frame;
 mod listener;
 mod send;

@@ -18,6 +18,7 @@ fn cluster_of(brokers: &[i32], replicas: &[i32]) -> Cluster {
         }),
         MetadataRecord::Partition(PartitionRecord {
             topic_id,
+            partition_id: 0,
             replicas: replicas.to_vec(),
             isr: replicas.to_vec(),
             leader: replicas[0],
