@@ -44,6 +44,8 @@ pub enum Metric {
     ConnectionsAccepted,
     /// Connections turned away over a limit.
     ConnectionsRefused,
+    /// Connections that had to wait over `max.connection.creation.rate`.
+    ConnectionsDelayed,
     ConnectionsClosed,
     /// Connections closed after `connections.max.idle.ms`.
     ConnectionsIdle,

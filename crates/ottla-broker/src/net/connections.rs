@@ -441,8 +441,12 @@ mod tests {
             in_all: 2,
             ..limits()
         };
-        let busy = connections.register(listener(), peer(1, 1), &limits, 5).unwrap();
-        let idle = connections.register(listener(), peer(1, 2), &limits, 1).unwrap();
+        let busy = connections
+            .register(listener(), peer(1, 1), &limits, 5)
+            .unwrap();
+        let idle = connections
+            .register(listener(), peer(1, 2), &limits, 1)
+            .unwrap();
         let protected = Limits {
             is_protected: true,
             ..limits

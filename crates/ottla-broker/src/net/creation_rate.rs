@@ -35,9 +35,7 @@ impl CreationRate {
         let connections: u64 = self.windows.iter().map(|(_, count)| count).sum();
         // At least all windows but one, or the first connection after a pause would be a high rate.
         let oldest = self.windows.front().map_or(now_ms, |&(began, _)| began);
-        let measured_ms = now_ms
-            .saturating_sub(oldest)
-            .max((WINDOWS - 1) * WINDOW_MS);
+        let measured_ms = now_ms.saturating_sub(oldest).max((WINDOWS - 1) * WINDOW_MS);
         let allowed_ms = match u64::try_from(per_second) {
             Ok(per_second @ 1..) => connections * 1000 / per_second,
             // Nothing may come; as with Kafka each comes after the longest wait.

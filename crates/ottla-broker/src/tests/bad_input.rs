@@ -1,6 +1,6 @@
 //! Bytes that are no requests, requests that ask for too much, and too many who ask.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ottla_protocol::messages::ApiVersionsRequest;
@@ -8,8 +8,9 @@ use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
 use super::TestBroker;
-use super::client::frame;
+use super::client::{Client, frame};
 use super::produce_and_fetch::{api_versions, batch, fetch_from, produce_to};
+use crate::Endpoint;
 use crate::metrics::Metric;
 
 /// The broker still serves others.
@@ -154,6 +155,36 @@ async fn beyond_max_connections_those_who_come_wait() {
     assert!(early.await.is_err(), "it is not served yet");
     drop(first);
     second.receive::<ApiVersionsRequest>(3, 1).await;
+}
+
+#[tokio::test]
+async fn a_listener_may_have_a_limit_of_its_own() {
+    let broker = TestBroker::start_with(&[("listener.name.plaintext.max.connections", "1")]).await;
+    let mut first = broker.connect().await;
+    first.ask(3, &api_versions()).await;
+    let mut second = broker.connect().await;
+    second.send(3, &api_versions()).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), second.receive_frame());
+    assert!(early.await.is_err(), "it is not served yet");
+    // The controller's listener has room.
+    let mut other = Client::connect(broker.address(Endpoint::Controller)).await;
+    other.ask(3, &api_versions()).await;
+    drop(first);
+    second.receive::<ApiVersionsRequest>(3, 1).await;
+}
+
+#[tokio::test]
+async fn connections_that_come_too_fast_are_let_in_later() {
+    let broker = TestBroker::start_with(&[("max.connection.creation.rate", "1")]).await;
+    // A rate of one is ten in ten seconds; the eleventh waits for its second.
+    let started = Instant::now();
+    for _ in 0..10 {
+        broker.connect().await.ask(3, &api_versions()).await;
+    }
+    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsDelayed), 0);
+    broker.connect().await.ask(3, &api_versions()).await;
+    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsDelayed), 1);
+    assert!(started.elapsed() >= Duration::from_millis(900));
 }
 
 #[tokio::test]

@@ -61,6 +61,11 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "Connections turned away over a limit",
         ),
         (
+            Metric::ConnectionsDelayed,
+            "ottla_connections_delayed",
+            "Connections that had to wait over max.connection.creation.rate",
+        ),
+        (
             Metric::MalformedRequests,
             "ottla_malformed_requests",
             "Connections closed because what came was no request",
