@@ -22,6 +22,7 @@ mod metadata;
 mod metrics;
 mod net;
 mod partition;
+mod preflight;
 mod request_context;
 mod request_memory;
 mod start;
@@ -34,6 +35,7 @@ pub use dispatch::{Endpoint, served_apis};
 pub use metrics::{Metric, Metrics};
 pub use net::{Connection, ListenerInfo};
 pub use partition::Partition;
+pub use preflight::{Facts, Finding, Preflight, Severity, Unformatted, Unserved};
 pub use request_context::RequestContext;
 pub use start::{RunningBroker, StartError};
 

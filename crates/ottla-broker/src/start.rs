@@ -17,12 +17,13 @@ use tokio::task::JoinHandle;
 use crate::controller::Membership;
 use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::dir_reports::DirReports;
-use crate::controller::format::{NodeIdentity, format_standalone, read_identity};
+use crate::controller::format::{NodeIdentity, format_standalone, not_formatted, read_identity};
 use crate::http::HttpServer;
 use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use crate::metadata::publish::apply_dynamic_settings;
 use crate::metrics::{self, Metric};
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
+use crate::preflight::{Unformatted, unserved_role};
 use crate::{Broker, BrokerState};
 
 /// How long requests in flight may take to be answered at a stop.
@@ -63,18 +64,21 @@ pub struct RunningBroker {
 impl Broker {
     /// Starts a broker on directories that are formatted. Has to be called within a tokio runtime.
     pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
-        Broker::start_on(config, Unformatted::Refuse).await
+        Broker::start_on(config, Unformatted::Refused).await
     }
 
     /// As [`Broker::start`], but formats the directories first if none is: for a new cluster of its own.
     pub async fn format_and_start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
-        Broker::start_on(config, Unformatted::Format).await
+        Broker::start_on(config, Unformatted::Formatted).await
     }
 
     async fn start_on(
         mut config: BrokerConfig,
         unformatted: Unformatted,
     ) -> Result<RunningBroker, StartError> {
+        if let Some((what, change)) = unserved_role(&config) {
+            return Err(StartError(format!("{what}; {change}")));
+        }
         // Binding first finds an address in use before the data directory is touched; nothing is
         // accepted until everything behind the listeners works.
         let mut bound = Vec::new();
@@ -133,30 +137,17 @@ impl Broker {
     }
 }
 
-/// What to do with directories that are not formatted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unformatted {
-    Refuse,
-    Format,
-}
-
 /// Reads or formats the directories, starts the controller and joins its cluster. Blocks.
 fn join_cluster(broker: &Arc<Broker>, unformatted: Unformatted) -> Result<(), String> {
     let config = BrokerConfig::clone(&broker.config());
     let locks = DirLocks::take(&config)?;
     let read = || read_identity(&config).map_err(|error| error.to_string());
     let mut identity = read()?;
-    if identity.is_none() && unformatted == Unformatted::Format {
+    if identity.is_none() && unformatted == Unformatted::Formatted {
         format_standalone(&config).map_err(|error| error.to_string())?;
         identity = read()?;
     }
-    let identity = identity.ok_or_else(|| {
-        format!(
-            "{} is not formatted; format it with: ottla storage format --standalone --cluster-id $(ottla \
-             storage random-uuid) --config <this server.properties>",
-            config.metadata_log_dir
-        )
-    })?;
+    let identity = identity.ok_or_else(|| not_formatted(&config))?;
     let log_dirs = Arc::new(LogDirs::new(locks, &identity));
     let joined = load_and_join(broker, &config, &identity, &log_dirs);
     if joined.is_err() {

@@ -61,20 +61,35 @@ pub enum ConfigError {
     Conflict { place: String, message: String },
 }
 
+impl ConfigError {
+    /// The line of the file, or what was given on the command line.
+    pub fn place(&self) -> String {
+        match self {
+            ConfigError::Properties(_) => String::new(),
+            ConfigError::Value { place, .. }
+            | ConfigError::Refused { place, .. }
+            | ConfigError::Conflict { place, .. } => place.clone(),
+        }
+    }
+
+    /// What is wrong and what to do, without the place.
+    pub fn message(&self) -> String {
+        match self {
+            ConfigError::Properties(error) => error.to_string(),
+            ConfigError::Value { error, .. } => error.to_string(),
+            ConfigError::Refused {
+                key, value, reason, ..
+            } => format!("{key}={value} is refused: {reason}"),
+            ConfigError::Conflict { message, .. } => message.clone(),
+        }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::Properties(error) => error.fmt(f),
-            ConfigError::Value { place, error } => write!(f, "{place}: {error}"),
-            ConfigError::Refused {
-                place,
-                key,
-                value,
-                reason,
-            } => {
-                write!(f, "{place}: {key}={value} is refused: {reason}")
-            }
-            ConfigError::Conflict { place, message } => write!(f, "{place}: {message}"),
+            _ => write!(f, "{}: {}", self.place(), self.message()),
         }
     }
 }
@@ -246,6 +261,7 @@ broker_config! {
     offsets_topic_num_partitions: i32 = "offsets.topic.num.partitions",
     offsets_topic_replication_factor: i16 = "offsets.topic.replication.factor",
     offsets_topic_segment_bytes: i32 = "offsets.topic.segment.bytes",
+    ottla_accept_unserved: Vec<String> = "ottla.accept.unserved",
     ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",
     ottla_http_listener: Option<String> = "ottla.http.listener",
     ottla_metrics_reporter_dir: Option<String> = "ottla.metrics.reporter.dir",

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use scripts::{Called, environment};
 
+mod preflight;
 mod scripts;
 mod server;
 mod tools;
@@ -30,6 +31,8 @@ struct Cli {
 enum Command {
     /// Run a broker; without a file on 127.0.0.1:9092 with its data in ./ottla-data.
     Server(server::ServerArgs),
+    /// Say whether a node can be taken over from Apache Kafka, and if not why, without touching anything.
+    Preflight(preflight::PreflightArgs),
     #[command(flatten)]
     Tool(tools::Tool),
     /// Run a broker as kafka-server-start.sh does.
@@ -107,10 +110,11 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::Tool(_) => environment::note_for_tool(environment::variable)
             .into_iter()
             .for_each(note),
-        Command::ServerStop(_) | Command::InstallScripts(_) => {}
+        Command::Preflight(_) | Command::ServerStop(_) | Command::InstallScripts(_) => {}
     }
     match command {
         Command::Server(args) => server::run(args),
+        Command::Preflight(args) => preflight::run(args),
         Command::Tool(tool) => tools::run(tool),
         Command::ServerStart(args) => scripts::server_start::run(args, command_line),
         Command::ServerStop(args) => scripts::server_stop::run(&args),

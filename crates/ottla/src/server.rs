@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use ottla_broker::{Broker, RunningBroker};
+use ottla_broker::{Broker, Finding, Preflight, RunningBroker, Severity, Unformatted};
 use ottla_config::{BrokerConfig, Properties, single_node_properties};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -47,29 +47,50 @@ pub fn run(args: ServerArgs) -> ExitCode {
 }
 
 fn try_run(args: &ServerArgs) -> Result<(), String> {
-    let properties = read_properties(args)?;
-    let (config, warnings) =
+    let properties = read_properties(args.properties.as_deref(), &args.overrides)?;
+    // Without a file there is nobody who could have formatted the directory; with one, formatting
+    // decides of a cluster id and is left to `ottla storage format`, as with Kafka.
+    let unformatted = match args.properties {
+        None => Unformatted::Formatted,
+        Some(_) => Unformatted::Refused,
+    };
+    look_first(&properties, unformatted)?;
+    let (config, _) =
         BrokerConfig::from_properties(&properties).map_err(|error| error.to_string())?;
-    for warning in warnings {
-        eprintln!("ottla: {warning}");
-    }
     start_logging()?;
     raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    // Without a file there is nobody who could have formatted the directory; with one, formatting
-    // decides of a cluster id and is left to `ottla storage format`, as with Kafka.
-    runtime.block_on(serve(config, args.properties.is_none()))
+    runtime.block_on(serve(config, unformatted))
 }
 
-fn read_properties(args: &ServerArgs) -> Result<Properties, String> {
-    let mut properties = match &args.properties {
+/// Looks at everything before anything is touched, as `ottla preflight` does: refuses what it refuses, and
+/// says what it warns of.
+fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), String> {
+    let preflight = Preflight::of(properties, unformatted);
+    let of = |severity| move |finding: &&Finding| finding.severity == severity;
+    for warning in preflight.findings.iter().filter(of(Severity::Warns)) {
+        eprintln!("ottla: {warning}");
+    }
+    let mut refusals = preflight.refusals();
+    let Some(first) = refusals.next() else {
+        return Ok(());
+    };
+    Err(match refusals.count() {
+        0 => first.to_string(),
+        more => format!("{first} (and {more} more: ottla preflight names all)"),
+    })
+}
+
+/// A properties file with overrides laid over it; without a file, those of a node of its own.
+pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Properties, String> {
+    let mut properties = match file {
         Some(path) => read_file(path)?,
         None => single_node_properties(DEFAULT_DATA_DIR, DEFAULT_LISTENER, DEFAULT_CONTROLLER),
     };
-    for given in &args.overrides {
+    for given in overrides {
         let (key, value) = given.split_once('=').ok_or_else(|| {
             format!(
                 "--override {given}: give it as key=value, for example --override num.partitions=6"
@@ -77,7 +98,7 @@ fn read_properties(args: &ServerArgs) -> Result<Properties, String> {
         })?;
         properties.set(key.trim(), value.trim());
     }
-    if args.properties.is_none() {
+    if file.is_none() {
         keep_controller_listener(&mut properties);
     }
     Ok(properties)
@@ -155,13 +176,13 @@ fn setting_from_env(name: &str) -> Result<Option<String>, String> {
     }
 }
 
-async fn serve(config: BrokerConfig, may_format: bool) -> Result<(), String> {
+async fn serve(config: BrokerConfig, unformatted: Unformatted) -> Result<(), String> {
     let listen = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
     let mut interrupted = listen(SignalKind::interrupt())?;
     let mut terminated = listen(SignalKind::terminate())?;
-    let running = match may_format {
-        true => Broker::format_and_start(config).await,
-        false => Broker::start(config).await,
+    let running = match unformatted {
+        Unformatted::Formatted => Broker::format_and_start(config).await,
+        Unformatted::Refused => Broker::start(config).await,
     }
     .map_err(|error| error.0)?;
     introduce(&running);

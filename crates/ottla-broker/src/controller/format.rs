@@ -86,7 +86,7 @@ pub struct NodeIdentity {
 }
 
 /// All directories of a node: the log directories, and the metadata directory if it is another.
-fn directories(config: &BrokerConfig) -> Vec<PathBuf> {
+pub(crate) fn directories(config: &BrokerConfig) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = Vec::new();
     for dir in config.log_dirs.iter().chain([&config.metadata_log_dir]) {
         let dir = PathBuf::from(dir);
@@ -99,7 +99,9 @@ fn directories(config: &BrokerConfig) -> Vec<PathBuf> {
 
 /// The `meta.properties` of each directory, `None` for one that is not formatted. They have to belong
 /// together, and to the node.
-fn read_all(config: &BrokerConfig) -> Result<Vec<(PathBuf, Option<MetaProperties>)>, FormatError> {
+pub(crate) fn read_all(
+    config: &BrokerConfig,
+) -> Result<Vec<(PathBuf, Option<MetaProperties>)>, FormatError> {
     let mut found: Vec<(PathBuf, Option<MetaProperties>)> = Vec::new();
     let mut cluster: Option<(PathBuf, String)> = None;
     for dir in directories(config) {
@@ -149,12 +151,7 @@ pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, Form
         let formatted = found.iter().find(|(_, properties)| properties.is_some());
         return match formatted {
             None => Ok(None),
-            Some((dir, _)) => Err(FormatError(format!(
-                "{} is formatted, but the metadata directory {} is not; restore its meta.properties, or \
-                 format it with --ignore-formatted",
-                dir.display(),
-                metadata_dir.display()
-            ))),
+            Some((dir, _)) => Err(FormatError(unformatted_metadata_dir(dir, metadata_dir))),
         };
     };
     let mut ids: BTreeMap<PathBuf, DirectoryId> = BTreeMap::new();
@@ -194,6 +191,25 @@ pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, Form
         directory_ids,
         metadata_directory_id,
     }))
+}
+
+/// What to say of a node none of whose directories is formatted.
+pub(crate) fn not_formatted(config: &BrokerConfig) -> String {
+    format!(
+        "{} is not formatted; format it with: ottla storage format --standalone --cluster-id $(ottla \
+         storage random-uuid) --config <this server.properties>",
+        config.metadata_log_dir
+    )
+}
+
+/// What to say of a node whose metadata directory alone is not formatted.
+pub(crate) fn unformatted_metadata_dir(formatted: &Path, metadata_dir: &Path) -> String {
+    format!(
+        "{} is formatted, but the metadata directory {} is not; restore its meta.properties, or \
+         format it with --ignore-formatted",
+        formatted.display(),
+        metadata_dir.display()
+    )
 }
 
 /// Formats the directories of a node for a new cluster of its own, with what is served.

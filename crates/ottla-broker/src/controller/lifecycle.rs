@@ -234,7 +234,7 @@ fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String
 }
 
 /// `controller.quorum.voters`: their directories are not known.
-fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
+pub(crate) fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
     let name = config
         .controller_listener_names
         .first()

@@ -50,6 +50,7 @@ pub(crate) use describe::LogDirDescription;
 pub(crate) use dir_locks::DirLocks;
 pub(crate) use failure::DirFailure;
 pub(crate) use load::LoadSettings;
+pub(crate) use lock::{Holder, holder_of};
 
 /// All log directories of a broker.
 pub(crate) struct LogDirs {

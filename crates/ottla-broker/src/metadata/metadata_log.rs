@@ -27,7 +27,7 @@ use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
 use super::snapshot_file::{Snapshot, read_snapshot};
 
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
-const QUORUM_STATE_FILE: &str = "quorum-state";
+pub(crate) const QUORUM_STATE_FILE: &str = "quorum-state";
 /// Bytes of the log that are read at a time when it is loaded.
 const LOAD_CHUNK_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -414,7 +414,8 @@ fn fault(kind: io::ErrorKind) -> StorageError {
 }
 
 impl LoadedMetadata {
-    fn apply(&mut self, batch: MetadataBatch) -> Result<(), String> {
+    /// Adds the next batch of the log.
+    pub(crate) fn apply(&mut self, batch: MetadataBatch) -> Result<(), String> {
         let provenance = Provenance {
             last_contained_offset: batch.last_offset,
             last_contained_epoch: batch.epoch,

@@ -1,0 +1,246 @@
+//! What the coordinators have written: groups and transactional ids that are in use and cannot be served yet.
+//!
+//! Their records stay in their logs byte for byte. But an application that comes back to one of them is refused,
+//! so that whoever starts the node has to know of them. One counts as in use for as long as it exists: for Kafka
+//! a group without members, or an id without a transaction, is one whose application may come back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ottla_config::BrokerConfig;
+use ottla_metadata::MetadataImage;
+use ottla_metadata::feature::{GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION};
+use ottla_protocol::coordinator_records::{
+    GroupRecordKey, TransactionRecordKey, TransactionRecordValue,
+};
+use ottla_records::RecordBatch;
+
+use super::directories::Listed;
+use super::{Look, Unserved, count, log_scan, some_of};
+
+/// The most bytes that the records of one batch may decompress to.
+const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
+
+const GROUPS: &str = "__consumer_offsets";
+const TRANSACTIONS: &str = "__transaction_state";
+
+pub(super) fn examine(
+    config: &BrokerConfig,
+    dirs: &[Listed],
+    image: &MetadataImage,
+    look: &mut Look,
+) {
+    // Without these features there is no group but classic ones, and their log need not be read.
+    let features = [&GROUP_VERSION, &SHARE_VERSION, &STREAMS_VERSION];
+    if features
+        .iter()
+        .any(|feature| image.features.level(feature.name) > 0)
+    {
+        let mut groups = Groups::default();
+        if read(
+            dirs,
+            GROUPS,
+            &mut |key, value| groups.on_record(key, value),
+            look,
+        ) {
+            groups.report(config, look);
+        }
+    }
+    let mut ids = TransactionalIds::default();
+    if read(
+        dirs,
+        TRANSACTIONS,
+        &mut |key, value| ids.on_record(key, value),
+        look,
+    ) {
+        ids.report(config, look);
+    }
+}
+
+type EachRecord<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>);
+
+/// Gives every record of a topic's partitions to `each`. Returns whether all could be read.
+fn read(dirs: &[Listed], topic: &str, each: EachRecord<'_>, look: &mut Look) -> bool {
+    let mut is_read = true;
+    for dir in dirs {
+        for partition in dir
+            .partitions
+            .iter()
+            .filter(|partition| &*partition.topic == topic)
+        {
+            let path = dir.path.join(partition.dir_name());
+            let read = log_scan::segments(&path)
+                .map_err(|error| format!("cannot be read: {error}"))
+                .and_then(|segments| {
+                    for segment in &segments {
+                        log_scan::scan(segment, &mut |batch| read_batch(batch, &mut *each))?;
+                    }
+                    Ok(())
+                });
+            if let Err(reason) = read {
+                is_read = false;
+                let what = format!("who is in use cannot be told: {reason}");
+                look.warn("coordinators", &path.display().to_string(), what, "");
+            }
+        }
+    }
+    is_read
+}
+
+fn read_batch(batch: &RecordBatch, each: EachRecord<'_>) -> Result<(), String> {
+    if batch.header.attributes.is_control() {
+        return Ok(());
+    }
+    let unreadable = |error: ottla_records::BatchError| {
+        format!("the batch at offset {}: {error}", batch.header.base_offset)
+    };
+    let records = batch.records(MAX_DECOMPRESSED_BYTES).map_err(unreadable)?;
+    for record in records.iter() {
+        let record = record.map_err(unreadable)?;
+        if let Some(key) = record.key {
+            each(key, record.value);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum GroupType {
+    Consumer,
+    Share,
+    Streams,
+}
+
+impl GroupType {
+    fn describe(self) -> &'static str {
+        match self {
+            GroupType::Consumer => "of the consumer protocol (KIP-848)",
+            GroupType::Share => "of shares (KIP-932)",
+            GroupType::Streams => "of the streams protocol (KIP-1071)",
+        }
+    }
+}
+
+/// Groups that are not classic ones, and their members.
+#[derive(Default)]
+struct Groups(BTreeMap<String, (Option<GroupType>, BTreeSet<String>)>);
+
+impl Groups {
+    fn on_record(&mut self, key: &[u8], value: Option<&[u8]>) {
+        // Records of types that are not known are some other group's; they are kept like the rest.
+        let Ok(key) = GroupRecordKey::decode(&bytes::Bytes::copy_from_slice(key)) else {
+            return;
+        };
+        let (group, member, kind) = match key {
+            GroupRecordKey::ConsumerGroupMetadata(key) => (key.group_id, None, GroupType::Consumer),
+            GroupRecordKey::ShareGroupMetadata(key) => (key.group_id, None, GroupType::Share),
+            GroupRecordKey::StreamsGroupMetadata(key) => (key.group_id, None, GroupType::Streams),
+            GroupRecordKey::ConsumerGroupMemberMetadata(key) => {
+                (key.group_id, Some(key.member_id), GroupType::Consumer)
+            }
+            GroupRecordKey::ShareGroupMemberMetadata(key) => {
+                (key.group_id, Some(key.member_id), GroupType::Share)
+            }
+            GroupRecordKey::StreamsGroupMemberMetadata(key) => {
+                (key.group_id, Some(key.member_id), GroupType::Streams)
+            }
+            _ => return,
+        };
+        let (group_type, members) = self.0.entry(group.to_string()).or_default();
+        match (member, value) {
+            (None, Some(_)) => *group_type = Some(kind),
+            (None, None) => *group_type = None,
+            (Some(member), Some(_)) => {
+                members.insert(member.to_string());
+            }
+            (Some(member), None) => {
+                members.remove(&*member);
+            }
+        }
+    }
+
+    fn report(&self, config: &BrokerConfig, look: &mut Look) {
+        let mut by_type: BTreeMap<GroupType, Vec<(&str, bool)>> = BTreeMap::new();
+        for (group, (group_type, members)) in &self.0 {
+            if let Some(group_type) = group_type {
+                let groups = by_type.entry(*group_type).or_default();
+                groups.push((group, !members.is_empty()));
+            }
+        }
+        for (group_type, groups) in by_type {
+            let with_members = groups
+                .iter()
+                .filter(|(_, has_members)| *has_members)
+                .count();
+            let what = format!(
+                "{} {} not served yet, {with_members} with members: {}",
+                count(groups.len(), "group", "groups"),
+                match groups.len() {
+                    1 => format!("{} is", group_type.describe()),
+                    _ => format!("{} are", group_type.describe()),
+                },
+                some_of(groups.iter().map(|(group, _)| *group))
+            );
+            let change = match group_type {
+                GroupType::Consumer => {
+                    "have their consumers use group.protocol=classic and delete what is left with \
+                     kafka-consumer-groups"
+                }
+                GroupType::Share => "delete them with kafka-share-groups",
+                GroupType::Streams => {
+                    "have their applications use group.protocol=classic and delete what is left with \
+                     kafka-streams-groups"
+                }
+            };
+            look.unserved(config, Unserved::Groups, GROUPS, what, change);
+        }
+    }
+}
+
+/// Transactional ids, and whether a transaction of theirs has begun and not ended.
+#[derive(Default)]
+struct TransactionalIds(BTreeMap<String, bool>);
+
+/// `TransactionState`: ongoing, prepare commit, prepare abort, prepare epoch fence.
+const UNFINISHED: [i8; 4] = [1, 2, 3, 7];
+
+impl TransactionalIds {
+    fn on_record(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let key = TransactionRecordKey::decode(&bytes::Bytes::copy_from_slice(key));
+        let Ok(TransactionRecordKey::TransactionLog(key)) = key else {
+            return;
+        };
+        let id = key.transactional_id.to_string();
+        let Some(value) = value else {
+            self.0.remove(&id);
+            return;
+        };
+        let value = TransactionRecordValue::decode(0, &bytes::Bytes::copy_from_slice(value));
+        let is_unfinished = match value {
+            Ok(TransactionRecordValue::TransactionLog(value)) => {
+                UNFINISHED.contains(&value.transaction_status)
+            }
+            // Of a newer version: it is there, and that is all that can be said.
+            _ => false,
+        };
+        self.0.insert(id, is_unfinished);
+    }
+
+    fn report(&self, config: &BrokerConfig, look: &mut Look) {
+        if self.0.is_empty() {
+            return;
+        }
+        let unfinished = self
+            .0
+            .values()
+            .filter(|is_unfinished| **is_unfinished)
+            .count();
+        let what = format!(
+            "{} not served yet, {unfinished} with a transaction that has not ended: {}",
+            count(self.0.len(), "transactional id is", "transactional ids are"),
+            some_of(self.0.keys())
+        );
+        let change = "end their transactions and wait until the ids have expired \
+                      (transactional.id.expiration.ms)";
+        look.unserved(config, Unserved::Transactions, TRANSACTIONS, what, change);
+    }
+}

@@ -1,0 +1,81 @@
+//! What the properties file asks for.
+
+use ottla_config::{
+    BrokerConfig, ConfigError, DefaultValue, Properties, Support, Warning, broker_config,
+};
+
+use super::Look;
+
+pub(super) fn examine(
+    properties: &Properties,
+    config: Option<&BrokerConfig>,
+    problems: &[ConfigError],
+    warnings: &[Warning],
+    look: &mut Look,
+) {
+    for problem in problems {
+        let (place, message) = (problem.place(), problem.message());
+        let (what, change) = in_two(&message);
+        look.refuse("settings", &place, what, change);
+    }
+    if let Some(config) = config {
+        if let Some((what, change)) = unserved_role(config) {
+            look.refuse(
+                "process.roles",
+                &properties.place("process.roles"),
+                what,
+                change,
+            );
+        }
+        look.facts.node_id = Some(config.node_id);
+    }
+    for warning in warnings {
+        let (what, change) = in_two(&warning.message);
+        look.warn("settings", &warning.place, what, change);
+    }
+    for property in properties.effective() {
+        let Some(def) = broker_config(&property.key) else {
+            continue;
+        };
+        let Support::AcceptedWithoutEffect(note) = def.support else {
+            continue;
+        };
+        let value = property.value.trim();
+        let is_default = match def.default {
+            DefaultValue::Text(text) => text == value,
+            DefaultValue::Null | DefaultValue::Required => value.is_empty(),
+        };
+        if !is_default && def.parse(value).is_ok() {
+            let shown = match def.is_sensitive() {
+                true => "[hidden]",
+                false => value,
+            };
+            let what = format!("{}={shown} has no effect: {note}", def.name);
+            look.note("settings", &properties.place(def.name), what, "");
+        }
+    }
+}
+
+/// Nodes with one role need others, with which they cannot talk yet.
+pub(crate) fn unserved_role(config: &BrokerConfig) -> Option<(String, &'static str)> {
+    let (role, missing) = match (config.process_roles.broker, config.process_roles.controller) {
+        (true, true) => return None,
+        (true, false) => ("broker", "controllers elsewhere"),
+        (false, _) => ("controller", "brokers elsewhere"),
+    };
+    Some((
+        format!(
+            "process.roles={role}: a node with one role works with {missing}, and clusters of several nodes are not \
+             served yet"
+        ),
+        "only a node with process.roles=broker,controller can be started",
+    ))
+}
+
+/// A sentence of what is wrong and what to do about it, in its two halves.
+fn in_two(message: &str) -> (String, &str) {
+    match message.rsplit_once("; ") {
+        Some((what, change)) => (what.to_owned(), change),
+        None => (message.to_owned(), ""),
+    }
+}

@@ -1,0 +1,278 @@
+//! `ottla preflight`: says whether a node can be taken over from Apache Kafka, and if not exactly why.
+//!
+//! Exit status: 0 where it is possible, 1 where it is not, 2 where the question cannot be answered: a wrong
+//! argument, or a file that cannot be read.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_broker::{Facts, Finding, Preflight, Severity, Unformatted};
+use serde_json::{Value, json};
+
+use crate::server;
+
+/// For a question that cannot be answered.
+const UNREADABLE: u8 = 2;
+/// The width at which lines are broken where the terminal does not say more.
+const WIDTH: usize = 100;
+
+#[derive(Args, Debug)]
+pub struct PreflightArgs {
+    /// Kafka's configuration file of the node.
+    #[arg(value_name = "SERVER.PROPERTIES")]
+    properties: PathBuf,
+    /// A setting that goes before the one in the file; may be given more than once.
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: PreflightArgs) -> ExitCode {
+    let properties = match server::read_properties(Some(&args.properties), &args.overrides) {
+        Ok(properties) => properties,
+        Err(sentence) => {
+            eprintln!("ottla: {sentence}");
+            return ExitCode::from(UNREADABLE);
+        }
+    };
+    let preflight = Preflight::of(&properties, Unformatted::Refused);
+    let text = match args.json {
+        true => format!("{:#}\n", to_json(&preflight)),
+        false => to_text(&preflight, std::io::stdout().is_terminal()),
+    };
+    // Nobody may be reading any more; the status says it all the same.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    match preflight.is_possible() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn to_json(preflight: &Preflight) -> Value {
+    let Facts {
+        node_id,
+        cluster_id,
+        metadata_version,
+        topics,
+        partitions,
+        size_bytes,
+        directories,
+        stopped_cleanly,
+        recovery_bytes,
+    } = &preflight.facts;
+    let finding = |finding: &Finding| {
+        json!({
+            "severity": finding.severity.name(),
+            "subject": finding.subject,
+            "place": finding.place,
+            "what": finding.what,
+            "change": finding.change,
+            "accept": finding.accept.map(|unserved| unserved.name()),
+        })
+    };
+    json!({
+        "possible": preflight.is_possible(),
+        "node": {
+            "node.id": node_id,
+            "cluster.id": cluster_id,
+            "metadata.version": metadata_version,
+            "topics": topics,
+            "partitions": partitions,
+            "bytes": size_bytes,
+            "directories": directories,
+            "stopped_cleanly": stopped_cleanly,
+            "recovery_bytes": recovery_bytes,
+        },
+        "findings": preflight.findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+}
+
+/// For people: the node in a line, the answer, and what was found, what stands in the way first.
+fn to_text(preflight: &Preflight, with_colours: bool) -> String {
+    let mut text = String::new();
+    let style = |code: &str, words: &str| match with_colours {
+        true => format!("\x1b[{code}m{words}\x1b[0m"),
+        false => words.to_owned(),
+    };
+    let facts = describe(&preflight.facts);
+    if !facts.is_empty() {
+        let _ = writeln!(text, "{facts}\n");
+    }
+    let of = |severity| move |finding: &&Finding| finding.severity == severity;
+    for (severity, colour, title) in [
+        (Severity::Refuses, "1;31", "In the way"),
+        (Severity::Warns, "1;33", "Will be different"),
+        (Severity::Notes, "1", "Good to know"),
+    ] {
+        let mut findings = preflight.findings.iter().filter(of(severity)).peekable();
+        if findings.peek().is_none() {
+            continue;
+        }
+        let _ = writeln!(text, "{}", style(colour, title));
+        let mut place = "";
+        for finding in findings {
+            if finding.place != place {
+                place = &finding.place;
+                let _ = writeln!(text, "  {}", style("2", place));
+            }
+            wrap(&mut text, "  - ", "    ", &finding.what);
+            if let Some(change) = &finding.change {
+                wrap(&mut text, "    -> ", "       ", change);
+            }
+        }
+        text.push('\n');
+    }
+    let refusals = preflight.refusals().count();
+    let answer = match refusals {
+        0 => style("1;32", "Ottla can take this node over."),
+        1 => style(
+            "1;31",
+            "Ottla cannot take this node over: one thing is in the way.",
+        ),
+        _ => style(
+            "1;31",
+            &format!("Ottla cannot take this node over: {refusals} things are in the way."),
+        ),
+    };
+    let _ = writeln!(text, "{answer}");
+    text
+}
+
+/// The node in one or two sentences.
+fn describe(facts: &Facts) -> String {
+    let mut text = String::new();
+    if let Some(node_id) = facts.node_id {
+        let _ = write!(text, "Node {node_id}");
+        if let Some(cluster_id) = &facts.cluster_id {
+            let _ = write!(text, " of cluster {cluster_id}");
+        }
+        if let Some(version) = &facts.metadata_version {
+            let _ = write!(text, ", metadata.version {version}");
+        }
+        let _ = write!(text, ", in {}.", facts.directories.join(", "));
+    }
+    if facts.metadata_version.is_some() {
+        let plural = |number: usize, noun: &str| match number {
+            1 => format!("1 {noun}"),
+            _ => format!("{number} {noun}s"),
+        };
+        let _ = write!(
+            text,
+            "\n{} with {}, {:.1} MiB",
+            plural(facts.topics, "topic"),
+            plural(facts.partitions, "partition"),
+            facts.size_bytes as f64 / f64::from(1024 * 1024)
+        );
+        text.push_str(match facts.stopped_cleanly {
+            Some(true) => ", stopped cleanly.",
+            Some(false) => ", not stopped cleanly.",
+            None => ".",
+        });
+    }
+    text
+}
+
+/// Appends a text broken into lines.
+fn wrap(text: &mut String, first: &str, others: &str, words: &str) {
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in words.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            let _ = writeln!(text, "{line}");
+            others.clone_into(&mut line);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(severity: Severity, place: &str, what: &str, change: Option<&str>) -> Finding {
+        Finding {
+            severity,
+            subject: "settings",
+            place: place.to_owned(),
+            what: what.to_owned(),
+            change: change.map(str::to_owned),
+            accept: None,
+        }
+    }
+
+    fn preflight(findings: Vec<Finding>) -> Preflight {
+        Preflight {
+            facts: Facts {
+                node_id: Some(1),
+                cluster_id: Some("abc".to_owned()),
+                metadata_version: Some("4.3-IV0".to_owned()),
+                topics: 1,
+                partitions: 2,
+                size_bytes: 1024 * 1024 / 2,
+                directories: vec!["/data".to_owned()],
+                stopped_cleanly: Some(true),
+                recovery_bytes: 0,
+            },
+            findings,
+        }
+    }
+
+    #[test]
+    fn a_person_reads_what_is_in_the_way_first_and_the_answer_last() {
+        let long = "word ".repeat(30);
+        let text = to_text(
+            &preflight(vec![
+                finding(
+                    Severity::Refuses,
+                    "a.properties line 3",
+                    "it is so",
+                    Some("do that"),
+                ),
+                finding(Severity::Refuses, "a.properties line 3", long.trim(), None),
+                finding(Severity::Notes, "/data", "it was so", None),
+            ]),
+            false,
+        );
+        let expected = format!(
+            "Node 1 of cluster abc, metadata.version 4.3-IV0, in /data.\n\
+             1 topic with 2 partitions, 0.5 MiB, stopped cleanly.\n\n\
+             In the way\n  a.properties line 3\n  - it is so\n    -> do that\n  - {}\n    {}\n\n\
+             Good to know\n  /data\n  - it was so\n\n\
+             Ottla cannot take this node over: 2 things are in the way.\n",
+            "word ".repeat(19).trim(),
+            "word ".repeat(11).trim()
+        );
+        assert_eq!(text, expected);
+        let text = to_text(&preflight(Vec::new()), true);
+        assert!(
+            text.ends_with("\x1b[1;32mOttla can take this node over.\x1b[0m\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_script_reads_everything() {
+        let value = to_json(&preflight(vec![finding(
+            Severity::Warns,
+            "here",
+            "so",
+            Some("that"),
+        )]));
+        assert_eq!(value["possible"], true);
+        assert_eq!(value["node"]["metadata.version"], "4.3-IV0");
+        assert_eq!(value["findings"][0]["severity"], "warns");
+        assert_eq!(value["findings"][0]["change"], "that");
+        assert_eq!(value["findings"][0]["accept"], Value::Null);
+    }
+}
