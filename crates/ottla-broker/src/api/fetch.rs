@@ -213,7 +213,7 @@ impl<'a> Parked<'a> {
     fn register(&self, isolation: Isolation) {
         for (partition, requested) in self.partitions() {
             partition.waiters.take_out(&self.waiter);
-            let readable_end = isolation.upper_bound(partition.reader());
+            let readable_end = isolation.upper_bound(&partition.reader());
             let needed = Offset(requested.fetch_offset).max(readable_end);
             partition.waiters.register(needed, &self.waiter);
         }

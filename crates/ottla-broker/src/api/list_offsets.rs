@@ -120,7 +120,7 @@ async fn find(
     visibility: Visibility,
 ) -> Result<Option<TimestampLookup>, ErrorCode> {
     partition.check_leader(asked.current_leader_epoch)?;
-    let last_fetchable = last_fetchable_offset(partition.reader(), visibility);
+    let last_fetchable = last_fetchable_offset(&partition.reader(), visibility);
     let target = match asked.timestamp {
         LATEST => {
             return Ok(Some(TimestampLookup {

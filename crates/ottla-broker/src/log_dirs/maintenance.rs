@@ -121,7 +121,7 @@ impl LogDirs {
                     tracing::info!(%topic_partition, count, "old segments are deleted");
                 }
                 Some(Err(error)) => {
-                    self.on_partition_log_error(partition.reader(), &error);
+                    self.on_partition_log_error(&partition.reader(), &error);
                 }
             }
         }
@@ -148,7 +148,7 @@ impl LogDirs {
             };
             match tokio::task::spawn_blocking(move || job.run()).await {
                 Ok(Ok(up_to)) => partition.notify(broker, Event::Flushed { up_to }),
-                Ok(Err(error)) => self.on_partition_error(reader, &error),
+                Ok(Err(error)) => self.on_partition_error(&reader, &error),
                 // The panic has been reported where it happened.
                 Err(_) => {}
             }

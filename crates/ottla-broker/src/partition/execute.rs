@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_log::{
-    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, ProducerStage, StorageError,
+    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
     TransactionVersion,
 };
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
 use ottla_types::{ErrorCode, Offset};
 
-use super::{Ack, Partition, PartitionEvent, PendingAppend};
+use super::{Ack, Home, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
 use crate::metrics::Metric;
 
@@ -35,6 +35,8 @@ pub(super) struct Stepped {
     /// Kept for its capacity.
     effects: Vec<Effect<Ack>>,
     flush: FlushState,
+    /// Taken out of the inbox by a thread that may not wait for the disk.
+    deferred: Option<PartitionEvent>,
 }
 
 /// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
@@ -55,7 +57,16 @@ impl Stepped {
             stage: ProducerStage::default(),
             effects: Vec::new(),
             flush: FlushState::Idle,
+            deferred: None,
         }
+    }
+
+    pub(super) fn defer(&mut self, event: PartitionEvent) {
+        self.deferred = Some(event);
+    }
+
+    pub(super) fn take_deferred(&mut self) -> Option<PartitionEvent> {
+        self.deferred.take()
     }
 
     /// Steps the replica with one event. Appends may stay unwritten until `finish`.
@@ -75,17 +86,41 @@ impl Stepped {
                 self.write(partition, broker);
                 work(&mut self.log);
             }
-            PartitionEvent::FlushEnded { up_to, result } => {
+            PartitionEvent::Replace(replace) => {
                 self.write(partition, broker);
-                self.on_flush_ended(partition, broker, up_to, result);
+                if !self.replica.is_lost()
+                    && let Some(home) = replace(&mut self.log)
+                {
+                    self.on_replaced(partition, broker, home);
+                }
+            }
+            PartitionEvent::JobDone(log, outcome) => {
+                if log.is_of_same_log(&partition.reader()) {
+                    self.log.on_job_done(outcome);
+                }
+            }
+            PartitionEvent::FlushEnded { log, up_to, result } => {
+                self.write(partition, broker);
+                match result {
+                    // The log was moved meanwhile, and what took its place has been flushed. The directory
+                    // that it lay in may still be in use for others.
+                    Err(error) if !log.is_of_same_log(&partition.reader()) => {
+                        report(broker, &log, &error);
+                    }
+                    result => self.on_flush_ended(partition, broker, up_to, result),
+                }
             }
             PartitionEvent::FlushDue => {
                 self.write(partition, broker);
                 self.on_flush_due(partition, broker);
             }
-            PartitionEvent::JobFailed(error) => {
+            PartitionEvent::JobFailed(log, error) => {
                 self.write(partition, broker);
-                self.on_job_failed(partition, broker, &error);
+                if log.is_of_same_log(&partition.reader()) {
+                    self.on_job_failed(partition, broker, &error);
+                } else {
+                    report(broker, &log, &error);
+                }
             }
         }
     }
@@ -203,7 +238,7 @@ impl Stepped {
         let started = Instant::now();
         let written = self.log.append(&batches, broker.timestamp());
         let took = started.elapsed();
-        if partition.pace.on_append(took, broker.now_ms()) {
+        if partition.home.load().pace.on_append(took, broker.now_ms()) {
             broker.metrics.add(Metric::StalledAppends, 1);
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }
@@ -237,10 +272,11 @@ impl Stepped {
         };
         self.flush = FlushState::Running(None);
         let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
+        let log = self.log.reader();
         tokio::task::spawn_blocking(move || {
             let up_to = job.up_to();
             let result = job.run();
-            partition.put(&broker, PartitionEvent::FlushEnded { up_to, result });
+            partition.put(&broker, PartitionEvent::FlushEnded { log, up_to, result });
         });
     }
 
@@ -281,6 +317,15 @@ impl Stepped {
         }
     }
 
+    /// Another log holds the same now, and is on disk up to its end.
+    fn on_replaced(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, home: Home) {
+        partition.home.store(Arc::new(home));
+        self.stage.clear();
+        let up_to = self.log.log_end_offset();
+        self.flush = FlushState::Idle;
+        self.step(partition, broker, Event::Flushed { up_to });
+    }
+
     fn on_flush_due(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) {
         let FlushState::Running(Some(up_to)) = self.flush else {
             return;
@@ -308,10 +353,17 @@ impl Stepped {
     /// The log directory has failed: nobody is told that anything is safe any more.
     fn lose(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, error: &StorageError) {
         if let Some(log_dirs) = broker.log_dirs() {
-            log_dirs.on_partition_error(partition.reader(), error);
+            log_dirs.on_partition_error(&partition.reader(), error);
         }
         self.step(partition, broker, Event::LogLost);
         partition.waiters.wake_all();
+    }
+}
+
+/// A file of a log failed that the partition has no more.
+fn report(broker: &Broker, log: &LogReader, error: &StorageError) {
+    if let Some(log_dirs) = broker.log_dirs() {
+        log_dirs.on_partition_error(log, error);
     }
 }
 
@@ -319,6 +371,7 @@ impl Stepped {
 fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
     let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
     let is_spare = matches!(job, Job::PrepareSpare(_));
+    let log = partition.reader().clone();
     tokio::spawn(async move {
         let Ok(mut result) = tokio::task::spawn_blocking(move || job.run()).await else {
             return;
@@ -330,13 +383,13 @@ fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
         }
         let event = match result {
             Ok(JobOutcome::Done) => return,
-            Ok(outcome) => PartitionEvent::Work(Box::new(|log| log.on_job_done(outcome))),
+            Ok(outcome) => PartitionEvent::JobDone(log, outcome),
             Err(error) => {
                 if is_spare {
                     let refused = Box::new(Log::on_spare_refused);
                     partition.put(&broker, PartitionEvent::Work(refused));
                 }
-                PartitionEvent::JobFailed(error)
+                PartitionEvent::JobFailed(log, error)
             }
         };
         partition.put(&broker, event);

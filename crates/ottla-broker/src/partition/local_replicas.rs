@@ -99,7 +99,7 @@ impl Broker {
             partition.notify(self, event);
             // Its directory may have failed before the partition could be found and told.
             if let Some(log_dirs) = self.log_dirs()
-                && !log_dirs.is_online(partition.reader())
+                && !log_dirs.is_online(&partition.reader())
             {
                 partition.notify(self, Event::LogLost);
             }

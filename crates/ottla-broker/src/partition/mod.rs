@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
-use ottla_log::{CloseJob, Log, LogReader};
+use ottla_log::{CloseJob, JobOutcome, Log, LogReader};
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Event, Replica, RequiredAcks};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
@@ -100,15 +100,21 @@ enum PartitionEvent {
     Replica(Event<Ack>),
     /// Maintenance of the log: runs between two steps.
     Work(Box<dyn FnOnce(&mut Log) + Send>),
+    /// Another log takes the place of this one: runs between two steps, and may wait for the disk. Where it
+    /// comes to nothing, the log is as it was.
+    Replace(Box<dyn FnOnce(&mut Log) -> Option<Home> + Send>),
+    /// What a job left that the log is to be told, if it is still the log of this partition.
+    JobDone(LogReader, JobOutcome),
     /// The flush of everything before `up_to`, which ran on a maintenance thread, has ended.
     FlushEnded {
+        log: LogReader,
         up_to: Offset,
         result: Result<Offset, ottla_log::StorageError>,
     },
     /// It is time for the flush that a full disk refused.
     FlushDue,
     /// Maintenance that nobody waits for has failed: a spare file, a deletion, writeback.
-    JobFailed(ottla_log::StorageError),
+    JobFailed(LogReader, ottla_log::StorageError),
 }
 
 impl PartitionEvent {
@@ -117,10 +123,17 @@ impl PartitionEvent {
             PartitionEvent::Append(append) => EVENT_BYTES + append.batch.size_in_bytes(),
             PartitionEvent::Replica(_)
             | PartitionEvent::Work(_)
+            | PartitionEvent::Replace(_)
+            | PartitionEvent::JobDone(..)
             | PartitionEvent::FlushEnded { .. }
             | PartitionEvent::FlushDue
-            | PartitionEvent::JobFailed(_) => EVENT_BYTES,
+            | PartitionEvent::JobFailed(..) => EVENT_BYTES,
         }
+    }
+
+    /// Only for a thread that serves no connections.
+    fn may_wait(&self) -> bool {
+        matches!(self, PartitionEvent::Replace(_))
     }
 }
 
@@ -128,11 +141,10 @@ impl PartitionEvent {
 pub struct Partition {
     pub topic_partition: TopicPartition,
     pub topic_id: TopicId,
-    reader: LogReader,
+    home: ArcSwap<Home>,
     settings: ArcSwap<PartitionSettings>,
     inbox: Inbox<PartitionEvent>,
     stepped: Mutex<Stepped>,
-    pace: Arc<AppendPace>,
     pub(crate) topic_metrics: Arc<TopicMetrics>,
     /// Raised when the inbox has fallen below its bound.
     room: Notify,
@@ -144,6 +156,23 @@ pub struct Partition {
     /// When the first parked acknowledgement gives up and a task already waits for that; `i64::MAX`
     /// where none does.
     timer_ms: AtomicI64,
+}
+
+/// Where the log of a partition lies. Another takes its place when the log is moved to another directory.
+pub(crate) struct Home {
+    pub(crate) reader: LogReader,
+    pub(crate) pace: Arc<AppendPace>,
+}
+
+/// A log that is read, and stays readable for as long as this is held, even if another takes its place.
+pub struct Reading(arc_swap::Guard<Arc<Home>>);
+
+impl std::ops::Deref for Reading {
+    type Target = LogReader;
+
+    fn deref(&self) -> &LogReader {
+        &self.0.reader
+    }
 }
 
 /// A place in the inbox of a partition, given up when it is dropped unfilled.
@@ -163,16 +192,18 @@ impl Partition {
         topic_metrics: Arc<TopicMetrics>,
         settings: PartitionSettings,
     ) -> Arc<Self> {
-        let reader = log.reader();
+        let home = Home {
+            reader: log.reader(),
+            pace,
+        };
         let replica = Replica::new(broker_id, log.log_end_offset(), log.high_watermark());
         Arc::new(Partition {
             topic_partition,
             topic_id,
-            reader,
+            home: ArcSwap::from_pointee(home),
             settings: ArcSwap::from_pointee(settings),
             inbox: Inbox::new(INBOX_BOUND_BYTES),
             stepped: Mutex::new(Stepped::new(replica, log)),
-            pace,
             topic_metrics,
             room: Notify::new(),
             waiters: Waiters::default(),
@@ -184,8 +215,8 @@ impl Partition {
     }
 
     /// For reading: never waits for an append.
-    pub fn reader(&self) -> &LogReader {
-        &self.reader
+    pub fn reader(&self) -> Reading {
+        Reading(self.home.load())
     }
 
     pub(crate) fn settings(&self) -> arc_swap::Guard<Arc<PartitionSettings>> {
@@ -247,6 +278,16 @@ impl Partition {
         result.await.ok()
     }
 
+    /// Has another log take the place of this one between two steps: `replace` makes sure that it holds the
+    /// same and puts it there, and may wait for the disk.
+    pub(crate) fn replace_log(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        replace: impl FnOnce(&mut Log) -> Option<Home> + Send + 'static,
+    ) {
+        self.put(broker, PartitionEvent::Replace(Box::new(replace)));
+    }
+
     /// Takes nothing more, answers whoever waits, and returns the work that brings the log to rest.
     pub async fn close(self: &Arc<Self>, broker: &Arc<Broker>) -> Option<CloseJob> {
         self.notify(broker, Event::LogLost);
@@ -299,16 +340,21 @@ impl Partition {
     /// Works off the inbox: on this thread, or on one of its own where the log directory makes writers
     /// wait.
     fn run_where_it_belongs(self: &Arc<Self>, broker: &Arc<Broker>, token: RunToken) {
-        if self.pace.is_slow(|| broker.now_ms()) {
-            let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
-            tokio::task::spawn_blocking(move || partition.run(&broker, token));
+        if self.home.load().pace.is_slow(|| broker.now_ms()) {
+            self.run_elsewhere(broker, token);
         } else {
-            self.run(broker, token);
+            self.run(broker, token, false);
         }
     }
 
-    /// Works off the inbox until it is empty, or the budget is used up and a task goes on.
-    fn run(self: &Arc<Self>, broker: &Arc<Broker>, mut token: RunToken) {
+    fn run_elsewhere(self: &Arc<Self>, broker: &Arc<Broker>, token: RunToken) {
+        let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
+        tokio::task::spawn_blocking(move || partition.run(&broker, token, true));
+    }
+
+    /// Works off the inbox until it is empty, or the budget is used up and a task goes on. What may wait
+    /// for the disk goes to a thread that `may_wait`.
+    fn run(self: &Arc<Self>, broker: &Arc<Broker>, mut token: RunToken, may_wait: bool) {
         let mut budget = BUDGET_BYTES;
         loop {
             self.inbox.look(&mut token);
@@ -318,7 +364,16 @@ impl Partition {
                 .try_lock()
                 .expect("the run token excludes others");
             let mut is_used_up = false;
-            while let Some(event) = self.inbox.pop(&mut token) {
+            let mut has_to_wait = false;
+            while let Some(event) = stepped
+                .take_deferred()
+                .or_else(|| self.inbox.pop(&mut token))
+            {
+                if event.may_wait() && !may_wait {
+                    stepped.defer(event);
+                    has_to_wait = true;
+                    break;
+                }
                 let bytes = event.bytes();
                 stepped.take(self, broker, event);
                 match budget.checked_sub(bytes) {
@@ -334,6 +389,9 @@ impl Partition {
             std::mem::forget(unwinding);
             if token.take_room_made() {
                 self.room.notify_waiters();
+            }
+            if has_to_wait {
+                return self.run_elsewhere(broker, token);
             }
             if is_used_up {
                 let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
@@ -395,7 +453,7 @@ impl ReservedPlace {
         };
         let event = PartitionEvent::Append(append);
         if let Some(token) = self.partition.inbox.fill(place, event) {
-            self.partition.run(&self.broker, token);
+            self.partition.run(&self.broker, token, false);
         }
     }
 }
@@ -406,7 +464,7 @@ impl Drop for ReservedPlace {
             return;
         };
         if let Some(token) = self.partition.inbox.abandon(place) {
-            self.partition.run(&self.broker, token);
+            self.partition.run(&self.broker, token, false);
         }
     }
 }

@@ -138,15 +138,15 @@ fn read_one(
         records: Some(Records::Bytes(bytes::Bytes::new())),
         ..Default::default()
     };
-    if let Some(diverging) = diverging_epoch(reader, requested)? {
+    if let Some(diverging) = diverging_epoch(&reader, requested)? {
         answer.diverging_epoch = diverging;
         return Ok(answer);
     }
-    let upper_bound = isolation.upper_bound(reader);
+    let upper_bound = isolation.upper_bound(&reader);
     let read = reader.read(fetch_offset, max_bytes, upper_bound, min_one_message);
     let read = read.map_err(|error| on_read_error(partition, error))?;
     if isolation == Isolation::LastStableOffset {
-        let aborted = aborted_transactions(reader, fetch_offset, &read);
+        let aborted = aborted_transactions(&reader, fetch_offset, &read);
         answer.aborted_transactions = Some(aborted.map_err(|e| on_read_error(partition, e))?);
     }
     // A batch that is cut off would be thrown away by the client: nothing says the same with less.

@@ -28,11 +28,12 @@ fn flush_of(partition: &Partition) -> FlushState {
 #[tokio::test]
 async fn maintenance_that_fails_leaves_the_flush_alone() {
     let (broker, partition) = flushing(Some(Offset(5))).await;
-    let failed = PartitionEvent::JobFailed(error(ErrorKind::StorageFull));
+    let failed =
+        PartitionEvent::JobFailed(partition.reader().clone(), error(ErrorKind::StorageFull));
     partition.put(broker.broker(), failed);
     assert_eq!(flush_of(&partition), FlushState::Running(Some(Offset(5))));
     assert!(partition.is_leader());
-    let failed = PartitionEvent::JobFailed(error(ErrorKind::Other));
+    let failed = PartitionEvent::JobFailed(partition.reader().clone(), error(ErrorKind::Other));
     partition.put(broker.broker(), failed);
     assert!(!partition.is_leader());
 }
@@ -42,6 +43,7 @@ async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_me
     for (wanted, kept) in [(None, 3), (Some(Offset(7)), 7)] {
         let (broker, partition) = flushing(wanted).await;
         let refused = PartitionEvent::FlushEnded {
+            log: partition.reader().clone(),
             up_to: Offset(3),
             result: Err(error(ErrorKind::StorageFull)),
         };
