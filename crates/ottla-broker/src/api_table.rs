@@ -53,7 +53,6 @@ fn not_served_because(key: ApiKey) -> &'static str {
         | ApiKey::EndTxn
         | ApiKey::WriteTxnMarkers
         | ApiKey::TxnOffsetCommit => "no transactions yet",
-        ApiKey::AlterReplicaLogDirs => "no moves between directories yet",
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
             "classic groups only (KIP-848)"
         }

@@ -27,7 +27,7 @@ use crate::groups::Groups;
 use crate::log_dirs::{DirFailure, LogDirs};
 use crate::metrics::Metrics;
 use crate::net::Connections;
-use crate::partition::{AppendPace, Partition, Partitions};
+use crate::partition::{AppendPace, DirectoryMoves, Partition, Partitions};
 use crate::request_memory::RequestMemory;
 use crate::throttle::Throttle;
 
@@ -51,6 +51,7 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIdBlocks,
     pub(crate) dir_assignments: DirAssignments,
     pub(crate) dir_reports: DirReports,
+    pub(crate) directory_moves: DirectoryMoves,
     pub(crate) auto_topic_creation: AutoTopicCreation,
     pub authorizer: Authorizer,
     pub throttle: Throttle,
@@ -129,6 +130,7 @@ impl Broker {
             producer_ids: ProducerIdBlocks::default(),
             dir_assignments: DirAssignments::default(),
             dir_reports: DirReports::default(),
+            directory_moves: DirectoryMoves::new(&config),
             auto_topic_creation: AutoTopicCreation::default(),
             authorizer: Authorizer,
             throttle: Throttle,

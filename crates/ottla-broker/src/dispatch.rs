@@ -128,6 +128,7 @@ const APIS: &[Api] = &[
     api!(BROKER, InitProducerIdRequest, init_producer_id),
     api!(BOTH, DescribeConfigsRequest, describe_configs),
     api!(BOTH, AlterConfigsRequest, alter_configs),
+    api!(BROKER, AlterReplicaLogDirsRequest, alter_replica_log_dirs),
     api!(BROKER, DescribeLogDirsRequest, describe_log_dirs),
     api!(BOTH, CreatePartitionsRequest, create_partitions),
     api!(BOTH, ElectLeadersRequest, elect_leaders),

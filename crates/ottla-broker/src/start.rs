@@ -123,6 +123,7 @@ impl Broker {
         tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirReports::send_all(Arc::clone(&broker))));
+        broker.resume_moves();
         for bound in bound {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
         }
@@ -229,6 +230,7 @@ impl RunningBroker {
             if !is_broken {
                 membership.leave(self.broker.broker_id()).await;
             }
+            self.broker.directory_moves.stop().await;
             let unclosed = self.close_logs().await;
             membership.controller.stop().await;
             if let Some(log_dirs) = self.broker.log_dirs() {

@@ -4,6 +4,7 @@ mod admin;
 mod bad_input;
 mod client;
 mod controller_listener;
+mod directories;
 mod every_api;
 mod failures;
 mod groups;

@@ -95,7 +95,7 @@ fn result(
             partition_index: index,
             partition_size: partition.size_bytes,
             offset_lag: partition.offset_lag,
-            is_future_key: false,
+            is_future_key: partition.is_future,
             ..Default::default()
         });
     }

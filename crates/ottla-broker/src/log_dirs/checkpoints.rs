@@ -95,7 +95,14 @@ impl LogDirs {
         drop(loaded);
         let hosted = self.hosted.read();
         let hosted = hosted.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
-        for reader in hosted.map(|log| &log.reader).chain(&unclaimed) {
+        let futures = self.futures.read();
+        let futures = futures.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let futures = futures.map(|log| &log.reader);
+        for reader in hosted
+            .map(|log| &log.reader)
+            .chain(&unclaimed)
+            .chain(futures)
+        {
             if let Some(offset) = value(reader) {
                 offsets.insert(reader.topic_partition().clone(), offset);
             }

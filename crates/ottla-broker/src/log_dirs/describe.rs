@@ -25,14 +25,18 @@ pub(crate) struct PartitionSize {
     pub(crate) topic_partition: TopicPartition,
     /// Of all segments' `.log` files.
     pub(crate) size_bytes: i64,
-    /// How far the log end is behind the high watermark: the followers' lag.
+    /// How far the log end is behind the high watermark: the followers' lag. Of a copy, how far it is
+    /// behind the log whose place it is to take.
     pub(crate) offset_lag: i64,
+    /// A copy that is to take the place of the log in another directory.
+    pub(crate) is_future: bool,
 }
 
 impl LogDirs {
     /// All directories; an offline one has no partitions.
     pub(crate) fn describe(&self) -> Vec<LogDirDescription> {
         let hosted = self.hosted.read();
+        let futures = self.futures.read();
         let describe = |dir: &Arc<super::log_dir::LogDir>| {
             let is_online = dir.is_online();
             let space = rustix::fs::statvfs(&dir.path).ok().filter(|_| is_online);
@@ -51,8 +55,23 @@ impl LogDirs {
                         .high_watermark()
                         .since(log.reader.log_end_offset())
                         .max(0),
+                    is_future: false,
                 })
                 .collect();
+            let copies = futures
+                .iter()
+                .filter(|(_, copy)| is_online && Arc::ptr_eq(&copy.dir, dir));
+            partitions.extend(copies.map(|(topic_partition, copy)| {
+                let log = hosted.get(topic_partition);
+                let end = log.map(|log| log.reader.log_end_offset());
+                PartitionSize {
+                    topic_partition: topic_partition.clone(),
+                    size_bytes: i64::try_from(copy.reader.size()).unwrap_or(i64::MAX),
+                    // -1 where the log is offline.
+                    offset_lag: end.map_or(-1, |end| end.since(copy.reader.log_end_offset())),
+                    is_future: true,
+                }
+            }));
             partitions.sort_by(|a, b| a.topic_partition.cmp(&b.topic_partition));
             LogDirDescription {
                 path: dir.path.clone(),

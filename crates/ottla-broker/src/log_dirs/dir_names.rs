@@ -20,7 +20,7 @@ pub(super) enum DirKind {
     /// Was found not to belong here, and is kept for people to look at.
     Stray,
     /// The copy of a replica that is moved between directories.
-    Future,
+    Future(TopicPartition),
     /// Not a partition's, and not touched.
     Other,
 }
@@ -31,18 +31,19 @@ impl DirKind {
         if name == REMOTE_INDEX_CACHE {
             return Some(DirKind::Other);
         }
-        for (suffix, kind) in [
-            (DELETE_DIR_SUFFIX, DirKind::Deleted),
-            (STRAY_DIR_SUFFIX, DirKind::Stray),
+        let kinds: [(&str, fn(TopicPartition) -> DirKind); 3] = [
+            (DELETE_DIR_SUFFIX, |_| DirKind::Deleted),
+            (STRAY_DIR_SUFFIX, |_| DirKind::Stray),
             (FUTURE_DIR_SUFFIX, DirKind::Future),
-        ] {
+        ];
+        for (suffix, kind) in kinds {
             // `<topic>-<partition>.<unique id>-delete`: without the id, it is a topic with such a name.
             if let Some(rest) = name.strip_suffix(suffix)
                 && let Some((partition, id)) = rest.rsplit_once('.')
                 && !id.is_empty()
-                && TopicPartition::from_dir_name(partition).is_ok()
+                && let Ok(partition) = TopicPartition::from_dir_name(partition)
             {
-                return Some(kind);
+                return Some(kind(partition));
             }
         }
         let partition = TopicPartition::from_dir_name(name).ok()?;
@@ -79,7 +80,10 @@ mod tests {
             ("or.ders-eu-12".to_owned(), partition("or.ders-eu", 12)),
             (format!("orders-0.{id}-delete"), Some(DirKind::Deleted)),
             (format!("orders-0.{id}-stray"), Some(DirKind::Stray)),
-            (format!("or.ders-eu-0.{id}-future"), Some(DirKind::Future)),
+            (
+                format!("or.ders-eu-0.{id}-future"),
+                Some(DirKind::Future(TopicPartition::new("or.ders-eu", 0))),
+            ),
             ("__cluster_metadata-0".to_owned(), Some(DirKind::Other)),
             ("remote-log-index-cache".to_owned(), Some(DirKind::Other)),
             ("orders-delete".to_owned(), None),

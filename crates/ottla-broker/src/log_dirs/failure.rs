@@ -47,7 +47,7 @@ impl LogDirs {
     }
 
     /// In which directory a log lies, whether it is in use or deleted.
-    fn dir_of(&self, log: &LogReader) -> Option<&Arc<LogDir>> {
+    pub(super) fn dir_of(&self, log: &LogReader) -> Option<&Arc<LogDir>> {
         let path = log.dir();
         self.dirs
             .iter()
@@ -104,6 +104,7 @@ impl LogDirs {
             lost.map(|(partition, _)| partition.clone()).collect()
         };
         self.loaded.lock().retain(|_, log| !is_in(&log.dir));
+        self.forget_futures_in(dir);
         let failure = DirFailure {
             partitions,
             is_fatal: self.why_fatal(dir, reason),

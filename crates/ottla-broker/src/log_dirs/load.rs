@@ -72,6 +72,7 @@ impl LogDirs {
                 }
             }
         });
+        self.load_futures(settings);
         let failed = self.failed.lock();
         for load in &loads {
             // With a log that could not be loaded, it is as clean as it was.
@@ -193,8 +194,8 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
                 dir.files
                     .submit(std::time::Duration::ZERO, move || remove_dir(&path));
             }
-            Some(DirKind::Future) => {
-                tracing::warn!(dir = %path.display(), "an unfinished move between directories is left alone");
+            Some(DirKind::Future(partition)) => {
+                dir.futures_found.lock().push((partition, path));
             }
             Some(DirKind::Stray | DirKind::Other) => {}
             None => {
@@ -210,7 +211,7 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
 }
 
 /// A checkpoint that cannot be read counts as empty, as in Kafka: recovery then looks at everything.
-fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
+pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
     OffsetCheckpoint::read(path).unwrap_or_else(|error| {
         tracing::warn!("{error}; going on without it");
         OffsetCheckpoint::default()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ottla_log::StorageError;
 use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
-use ottla_types::{BrokerEpoch, DirectoryId};
+use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
 use parking_lot::Mutex;
 
 use super::lock::DirLock;
@@ -27,6 +27,10 @@ pub(super) struct LogDir {
     failure: OnceLock<String>,
     /// What the marker of the last clean stop said, once it has been looked for.
     clean_shutdown: OnceLock<Option<CleanShutdown>>,
+    /// Unfinished moves into the directory, found at start.
+    pub(super) futures_found: Mutex<Vec<(TopicPartition, PathBuf)>>,
+    /// Something in it could not be brought to rest.
+    is_unclean: AtomicBool,
     /// All logs that lay here at start have been loaded.
     is_loaded: AtomicBool,
     /// Where directories of deleted partitions are removed, and small files written.
@@ -59,6 +63,8 @@ impl LogDir {
             is_cordoned: AtomicBool::new(false),
             failure: OnceLock::new(),
             clean_shutdown: OnceLock::new(),
+            futures_found: Mutex::default(),
+            is_unclean: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
             files: Worker::start("log-files"),
             written: Written::default(),
@@ -101,6 +107,11 @@ impl LogDir {
         self.clean_shutdown.get().copied().flatten().is_some()
     }
 
+    /// No marker of a clean stop is written.
+    pub(super) fn set_unclean(&self) {
+        self.is_unclean.store(true, Ordering::Release);
+    }
+
     pub(super) fn set_loaded(&self) {
         self.is_loaded.store(true, Ordering::Release);
     }
@@ -108,7 +119,8 @@ impl LogDir {
     /// Writes the marker of a clean stop, but not where a start was broken off before all logs were
     /// loaded and the directory had not been clean before.
     pub(super) fn mark_clean(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
-        if self.was_clean() || self.is_loaded.load(Ordering::Acquire) {
+        let is_unclean = self.is_unclean.load(Ordering::Acquire);
+        if !is_unclean && (self.was_clean() || self.is_loaded.load(Ordering::Acquire)) {
             CleanShutdown::write(&self.path, broker_epoch)?;
         }
         Ok(())

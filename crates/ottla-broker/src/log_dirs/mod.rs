@@ -18,6 +18,7 @@ mod describe;
 mod dir_locks;
 mod dir_names;
 mod failure;
+mod future_logs;
 mod load;
 mod lock;
 mod log_dir;
@@ -34,13 +35,14 @@ use std::time::Duration;
 
 use ottla_config::TopicConfig;
 use ottla_log::checkpoint::PartitionMetadata;
-use ottla_log::file_names::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
+use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Log, LogError, LogReader};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
 use dir_locks::LockedDir;
 use failure::FailureListener;
+use future_logs::Future;
 use lock::DirLock;
 use log_dir::LogDir;
 
@@ -49,6 +51,7 @@ use crate::controller::format::NodeIdentity;
 pub(crate) use describe::LogDirDescription;
 pub(crate) use dir_locks::DirLocks;
 pub(crate) use failure::DirFailure;
+pub(crate) use future_logs::PromoteError;
 pub(crate) use load::LoadSettings;
 pub(crate) use lock::{Holder, holder_of};
 
@@ -64,6 +67,10 @@ pub(crate) struct LogDirs {
     failed: Mutex<HashMap<TopicPartition, FailedLog>>,
     /// New logs that could not be created, and are still new when that is tried again.
     uncreated: Mutex<HashMap<TopicPartition, TopicId>>,
+    /// Copies that are to take the place of logs in other directories.
+    futures: RwLock<HashMap<TopicPartition, Future>>,
+    /// Where logs are to go that do not exist yet.
+    preferred: Mutex<HashMap<TopicPartition, DirectoryId>>,
     on_failure: OnceLock<FailureListener>,
     /// Of the metadata directory, where it is none of the log directories.
     other_locks: Mutex<Vec<DirLock>>,
@@ -165,6 +172,8 @@ impl LogDirs {
             loaded: Mutex::default(),
             failed: Mutex::default(),
             uncreated: Mutex::default(),
+            futures: RwLock::default(),
+            preferred: Mutex::default(),
             on_failure: OnceLock::new(),
         }
     }
@@ -210,7 +219,8 @@ impl LogDirs {
         directory: Option<DirectoryId>,
         settings: OpenSettings,
     ) -> Result<Log, OpenLogError> {
-        let loaded = self.loaded.lock().remove(topic_partition);
+        let recovered = self.recover_promoted(topic_partition, topic_id, directory);
+        let loaded = recovered.or_else(|| self.loaded.lock().remove(topic_partition));
         let (log, dir) = match loaded {
             Some(loaded) if loaded.topic_id.is_none_or(|id| id == topic_id) => {
                 if loaded.topic_id.is_none() {
@@ -238,7 +248,8 @@ impl LogDirs {
     /// and the partitions have claimed their logs.
     pub(crate) fn set_strays_aside(&self) {
         let strays: Vec<_> = self.loaded.lock().drain().collect();
-        for (_, stray) in strays {
+        let strays = strays.into_iter().map(|(_, stray)| stray);
+        for stray in strays.chain(self.take_stray_futures()) {
             self.set_aside(stray);
         }
     }
@@ -266,14 +277,8 @@ impl LogDirs {
         let Some(Hosted { reader, dir }) = self.hosted.write().remove(topic_partition) else {
             return;
         };
-        let name = dir_names::suffixed(topic_partition, rand::random(), DELETE_DIR_SUFFIX);
-        let to = dir.path.join(name);
-        if let Err(error) = reader.rename_dir_job(to.clone()).run() {
-            return self.on_storage_error(&dir, &error);
-        }
-        let delay_ms = reader.config().file_delete_delay_ms;
-        let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
-        dir.files.submit(delay, move || remove_dir(&to));
+        self.delete_dir(&reader, &dir);
+        self.remove_future(topic_partition);
     }
 
     /// Ends the use of the directories when a start is broken off before a partition has claimed its log:

@@ -44,10 +44,11 @@ impl LogDirs {
         directory: Option<DirectoryId>,
         settings: OpenSettings,
     ) -> Result<(Log, Arc<LogDir>), OpenLogError> {
-        let dir = self.place(directory)?;
+        let preferred = self.preferred.lock().get(topic_partition).copied();
+        let dir = self.place(preferred.or(directory))?;
         let is_new =
             settings.is_new || self.uncreated.lock().get(topic_partition) == Some(&topic_id);
-        self.refuse_second(topic_partition, &dir, directory, is_new)?;
+        self.refuse_second(topic_partition, &dir, preferred.or(directory), is_new)?;
         let path = dir.path.join(topic_partition.dir_name());
         let opened = Log::open(OpenParams {
             dir: path.clone(),
@@ -63,6 +64,7 @@ impl LogDirs {
         match opened {
             Ok((log, _)) => {
                 self.uncreated.lock().remove(topic_partition);
+                self.preferred.lock().remove(topic_partition);
                 write_topic_id_later(&dir, path, topic_id);
                 Ok((log, dir))
             }

@@ -112,6 +112,13 @@ impl Broker {
         let actual = self
             .log_dirs()
             .and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
+        // One that is about to be moved is where the controller was told that it will be.
+        let next = self
+            .log_dirs()
+            .and_then(|log_dirs| log_dirs.future_directory_of(&partition.topic_partition));
+        if next.is_some() && next == known {
+            return;
+        }
         if let Some(actual) = actual.filter(|actual| known != Some(*actual)) {
             self.dir_assignments
                 .assign(replica.topic_id, replica.partition, actual, None);

@@ -16,6 +16,7 @@
 //! Kafka does the same under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
 
 mod append_pace;
+mod directory_move;
 mod execute;
 mod inbox;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use execute::Stepped;
 use inbox::{Inbox, Place, RunToken};
 
 pub(crate) use append_pace::AppendPace;
+pub(crate) use directory_move::DirectoryMoves;
 pub(crate) use partitions::Partitions;
 pub(crate) use settings::PartitionSettings;
 pub(crate) use waiters::{Waiter, Waiters};

@@ -1,0 +1,570 @@
+//! Moving replicas between log directories while they are served (KIP-113, KIP-858).
+//!
+//! 1. A copy is begun in the other directory, and a task fills it from the log, in rounds on a blocking
+//!    thread, no faster than `replica.alter.log.dirs.io.max.bytes.per.second` and for no more replicas at
+//!    once than `num.replica.alter.log.dirs.threads`.
+//! 2. When it has caught up, the controller is told that the replica lies there from now on.
+//! 3. When the controller has written that down, the copy takes the place of the log between two steps of
+//!    the partition: the little that is missing is copied, all of it is forced to disk, and directories are
+//!    renamed. A crash before the last of it leaves a copy that the next start puts into place.
+//!
+//! The move is given up by taking the copy out of the register of [`LogDirs`]; the task finds out.
+//!
+//! Kafka: `ReplicaManager.alterReplicaLogDirs`, `ReplicaAlterLogDirsThread`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_config::BrokerConfig;
+use ottla_log::{AppendErrorReason, JobOutcome, Log, LogError, LogReader, ReadError, StorageError};
+use ottla_records::{BatchError, RecordBatch};
+use ottla_types::{DirectoryId, ErrorCode, Offset, Timestamp, TopicPartition};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+use super::{Home, Partition};
+use crate::Broker;
+use crate::log_dirs::{LogDirs, OpenSettings, PromoteError};
+
+#[cfg(test)]
+mod tests;
+
+/// What is copied before other replicas have their turn.
+const ROUND_BYTES: u64 = 4 * 1024 * 1024;
+/// What may be missing when the copy takes the place of the log: it is copied while appends wait.
+const MAX_LAST_BYTES: u64 = 256 * 1024;
+/// How often a copy that has caught up is brought up to date while it waits.
+const CAUGHT_UP: Duration = Duration::from_millis(20);
+/// How long a copy waits that could not be written or read.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The moves that are under way.
+#[derive(Debug)]
+pub(crate) struct DirectoryMoves {
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// `num.replica.alter.log.dirs.threads`
+    turns: Semaphore,
+    /// When the next bytes may be copied.
+    next_round: Mutex<Instant>,
+}
+
+impl DirectoryMoves {
+    pub(crate) fn new(config: &BrokerConfig) -> DirectoryMoves {
+        let threads = config.num_replica_alter_log_dirs_threads;
+        let threads = threads.and_then(|threads| usize::try_from(threads).ok());
+        DirectoryMoves {
+            tasks: Mutex::default(),
+            turns: Semaphore::new(threads.unwrap_or(config.log_dirs.len()).max(1)),
+            next_round: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Waits until every task has brought its copy to rest. The broker is stopping.
+    pub(crate) async fn stop(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            // A panic has been reported where it happened.
+            let _ = task.await;
+        }
+    }
+
+    /// How long to wait after so many bytes, so that all moves together keep to the rate.
+    fn throttle(&self, bytes: u64, bytes_per_second: i64) -> Duration {
+        let now = Instant::now();
+        let mut next_round = self.next_round.lock();
+        let rate = bytes_per_second.max(1) as f64;
+        // A rate that means "no limit" adds nothing; one that means "not now" must not overflow.
+        let takes = Duration::from_secs_f64((bytes as f64 / rate).min(3600.0));
+        *next_round = (*next_round).max(now) + takes;
+        *next_round - now
+    }
+}
+
+impl Broker {
+    /// Has a replica moved to the log directory at `path`, gives a move to another one up, or remembers the
+    /// wish for a replica that does not exist yet. Blocks.
+    pub(crate) fn alter_replica_log_dir(
+        self: &Arc<Self>,
+        topic_partition: &TopicPartition,
+        path: &str,
+    ) -> Result<(), ErrorCode> {
+        // Partitions come and go under this lock.
+        let _changing = self.partitions.changing.lock();
+        let log_dirs = self.log_dirs().ok_or(ErrorCode::KafkaStorageError)?;
+        if !LogDirs::may_have_future(topic_partition) {
+            return Err(ErrorCode::InvalidTopicException);
+        }
+        let directory = log_dirs.destination(path)?;
+        let partition =
+            match self.local_partition(&topic_partition.topic, topic_partition.partition.value()) {
+                Ok(partition) => partition,
+                Err(ErrorCode::KafkaStorageError) => return Err(ErrorCode::KafkaStorageError),
+                Err(code) => {
+                    log_dirs.prefer(topic_partition, directory);
+                    return Err(match code {
+                        ErrorCode::NotLeaderOrFollower => ErrorCode::ReplicaNotAvailable,
+                        code => code,
+                    });
+                }
+            };
+        if !log_dirs.is_online(&partition.reader()) {
+            return Err(ErrorCode::KafkaStorageError);
+        }
+        match log_dirs.future_directory_of(topic_partition) {
+            Some(under_way) if under_way == directory => return Ok(()),
+            Some(_) => log_dirs.remove_future(topic_partition),
+            None => {}
+        }
+        if log_dirs.directory_of(topic_partition) == Some(directory) {
+            return Ok(());
+        }
+        let settings = OpenSettings {
+            config: partition.reader().config(),
+            producer_id_expiration_ms: self.config().producer_id_expiration_ms.into(),
+            now: self.timestamp(),
+            is_new: true,
+        };
+        let created =
+            log_dirs.create_future(topic_partition, partition.topic_id, directory, settings);
+        let future = created.map_err(|error| {
+            tracing::warn!(%topic_partition, "the replica cannot be moved: {error}");
+            ErrorCode::KafkaStorageError
+        })?;
+        self.start_move(partition, future, directory);
+        Ok(())
+    }
+
+    /// Goes on with the moves that a stop has interrupted.
+    pub(crate) fn resume_moves(self: &Arc<Self>) {
+        let Some(log_dirs) = self.log_dirs() else {
+            return;
+        };
+        for (topic_partition, topic_id, future) in log_dirs.take_waiting_futures() {
+            let partition = self.partitions.find(&topic_partition);
+            let partition = partition.filter(|partition| partition.topic_id == topic_id);
+            let directory = log_dirs.future_directory_of(&topic_partition);
+            match (partition, directory) {
+                (Some(partition), Some(directory)) => {
+                    tracing::info!(%topic_partition, "the move to another directory goes on");
+                    self.start_move(partition, future, directory);
+                }
+                // Of a topic that had the name before.
+                _ => log_dirs.remove_future(&topic_partition),
+            }
+        }
+    }
+
+    fn start_move(
+        self: &Arc<Self>,
+        partition: Arc<Partition>,
+        future: Log,
+        directory: DirectoryId,
+    ) {
+        let replica_move = Move {
+            broker: Arc::clone(self),
+            original: self
+                .log_dirs()
+                .and_then(|dirs| dirs.directory_of(&partition.topic_partition)),
+            reader: future.reader(),
+            future: Some(future),
+            partition,
+            directory,
+            is_told: false,
+        };
+        let mut tasks = self.directory_moves.tasks.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(tokio::spawn(replica_move.run()));
+    }
+}
+
+/// One replica on its way.
+struct Move {
+    broker: Arc<Broker>,
+    partition: Arc<Partition>,
+    /// `None` while a thread works on it, and when it has taken its place.
+    future: Option<Log>,
+    /// Of the copy.
+    reader: LogReader,
+    directory: DirectoryId,
+    original: Option<DirectoryId>,
+    /// The controller may believe that the replica lies in the new directory.
+    is_told: bool,
+}
+
+/// How a move ended.
+enum Outcome {
+    Moved,
+    GivenUp,
+    /// It goes on at the next start.
+    Stopped,
+}
+
+impl Move {
+    async fn run(mut self) {
+        let topic_partition = self.partition.topic_partition.clone();
+        match self.go().await {
+            Outcome::Moved => {
+                tracing::info!(%topic_partition, "the replica was moved to another directory");
+            }
+            Outcome::GivenUp => self.revert(),
+            Outcome::Stopped => self.rest().await,
+        }
+    }
+
+    async fn go(&mut self) -> Outcome {
+        let mut assigned: Option<oneshot::Receiver<()>> = None;
+        let mut is_assigned = false;
+        loop {
+            if !self.is_wanted() {
+                return Outcome::GivenUp;
+            }
+            let broker = Arc::clone(&self.broker);
+            let wait = match self.copy().await {
+                Ok(copied) => {
+                    let rate = broker
+                        .config()
+                        .replica_alter_log_dirs_io_max_bytes_per_second;
+                    let throttled = broker.directory_moves.throttle(copied.bytes, rate);
+                    if copied.is_at_end && is_assigned {
+                        if self.take_place().await {
+                            return Outcome::Moved;
+                        }
+                        throttled.max(CAUGHT_UP)
+                    } else if copied.is_at_end {
+                        assigned.get_or_insert_with(|| self.tell());
+                        throttled.max(CAUGHT_UP)
+                    } else {
+                        throttled
+                    }
+                }
+                Err(error) => {
+                    let topic_partition = &self.partition.topic_partition;
+                    tracing::warn!(%topic_partition, "the copy in the new directory waits: {error}");
+                    if let (Some(storage), Some(log_dirs)) = (error.storage(), broker.log_dirs()) {
+                        let of = match error {
+                            CopyError::Read(_) => self.partition.reader().clone(),
+                            _ => self.reader.clone(),
+                        };
+                        log_dirs.on_partition_error(&of, storage);
+                    }
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = broker.stopping() => return Outcome::Stopped,
+            }
+            if let Some(waiting) = &mut assigned {
+                is_assigned = is_assigned || waiting.try_recv().is_ok();
+            }
+        }
+    }
+
+    /// Whether the copy may still take the place of the log.
+    fn is_wanted(&self) -> bool {
+        let Some(log_dirs) = self.broker.log_dirs() else {
+            return false;
+        };
+        log_dirs.is_future(&self.reader) && log_dirs.is_online(&self.partition.reader())
+    }
+
+    /// Copies some of what is missing.
+    async fn copy(&mut self) -> Result<Copied, CopyError> {
+        let broker = Arc::clone(&self.broker);
+        let turn = broker.directory_moves.turns.acquire().await;
+        let rate = broker
+            .config()
+            .replica_alter_log_dirs_io_max_bytes_per_second;
+        let max_bytes = ROUND_BYTES.min(rate.max(1) as u64);
+        let now = broker.timestamp();
+        let current = self.partition.reader().clone();
+        let mut future = self.future.take().expect("no other thread has it");
+        let copying = tokio::task::spawn_blocking(move || {
+            let copied = copy_round(&mut future, &current, max_bytes, now);
+            (future, copied)
+        });
+        // A panic has left the copy in an unknown state: the move ends with it.
+        let (future, copied) = copying.await.expect("the copy is made without a panic");
+        drop(turn);
+        self.future = Some(future);
+        copied
+    }
+
+    /// Has the controller told where the replica lies from now on.
+    fn tell(&mut self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.is_told = true;
+        self.broker.dir_assignments.assign(
+            self.partition.topic_id,
+            self.partition.topic_partition.partition,
+            self.directory,
+            // Nobody waits any more where the move was given up.
+            Some(Box::new(move || {
+                let _ = sender.send(());
+            })),
+        );
+        receiver
+    }
+
+    /// Lets the copy take the place of the log. Returns whether it has.
+    async fn take_place(&mut self) -> bool {
+        let future = self.future.take().expect("no other thread has it");
+        let (sender, receiver) = oneshot::channel();
+        let broker = Arc::clone(&self.broker);
+        self.partition.replace_log(&self.broker, move |current| {
+            let mut future = future;
+            let home = replace(&broker, current, &mut future);
+            // What is left is the old log, whose handles readers may hold, or the copy as it was.
+            drop(sender.send((future, home.is_some())));
+            home
+        });
+        match receiver.await {
+            Ok((_, true)) => true,
+            Ok((future, false)) => {
+                self.future = Some(future);
+                false
+            }
+            // The partition is lost, and the copy was dropped with the event: nothing to go on with.
+            Err(_) => {
+                self.forget();
+                false
+            }
+        }
+    }
+
+    fn forget(&self) {
+        if let Some(log_dirs) = self.broker.log_dirs()
+            && log_dirs.is_future(&self.reader)
+        {
+            log_dirs.forget_future(&self.partition.topic_partition);
+        }
+    }
+
+    /// The controller must not go on believing that the replica is in the new directory. Of one that is gone
+    /// it forgets it by itself.
+    fn revert(&self) {
+        let topic_partition = &self.partition.topic_partition;
+        tracing::info!(%topic_partition, "the move to another directory was given up");
+        let log_dirs = self.broker.log_dirs();
+        let is_online = log_dirs.is_some_and(|dirs| dirs.is_online(&self.partition.reader()));
+        if let Some(original) = self.original.filter(|_| self.is_told && is_online) {
+            self.broker.dir_assignments.assign(
+                self.partition.topic_id,
+                topic_partition.partition,
+                original,
+                None,
+            );
+        }
+    }
+
+    /// Brings the copy to rest, so that the next start goes on with it.
+    async fn rest(mut self) {
+        let Some(mut future) = self.future.take() else {
+            return;
+        };
+        let closing = tokio::task::spawn_blocking(move || future.close_job().run());
+        let closed = closing.await;
+        if !matches!(closed, Ok(Ok(_)))
+            && let Some(log_dirs) = self.broker.log_dirs()
+        {
+            log_dirs.on_future_unclosed(&self.reader);
+        }
+    }
+}
+
+/// What a round has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Copied {
+    bytes: u64,
+    /// Hardly anything is missing.
+    is_at_end: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum CopyError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the log holds what is no batch: {0}")]
+    Batch(#[from] BatchError),
+    #[error("the log holds what cannot be copied: {0}")]
+    Append(AppendErrorReason),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl CopyError {
+    /// What says something about a directory.
+    fn storage(&self) -> Option<&StorageError> {
+        match self {
+            CopyError::Read(ReadError::Storage(error))
+            | CopyError::Append(
+                AppendErrorReason::Storage(error) | AppendErrorReason::DiskFull(error),
+            )
+            | CopyError::Log(LogError::Storage(error))
+            | CopyError::Storage(error) => Some(error),
+            CopyError::Read(_)
+            | CopyError::Batch(_)
+            | CopyError::Append(_)
+            | CopyError::Log(LogError::Checkpoint(_)) => None,
+        }
+    }
+}
+
+/// Brings a copy closer to its log.
+fn copy_round(
+    future: &mut Log,
+    current: &LogReader,
+    max_bytes: u64,
+    now: Timestamp,
+) -> Result<Copied, CopyError> {
+    cut_to(future, current, now)?;
+    let start = future.log_end_offset();
+    let mut bytes = 0;
+    let mut last_read = 0;
+    while bytes < max_bytes && future.log_end_offset() < current.log_end_offset() {
+        let from = future.log_end_offset();
+        let read = current.read(from, max_bytes - bytes, current.log_end_offset(), true)?;
+        let Some(region) = read.region else {
+            break;
+        };
+        let records = region
+            .read()
+            .map_err(|error| StorageError::new("read", &current.dir(), error))
+            .map_err(ReadError::Storage)?;
+        last_read = append(future, from, records, now)?;
+        bytes += last_read;
+        if last_read == 0 {
+            break;
+        }
+    }
+    follow(future, current, now)?;
+    if future.log_end_offset() > start || future.has_jobs() {
+        run_jobs(future)?;
+    }
+    let is_at_end =
+        future.log_end_offset() >= current.log_end_offset() && last_read <= MAX_LAST_BYTES;
+    Ok(Copied { bytes, is_at_end })
+}
+
+/// Takes back what the log does not have, or not any more.
+fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), LogError> {
+    let start = current.log_start_offset();
+    if future.log_end_offset() < start {
+        return future.truncate_fully_and_start_at(start, None, now);
+    }
+    let mut end = current.log_end_offset();
+    if let Some(epoch) = future.latest_epoch()
+        && let Some((_, of_epoch)) = current.end_offset_for_epoch(epoch)
+    {
+        end = end.min(of_epoch);
+    }
+    if future.log_end_offset() > end {
+        future.truncate_to(end.max(Offset::ZERO), now)?;
+    }
+    Ok(())
+}
+
+/// Appends batches as they are. Returns their bytes.
+fn append(
+    future: &mut Log,
+    from: Offset,
+    records: bytes::Bytes,
+    now: Timestamp,
+) -> Result<u64, CopyError> {
+    let mut batches = Vec::new();
+    let mut bytes = 0;
+    for batch in RecordBatch::read_all(records) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            // The last one may be cut off.
+            Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. })
+                if !batches.is_empty() =>
+            {
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if batch.header.base_offset >= from {
+            bytes += batch.size_in_bytes() as u64;
+            batches.push(batch);
+        }
+    }
+    future
+        .append(&batches, now)
+        .map_err(|error| CopyError::Append(error.reason))?;
+    Ok(bytes)
+}
+
+/// Takes over where the log starts, and what is committed.
+fn follow(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), LogError> {
+    future.set_high_watermark(current.high_watermark());
+    // What is behind the high watermark of the copy comes with a later round.
+    let moved = future.increment_log_start_offset(current.log_start_offset());
+    if moved.unwrap_or(false) {
+        future.delete_old_segments(now)?;
+    }
+    Ok(())
+}
+
+/// Does at once what an appender would leave to others.
+fn run_jobs(future: &mut Log) -> Result<(), StorageError> {
+    for job in future.take_jobs() {
+        match job.run()? {
+            JobOutcome::Done => {}
+            outcome @ JobOutcome::Spare(_) => future.on_job_done(outcome),
+            // Nobody reads a copy.
+            JobOutcome::Unlink(unlink) => unlink.run()?,
+        }
+    }
+    Ok(())
+}
+
+/// Copies the rest, forces all to disk and puts the copy in the place of the log. `None` leaves all as it
+/// was. Runs between two steps of the partition, on a thread that may wait.
+fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<Home> {
+    let log_dirs = broker.log_dirs()?;
+    let topic_partition = current.topic_partition().clone();
+    let failed = |error: CopyError, of: LogReader| {
+        tracing::warn!(%topic_partition, "the copy could not take the place of the log: {error}");
+        if let Some(storage) = error.storage() {
+            log_dirs.on_partition_error(&of, storage);
+        }
+    };
+    let now = broker.timestamp();
+    // Nothing is appended meanwhile, so one round is enough where hardly anything was missing.
+    if let Err(error) = copy_round(future, &current.reader(), MAX_LAST_BYTES, now) {
+        failed(error, future.reader());
+        return None;
+    }
+    if future.log_end_offset() != current.log_end_offset() {
+        return None;
+    }
+    // An epoch that has begun, of which there are no records yet.
+    if let Some(latest) = current.leader_epochs().latest() {
+        future.assign_leader_epoch(latest.epoch, latest.start_offset);
+    }
+    future.set_config(Arc::clone(current.config()));
+    if let Some(job) = future.flush_job()
+        && let Err(error) = job.run()
+    {
+        failed(error.into(), future.reader());
+        return None;
+    }
+    match log_dirs.promote(&future.reader()) {
+        Ok(()) => {
+            std::mem::swap(current, future);
+            Some(Home {
+                pace: broker.append_pace(&current.dir()),
+                reader: current.reader(),
+            })
+        }
+        Err(PromoteError::GivenUp) => None,
+        Err(PromoteError::Failed(error)) => {
+            failed(error.into(), future.reader());
+            None
+        }
+    }
+}

@@ -1,0 +1,114 @@
+use std::path::Path;
+
+use ottla_config::TopicConfig;
+use ottla_log::OpenParams;
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::LeaderEpoch;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_000_000);
+
+fn open(dir: &Path) -> Log {
+    let config = TopicConfig {
+        segment_bytes: 1024 * 1024,
+        ..Default::default()
+    };
+    let params = OpenParams {
+        dir: dir.to_owned(),
+        topic_partition: TopicPartition::new("orders", 0),
+        config: Arc::new(config),
+        recovery_point: Offset::ZERO,
+        log_start_offset: Offset::ZERO,
+        clean_shutdown: false,
+        now: NOW,
+        producer_id_expiration_ms: 86_400_000,
+        random_seed: 7,
+    };
+    Log::open(params).unwrap().0
+}
+
+/// Appends batches of 100 kB in an epoch, all of it committed.
+fn append_to(log: &mut Log, epoch: i32, batches: usize) {
+    for _ in 0..batches {
+        let end = log.log_end_offset();
+        let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(end);
+        builder.append(NOW, None, Some(&[7; 100_000]), &[]);
+        let mut batch = builder.build();
+        batch.assign_offset(end, LeaderEpoch(epoch));
+        log.append(&[batch], NOW).unwrap();
+    }
+    log.set_high_watermark(log.log_end_offset());
+}
+
+fn round(future: &mut Log, current: &Log) -> Copied {
+    copy_round(future, &current.reader(), ROUND_BYTES, NOW).unwrap()
+}
+
+#[test]
+fn rounds_bring_a_copy_to_the_end_of_its_log() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 50);
+    append_to(&mut current, 3, 10);
+    current.increment_log_start_offset(Offset(5)).unwrap();
+    let first = round(&mut future, &current);
+    assert!(!first.is_at_end);
+    assert!(first.bytes > ROUND_BYTES / 2 && first.bytes <= ROUND_BYTES + 100_200);
+    while !round(&mut future, &current).is_at_end {}
+    let read = |log: &Log| {
+        let reader = log.reader();
+        let mut bytes = Vec::new();
+        let mut from = log.log_start_offset();
+        while let Some(region) = reader
+            .read(from, 1 << 20, log.log_end_offset(), true)
+            .unwrap()
+            .region
+        {
+            let records = region.read().unwrap();
+            for batch in RecordBatch::read_all(records.clone()).map_while(Result::ok) {
+                from = batch.header.next_offset();
+                bytes.extend_from_slice(&batch.to_bytes());
+            }
+        }
+        bytes
+    };
+    assert!(read(&future) == read(&current));
+    assert_eq!(future.log_start_offset(), Offset(5));
+    assert_eq!(future.high_watermark(), Offset(60));
+    let of_epoch = |log: &Log| log.reader().end_offset_for_epoch(LeaderEpoch(0));
+    assert_eq!(of_epoch(&future), of_epoch(&current));
+    assert_eq!(future.latest_epoch(), Some(LeaderEpoch(3)));
+}
+
+#[test]
+fn a_copy_takes_back_what_its_log_does_not_have() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 3);
+    round(&mut future, &current);
+    // The log was truncated and went on in another epoch while the copy was offline.
+    append_to(&mut future, 0, 4);
+    append_to(&mut current, 1, 2);
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(future.log_end_offset(), Offset(5));
+    assert_eq!(
+        future.reader().end_offset_for_epoch(LeaderEpoch(0)),
+        Some((LeaderEpoch(0), Offset(3)))
+    );
+}
+
+#[test]
+fn a_copy_begins_anew_where_its_log_starts_behind_it() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 2);
+    round(&mut future, &current);
+    append_to(&mut current, 0, 40);
+    current.increment_log_start_offset(Offset(30)).unwrap();
+    current.delete_old_segments(NOW).unwrap();
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.log_start_offset(), Offset(30));
+    assert_eq!(future.log_end_offset(), Offset(42));
+    assert_eq!(future.reader().segment_base_offsets()[0], Offset(30));
+}
