@@ -309,6 +309,11 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         ("log.initial.task.delay.ms", "500"),
         ("log.retention.check.interval.ms", "2000"),
         ("log.segment.delete.delay.ms", "1000"),
+        // What is not served yet is to be kept, and preflight would stop for it; Kafka does not know the setting.
+        (
+            "ottla.accept.unserved",
+            "acls,scram,tokens,quotas,groups,transactions,settings",
+        ),
         // The clients' records are few, and idempotent producers' state must outlive a slow turn.
         ("producer.id.expiration.ms", "86400000"),
     ]
