@@ -7,6 +7,7 @@ mod cluster;
 mod configs;
 pub(crate) mod groups;
 mod offsets;
+mod quotas;
 mod topics;
 
 use crate::client::Client;
@@ -15,6 +16,7 @@ pub use cluster::{ElectionType, EndpointType, FeatureUpdateType, QuorumDescripti
 pub use configs::{ConfigOperation, ConfigResourceType, DescribedConfigs};
 pub use groups::{DescribedConsumerGroup, GroupListing, GroupMember};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
+pub use quotas::{NewScramCredential, QuotaEntity, QuotaMatch};
 pub use topics::{NewTopic, PartitionDescription, TopicDescription};
 
 /// Administers a cluster.

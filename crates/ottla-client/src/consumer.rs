@@ -21,7 +21,7 @@ use crate::client::{Client, Owner};
 use crate::config::milliseconds;
 use crate::error::ClientError;
 use fetch::Fetched;
-use group::Membership;
+use group::{Membership, Place};
 
 /// What to do where there is no committed offset, or none that the log still has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,6 +175,8 @@ pub struct Consumer {
     /// The place in the group; away while it is being joined.
     membership: Option<Membership>,
     joining: Option<JoinHandle<Joined>>,
+    /// The same place, at hand while the membership is away.
+    place: Option<Place>,
     last_auto_commit: Instant,
     /// Where the next poll begins to look, so that no partition starves.
     next_partition: usize,
@@ -193,6 +195,7 @@ impl Consumer {
             subscription: Vec::new(),
             membership: None,
             joining: None,
+            place: None,
             last_auto_commit: Instant::now(),
             next_partition: 0,
         }
@@ -212,11 +215,9 @@ impl Consumer {
             ));
         };
         self.subscription = topics.to_vec();
-        self.membership = Some(Membership::new(
-            self.client.clone(),
-            group,
-            self.config.clone(),
-        ));
+        let membership = Membership::new(self.client.clone(), group, self.config.clone());
+        self.place = Some(membership.place());
+        self.membership = Some(membership);
         Ok(())
     }
 
@@ -307,8 +308,10 @@ impl Consumer {
     /// Commits, if that is automatic, and leaves the group.
     pub async fn close(mut self) -> Result<(), ClientError> {
         if let Some(joining) = self.joining.take() {
-            // The place, if there is one by now, expires by itself.
             joining.abort();
+            if let Some(place) = self.place.take() {
+                place.give_up_while_joining().await;
+            }
             return Ok(());
         }
         let committed = match self.config.auto_commit && self.config.group_id.is_some() {

@@ -17,6 +17,7 @@ pub mod admin;
 mod consumer;
 mod partitioner;
 mod producer;
+mod scram;
 
 pub use admin::Admin;
 pub use client::{Client, CoordinatorKind};
@@ -27,3 +28,4 @@ pub use error::{ClientError, default_message};
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use partitioner::{murmur2, partition_for_key};
 pub use producer::{Delivery, Producer, ProducerConfig, ProducerRecord, RecordMetadata};
+pub use scram::{ScramKeys, ScramMechanism};

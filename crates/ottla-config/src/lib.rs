@@ -38,4 +38,5 @@ pub use tables::{
 };
 pub use topic_config::{
     BrokerCompressionType, CleanupPolicy, InvalidTopicConfig, TimestampType, TopicConfig,
+    java_double,
 };

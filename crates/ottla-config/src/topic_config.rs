@@ -12,7 +12,7 @@ mod resolve;
 
 use std::fmt;
 
-pub use resolve::InvalidTopicConfig;
+pub use resolve::{InvalidTopicConfig, java_double};
 
 /// `cleanup.policy`: what happens to old records. Both may hold, and (since 4.2) neither.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

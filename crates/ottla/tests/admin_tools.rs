@@ -239,3 +239,84 @@ fn metrics_subscriptions_live_and_die() {
         bad.err
     );
 }
+
+#[test]
+fn quotas_and_credentials_are_kept() {
+    let broker = BrokerBuilder::new().start();
+    let configs = |arguments: &[&str]| out(&broker, &["configs"], arguments);
+    let rates = "producer_byte_rate=10485760,consumer_byte_rate=2048";
+    assert_eq!(
+        configs(&["--alter", "--user", "bob", "--add-config", rates]),
+        "Completed updating config for user bob.\n"
+    );
+    let both = [
+        "--entity-type",
+        "users",
+        "--entity-default",
+        "--entity-type",
+        "clients",
+    ];
+    let set = [
+        "--entity-name",
+        "c",
+        "--alter",
+        "--add-config",
+        "request_percentage=12.5",
+    ];
+    assert_eq!(
+        configs(&[&both[..], &set[..]].concat()),
+        "Completed updating default config for users in the cluster.\n"
+    );
+    let secret = "SCRAM-SHA-256=[iterations=8192,password=bob-secret]";
+    configs(&["--alter", "--user", "bob", "--add-config", secret]);
+    assert_eq!(
+        configs(&["--describe", "--entity-type", "users"]),
+        "Quota configs for user-principal 'bob' are consumer_byte_rate=2048.0, producer_byte_rate=1.048576E7\n\
+         SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-256=iterations=8192\n"
+    );
+    assert_eq!(
+        configs(&[
+            "--describe",
+            "--entity-type",
+            "users",
+            "--entity-type",
+            "clients"
+        ]),
+        "Quota configs for the default user-principal, client-id 'c' are request_percentage=12.5\n"
+    );
+    configs(&[
+        "--alter",
+        "--user",
+        "bob",
+        "--delete-config",
+        "SCRAM-SHA-256",
+    ]);
+    configs(&[
+        "--alter",
+        "--user",
+        "bob",
+        "--delete-config",
+        "producer_byte_rate",
+    ]);
+    assert_eq!(
+        configs(&["--describe", "--user", "bob"]),
+        "Quota configs for user-principal 'bob' are consumer_byte_rate=2048.0\n"
+    );
+    let gone = on(
+        &broker,
+        &["configs"],
+        &[
+            "--alter",
+            "--user",
+            "bob",
+            "--delete-config",
+            "SCRAM-SHA-256",
+        ],
+    );
+    assert_eq!(gone.status, 1);
+    assert!(
+        gone.err.contains("bob has no such credential"),
+        "{}",
+        gone.err
+    );
+}

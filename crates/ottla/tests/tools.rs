@@ -248,6 +248,68 @@ fn records_go_in_and_come_out() {
 }
 
 #[test]
+fn reading_makes_a_topic_and_leaves_no_member_behind() {
+    let broker = BrokerBuilder::new()
+        .property("group.initial.rebalance.delay.ms", "20000")
+        .property("offsets.topic.num.partitions", "1")
+        .start();
+    let from_partition = ["console-consumer", "--topic", "new", "--partition", "0"];
+    let read = [&from_partition[..], &["--timeout-ms", "500"]].concat();
+    assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
+    assert_eq!(run_on(&broker, &["topics", "--list"], "").lines(), ["new"]);
+
+    // The time is over while the coordinator still waits for other members.
+    let in_group = ["console-consumer", "--topic", "new", "--group", "g"];
+    let read = [&in_group[..], &["--timeout-ms", "1500"]].concat();
+    assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
+    let members = ["consumer-groups", "--describe", "--group", "g", "--members"];
+    let members = run_on(&broker, &members, "");
+    assert!(
+        !members.out.contains("console-consumer-"),
+        "{}",
+        members.out
+    );
+}
+
+#[test]
+fn committed_offsets_are_shown_by_their_formatter() {
+    let broker = broker();
+    create(&broker, "t", "1");
+    run_on(&broker, &["console-producer", "--topic", "t"], "a\nb\n").lines();
+    let read = [
+        "console-consumer",
+        "--topic",
+        "t",
+        "--group",
+        "g",
+        "--from-beginning",
+    ];
+    run_on(&broker, &[&read[..], &["--max-messages", "2"]].concat(), "").lines();
+    let shown = run_on(
+        &broker,
+        &[
+            "console-consumer",
+            "--topic",
+            "__consumer_offsets",
+            "--from-beginning",
+            "--timeout-ms",
+            "2000",
+            "--formatter",
+            "org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
+        ],
+        "",
+    );
+    let key =
+        r#"{"key":{"type":1,"data":{"group":"g","topic":"t","partition":0}},"value":{"version":"#;
+    assert!(shown.out.starts_with(key), "{}", shown.out);
+    assert!(
+        shown.out.contains(r#""data":{"offset":2,"#),
+        "{}",
+        shown.out
+    );
+}
+
+#[test]
 fn groups_are_followed_and_moved() {
     let broker = broker();
     create(&broker, "t", "2");

@@ -18,6 +18,7 @@ use ottla_protocol::messages::sync_group_request::{SyncGroupRequest, SyncGroupRe
 use ottla_protocol::messages::{ConsumerProtocolSubscription, HeartbeatRequest};
 use ottla_protocol::{ApiRequest, Message, Reader};
 use ottla_types::{ErrorCode, Uuid};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::range_assignor::{self, Subscriber};
@@ -36,7 +37,9 @@ pub(super) struct Membership {
     owner: Owner,
     group: String,
     config: ConsumerConfig,
-    member_id: String,
+    /// Empty until the coordinator has given one; shared with whoever may have to give the place up while
+    /// this is away joining.
+    member_id: Arc<Mutex<String>>,
     /// -1 outside the group.
     generation: i32,
     /// Set by heartbeats when the members are being redistributed, or this one is out.
@@ -53,11 +56,25 @@ impl Membership {
             client,
             group,
             config,
-            member_id: String::new(),
+            member_id: Arc::default(),
             generation: -1,
             rejoin: Arc::new(AtomicBool::new(true)),
             forgotten: Arc::default(),
             heartbeats: None,
+        }
+    }
+
+    fn id(&self) -> String {
+        self.member_id.lock().clone()
+    }
+
+    /// The place that this takes in the group, to be given up while this is away joining.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            client: self.client.clone(),
+            group: self.group.clone(),
+            member_id: self.member_id.clone(),
+            is_static: self.config.group_instance_id.is_some(),
         }
     }
 
@@ -69,7 +86,7 @@ impl Membership {
     pub(super) async fn join(&mut self, topics: &[String]) -> Result<Vec<Partition>, ClientError> {
         self.stop_heartbeats();
         if self.forgotten.swap(false, Ordering::AcqRel) {
-            self.member_id.clear();
+            self.member_id.lock().clear();
         }
         loop {
             match self.try_join(topics).await {
@@ -84,7 +101,7 @@ impl Membership {
                             | ErrorCode::RebalanceInProgress,
                         ) => {
                             if error.code() != Some(ErrorCode::RebalanceInProgress) {
-                                self.member_id.clear();
+                                self.member_id.lock().clear();
                             }
                         }
                         _ if error.is_retriable() => {
@@ -109,7 +126,7 @@ impl Membership {
             group_id: self.group.clone().into(),
             session_timeout_ms: self.config.session_timeout.as_millis() as i32,
             rebalance_timeout_ms: self.config.max_poll_interval.as_millis() as i32,
-            member_id: self.member_id.clone().into(),
+            member_id: self.id().into(),
             group_instance_id: self.config.group_instance_id.clone().map(Into::into),
             protocol_type: PROTOCOL_TYPE.into(),
             protocols: vec![JoinGroupRequestProtocol {
@@ -121,7 +138,7 @@ impl Membership {
         };
         let joined = self.ask(&request, true).await?;
         if !joined.member_id.is_empty() {
-            self.member_id = joined.member_id.to_string();
+            *self.member_id.lock() = joined.member_id.to_string();
         }
         self.check("joining", joined.error_code)?;
         self.generation = joined.generation_id;
@@ -133,7 +150,7 @@ impl Membership {
         let request = SyncGroupRequest {
             group_id: self.group.clone().into(),
             generation_id: self.generation,
-            member_id: self.member_id.clone().into(),
+            member_id: self.id().into(),
             group_instance_id: self.config.group_instance_id.clone().map(Into::into),
             protocol_type: Some(PROTOCOL_TYPE.into()),
             protocol_name: joined.protocol_name.clone().or(Some(ASSIGNOR.into())),
@@ -230,7 +247,7 @@ impl Membership {
         let request = OffsetCommitRequest {
             group_id: self.group.clone().into(),
             generation_id_or_member_epoch: self.generation,
-            member_id: self.member_id.clone().into(),
+            member_id: self.id().into(),
             group_instance_id: self.config.group_instance_id.clone().map(Into::into),
             topics,
             ..Default::default()
@@ -246,42 +263,8 @@ impl Membership {
     /// Gives the place up, so that the others need not wait for it to expire. A static member keeps it.
     pub(super) async fn leave(mut self) {
         self.stop_heartbeats();
-        if self.generation < 0 || self.config.group_instance_id.is_some() {
-            return;
-        }
-        let coordinator = self
-            .client
-            .coordinator(CoordinatorKind::Group, &self.group)
-            .await;
-        let Ok(coordinator) = coordinator else { return };
-        let Ok(connection) = self
-            .client
-            .connection_of(&coordinator.address(), Some(self.owner))
-            .await
-        else {
-            return;
-        };
-        let left = connection
-            .send_with(|version| {
-                let mut request = LeaveGroupRequest {
-                    group_id: self.group.clone().into(),
-                    ..Default::default()
-                };
-                // Several members at once are newer (KIP-345).
-                if version >= 3 {
-                    request.members = vec![MemberIdentity {
-                        member_id: self.member_id.clone().into(),
-                        reason: Some("the consumer is being closed".into()),
-                        ..Default::default()
-                    }];
-                } else {
-                    request.member_id = self.member_id.clone().into();
-                }
-                request
-            })
-            .await;
-        if let Err(error) = left {
-            tracing::debug!(%error, "leaving the group failed; the place expires by itself");
+        if self.generation >= 0 {
+            self.place().give_up(self.owner).await;
         }
     }
 
@@ -335,7 +318,7 @@ impl Membership {
         let request = HeartbeatRequest {
             group_id: group.clone().into(),
             generation_id: self.generation,
-            member_id: self.member_id.clone().into(),
+            member_id: self.id().into(),
             group_instance_id: self.config.group_instance_id.clone().map(Into::into),
             ..Default::default()
         };
@@ -392,6 +375,63 @@ impl Drop for Membership {
     fn drop(&mut self) {
         self.stop_heartbeats();
         self.client.disown(self.owner);
+    }
+}
+
+/// A member's place in its group.
+pub(super) struct Place {
+    client: Client,
+    group: String,
+    member_id: Arc<Mutex<String>>,
+    is_static: bool,
+}
+
+impl Place {
+    /// Leaves the group while the member still joins it: on a connection of its own, because the member's
+    /// is held by the answer that it waits for.
+    pub(super) async fn give_up_while_joining(self) {
+        let owner = self.client.new_owner();
+        self.give_up(owner).await;
+        self.client.disown(owner);
+    }
+
+    async fn give_up(&self, owner: Owner) {
+        let member_id = self.member_id.lock().clone();
+        if self.is_static || member_id.is_empty() {
+            return;
+        }
+        let left = async {
+            let coordinator = self
+                .client
+                .coordinator(CoordinatorKind::Group, &self.group)
+                .await?;
+            let connection = self
+                .client
+                .connection_of(&coordinator.address(), Some(owner))
+                .await?;
+            connection
+                .send_with(|version| {
+                    let mut request = LeaveGroupRequest {
+                        group_id: self.group.clone().into(),
+                        ..Default::default()
+                    };
+                    // Several members at once are newer (KIP-345).
+                    if version >= 3 {
+                        request.members = vec![MemberIdentity {
+                            member_id: member_id.clone().into(),
+                            reason: Some("the consumer is being closed".into()),
+                            ..Default::default()
+                        }];
+                    } else {
+                        request.member_id = member_id.clone().into();
+                    }
+                    request
+                })
+                .await
+        };
+        if let Err(error) = left.await {
+            tracing::debug!(%error, "leaving the group failed; the place expires by itself");
+        }
     }
 }
 

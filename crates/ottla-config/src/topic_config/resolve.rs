@@ -196,7 +196,7 @@ impl TopicConfig {
 }
 
 /// A number as `Double.toString` writes it, for the range that these settings have.
-pub(crate) fn java_double(value: f64) -> String {
+pub fn java_double(value: f64) -> String {
     let magnitude = value.abs();
     if value == 0.0 || (1e-3..1e7).contains(&magnitude) {
         return format!("{value:?}");

@@ -1,5 +1,7 @@
 //! `configs`: Kafka's `kafka-configs.sh`.
 
+mod quotas;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
@@ -11,10 +13,12 @@ use ottla_config::ConfigSource;
 
 use super::{admin_client, block_on, java_exceptions, load_properties};
 
-/// Show and change the settings of topics, brokers, groups and client metrics subscriptions.
+/// Show and change the settings of topics, brokers, groups and client metrics subscriptions, the quotas of
+/// users, clients and addresses, and the SCRAM credentials of users.
 ///
-/// The thing is named by --entity-type and --entity-name, or shorter by --topic, --broker and so on.
-/// Quotas and credentials of users, clients and addresses are not served yet.
+/// The thing is named by --entity-type and --entity-name, or shorter by --topic, --user and so on. Quotas
+/// are producer_byte_rate, consumer_byte_rate, request_percentage and controller_mutation_rate; of
+/// addresses connection_creation_rate. A credential is SCRAM-SHA-256=[iterations=8192,password=secret].
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
 #[command(group = ArgGroup::new("servers").required(true))]
@@ -22,7 +26,7 @@ pub struct ConfigsArgs {
     /// Brokers to connect to first: host:port, separated by commas.
     #[arg(long, value_name = "SERVERS", group = "servers")]
     bootstrap_server: Option<String>,
-    /// Controllers to connect to first; for now only those that are brokers too.
+    /// Controllers to connect to first, instead of brokers.
     #[arg(long, value_name = "SERVERS", group = "servers")]
     bootstrap_controller: Option<String>,
     /// Properties file with settings of the client.
@@ -37,15 +41,16 @@ pub struct ConfigsArgs {
     /// Show all settings, not only those that were changed while the cluster runs.
     #[arg(long)]
     all: bool,
-    /// topics, brokers, broker-loggers, groups or client-metrics.
+    /// topics, brokers, broker-loggers, groups, client-metrics, users, clients or ips; users and clients can
+    /// be given together.
     #[arg(long, value_name = "TYPE")]
     entity_type: Vec<String>,
     /// The name of the thing.
     #[arg(long, value_name = "NAME")]
     entity_name: Vec<String>,
-    /// What applies to all brokers.
-    #[arg(long)]
-    entity_default: bool,
+    /// What applies to all of the type that have nothing of their own.
+    #[arg(long, action = clap::ArgAction::Count)]
+    entity_default: u8,
     /// Settings to set: key=value, separated by commas; values with commas in [brackets].
     #[arg(
         long,
@@ -79,22 +84,22 @@ pub struct ConfigsArgs {
     #[arg(long, value_name = "NAME")]
     client_metrics: Option<String>,
     /// A client.
-    #[arg(long, hide = true)]
+    #[arg(long, value_name = "NAME")]
     client: Option<String>,
     /// All clients.
-    #[arg(long, hide = true)]
+    #[arg(long)]
     client_defaults: bool,
     /// A user.
-    #[arg(long, hide = true)]
+    #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// All users.
-    #[arg(long, hide = true)]
+    #[arg(long)]
     user_defaults: bool,
     /// An address.
-    #[arg(long, hide = true)]
+    #[arg(long, value_name = "NAME")]
     ip: Option<String>,
     /// All addresses.
-    #[arg(long, hide = true)]
+    #[arg(long)]
     ip_defaults: bool,
 }
 
@@ -106,6 +111,9 @@ enum EntityType {
     BrokerLoggers,
     ClientMetrics,
     Groups,
+    Users,
+    Clients,
+    Ips,
 }
 
 impl EntityType {
@@ -116,10 +124,9 @@ impl EntityType {
             "broker-loggers" => EntityType::BrokerLoggers,
             "client-metrics" => EntityType::ClientMetrics,
             "groups" => EntityType::Groups,
-            "users" | "clients" | "ips" => bail!(
-                "--entity-type {name}: quotas and credentials are not served yet; settings of topics, \
-                 brokers, broker-loggers, groups and client-metrics are"
-            ),
+            "users" => EntityType::Users,
+            "clients" => EntityType::Clients,
+            "ips" => EntityType::Ips,
             _ => bail!(
                 "Invalid entity type {name}, the entity type must be one of topics, clients, users, \
                  brokers, ips, client-metrics, groups, broker-loggers with a --bootstrap-server or \
@@ -135,6 +142,9 @@ impl EntityType {
             EntityType::BrokerLoggers => "broker-loggers",
             EntityType::ClientMetrics => "client-metrics",
             EntityType::Groups => "groups",
+            EntityType::Users => "users",
+            EntityType::Clients => "clients",
+            EntityType::Ips => "ips",
         }
     }
 
@@ -144,8 +154,19 @@ impl EntityType {
         &name[..name.len() - 1]
     }
 
+    /// Whether it has quotas instead of settings.
+    fn has_quotas(self) -> bool {
+        matches!(
+            self,
+            EntityType::Users | EntityType::Clients | EntityType::Ips
+        )
+    }
+
     fn resource(self) -> ConfigResourceType {
         match self {
+            EntityType::Users | EntityType::Clients | EntityType::Ips => {
+                unreachable!("quotas are shown and changed by requests of their own")
+            }
             EntityType::Topics => ConfigResourceType::Topic,
             EntityType::Brokers => ConfigResourceType::Broker,
             EntityType::BrokerLoggers => ConfigResourceType::BrokerLogger,
@@ -160,7 +181,10 @@ impl EntityType {
             EntityType::Topics => Some(ConfigSource::Topic),
             EntityType::Brokers if entity.is_empty() => Some(ConfigSource::DynamicDefaultBroker),
             EntityType::Brokers => Some(ConfigSource::DynamicBroker),
-            EntityType::BrokerLoggers => None,
+            EntityType::BrokerLoggers
+            | EntityType::Users
+            | EntityType::Clients
+            | EntityType::Ips => None,
             EntityType::ClientMetrics => Some(ConfigSource::ClientMetrics),
             EntityType::Groups => Some(ConfigSource::Group),
         }
@@ -177,7 +201,7 @@ pub fn run(args: ConfigsArgs) -> ExitCode {
                         let line: Vec<String> = std::env::args().skip(2).collect();
                         eprintln!(
                             "Error while executing config command with args '{}'",
-                            line.join(" ")
+                            without_passwords(&line.join(" "))
                         );
                         eprintln!("{}", java_exceptions::shown(client_error));
                     }
@@ -189,100 +213,181 @@ pub fn run(args: ConfigsArgs) -> ExitCode {
     })
 }
 
+/// The command line as it may be shown: a terminal, or a log, is no place for passwords.
+fn without_passwords(line: &str) -> String {
+    let mut parts = line.split("password=");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find([']', ' ']).unwrap_or(part.len());
+        shown += "password=***";
+        shown += &part[end..];
+    }
+    shown
+}
+
 async fn act(args: &ConfigsArgs) -> anyhow::Result<()> {
-    let (kind, entity) = entity(args)?;
+    let subjects = subjects(args, std::env::args())?;
     let operations = if args.alter {
         operations(args)?
     } else {
         BTreeMap::new()
     };
-    let servers = args
-        .bootstrap_server
-        .as_ref()
-        .or(args.bootstrap_controller.as_ref());
-    let servers = servers.map(String::as_str).unwrap_or_default();
-    let admin =
-        admin_client::connect(servers, args.command_config.as_deref(), "ottla-configs").await?;
-    match args.alter {
-        true => alter(&admin, kind, &entity.unwrap_or_default(), operations).await,
-        false => describe(&admin, kind, entity, args.all).await,
+    let (kind, entity) = subjects.first().cloned().expect("one at least is given");
+    let quota_change = match kind.has_quotas() && args.alter {
+        true => Some(quotas::Change::new(&subjects, &operations)?),
+        false => None,
+    };
+    let admin = admin_client::connect_to_either(
+        args.bootstrap_server.as_deref(),
+        args.bootstrap_controller.as_deref(),
+        args.command_config.as_deref(),
+        "ottla-configs",
+    )
+    .await?;
+    if !args.alter {
+        return match kind.has_quotas() {
+            true => quotas::describe(&admin, &subjects).await,
+            false => describe(&admin, kind, entity, args.all).await,
+        };
     }
+    let entity = entity.unwrap_or_default();
+    match quota_change {
+        Some(change) => quotas::alter(&admin, &subjects, change).await?,
+        None => alter(&admin, kind, &entity, operations).await?,
+    }
+    match entity.as_str() {
+        "" => println!(
+            "Completed updating default config for {} in the cluster.",
+            kind.name()
+        ),
+        entity => println!(
+            "Completed updating config for {} {entity}.",
+            kind.singular()
+        ),
+    }
+    Ok(())
 }
 
-/// What is meant: its type, and its name, which is empty for what applies to all, or nothing for each.
-fn entity(args: &ConfigsArgs) -> anyhow::Result<(EntityType, Option<String>)> {
-    let unserved = [
-        (args.client.is_some() || args.client_defaults, "clients"),
-        (args.user.is_some() || args.user_defaults, "users"),
-        (args.ip.is_some() || args.ip_defaults, "ips"),
-    ];
-    for (is_used, name) in unserved {
-        if is_used {
-            EntityType::from_name(name)?;
-        }
-    }
+/// What is meant: types, each with its name, which is empty for what applies to all, or nothing for each.
+/// There is more than one only for the clients of a user.
+fn subjects(
+    args: &ConfigsArgs,
+    command_line: impl Iterator<Item = String>,
+) -> anyhow::Result<Vec<(EntityType, Option<String>)>> {
+    let default = |is_given: bool| is_given.then(String::new);
     let short: Vec<(EntityType, String)> = [
         (EntityType::Topics, args.topic.clone()),
+        (EntityType::Clients, args.client.clone()),
+        (EntityType::Users, args.user.clone()),
         (EntityType::Brokers, args.broker.clone()),
-        (EntityType::Brokers, args.broker_defaults.then(String::new)),
         (EntityType::BrokerLoggers, args.broker_logger.clone()),
+        (EntityType::Ips, args.ip.clone()),
         (EntityType::ClientMetrics, args.client_metrics.clone()),
         (EntityType::Groups, args.group.clone()),
+        (EntityType::Clients, default(args.client_defaults)),
+        (EntityType::Users, default(args.user_defaults)),
+        (EntityType::Brokers, default(args.broker_defaults)),
+        (EntityType::Ips, default(args.ip_defaults)),
     ]
     .into_iter()
     .filter_map(|(kind, name)| Some((kind, name?)))
     .collect();
     let uses_long =
-        !args.entity_type.is_empty() || !args.entity_name.is_empty() || args.entity_default;
+        !args.entity_type.is_empty() || !args.entity_name.is_empty() || args.entity_default > 0;
     if uses_long && !short.is_empty() {
         bail!(
             "--entity-{{type,name,default}} should not be used in conjunction with specific entity flags"
         );
     }
-    let (kind, name) = match (short.as_slice(), args.entity_type.as_slice()) {
-        ([(kind, name)], _) => (*kind, Some(name.clone())),
-        ([_, ..], _) => bail!("Only one entity may be given at a time"),
-        ([], []) => bail!("At least one entity type must be specified"),
-        ([], [kind]) => {
-            let kind = EntityType::from_name(kind)?;
-            let name = args
-                .entity_name
-                .first()
-                .cloned()
-                .or(args.entity_default.then(String::new));
-            (kind, name)
+    let subjects: Vec<(EntityType, Option<String>)> = if short.is_empty() {
+        let kinds = args
+            .entity_type
+            .iter()
+            .map(|kind| EntityType::from_name(kind));
+        let kinds = kinds.collect::<anyhow::Result<Vec<EntityType>>>()?;
+        let names = names_in_order(args, command_line);
+        if names.len() > kinds.len() {
+            bail!("More entity names specified than entity types");
         }
-        ([], [_, ..]) => bail!("Only one entity type may be given at a time"),
+        let names = names.into_iter().map(Some).chain(std::iter::repeat(None));
+        kinds.into_iter().zip(names).collect()
+    } else {
+        let given = short.into_iter();
+        given.map(|(kind, name)| (kind, Some(name))).collect()
     };
-    let is_default = name.as_deref() == Some("");
-    if is_default && kind != EntityType::Brokers {
-        bail!(
-            "--entity-default must not be specified with {}",
-            kind.name()
-        );
+    check_subjects(args, &subjects)?;
+    Ok(subjects)
+}
+
+/// The names of the long flags in the order in which they are written, --entity-default among them: the
+/// first is that of the first type.
+fn names_in_order(args: &ConfigsArgs, command_line: impl Iterator<Item = String>) -> Vec<String> {
+    if args.entity_default == 0 {
+        return args.entity_name.clone();
     }
-    let is_broker = matches!(kind, EntityType::Brokers | EntityType::BrokerLoggers);
-    if let Some(id) = name.as_deref().filter(|name| is_broker && !name.is_empty())
-        && id.parse::<i32>().is_err()
-    {
-        bail!(
-            "The entity name for {} must be a valid integer broker id, but it is: {id}",
-            kind.name()
-        );
+    let mut names = args.entity_name.iter();
+    command_line
+        .filter_map(|word| match word.split('=').next() {
+            Some(flag) if flag.starts_with("--entity-n") => names.next().cloned(),
+            Some(flag) if flag.starts_with("--entity-d") => Some(String::new()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn check_subjects(
+    args: &ConfigsArgs,
+    subjects: &[(EntityType, Option<String>)],
+) -> anyhow::Result<()> {
+    match subjects {
+        [] => bail!("At least one entity type must be specified"),
+        [_] => {}
+        [(first, _), (second, _)] if first == second => {
+            bail!("Duplicate entity type(s) specified: {}", first.name())
+        }
+        [(EntityType::Users, _), (EntityType::Clients, _)]
+        | [(EntityType::Clients, _), (EntityType::Users, _)] => {}
+        _ => bail!("Only 'users' and 'clients' entity types may be specified together"),
     }
-    if name.is_none() && args.alter {
-        bail!(
-            "An entity name must be specified with --alter of {}",
-            kind.name()
-        );
+    for (kind, name) in subjects {
+        let may_be_default = kind.has_quotas() || *kind == EntityType::Brokers;
+        if name.as_deref() == Some("") && !may_be_default {
+            bail!(
+                "--entity-default must not be specified with {}",
+                kind.name()
+            );
+        }
+        let is_broker = matches!(kind, EntityType::Brokers | EntityType::BrokerLoggers);
+        if let Some(id) = name.as_deref().filter(|name| is_broker && !name.is_empty())
+            && id.parse::<i32>().is_err()
+        {
+            bail!(
+                "The entity name for {} must be a valid integer broker id, but it is: {id}",
+                kind.name()
+            );
+        }
+        if name.is_none() && args.alter {
+            bail!(
+                "An entity name must be specified with --alter of {}",
+                kind.name()
+            );
+        }
+        if name.is_none() && *kind == EntityType::BrokerLoggers {
+            bail!(
+                "An entity name must be specified with --describe of {}",
+                kind.name()
+            );
+        }
+        if *kind == EntityType::Ips
+            && let Some(address) = name.as_deref().filter(|name| !name.is_empty())
+            && std::net::ToSocketAddrs::to_socket_addrs(&(address, 0)).is_err()
+        {
+            bail!(
+                "The entity name for ips must be a valid IP or resolvable host, but it is: {address}"
+            );
+        }
     }
-    if name.is_none() && kind == EntityType::BrokerLoggers {
-        bail!(
-            "An entity name must be specified with --describe of {}",
-            kind.name()
-        );
-    }
-    Ok((kind, name))
+    Ok(())
 }
 
 fn operations(args: &ConfigsArgs) -> anyhow::Result<BTreeMap<String, ConfigOperation>> {
@@ -367,16 +472,6 @@ async fn alter(
     admin
         .alter_configs(kind.resource(), entity, &operations, false)
         .await?;
-    match entity {
-        "" => println!(
-            "Completed updating default config for {} in the cluster.",
-            kind.name()
-        ),
-        entity => println!(
-            "Completed updating config for {} {entity}.",
-            kind.singular()
-        ),
-    }
     Ok(())
 }
 
@@ -448,6 +543,7 @@ async fn describe(
 /// The names of all things of a type.
 async fn existing(admin: &Admin, kind: EntityType) -> anyhow::Result<BTreeSet<String>> {
     Ok(match kind {
+        EntityType::Users | EntityType::Clients | EntityType::Ips => BTreeSet::new(),
         EntityType::Topics => admin.list_topics(true).await?.into_iter().collect(),
         EntityType::Brokers | EntityType::BrokerLoggers => {
             let metadata = admin.client().refresh_metadata(Some(&[]), false).await?;
@@ -484,15 +580,76 @@ mod tests {
     }
 
     #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(
+            without_passwords("--add-config SCRAM-SHA-256=[iterations=4096,password=a,b] --user x"),
+            "--add-config SCRAM-SHA-256=[iterations=4096,password=***] --user x"
+        );
+    }
+
+    #[test]
+    fn names_stand_in_the_order_of_the_types() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: ConfigsArgs,
+        }
+        let subjects_of = |flags: &str| {
+            let line = format!("configs --bootstrap-server x:1 --describe {flags}");
+            let words = line.split_whitespace().map(str::to_owned);
+            let args = Line::try_parse_from(words.clone()).expect(flags).args;
+            subjects(&args, words)
+        };
+        let (users, clients) = (EntityType::Users, EntityType::Clients);
+        assert_eq!(
+            subjects_of(
+                "--entity-type users --entity-default --entity-type clients --entity-name c"
+            )
+            .unwrap(),
+            [(users, Some(String::new())), (clients, Some("c".into()))]
+        );
+        assert_eq!(
+            subjects_of("--entity-type users --entity-type clients").unwrap(),
+            [(users, None), (clients, None)]
+        );
+        assert_eq!(
+            subjects_of("--user u --client-defaults").unwrap(),
+            [(users, Some("u".into())), (clients, Some(String::new()))]
+        );
+        for (flags, says) in [
+            (
+                "--entity-type users --entity-type users",
+                "Duplicate entity type",
+            ),
+            (
+                "--entity-type users --entity-type ips",
+                "may be specified together",
+            ),
+            (
+                "--entity-type topics --entity-default",
+                "must not be specified",
+            ),
+            (
+                "--entity-type brokers --entity-name x",
+                "valid integer broker id",
+            ),
+            (
+                "--entity-type brokers --user u",
+                "should not be used in conjunction",
+            ),
+            ("--entity-type people", "Invalid entity type people"),
+        ] {
+            let error = subjects_of(flags).unwrap_err().to_string();
+            assert!(error.contains(says), "{flags}: {error}");
+        }
+    }
+
+    #[test]
     fn names_lose_their_last_letter() {
         assert_eq!(EntityType::Topics.singular(), "topic");
         assert_eq!(EntityType::ClientMetrics.singular(), "client-metric");
-        assert!(
-            EntityType::from_name("users")
-                .unwrap_err()
-                .to_string()
-                .contains("not served yet")
-        );
+        assert_eq!(EntityType::Users.singular(), "user");
         assert!(EntityType::from_name("people").is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! `console-consumer`: Kafka's `kafka-console-consumer.sh`.
 
+mod coordinator_formatter;
 mod formatter;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,11 @@ use formatter::Formatter;
 /// print.offset, print.epoch, print.partition, print.headers, print.value (true by default);
 /// key.separator, line.separator, headers.separator, null.literal; key.deserializer,
 /// value.deserializer, headers.deserializer with the names of Kafka's own deserializers.
+///
+/// Formatters, given with --formatter: org.apache.kafka.tools.consumer.DefaultMessageFormatter,
+/// LoggingMessageFormatter and NoOpMessageFormatter, and for internal topics OffsetsMessageFormatter,
+/// GroupMetadataMessageFormatter, TransactionLogMessageFormatter and
+/// org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("what").required(true))]
 pub struct ConsoleConsumerArgs {
@@ -155,10 +161,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
     let client = Client::connect(client_config).await?;
     let mut consumer = start(args, &client, config).await?;
 
-    let timeout = match args.timeout_ms {
-        Some(ms) if ms >= 0 => Some(Duration::from_millis(ms as u64)),
-        _ => None,
-    };
+    let timeout = timeout_of(args);
     let max_messages = args
         .max_messages
         .filter(|max| *max >= 0)
@@ -337,6 +340,44 @@ fn settings(args: &ConsoleConsumerArgs) -> anyhow::Result<(ClientConfig, Consume
     Ok((client, consumer))
 }
 
+/// How long nothing may come; nothing stands for ever.
+fn timeout_of(args: &ConsoleConsumerArgs) -> Option<Duration> {
+    let ms = args.timeout_ms.and_then(|ms| u64::try_from(ms).ok())?;
+    Some(Duration::from_millis(ms))
+}
+
+/// Waits for a topic to be there, which asking for it may bring about, as with Kafka's consumer; says so
+/// once where it has to wait. After the timeout the reading itself finds out.
+async fn await_topic(
+    client: &Client,
+    topic: &str,
+    config: &ConsumerConfig,
+    timeout: Option<Duration>,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let names = [topic.to_owned()];
+    let mut has_warned = false;
+    loop {
+        let create = config.allow_auto_create_topics;
+        let metadata = client.refresh_metadata(Some(&names), create).await?;
+        if metadata.topics.contains_key(topic) {
+            return Ok(());
+        }
+        if timeout.is_some_and(|timeout| began.elapsed() > timeout) {
+            bail!(
+                "topic {topic} does not exist and did not come within {} ms; create it with `ottla topics \
+                 --create --topic {topic}`",
+                timeout.unwrap_or_default().as_millis()
+            );
+        }
+        if !has_warned && began.elapsed() > Duration::from_secs(1) {
+            eprintln!("WARN topic {topic} does not exist; waiting for it");
+            has_warned = true;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// Begins where the flags say.
 async fn start(
     args: &ConsoleConsumerArgs,
@@ -362,6 +403,7 @@ async fn start(
                 ),
             },
         };
+        await_topic(client, topic, &config, timeout_of(args)).await?;
         config.group_id = None;
         config.auto_commit = false;
         let mut consumer = Consumer::new(client.clone(), config);

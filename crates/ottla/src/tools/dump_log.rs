@@ -5,7 +5,7 @@
 
 mod decoder;
 mod indexes;
-mod schema_json;
+pub(super) mod schema_json;
 mod segment;
 
 use std::path::{Path, PathBuf};

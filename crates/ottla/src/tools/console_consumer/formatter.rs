@@ -7,6 +7,8 @@ use anyhow::bail;
 use bytes::Bytes;
 use ottla_client::ConsumerRecord;
 
+use super::coordinator_formatter::CoordinatorFormatter;
+
 /// Prints records.
 pub(super) struct Formatter {
     kind: Kind,
@@ -27,12 +29,13 @@ pub(super) struct Formatter {
     headers: Deserializer,
 }
 
-#[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Default,
     /// As the default, with the topic and timestamp in front, on the log.
     Logging,
     NoOp,
+    /// Records of an internal topic.
+    Coordinator(CoordinatorFormatter),
 }
 
 /// Kafka's own deserializers, by what they make of bytes.
@@ -71,12 +74,16 @@ impl Formatter {
             None | Some("DefaultMessageFormatter") => Kind::Default,
             Some("LoggingMessageFormatter") => Kind::Logging,
             Some("NoOpMessageFormatter") => Kind::NoOp,
-            Some(_) => bail!(
-                "--formatter {} is a Java class that is not known here; known are \
-                 org.apache.kafka.tools.consumer.DefaultMessageFormatter, LoggingMessageFormatter and \
-                 NoOpMessageFormatter; for internal topics use `ottla dump-log`",
-                class.unwrap_or_default()
-            ),
+            Some(name) => match CoordinatorFormatter::from_name(name) {
+                Some(formatter) => Kind::Coordinator(formatter),
+                None => bail!(
+                    "--formatter {} is a Java class that is not known here; known are those of Kafka: \
+                     DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter, \
+                     OffsetsMessageFormatter, GroupMetadataMessageFormatter, \
+                     TransactionLogMessageFormatter and ShareGroupStateMessageFormatter",
+                    class.unwrap_or_default()
+                ),
+            },
         };
         let flag = |key: &str, default: bool| {
             properties
@@ -119,8 +126,14 @@ impl Formatter {
         record: &ConsumerRecord,
         output: &mut impl Write,
     ) -> Result<(), WriteError> {
-        match self.kind {
+        match &self.kind {
             Kind::NoOp => return Ok(()),
+            Kind::Coordinator(formatter) => {
+                if let Some(text) = formatter.text(record).map_err(WriteError::Record)? {
+                    output.write_all(text.as_bytes())?;
+                }
+                return Ok(());
+            }
             Kind::Logging => {
                 let shown = |bytes: &Option<Bytes>| match bytes {
                     Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),

@@ -14,30 +14,30 @@ use ottla_protocol_codegen::schema::{Field, Kind, Message, Type};
 use serde_json::{Map, Value};
 
 /// The schemas of one kind of records.
-pub(super) struct Schemas {
+pub(in crate::tools) struct Schemas {
     messages: Vec<Message>,
 }
 
 impl Schemas {
     /// Reads schemas in the notation in which they are kept.
-    pub(super) fn parse(text: &str) -> Schemas {
+    pub(in crate::tools) fn parse(text: &str) -> Schemas {
         let messages = notation::parse(text).expect("the schemas that are built in are readable");
         Schemas { messages }
     }
 
-    pub(super) fn by_api_key(&self, kind: Kind, api_key: i16) -> Option<&Message> {
+    pub(in crate::tools) fn by_api_key(&self, kind: Kind, api_key: i16) -> Option<&Message> {
         self.messages
             .iter()
             .find(|message| message.kind == kind && message.api_key == Some(api_key))
     }
 
-    pub(super) fn by_name(&self, name: &str) -> Option<&Message> {
+    pub(in crate::tools) fn by_name(&self, name: &str) -> Option<&Message> {
         self.messages.iter().find(|message| message.name == name)
     }
 }
 
 /// A message in one of its versions; what follows it is left in the reader.
-pub(super) fn decode(
+pub(in crate::tools) fn decode(
     message: &Message,
     reader: &mut Reader,
     version: i16,
@@ -185,7 +185,10 @@ fn json_name(field: &Field) -> String {
 }
 
 /// A message behind its version, as the consumer protocol has them.
-pub(super) fn decode_versioned(message: &Message, bytes: &Bytes) -> Result<Value, String> {
+pub(in crate::tools) fn decode_versioned(
+    message: &Message,
+    bytes: &Bytes,
+) -> Result<Value, String> {
     let mut reader = Reader::new(bytes.clone());
     let version = reader.i16().map_err(|error| error.to_string())?;
     decode(message, &mut reader, version)

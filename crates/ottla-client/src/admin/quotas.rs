@@ -1,0 +1,203 @@
+//! Quotas of clients, and credentials of users.
+
+use std::collections::BTreeMap;
+
+use ottla_protocol::messages::alter_client_quotas_request as alter;
+use ottla_protocol::messages::alter_user_scram_credentials_request::{
+    AlterUserScramCredentialsRequest, ScramCredentialDeletion, ScramCredentialUpsertion,
+};
+use ottla_protocol::messages::describe_client_quotas_request::{
+    ComponentData, DescribeClientQuotasRequest,
+};
+use ottla_protocol::messages::describe_user_scram_credentials_request::{
+    DescribeUserScramCredentialsRequest, UserName,
+};
+use ottla_protocol::messages::describe_user_scram_credentials_response::DescribeUserScramCredentialsResult;
+use ottla_types::ErrorCode;
+
+use super::{Admin, text};
+use crate::error::ClientError;
+use crate::scram::ScramMechanism;
+
+/// Whom quotas are for: by type (`user`, `client-id`, `ip`) the name, or nothing for the default.
+pub type QuotaEntity = BTreeMap<String, Option<String>>;
+
+/// Which names of a type are asked for; the numbers are Kafka's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum QuotaMatch {
+    Exactly(String),
+    Default,
+    Any,
+}
+
+/// A credential that is to be stored.
+#[derive(Clone, Debug)]
+pub struct NewScramCredential {
+    pub mechanism: ScramMechanism,
+    pub iterations: u32,
+    pub password: String,
+    /// As random as can be.
+    pub salt: Vec<u8>,
+}
+
+impl Admin {
+    /// The quotas of the entities that have exactly these types.
+    pub async fn describe_client_quotas(
+        &self,
+        filter: &[(String, QuotaMatch)],
+    ) -> Result<BTreeMap<QuotaEntity, BTreeMap<String, f64>>, ClientError> {
+        let component = |(kind, wanted): &(String, QuotaMatch)| ComponentData {
+            entity_type: text(kind),
+            match_type: match wanted {
+                QuotaMatch::Exactly(_) => 0,
+                QuotaMatch::Default => 1,
+                QuotaMatch::Any => 2,
+            },
+            r#match: match wanted {
+                QuotaMatch::Exactly(name) => Some(text(name)),
+                QuotaMatch::Default | QuotaMatch::Any => None,
+            },
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .send(|_| DescribeClientQuotasRequest {
+                components: filter.iter().map(component).collect(),
+                strict: true,
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check(
+            "describing quotas",
+            response.error_code,
+            response.error_message.as_ref(),
+        )?;
+        let entries = response.entries.unwrap_or_default().into_iter();
+        Ok(entries
+            .map(|entry| {
+                let entity = entry.entity.into_iter().map(|part| {
+                    let name = part.entity_name.map(|name| name.to_string());
+                    (part.entity_type.to_string(), name)
+                });
+                let values = entry.values.into_iter();
+                (
+                    entity.collect(),
+                    values
+                        .map(|value| (value.key.to_string(), value.value))
+                        .collect(),
+                )
+            })
+            .collect())
+    }
+
+    /// Sets quotas of an entity; those without a value are taken away.
+    pub async fn alter_client_quotas(
+        &self,
+        entity: &QuotaEntity,
+        quotas: &BTreeMap<String, Option<f64>>,
+    ) -> Result<(), ClientError> {
+        let request = alter::AlterClientQuotasRequest {
+            entries: vec![alter::EntryData {
+                entity: entity
+                    .iter()
+                    .map(|(kind, name)| alter::EntityData {
+                        entity_type: text(kind),
+                        entity_name: name.as_deref().map(text),
+                        ..Default::default()
+                    })
+                    .collect(),
+                ops: quotas
+                    .iter()
+                    .map(|(key, value)| alter::OpData {
+                        key: text(key),
+                        value: value.unwrap_or_default(),
+                        remove: value.is_none(),
+                        ..Default::default()
+                    })
+                    .collect(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let response = self.client.send(|_| request.clone()).await?;
+        response.entries.iter().try_for_each(|entry| {
+            ClientError::check(
+                "changing quotas",
+                entry.error_code,
+                entry.error_message.as_ref(),
+            )
+        })
+    }
+
+    /// The mechanisms for which users have credentials; of all users if none is named. A user without any
+    /// is left out.
+    pub async fn describe_scram_credentials(
+        &self,
+        users: &[String],
+    ) -> Result<Vec<DescribeUserScramCredentialsResult>, ClientError> {
+        let name = |user: &String| UserName {
+            name: text(user),
+            ..Default::default()
+        };
+        let response = self
+            .client
+            .send(|_| DescribeUserScramCredentialsRequest {
+                users: (!users.is_empty()).then(|| users.iter().map(name).collect()),
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check(
+            "describing credentials",
+            response.error_code,
+            response.error_message.as_ref(),
+        )?;
+        let mut results = response.results;
+        results.retain(|result| result.error_code != ErrorCode::ResourceNotFound.code());
+        Ok(results)
+    }
+
+    /// Stores and deletes credentials of a user.
+    pub async fn alter_scram_credentials(
+        &self,
+        user: &str,
+        upsertions: &[NewScramCredential],
+        deletions: &[ScramMechanism],
+    ) -> Result<(), ClientError> {
+        let request = AlterUserScramCredentialsRequest {
+            deletions: deletions
+                .iter()
+                .map(|mechanism| ScramCredentialDeletion {
+                    name: text(user),
+                    mechanism: *mechanism as i8,
+                    ..Default::default()
+                })
+                .collect(),
+            upsertions: upsertions
+                .iter()
+                .map(|new| {
+                    let password = new.password.as_bytes();
+                    let salted = new
+                        .mechanism
+                        .salted_password(password, &new.salt, new.iterations);
+                    ScramCredentialUpsertion {
+                        name: text(user),
+                        mechanism: new.mechanism as i8,
+                        iterations: new.iterations as i32,
+                        salt: new.salt.clone().into(),
+                        salted_password: salted.into(),
+                        ..Default::default()
+                    }
+                })
+                .collect(),
+            ..Default::default()
+        };
+        let response = self.client.send(|_| request.clone()).await?;
+        response.results.iter().try_for_each(|result| {
+            ClientError::check(
+                format!("changing the credentials of {user}"),
+                result.error_code,
+                result.error_message.as_ref(),
+            )
+        })
+    }
+}
