@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::model::{self, Findings, Kind, Model, Topic, Transaction};
@@ -543,13 +543,26 @@ impl Story {
     /// Groups of the consumer protocol (KIP-848) and share groups (KIP-932).
     fn use_newer_groups(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let group = format!("newer-{}", random.below(2));
-        let rows = workload.perform(
-            "consume",
-            json!({"group": group, "protocol": "consumer", "topic": "codec-zstd", "count": 100}),
-        )?;
-        self.committed(&group, &rows);
-        workload.perform("share", json!({"group": "share-0", "topic": TOOL_TOPIC}))?;
-        Ok(())
+        let consume =
+            json!({"group": group, "protocol": "consumer", "topic": "codec-zstd", "count": 100});
+        // Versions before 4.0 do not serve the first, those before 4.2 not the second.
+        match workload.attempt("consume", consume)? {
+            Ok(rows) => self.committed(&group, &rows),
+            Err(Refusal(why)) if why.starts_with("UnsupportedVersionException") => return Ok(()),
+            Err(Refusal(why)) => bail!("the group {group}: {why}"),
+        }
+        let share = json!({"group": "share-0", "topic": TOOL_TOPIC});
+        match workload.attempt("share", share)? {
+            Ok(_) => Ok(()),
+            Err(Refusal(why))
+                if why.starts_with("UnsupportedVersionException")
+                    || why.starts_with("InvalidConfigurationException")
+                    || why.starts_with("InvalidRequestException") =>
+            {
+                Ok(())
+            }
+            Err(Refusal(why)) => bail!("the share group: {why}"),
+        }
     }
 
     /// Asks for changes of topics without waiting for the answers, so that a kill falls among them.
