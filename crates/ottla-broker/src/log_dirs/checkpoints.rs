@@ -2,7 +2,7 @@
 //!
 //! Kafka: `LogManager.checkpointLogRecoveryOffsets`, `ReplicaManager.checkpointHighWatermarks`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ottla_log::LogReader;
@@ -10,16 +10,24 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_types::Offset;
+use ottla_types::{Offset, TopicPartition};
 use parking_lot::Mutex;
 
 use super::log_dir::{LogDir, Written};
 use super::{FailedLog, LogDirs};
 
 impl LogDirs {
-    /// Up to where each log is on disk.
+    /// Up to where each log is on disk, and before that, where each starts: a start that moves on raises the
+    /// recovery point over records that were never forced to disk, and they must not come back unchecked.
     pub(crate) fn checkpoint_recovery_points(&self) {
-        let value = |reader: &LogReader| Some(reader.recovery_point());
+        let before: HashMap<TopicPartition, Offset> = self.recovery_points();
+        self.checkpoint_log_start_offsets();
+        let value = |reader: &LogReader| {
+            let now = reader.recovery_point();
+            // Not what it has been raised to since, and yet what it has been lowered to.
+            let before = before.get(reader.topic_partition());
+            Some(before.map_or(Offset::ZERO, |before| now.min(*before)))
+        };
         let kept = |failed: &FailedLog| failed.recovery_point;
         self.checkpoint(
             RECOVERY_POINT_CHECKPOINT,
@@ -27,6 +35,17 @@ impl LogDirs {
             value,
             kept,
         );
+    }
+
+    fn recovery_points(&self) -> HashMap<TopicPartition, Offset> {
+        let loaded = self.loaded.lock();
+        let loaded = loaded.values().map(|log| log.log.reader());
+        let mut readers: Vec<LogReader> = loaded.collect();
+        readers.extend(self.hosted.read().values().map(|log| log.reader.clone()));
+        let points = readers.iter();
+        points
+            .map(|reader| (reader.topic_partition().clone(), reader.recovery_point()))
+            .collect()
     }
 
     /// Where each log starts whose start is not that of its first segment.
@@ -87,7 +106,7 @@ impl LogDirs {
         &self,
         dir: &Arc<LogDir>,
         value: impl Fn(&LogReader) -> Option<Offset>,
-    ) -> BTreeMap<ottla_types::TopicPartition, Offset> {
+    ) -> BTreeMap<TopicPartition, Offset> {
         let mut offsets = BTreeMap::new();
         let loaded = self.loaded.lock();
         let unclaimed = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
