@@ -28,6 +28,7 @@ mod leftovers;
 mod maintain;
 mod open;
 mod recover;
+mod recovery_progress;
 mod retention;
 mod roll;
 #[cfg(test)]
@@ -37,6 +38,7 @@ mod truncate;
 pub use append::AppendInfo;
 use maintain::PendingJobs;
 pub use open::{DEFAULT_WRITEBACK_BYTES, OpenParams, RecoveryReport};
+pub use recovery_progress::RecoveryProgress;
 pub use retention::LogStartOffsetError;
 
 pub struct Log {

@@ -36,6 +36,8 @@ pub struct ProducerState {
     last_snapshot_offset: Offset,
     /// `producer.id.expiration.ms`
     expiration_ms: i64,
+    /// Snapshots that have been written and not forced to disk.
+    unforced: Vec<PendingSnapshot>,
 }
 
 /// A transaction that a marker ended.
@@ -58,6 +60,7 @@ impl ProducerState {
             map_end_offset: Offset::ZERO,
             last_snapshot_offset: Offset::ZERO,
             expiration_ms,
+            unforced: Vec::new(),
         }
     }
 

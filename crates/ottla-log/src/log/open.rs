@@ -33,13 +33,14 @@ use parking_lot::Mutex;
 use super::leftovers;
 use super::maintain::PendingJobs;
 use super::recover::{self, SegmentScan};
+use super::recovery_progress::RecoveryProgress;
 use super::{ActiveSegment, Log};
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
-use crate::producer_state::ProducerState;
+use crate::producer_state::{PendingSnapshot, ProducerState};
 use crate::reader::{Flushed, SegmentList, Shared};
 use crate::segment::{IndexSizes, PartitionDir, Segment, SegmentFile};
 
@@ -84,6 +85,14 @@ pub struct RecoveryReport {
 
 impl Log {
     pub fn open(params: OpenParams) -> Result<(Log, RecoveryReport), LogError> {
+        Log::open_with_progress(params, &RecoveryProgress::default())
+    }
+
+    /// As [`Log::open`], with how far it has come to be seen by others.
+    pub fn open_with_progress(
+        params: OpenParams,
+        progress: &RecoveryProgress,
+    ) -> Result<(Log, RecoveryReport), LogError> {
         std::fs::create_dir_all(&params.dir)
             .map_err(|error| StorageError::new("create directory", &params.dir, error))?;
         let base_offsets = leftovers::clean(&params.dir)?;
@@ -100,6 +109,8 @@ impl Log {
                 found.latest_snapshot().is_some()
             },
             params,
+            unforced: Vec::new(),
+            progress,
         };
         loader.load_segments(&base_offsets)?;
         let is_whole = loader.is_last_segment_whole()?;
@@ -111,7 +122,7 @@ impl Log {
     }
 }
 
-struct Loader {
+struct Loader<'a> {
     params: OpenParams,
     dir: Arc<PartitionDir>,
     leader_epochs: LeaderEpochs,
@@ -121,9 +132,12 @@ struct Loader {
     report: RecoveryReport,
     /// There was a producer snapshot before anything was done.
     had_snapshots: bool,
+    /// Producer snapshots that recovery has written and not forced to disk.
+    unforced: Vec<PendingSnapshot>,
+    progress: &'a RecoveryProgress,
 }
 
-impl Loader {
+impl Loader<'_> {
     fn path(&self) -> &Path {
         &self.params.dir
     }
@@ -224,6 +238,8 @@ impl Loader {
         let Some(base_offset) = self.segments.get(first).map(|segment| segment.base_offset) else {
             return Ok(());
         };
+        let to_scan = self.segments.len() - first;
+        self.progress.set_remaining_segments(to_scan);
         self.complete_indexes(first)?;
         // What the file says of offsets that are scanned again may be from before a truncation.
         self.leader_epochs.truncate_from_end(base_offset);
@@ -247,6 +263,7 @@ impl Loader {
             })?;
             producers.write_snapshot(&self.params.dir)?;
             self.report.segments_recovered += 1;
+            self.progress.on_segment(size);
             self.segments[index] = Arc::new(scanned);
             let Some(reason) = outcome.corruption else {
                 continue;
@@ -254,6 +271,8 @@ impl Loader {
             self.cut(index, outcome.valid_bytes, outcome.next_offset, &reason)?;
             break;
         }
+        self.unforced.extend(producers.take_unforced());
+        self.progress.set_remaining_segments(0);
         Ok(())
     }
 
@@ -404,6 +423,10 @@ impl Loader {
             let has_no_producers = self.params.clean_shutdown && !self.had_snapshots;
             self.rebuild_producers(&mut producers, end, has_no_producers)?;
         }
+        let mut snapshots = std::mem::take(&mut self.unforced);
+        snapshots.extend(producers.take_unforced());
+        snapshots.retain(|snapshot| producers.has_snapshot(snapshot.offset));
+        self.unforced = snapshots;
         let unstable = producers.first_unstable_offset();
         let log = self.build(start, end, recovery_point, unstable, producers)?;
         Ok((log, self.report))
@@ -470,6 +493,7 @@ impl Loader {
                 epochs_version: 1,
                 dir_version: 1,
                 written_back: position,
+                snapshots: self.unforced.drain(..).map(Arc::new).collect(),
                 ..PendingJobs::default()
             },
         };

@@ -270,6 +270,8 @@ impl Log {
             now,
             has_no_producers: false,
         })?;
+        let unforced = self.producers.take_unforced().into_iter();
+        self.jobs.snapshots.extend(unforced.map(Arc::new));
         self.producers.on_high_watermark(self.high_watermark());
         self.publish_first_unstable_offset();
         Ok(())

@@ -119,6 +119,10 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 impl ProducerState {
+    pub(crate) fn has_snapshot(&self, offset: Offset) -> bool {
+        self.snapshots.contains(&offset)
+    }
+
     pub(crate) fn latest_snapshot(&self) -> Option<Offset> {
         self.snapshots.last().copied()
     }
@@ -139,12 +143,19 @@ impl ProducerState {
         Some(PendingSnapshot { offset, bytes })
     }
 
-    /// Takes a snapshot and writes it at once: for loading and stopping.
+    /// Takes a snapshot and writes it at once, for recovery, which would take long if it forced each to disk:
+    /// one that a crash cuts short is made again. [`ProducerState::take_unforced`] is for the next flush.
     pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
-        match self.take_snapshot() {
-            Some(snapshot) => snapshot.write_once(dir),
-            None => Ok(()),
+        if let Some(snapshot) = self.take_snapshot() {
+            snapshot.write_unforced(dir)?;
+            self.unforced.push(snapshot);
         }
+        Ok(())
+    }
+
+    /// The snapshots that [`ProducerState::write_snapshot`] has written and that are still there.
+    pub(crate) fn take_unforced(&mut self) -> Vec<PendingSnapshot> {
+        std::mem::take(&mut self.unforced)
     }
 
     /// Notes which snapshot files there are.
@@ -282,6 +293,7 @@ impl ProducerState {
 
     fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
         self.snapshots.remove(&offset);
+        self.unforced.retain(|snapshot| snapshot.offset != offset);
         let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
         disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
     }
@@ -306,6 +318,19 @@ impl PendingSnapshot {
         disk::sync_data(&file).map_err(|error| StorageError::fsync(&path, error))?;
         *pending = None;
         Ok(())
+    }
+
+    /// Writes the file and leaves it to [`PendingSnapshot::write_once`] to do so durably.
+    fn write_unforced(&self, dir: &Path) -> Result<(), StorageError> {
+        match self.bytes.lock().as_ref() {
+            Some(bytes) => {
+                let path = dir.join(file_name(self.offset, PRODUCER_SNAPSHOT_SUFFIX));
+                disk::write(&path, bytes)
+                    .map(drop)
+                    .map_err(|error| StorageError::new("write", &path, error))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether it has been written or cancelled. A snapshot that is being written is not waited for.

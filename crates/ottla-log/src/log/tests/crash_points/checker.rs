@@ -1,0 +1,202 @@
+//! What a crash leaves, recovered and held against what had been forced to disk.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use ottla_config::TopicConfig;
+use ottla_records::RecordBatch;
+use ottla_types::{LeaderEpoch, Offset, Timestamp};
+
+use super::super::build;
+use super::scenario::{History, Scenario, Site, Step};
+use crate::disk::trace::{self, Image, Loss, Random, Trace};
+use crate::{Log, LogReader, RecoveryReport, TimestampTarget};
+
+/// All batches, and that everything else fits them.
+pub(super) fn read_and_check(log: &Log, epochs_from: Offset) -> Vec<RecordBatch> {
+    let reader = log.reader();
+    let found = read_batches(&reader);
+    let mut producers = HashMap::new();
+    for batch in &found {
+        let header = &batch.header;
+        // Where the log starts again below its start, the epochs there are gone, as for Kafka.
+        if header.base_offset >= epochs_from {
+            let epoch = reader.leader_epochs().epoch_for(header.base_offset);
+            assert_eq!(epoch, Some(header.partition_leader_epoch), "{header:?}");
+        }
+        let time = TimestampTarget::At(header.max_timestamp);
+        let at = reader.offset_for_timestamp(time).unwrap();
+        let at = at.map(|at| at.offset);
+        assert_eq!(at, Some(header.last_offset()), "by time, of {}", state(log));
+        if header.has_producer_id() && !header.is_control() {
+            producers.insert(header.producer_id, header.last_sequence());
+        }
+    }
+    for (id, sequence) in producers {
+        let entry = log.producers().producer(id);
+        let entry = entry.unwrap_or_else(|| panic!("{id:?} is known"));
+        assert_eq!(entry.last_sequence(), sequence, "of {id:?}");
+    }
+    for window in found.windows(2) {
+        let [first, second] = window else {
+            unreachable!()
+        };
+        assert!(first.header.next_offset() <= second.header.base_offset);
+    }
+    found
+}
+
+fn read_batches(reader: &LogReader) -> Vec<RecordBatch> {
+    let mut found = Vec::new();
+    let (mut next, end) = (reader.log_start_offset(), reader.log_end_offset());
+    while next < end {
+        let result = reader.read(next, 1 << 20, end, true).unwrap();
+        let Some(region) = &result.region else {
+            break;
+        };
+        for batch in RecordBatch::read_all(region.read().unwrap()) {
+            let batch = batch.unwrap();
+            batch.verify_crc().unwrap();
+            next = batch.header.next_offset();
+            found.push(batch);
+        }
+    }
+    found
+}
+
+/// All that an opened log says of itself.
+fn state(log: &Log) -> String {
+    let reader = log.reader();
+    let mut producers: Vec<_> = log.producers().producers().collect();
+    producers.sort_by_key(|entry| entry.producer_id);
+    format!(
+        "{} {} {} {} {:?} {:?} {producers:?}",
+        reader.log_start_offset(),
+        reader.log_end_offset(),
+        reader.recovery_point(),
+        reader.last_stable_offset(),
+        reader.segment_base_offsets(),
+        reader.leader_epochs(),
+    )
+}
+
+struct Checker<'a> {
+    /// Where the scenario ran.
+    prefix: PathBuf,
+    trace: &'a Trace,
+    history: &'a History,
+    site: Site,
+    opened: usize,
+}
+
+impl Checker<'_> {
+    /// What must be there after so many changes, and where the log may start.
+    fn expected(&self, count: usize) -> (Vec<&RecordBatch>, Offset) {
+        let done = &self.history.done;
+        let after = done.partition_point(|(changes, _)| *changes < count);
+        let after = &done[after.min(done.len() - 1)].1;
+        let before = done.partition_point(|(changes, _)| *changes <= count);
+        let before = &done[before.saturating_sub(1)].1;
+        let forced = before.forced.iter();
+        let forced = forced
+            .filter(|batch| after.forced.contains(batch))
+            .collect();
+        (forced, before.start.max(after.start))
+    }
+
+    /// Recovers what a crash has left and holds it against what had been forced.
+    fn recover(&mut self, image: &Image, prefix: &Path, count: usize) -> (Trace, Image) {
+        self.site.fill(image, prefix);
+        self.opened += 1;
+        trace::start(self.site.root.path());
+        let (log, report) = self.site.open(false);
+        let recovery = trace::stop();
+        let (forced, latest_start) = self.expected(count);
+        let found = read_and_check(&log, latest_start);
+        assert_eq!(report.truncated_below_recovery_point, None);
+        let start = log.log_start_offset();
+        assert!(start <= latest_start, "{start} is behind {latest_start}");
+        for batch in forced {
+            assert!(found.contains(batch), "{:?} is lost", batch.header);
+        }
+        for batch in &found {
+            let written = &self.history.written[&batch.header.base_offset];
+            assert!(written.contains(batch), "{:?} is made up", batch.header);
+        }
+        let first = state(&log);
+        drop(log);
+        let files = trace::read_image(self.site.root.path());
+        trace::start(self.site.root.path());
+        let (log, _) = self.site.open(false);
+        trace::stop();
+        assert_eq!(state(&log), first, "recovered twice");
+        assert_eq!(read_batches(&log.reader()), found, "recovered twice");
+        drop(log);
+        assert_eq!(trace::read_image(self.site.root.path()), files);
+        (recovery, files)
+    }
+
+    /// The log goes on after recovery, and an orderly stop keeps it.
+    fn go_on(&self) {
+        trace::start(self.site.root.path());
+        let (mut log, _) = self.site.open(false);
+        let mut found = read_batches(&log.reader());
+        let end = log.log_end_offset();
+        let batch = build(end.0, 1, 1_000_000 + end.0, |builder| {
+            builder.partition_leader_epoch(LeaderEpoch(1000))
+        });
+        log.append(std::slice::from_ref(&batch), Timestamp(1_000_000))
+            .unwrap();
+        found.push(batch);
+        log.close().unwrap();
+        let (log, report) = self.site.open(true);
+        trace::stop();
+        assert_eq!(report, RecoveryReport::default());
+        assert_eq!(read_and_check(&log, Offset(i64::MAX)), found);
+    }
+}
+
+/// Crashes after every change of a scenario, in every way; the seed is for what is chosen at random.
+pub(super) fn crash_everywhere(config: TopicConfig, steps: &[Step], seed: u64) {
+    let (site, trace, history) = Scenario::run(config, steps);
+    let config = site.config.clone();
+    let mut checker = Checker {
+        prefix: site.root.path().to_owned(),
+        trace: &trace,
+        history: &history,
+        site: Site::new(config),
+        opened: 0,
+    };
+    let mut random = Random(seed);
+    for count in 0..=trace.len() {
+        for loss in Loss::all(random.next()) {
+            let image = trace.image(count, loss);
+            let context = format!(
+                "after {count} of {} changes, {}, loss of {loss:?}, seed {seed}, steps {steps:?}",
+                trace.len(),
+                trace.describe(count)
+            );
+            let check = std::panic::AssertUnwindSafe(|| {
+                let prefix = checker.prefix.clone();
+                let (recovery, _) = checker.recover(&image, &prefix, count);
+                if matches!(loss, Loss::Reordered(_)) {
+                    checker.go_on();
+                }
+                // Recovery itself is stopped at some moment.
+                if random.below(8) == 0 && recovery.len() > 0 {
+                    let stopped = random.below(recovery.len() + 1);
+                    let loss = Loss::all(random.next())[random.below(8)];
+                    let image = recovery.image(stopped, loss);
+                    let prefix = checker.site.root.path().to_owned();
+                    checker.recover(&image, &prefix, count);
+                }
+            });
+            if let Err(panic) = std::panic::catch_unwind(check) {
+                eprintln!("{context}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    assert!(checker.opened > trace.len());
+    assert!(!checker.trace.describe(1).is_empty());
+}

@@ -1,0 +1,349 @@
+//! A scenario: what is done to a log, with everything that it does to the disk written down.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ottla_config::TopicConfig;
+use ottla_records::RecordBatch;
+use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp, TopicPartition};
+
+use super::super::build;
+use crate::checkpoint::{LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT};
+use crate::disk::trace::{self, Image, Trace};
+use crate::{Job, JobOutcome, Log, OpenParams, RecoveryReport};
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Step {
+    /// So many batches, in one append.
+    Append(usize),
+    /// A batch of a producer with sequence numbers.
+    Idempotent(i64),
+    /// A batch of a transaction.
+    Transactional(i64),
+    /// The end of a transaction; whether it is aborted.
+    EndTransaction(i64, bool),
+    /// A new leader, from the next append on.
+    Elect,
+    Flush,
+    RunJobs,
+    /// Takes jobs and runs them two steps later.
+    DelayJobs,
+    /// Writes the checkpoints of the log directory.
+    Checkpoint,
+    /// To so many thousandths of the log.
+    Truncate(i64),
+    /// To start at so many records behind the end.
+    TruncateFully(i64),
+    DeleteRecords(i64),
+    DeleteSegments,
+    Close,
+    Kill,
+}
+
+use Step::*;
+
+/// A log directory with one partition in it.
+pub(super) struct Site {
+    pub(super) root: tempfile::TempDir,
+    pub(super) config: Arc<TopicConfig>,
+}
+
+fn partition() -> TopicPartition {
+    TopicPartition::new("topic", 0)
+}
+
+impl Site {
+    pub(super) fn new(config: Arc<TopicConfig>) -> Site {
+        // Where files are cheap; nothing is forced to disk anyway.
+        let memory = Path::new("/dev/shm");
+        let root = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory),
+            false => tempfile::tempdir(),
+        };
+        let site = Site {
+            root: root.unwrap(),
+            config,
+        };
+        std::fs::create_dir(site.dir()).unwrap();
+        site
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.root.path().join("topic-0")
+    }
+
+    fn checkpointed(&self, file: &str) -> Offset {
+        let checkpoint = OffsetCheckpoint::read(&self.root.path().join(file)).unwrap();
+        let offset = checkpoint.offsets.get(&partition());
+        offset.copied().unwrap_or_default()
+    }
+
+    fn checkpoint(&self, file: &str, offset: Offset) {
+        let offsets = [(partition(), offset)].into_iter().collect();
+        let path = self.root.path().join(file);
+        OffsetCheckpoint { offsets }.write(&path).unwrap();
+    }
+
+    /// Opens what is there, as a start does that knows nothing but what is on disk.
+    pub(super) fn open(&self, clean_shutdown: bool) -> (Log, RecoveryReport) {
+        let params = OpenParams {
+            dir: self.dir(),
+            topic_partition: partition(),
+            config: self.config.clone(),
+            recovery_point: self.checkpointed(RECOVERY_POINT_CHECKPOINT),
+            log_start_offset: self.checkpointed(LOG_START_OFFSET_CHECKPOINT),
+            clean_shutdown,
+            now: Timestamp(1_000_000),
+            producer_id_expiration_ms: 86_400_000,
+            random_seed: 7,
+        };
+        let (mut log, report) = Log::open(params).expect("what a crash leaves can be opened");
+        let end = log.log_end_offset();
+        log.set_high_watermark(end);
+        (log, report)
+    }
+
+    /// Has the directory hold exactly `image`, whose paths begin with `prefix`.
+    pub(super) fn fill(&self, image: &Image, prefix: &Path) {
+        std::fs::remove_dir_all(self.dir()).unwrap();
+        std::fs::create_dir(self.dir()).unwrap();
+        for file in [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT] {
+            for name in [file.to_owned(), format!("{file}.tmp")] {
+                let _ = std::fs::remove_file(self.root.path().join(name));
+            }
+        }
+        for (path, bytes) in image {
+            let name = path.strip_prefix(prefix).unwrap();
+            std::fs::write(self.root.path().join(name), bytes).unwrap();
+        }
+    }
+}
+
+/// A scenario that is being run.
+pub(super) struct Scenario {
+    site: Site,
+    log: Option<Log>,
+    /// What the log holds.
+    batches: Vec<RecordBatch>,
+    start: Offset,
+    epoch: i32,
+    delayed: Vec<Vec<Job>>,
+    history: History,
+}
+
+/// What a scenario has done.
+#[derive(Default)]
+pub(super) struct History {
+    /// Everything that was ever written, by its first offset.
+    pub(super) written: HashMap<Offset, Vec<RecordBatch>>,
+    /// After how many changes each step was done, and what must be there from then on.
+    pub(super) done: Vec<(usize, Expected)>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Expected {
+    pub(super) forced: Vec<RecordBatch>,
+    pub(super) start: Offset,
+}
+
+impl Scenario {
+    pub(super) fn run(config: TopicConfig, steps: &[Step]) -> (Site, Trace, History) {
+        let site = Site::new(Arc::new(config));
+        trace::start(site.root.path());
+        let (log, _) = site.open(true);
+        let mut scenario = Scenario {
+            site,
+            log: Some(log),
+            batches: Vec::new(),
+            start: Offset::ZERO,
+            epoch: 0,
+            delayed: Vec::new(),
+            history: History::default(),
+        };
+        scenario.note();
+        for step in steps {
+            scenario.step(*step);
+            scenario.note();
+        }
+        scenario.log = None;
+        let trace = trace::stop();
+        (scenario.site, trace, scenario.history)
+    }
+
+    fn log(&mut self) -> &mut Log {
+        self.log.as_mut().unwrap()
+    }
+
+    fn end(&mut self) -> Offset {
+        self.log().log_end_offset()
+    }
+
+    /// What must be there now, whatever happens.
+    fn note(&mut self) {
+        let recovery_point = self.log().reader().recovery_point();
+        let is_forced = |batch: &&RecordBatch| {
+            batch.header.last_offset() < recovery_point && batch.header.last_offset() >= self.start
+        };
+        let expected = Expected {
+            forced: self.batches.iter().filter(is_forced).cloned().collect(),
+            start: self.start,
+        };
+        self.history.done.push((trace::len(), expected));
+    }
+
+    fn step(&mut self, step: Step) {
+        let now = Timestamp(1_000_000);
+        match step {
+            Append(count) => {
+                let mut next = self.end().0;
+                let mut batches = Vec::new();
+                for number in 0..count {
+                    let epoch = LeaderEpoch(self.epoch);
+                    let records = 1 + (number as i32 % 3);
+                    let batch = build(next, records, 1_000_000 + next, |builder| {
+                        builder.partition_leader_epoch(epoch)
+                    });
+                    next = batch.header.next_offset().0;
+                    batches.push(batch);
+                }
+                self.append(batches);
+            }
+            Idempotent(id) => self.append_of_producer(id, false),
+            Transactional(id) => self.append_of_producer(id, true),
+            EndTransaction(id, is_aborted) => {
+                let kind = match is_aborted {
+                    true => ControlRecordType::Abort,
+                    false => ControlRecordType::Commit,
+                };
+                let marker = EndTxnMarker {
+                    coordinator_epoch: 1,
+                };
+                let end = self.end();
+                let time = Timestamp(1_000_000 + end.0);
+                let mut batch = end_txn_batch(ProducerId(id), ProducerEpoch(0), kind, marker, time);
+                batch.assign_offset(end, LeaderEpoch(self.epoch));
+                self.append(vec![batch]);
+            }
+            Elect => {
+                self.epoch += 1;
+                let (epoch, end) = (LeaderEpoch(self.epoch), self.end());
+                self.log().assign_leader_epoch(epoch, end);
+            }
+            Flush => {
+                if let Some(job) = self.log().flush_job() {
+                    job.run().unwrap();
+                }
+            }
+            RunJobs => {
+                let jobs = self.log().take_jobs();
+                self.run_jobs(jobs);
+                for jobs in std::mem::take(&mut self.delayed) {
+                    self.run_jobs(jobs);
+                }
+            }
+            DelayJobs => {
+                let jobs = self.log().take_jobs();
+                self.delayed.push(jobs);
+            }
+            Checkpoint => self.checkpoint(),
+            Truncate(permille) => {
+                let target = self.boundary(permille).max(self.start);
+                self.log().truncate_to(target, now).unwrap();
+                self.batches
+                    .retain(|batch| batch.header.base_offset < target);
+                // As whoever truncates does: a recovery point that is too high would vouch for what is
+                // written next.
+                self.checkpoint();
+            }
+            TruncateFully(behind) => {
+                let offset = self.end().plus(behind);
+                self.log()
+                    .truncate_fully_and_start_at(offset, None, now)
+                    .unwrap();
+                self.batches.clear();
+                self.start = offset;
+                self.log().set_high_watermark(offset);
+                self.checkpoint();
+            }
+            DeleteRecords(permille) => {
+                let offset = self.boundary(permille);
+                self.log().increment_log_start_offset(offset).unwrap();
+                self.start = self.start.max(offset);
+            }
+            DeleteSegments => {
+                self.log().delete_old_segments(now).unwrap();
+            }
+            Close => {
+                self.delayed.clear();
+                self.log.take().unwrap().close().unwrap();
+                let (log, report) = self.site.open(true);
+                assert_eq!(report, RecoveryReport::default());
+                self.log = Some(log);
+            }
+            Kill => {
+                self.delayed.clear();
+                self.log = None;
+                let (log, report) = self.site.open(false);
+                assert_eq!(report.bytes_truncated, 0);
+                self.log = Some(log);
+            }
+        }
+        self.start = self.start.max(self.log().log_start_offset());
+    }
+
+    fn checkpoint(&mut self) {
+        let reader = self.log().reader();
+        let (recovery_point, start) = (reader.recovery_point(), reader.log_start_offset());
+        // The start first: it raises the recovery point over what it hides, forced to disk or not.
+        self.site.checkpoint(LOG_START_OFFSET_CHECKPOINT, start);
+        self.site
+            .checkpoint(RECOVERY_POINT_CHECKPOINT, recovery_point);
+    }
+
+    fn run_jobs(&mut self, jobs: Vec<Job>) {
+        for job in jobs {
+            match job.run().unwrap() {
+                JobOutcome::Unlink(job) => job.run().unwrap(),
+                outcome => self.log().on_job_done(outcome),
+            }
+        }
+    }
+
+    fn append_of_producer(&mut self, id: i64, is_transactional: bool) {
+        let (end, epoch) = (self.end().0, LeaderEpoch(self.epoch));
+        let id = ProducerId(id);
+        let last = self.log().producers().producer(id);
+        let sequence = last.map_or(0, |entry| entry.last_sequence().plus(1).0);
+        let batch = build(end, 2, 1_000_000 + end, |builder| {
+            builder
+                .partition_leader_epoch(epoch)
+                .producer(id, ProducerEpoch(0), sequence.into())
+                .transactional(is_transactional)
+        });
+        self.append(vec![batch]);
+    }
+
+    fn append(&mut self, batches: Vec<RecordBatch>) {
+        for batch in &batches {
+            let written = self.history.written.entry(batch.header.base_offset);
+            written.or_default().push(batch.clone());
+        }
+        let info = self.log().append(&batches, Timestamp(1_000_000)).unwrap();
+        let end = self.end();
+        self.log().set_high_watermark(end);
+        self.batches.extend(batches);
+        if info.flush_due {
+            self.step(Flush);
+        }
+    }
+
+    /// An offset at which a batch begins, or the end.
+    fn boundary(&mut self, permille: i64) -> Offset {
+        let index = self.batches.len() * permille as usize / 1000;
+        let end = self.end();
+        let batch = self.batches.get(index);
+        batch.map_or(end, |batch| batch.header.base_offset)
+    }
+}
