@@ -45,6 +45,8 @@ pub(crate) enum ScanError {
     Io(#[from] io::Error),
     #[error("at byte {position}: {error}")]
     Corrupt { position: u64, error: BatchError },
+    #[error("at byte {position}: a batch that claims to be longer than what follows")]
+    Incomplete { position: u64 },
     #[error("at byte {position}: offsets {base_offset} to {last_offset} are no range of a batch")]
     Offsets {
         position: u64,
@@ -129,6 +131,16 @@ impl<'a> BatchScanner<'a> {
             leader_epoch,
             header,
         }))
+    }
+
+    /// Whether [`BatchScanner::next_batch`] has stopped before the end: what is published is whole batches.
+    pub(crate) fn check_end(&self) -> Result<(), ScanError> {
+        match self.position < self.end {
+            true => Err(ScanError::Incomplete {
+                position: self.position,
+            }),
+            false => Ok(()),
+        }
     }
 
     /// The bytes of a batch that was found.

@@ -306,9 +306,11 @@ impl Segment {
             // An index that points into the middle of a batch, or behind the offset, is not believed:
             // the file itself tells.
             Ok(IndexedScan::NotFromHere)
-            | Err(ScanError::Corrupt { .. } | ScanError::Offsets { .. })
-                if indexed > 0 =>
-            {
+            | Err(
+                ScanError::Corrupt { .. }
+                | ScanError::Offsets { .. }
+                | ScanError::Incomplete { .. },
+            ) if indexed > 0 => {
                 tracing::warn!(
                     segment = %self.base_offset,
                     position = indexed,
@@ -347,6 +349,7 @@ impl Segment {
             }
             is_first = false;
         }
+        scanner.check_end()?;
         if is_first && position > 0 {
             return Ok(IndexedScan::NotFromHere);
         }

@@ -15,6 +15,7 @@
 //! | bytes that are no batch, behind the recovery point | cut off, later segments deleted |
 //! | a segment that ends before the next begins | kept, both: compaction leaves such gaps, and no byte says that it was not that |
 //! | the same below the recovery point, in the segment that holds it | cut off as Kafka does, reported and logged as an error |
+//! | the log ends before its recovery point, and no byte shows why | kept, and an error says so |
 //! | orderly stop, but the last segment does not end with a whole batch | recovered as after a crash |
 //! | the log ends before its start offset | all segments deleted, an empty one at the start offset |
 //!
@@ -408,6 +409,7 @@ impl Loader<'_> {
             true => end,
             false => self.params.recovery_point.min(end),
         };
+        self.report_missing_end(end);
         let start = checkpointed_start.max(self.segments[0].base_offset);
         self.leader_epochs.truncate_from_end(end);
         self.leader_epochs.truncate_from_start(checkpointed_start);
@@ -430,6 +432,25 @@ impl Loader<'_> {
         let unstable = producers.first_unstable_offset();
         let log = self.build(start, end, recovery_point, unstable, producers)?;
         Ok((log, self.report))
+    }
+
+    /// Says so where the log ends before its recovery point without a byte that shows why: its files were
+    /// cut where a batch ends, or are gone.
+    fn report_missing_end(&mut self, end: Offset) {
+        let OpenParams {
+            recovery_point,
+            log_start_offset,
+            ..
+        } = self.params;
+        let is_told = self.report.truncated_below_recovery_point.is_some();
+        if is_told || end >= recovery_point || log_start_offset >= recovery_point {
+            return;
+        }
+        tracing::error!(
+            dir = %self.path().display(), %recovery_point, log_end_offset = %end,
+            "the log ends before its recovery point; records that were on disk are gone"
+        );
+        self.report.truncated_below_recovery_point = Some(end);
     }
 
     fn build(

@@ -1,6 +1,7 @@
 //! Each operation of a log with its exact effects, on real files.
 
 mod append;
+mod broken_cases;
 mod crash;
 mod crash_points;
 mod model;

@@ -5,7 +5,7 @@ use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Time
 use super::{TestLog, build, idempotent};
 use crate::{AppendOrigin, ProducerStage, ProducerVerdict, TransactionVersion};
 
-fn transactional(offset: i64, count: i32, id: i64, sequence: i32) -> RecordBatch {
+pub(super) fn transactional(offset: i64, count: i32, id: i64, sequence: i32) -> RecordBatch {
     build(offset, count, 1_000_000 + offset, |builder| {
         builder
             .producer(ProducerId(id), ProducerEpoch(0), Sequence(sequence))
@@ -13,7 +13,7 @@ fn transactional(offset: i64, count: i32, id: i64, sequence: i32) -> RecordBatch
     })
 }
 
-fn end(offset: i64, id: i64, kind: ControlRecordType) -> RecordBatch {
+pub(super) fn end(offset: i64, id: i64, kind: ControlRecordType) -> RecordBatch {
     let marker = EndTxnMarker {
         coordinator_epoch: 1,
     };

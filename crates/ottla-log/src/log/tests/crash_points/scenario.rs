@@ -80,7 +80,7 @@ impl Site {
         offset.copied().unwrap_or_default()
     }
 
-    fn checkpoint(&self, file: &str, offset: Offset) {
+    pub(super) fn checkpoint(&self, file: &str, offset: Offset) {
         let offsets = [(partition(), offset)].into_iter().collect();
         let path = self.root.path().join(file);
         OffsetCheckpoint { offsets }.write(&path).unwrap();
