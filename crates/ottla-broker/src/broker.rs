@@ -24,7 +24,7 @@ use crate::controller::dir_reports::DirReports;
 use crate::controller::producer_id_blocks::ProducerIdBlocks;
 use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
-use crate::log_dirs::{DirFailure, LogDirs};
+use crate::log_dirs::{DirFailure, Loading, LogDirs};
 use crate::metrics::Metrics;
 use crate::net::Connections;
 use crate::partition::{AppendPace, DirectoryMoves, Partition, Partitions};
@@ -46,6 +46,8 @@ pub struct Broker {
     pub(crate) groups: Groups,
     /// Set once, before the broker joins its cluster.
     log_dirs: OnceLock<Arc<LogDirs>>,
+    /// How far the loading of the logs has come.
+    pub(crate) loading: Loading,
     /// Set once, when the broker has joined its cluster, before the first request is read.
     membership: OnceLock<Membership>,
     pub(crate) producer_ids: ProducerIdBlocks,
@@ -126,6 +128,7 @@ impl Broker {
             ),
             groups: Groups::new(&config),
             log_dirs: OnceLock::new(),
+            loading: Loading::default(),
             membership: OnceLock::new(),
             producer_ids: ProducerIdBlocks::default(),
             dir_assignments: DirAssignments::default(),

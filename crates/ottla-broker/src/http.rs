@@ -99,6 +99,18 @@ async fn readyz(State(broker): State<Arc<Broker>>) -> Response {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let body = json!({"ready": is_ready, "state": state.description()});
+    let mut body = json!({"ready": is_ready, "state": state.description()});
+    let loading = broker.loading.load();
+    if !loading.is_empty() {
+        let dirs = loading.iter().map(|dir| {
+            json!({
+                "logDirectory": dir.path.display().to_string(),
+                "recovering": dir.is_recovering,
+                "remainingLogs": dir.remaining_logs(),
+                "remainingBytes": dir.remaining_bytes(),
+            })
+        });
+        body["loading"] = dirs.collect();
+    }
     (status, Json(body)).into_response()
 }

@@ -25,6 +25,7 @@ mod partition;
 mod preflight;
 mod request_context;
 mod request_memory;
+mod stalls;
 mod start;
 mod throttle;
 

@@ -24,6 +24,7 @@ use crate::metadata::publish::apply_dynamic_settings;
 use crate::metrics::{self, Metric};
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
 use crate::preflight::{Unformatted, unserved_role};
+use crate::stalls;
 use crate::{Broker, BrokerState};
 
 /// How long requests in flight may take to be answered at a stop.
@@ -100,6 +101,7 @@ impl Broker {
             Some(address) => Some(HttpServer::bind(address).await.map_err(StartError)?),
             None => None,
         };
+        stalls::set_threshold_ms(config.ottla_trace_stalls_ms.max(0) as u64);
         let broker = Arc::new(Broker::new(config));
         // From before the logs are opened, so that who asks is told how far that has come.
         let http = match http {
@@ -174,6 +176,7 @@ fn load_and_join(
         topic_config: &|topic| broker.topic_config(&image, topic),
         producer_id_expiration_ms: config.producer_id_expiration_ms.into(),
         threads_per_dir: config.num_recovery_threads_per_data_dir.max(1) as usize,
+        loading: &broker.loading,
         now: broker.timestamp(),
     })?;
     broker.set_log_dirs(Arc::clone(log_dirs));

@@ -267,6 +267,7 @@ broker_config! {
     ottla_metrics_reporter_dir: Option<String> = "ottla.metrics.reporter.dir",
     ottla_metrics_reporter_format: String = "ottla.metrics.reporter.format",
     ottla_metrics_reporter_interval_ms: i64 = "ottla.metrics.reporter.interval.ms",
+    ottla_trace_stalls_ms: i64 = "ottla.trace.stalls.ms",
     producer_id_expiration_check_interval_ms: i32 = "producer.id.expiration.check.interval.ms",
     producer_id_expiration_ms: i32 = "producer.id.expiration.ms",
     queued_max_request_bytes: i64 = "queued.max.request.bytes",

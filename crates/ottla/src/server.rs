@@ -25,6 +25,10 @@ pub struct ServerArgs {
     /// A setting that goes before the one in the file; may be given more than once.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    /// Names what keeps a thread that serves sockets for so many milliseconds or longer (10 if no number is given): sets
+    /// ottla.trace.stalls.ms.
+    #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
+    trace_stalls: Option<u32>,
 }
 
 impl ServerArgs {
@@ -47,7 +51,10 @@ pub fn run(args: ServerArgs) -> ExitCode {
 }
 
 fn try_run(args: &ServerArgs) -> Result<(), String> {
-    let properties = read_properties(args.properties.as_deref(), &args.overrides)?;
+    let mut properties = read_properties(args.properties.as_deref(), &args.overrides)?;
+    if let Some(ms) = args.trace_stalls {
+        properties.set("ottla.trace.stalls.ms", &ms.to_string());
+    }
     // Without a file there is nobody who could have formatted the directory; with one, formatting
     // decides of a cluster id and is left to `ottla storage format`, as with Kafka.
     let unformatted = match args.properties {

@@ -29,6 +29,7 @@ use crate::authorizer::{Operation, ResourceType};
 use crate::metrics::{Metric, TopicMetric};
 use crate::partition::{Partition, Waiter};
 use crate::request_context::WaitedTime;
+use crate::stalls;
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -171,7 +172,13 @@ async fn read(
     limits: ReadLimits,
 ) -> ReadOutcome {
     let outcome = if are_positions_in_memory(targets) {
-        read_all(targets, limits)
+        let watched = stalls::watch();
+        let outcome = read_all(targets, limits);
+        let first = targets.iter().find_map(|(target, _)| target.as_ref().ok());
+        if let Some(partition) = first {
+            watched.end("finding what to fetch, first", &partition.topic_partition);
+        }
+        outcome
     } else {
         let targets = Arc::clone(targets);
         let read = tokio::task::spawn_blocking(move || read_all(&targets, limits));

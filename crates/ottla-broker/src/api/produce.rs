@@ -34,6 +34,7 @@ use crate::dispatch::{self, Endpoint, RequestError};
 use crate::metrics::TopicMetric;
 use crate::net::{Answer, PendingAnswer};
 use crate::partition::{Ack, Partition, PendingAppend};
+use crate::stalls;
 use crate::{Broker, RequestContext};
 
 /// The client id under which Kafka's own tools may write to internal topics.
@@ -259,7 +260,10 @@ impl PendingProduce {
         }
         let settings = partition.settings();
         let rules = settings.inline_rules(batch)?;
-        match self.validate(partition, batch.clone(), &rules) {
+        let watched = stalls::watch();
+        let validated = self.validate(partition, batch.clone(), &rules);
+        watched.end("validating a batch", &partition.topic_partition);
+        match validated {
             Err(rejection) if is_compressed && is_too_large(&rejection) => None,
             validated => Some(validated),
         }

@@ -14,11 +14,12 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::{Log, LogError, OpenParams, StorageError};
+use ottla_log::{Log, LogError, OpenParams, RecoveryProgress, StorageError};
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use super::dir_names::DirKind;
 use super::log_dir::LogDir;
+use super::recovery_progress::{DirProgress, Loading, Teller, bytes_to_recover};
 use super::{FailedLog, LoadedLog, LogDirs, remove_dir};
 
 /// How logs are loaded.
@@ -28,6 +29,8 @@ pub(crate) struct LoadSettings<'a> {
     pub(crate) producer_id_expiration_ms: i64,
     /// `num.recovery.threads.per.data.dir`
     pub(crate) threads_per_dir: usize,
+    /// Where others see how far it has come.
+    pub(crate) loading: &'a Loading,
     pub(crate) now: Timestamp,
 }
 
@@ -40,6 +43,7 @@ struct DirLoad {
     high_watermarks: OffsetCheckpoint,
     partitions: Vec<(TopicPartition, PathBuf)>,
     next: AtomicUsize,
+    progress: Arc<DirProgress>,
 }
 
 impl LogDirs {
@@ -59,19 +63,30 @@ impl LogDirs {
         refuse_duplicates(listed.iter().flat_map(|(_, partitions)| partitions))?;
         let mut loads = Vec::new();
         for (dir, partitions) in listed {
-            match DirLoad::begin(dir, partitions) {
+            match DirLoad::begin(dir, partitions, settings.threads_per_dir.max(1)) {
                 Ok(load) => loads.push(load),
                 Err(error) => self.on_storage_error(dir, &error),
             }
         }
+        let progress = loads.iter().map(|load| Arc::clone(&load.progress));
+        settings.loading.store(Arc::new(progress.collect()));
+        let teller = Teller::default();
         std::thread::scope(|scope| {
+            let dirs = loads.iter().map(|load| &*load.progress);
+            scope.spawn(|| teller.run(dirs, || loads.iter().for_each(DirLoad::measure)));
+            let mut threads = Vec::new();
             for load in &loads {
-                let threads = settings.threads_per_dir.max(1);
-                for _ in 0..threads.min(load.partitions.len()) {
-                    scope.spawn(|| self.load_some(load, settings));
+                for progress in &load.progress.threads {
+                    threads.push(scope.spawn(|| self.load_some(load, progress, settings)));
                 }
             }
+            let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            teller.stop();
+            if let Some(panic) = results.into_iter().find_map(Result::err) {
+                std::panic::resume_unwind(panic);
+            }
         });
+        settings.loading.store(Arc::default());
         self.load_futures(settings);
         let failed = self.failed.lock();
         for load in &loads {
@@ -88,13 +103,15 @@ impl LogDirs {
     }
 
     /// Opens logs until there are none left.
-    fn load_some(&self, load: &DirLoad, settings: &LoadSettings<'_>) {
+    fn load_some(&self, load: &DirLoad, progress: &RecoveryProgress, settings: &LoadSettings<'_>) {
         while load.dir.is_online() {
             let number = load.next.fetch_add(1, Ordering::Relaxed);
             let Some((topic_partition, path)) = load.partitions.get(number) else {
                 return;
             };
-            match load.open(topic_partition, path, settings) {
+            let opened = load.open(topic_partition, path, settings, progress);
+            load.progress.on_log();
+            match opened {
                 Ok(loaded) => {
                     let mut all = self.loaded.lock();
                     all.insert(topic_partition.clone(), loaded);
@@ -120,9 +137,14 @@ impl DirLoad {
     fn begin(
         dir: &Arc<LogDir>,
         partitions: Vec<(TopicPartition, PathBuf)>,
+        threads: usize,
     ) -> Result<DirLoad, StorageError> {
         let clean_shutdown = dir.take_clean_shutdown()?;
+        let threads = threads.min(partitions.len());
+        let progress =
+            DirProgress::new(dir.path.clone(), !clean_shutdown, partitions.len(), threads);
         Ok(DirLoad {
+            progress: Arc::new(progress),
             clean_shutdown,
             recovery_points: read_checkpoint(&dir.path.join(RECOVERY_POINT_CHECKPOINT)),
             log_start_offsets: read_checkpoint(&dir.path.join(LOG_START_OFFSET_CHECKPOINT)),
@@ -131,6 +153,15 @@ impl DirLoad {
             next: AtomicUsize::new(0),
             dir: Arc::clone(dir),
         })
+    }
+
+    /// Finds out how much there is to recover.
+    fn measure(&self) {
+        let bytes = self.partitions.iter().map(|(partition, path)| {
+            let recovery_point = self.recovery_points.offsets.get(partition);
+            bytes_to_recover(path, recovery_point.copied().unwrap_or_default())
+        });
+        self.progress.set_bytes_to_recover(bytes.sum());
     }
 
     fn failed(&self, topic_partition: &TopicPartition) -> FailedLog {
@@ -149,13 +180,14 @@ impl DirLoad {
         topic_partition: &TopicPartition,
         path: &Path,
         settings: &LoadSettings<'_>,
+        progress: &RecoveryProgress,
     ) -> Result<LoadedLog, LogError> {
         let offset = |checkpoint: &OffsetCheckpoint| {
             let offset = checkpoint.offsets.get(topic_partition).copied();
             offset.unwrap_or_default().max(Offset::ZERO)
         };
         let metadata = PartitionMetadata::read(path)?;
-        let (mut log, report) = Log::open(OpenParams {
+        let params = OpenParams {
             dir: path.to_owned(),
             topic_partition: topic_partition.clone(),
             config: (settings.topic_config)(&topic_partition.topic),
@@ -165,7 +197,8 @@ impl DirLoad {
             now: settings.now,
             producer_id_expiration_ms: settings.producer_id_expiration_ms,
             random_seed: rand::random(),
-        })?;
+        };
+        let (mut log, report) = Log::open_with_progress(params, progress)?;
         if report.bytes_truncated > 0 || report.segments_deleted > 0 {
             tracing::warn!(%topic_partition, ?report, "the log was recovered");
         }

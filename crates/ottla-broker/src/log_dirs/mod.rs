@@ -24,6 +24,7 @@ mod lock;
 mod log_dir;
 mod maintenance;
 mod placement;
+mod recovery_progress;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -54,6 +55,7 @@ pub(crate) use failure::DirFailure;
 pub(crate) use future_logs::PromoteError;
 pub(crate) use load::LoadSettings;
 pub(crate) use lock::{Holder, holder_of};
+pub(crate) use recovery_progress::Loading;
 
 /// All log directories of a broker.
 pub(crate) struct LogDirs {

@@ -9,7 +9,7 @@ use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::Mutex;
 
-use super::{DirLocks, LoadSettings, LogDirs, OpenSettings};
+use super::{DirLocks, LoadSettings, Loading, LogDirs, OpenSettings};
 use crate::controller::format::{format_standalone, read_identity};
 
 const NOW: Timestamp = Timestamp(1_000_000);
@@ -63,6 +63,7 @@ impl Dirs {
             topic_config: &|_| Arc::new(TopicConfig::default()),
             producer_id_expiration_ms: 86_400_000,
             threads_per_dir: 2,
+            loading: &Loading::default(),
             now: NOW,
         })?;
         Ok(dirs)

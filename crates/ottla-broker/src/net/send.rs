@@ -15,6 +15,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::stalls;
+
 /// The most buffers that one call takes.
 const MAX_SLICES: usize = 64;
 /// The most that one `sendfile` is asked for, so that one connection does not keep its thread for long.
@@ -45,7 +47,10 @@ impl SendQueue {
     ) -> io::Result<u64> {
         let mut sent = 0;
         while !self.chunks.is_empty() {
-            match stream.try_io(Interest::WRITABLE, || self.try_send(stream)) {
+            let watched = stalls::watch();
+            let result = stream.try_io(Interest::WRITABLE, || self.try_send(stream));
+            watched.end("sending", &Peer(stream));
+            match result {
                 Ok(bytes) => {
                     sent += bytes;
                     on_progress();
@@ -106,6 +111,18 @@ impl SendQueue {
             }
             sent -= bytes.len();
             self.chunks.pop_front();
+        }
+    }
+}
+
+/// Whom a connection leads to.
+struct Peer<'a>(&'a TcpStream);
+
+impl std::fmt::Display for Peer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.peer_addr() {
+            Ok(address) => write!(f, "{address}"),
+            Err(_) => f.write_str("a closed connection"),
         }
     }
 }

@@ -17,6 +17,7 @@ use ottla_types::{ErrorCode, Offset};
 use super::{Ack, Home, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
 use crate::metrics::Metric;
+use crate::stalls;
 
 #[cfg(test)]
 mod tests;
@@ -84,7 +85,9 @@ impl Stepped {
             }
             PartitionEvent::Work(work) => {
                 self.write(partition, broker);
+                let watched = stalls::watch();
                 work(&mut self.log);
+                watched.end("work on the log", &partition.topic_partition);
             }
             PartitionEvent::Replace(replace) => {
                 self.write(partition, broker);
@@ -235,9 +238,16 @@ impl Stepped {
             return;
         }
         let mut batches = std::mem::take(&mut self.unwritten);
+        let watched = stalls::watch();
         let started = Instant::now();
         let written = self.log.append(&batches, broker.timestamp());
         let took = started.elapsed();
+        let has_rolled = written.as_ref().is_ok_and(|info| info.rolled);
+        let operation = match has_rolled {
+            true => "append with a roll",
+            false => "append",
+        };
+        watched.end(operation, &partition.topic_partition);
         if partition.home.load().pace.on_append(took, broker.now_ms()) {
             broker.metrics.add(Metric::StalledAppends, 1);
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");

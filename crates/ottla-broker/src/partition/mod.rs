@@ -41,6 +41,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::Broker;
 use crate::metrics::TopicMetrics;
+use crate::stalls;
 use execute::Stepped;
 use inbox::{Inbox, Place, RunToken};
 
@@ -351,7 +352,9 @@ impl Partition {
 
     fn run_elsewhere(self: &Arc<Self>, broker: &Arc<Broker>, token: RunToken) {
         let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
-        tokio::task::spawn_blocking(move || partition.run(&broker, token, true));
+        tokio::task::spawn_blocking(move || {
+            stalls::on_other_thread(|| partition.run(&broker, token, true));
+        });
     }
 
     /// Works off the inbox until it is empty, or the budget is used up and a task goes on. What may wait
@@ -360,6 +363,7 @@ impl Partition {
         let mut budget = BUDGET_BYTES;
         loop {
             self.inbox.look(&mut token);
+            let watched = stalls::watch();
             let unwinding = EndOnUnwind(&self.topic_partition);
             let mut stepped = self
                 .stepped
@@ -389,6 +393,7 @@ impl Partition {
             stepped.finish(self, broker);
             drop(stepped);
             std::mem::forget(unwinding);
+            watched.end("holding the run token", &self.topic_partition);
             if token.take_room_made() {
                 self.room.notify_waiters();
             }

@@ -11,4 +11,5 @@ configs! {
     "ottla.metrics.reporter.dir"         String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.metrics.reporter.format"      String "csv"  (one_of "csv", "json") Low ReadOnly SUPPORTED;
     "ottla.metrics.reporter.interval.ms" Long   "10000" (at_least 100)      Low ReadOnly SUPPORTED;
+    "ottla.trace.stalls.ms"              Long   "0" (at_least 0)            Low ReadOnly SUPPORTED;
 }

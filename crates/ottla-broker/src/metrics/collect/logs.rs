@@ -58,6 +58,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         .value(f64::from(offline_count as u32)),
     );
     families.extend([offline, usable, total]);
+    families.extend(recovery(broker));
     let counters = [
         (
             Metric::StalledAppends,
@@ -73,4 +74,26 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     families.extend(counters.map(|(metric, name, help)| {
         Family::counter(name, help).value(broker.metrics.get(metric) as f64)
     }));
+}
+
+/// How far the loading of logs has come; nothing once it is over, as with Kafka.
+fn recovery(broker: &Broker) -> [Family; 2] {
+    let mut logs = Family::gauge(
+        "kafka_log_logmanager_remaininglogstorecover",
+        "Logs of the directory that are still to be loaded",
+    );
+    let mut segments = Family::gauge(
+        "kafka_log_logmanager_remainingsegmentstorecover",
+        "Segments of the log under way that are still to be recovered",
+    );
+    for dir in broker.loading.load().iter() {
+        let path = dir.path.display().to_string();
+        let label = [("dir", path.clone())];
+        logs.push(label, dir.remaining_logs() as f64);
+        for (number, thread) in dir.threads.iter().enumerate() {
+            let labels = [("dir", path.clone()), ("threadNum", number.to_string())];
+            segments.push(labels, thread.remaining_segments() as f64);
+        }
+    }
+    [logs, segments]
 }

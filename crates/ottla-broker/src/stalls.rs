@@ -1,0 +1,133 @@
+//! The latency trace: names what kept a thread that serves sockets for longer than a given time.
+//!
+//! Off unless `ottla.trace.stalls.ms` (or `ottla server --trace-stalls`) gives a time; then each operation of
+//! a reactor thread that may take long is timed, and one that did is logged under the target `ottla::stalls`
+//! with the operation, what it was done to and how long it took. Off, it costs one load from memory for each
+//! operation. It belongs to the process, as its threads do.
+//!
+//! Work that may take its time does so on other threads; those that run it for a partition say so with
+//! [`on_other_thread`].
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// So many of the latest stalls are kept to be looked at.
+const KEPT: usize = 128;
+
+/// From here on something has stalled, in microseconds; 0 where nobody asked.
+static THRESHOLD_US: AtomicU64 = AtomicU64::new(0);
+static LATEST: Mutex<VecDeque<Stall>> = Mutex::new(VecDeque::new());
+
+thread_local! {
+    static MAY_BLOCK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What kept a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Stall {
+    pub(crate) operation: &'static str,
+    /// The partition or connection.
+    pub(crate) of: String,
+    pub(crate) took: Duration,
+}
+
+/// 0 turns the trace off.
+pub(crate) fn set_threshold_ms(ms: u64) {
+    THRESHOLD_US.store(ms.saturating_mul(1000), Ordering::Relaxed);
+}
+
+/// Runs `work` on a thread that may take its time.
+pub(crate) fn on_other_thread<R>(work: impl FnOnce() -> R) -> R {
+    let before = MAY_BLOCK.replace(true);
+    let result = work();
+    MAY_BLOCK.set(before);
+    result
+}
+
+/// An operation that is being timed, if anything is.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) struct Watch(Option<Instant>);
+
+#[inline]
+pub(crate) fn watch() -> Watch {
+    match THRESHOLD_US.load(Ordering::Relaxed) {
+        0 => Watch(None),
+        _ => Watch((!MAY_BLOCK.get()).then(Instant::now)),
+    }
+}
+
+impl Watch {
+    /// The operation is over.
+    #[inline]
+    pub(crate) fn end(self, operation: &'static str, of: &dyn Display) {
+        if let Some(started) = self.0 {
+            note(operation, of, started.elapsed());
+        }
+    }
+}
+
+fn note(operation: &'static str, of: &dyn Display, took: Duration) {
+    let threshold = Duration::from_micros(THRESHOLD_US.load(Ordering::Relaxed));
+    if took < threshold || threshold.is_zero() {
+        return;
+    }
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or_default();
+    tracing::warn!(target: "ottla::stalls", operation, %of, ?took, thread, "a thread that serves sockets was kept");
+    let mut latest = LATEST.lock();
+    if latest.len() == KEPT {
+        latest.pop_front();
+    }
+    latest.push_back(Stall {
+        operation,
+        of: of.to_string(),
+        took,
+    });
+}
+
+/// The latest stalls, oldest first.
+#[cfg(test)]
+pub(crate) fn latest() -> Vec<Stall> {
+    LATEST.lock().iter().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{latest, on_other_thread, set_threshold_ms, watch};
+
+    /// One test, since the threshold is one.
+    #[test]
+    fn what_takes_long_is_named() {
+        let long = Duration::from_millis(60);
+        let slow = |operation| {
+            let watched = watch();
+            std::thread::sleep(long);
+            watched.end(operation, &"orders-3");
+        };
+        let named = |operation: &str| {
+            latest()
+                .into_iter()
+                .find(|stall| stall.operation == operation)
+        };
+        slow("test: off");
+        set_threshold_ms(50);
+        slow("test: slow");
+        watch().end("test: quick", &"orders-3");
+        on_other_thread(|| slow("test: elsewhere"));
+        set_threshold_ms(0);
+        let stall = named("test: slow").unwrap();
+        assert_eq!(stall.of, "orders-3");
+        assert!(stall.took >= long);
+        for operation in ["test: off", "test: quick", "test: elsewhere"] {
+            assert_eq!(named(operation), None);
+        }
+    }
+}
