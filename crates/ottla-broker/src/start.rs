@@ -121,6 +121,8 @@ impl Broker {
         if let Some(log_dirs) = broker.log_dirs() {
             let maintain = Arc::clone(log_dirs).maintain(Arc::clone(&broker));
             tasks.push(tokio::spawn(maintain));
+            let clean = Arc::clone(log_dirs).keep_cleaning(Arc::clone(&broker));
+            tasks.push(tokio::spawn(clean));
         }
         tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
@@ -234,6 +236,7 @@ impl RunningBroker {
                 membership.leave(self.broker.broker_id()).await;
             }
             self.broker.directory_moves.stop().await;
+            self.stop_cleaner().await;
             let unclosed = self.close_logs().await;
             membership.controller.stop().await;
             if let Some(log_dirs) = self.broker.log_dirs() {
@@ -242,6 +245,14 @@ impl RunningBroker {
                 // A panic has been reported where it happened; without the marker the next start recovers.
                 let _ = tokio::task::spawn_blocking(close).await;
             }
+        }
+    }
+
+    /// Ends the threads of the cleaner, which asks the logs for things as long as it runs.
+    async fn stop_cleaner(&self) {
+        if let Some(log_dirs) = self.broker.log_dirs().map(Arc::clone) {
+            // A panic has been reported where it happened.
+            let _ = tokio::task::spawn_blocking(move || log_dirs.stop_cleaner()).await;
         }
     }
 

@@ -3,6 +3,7 @@
 mod admin;
 mod bad_input;
 mod client;
+mod compaction;
 mod controller_listener;
 mod directories;
 mod every_api;

@@ -127,7 +127,6 @@ const CLUSTER: Support =
     Support::AcceptedWithoutEffect("a single node has no other brokers or controllers to ask");
 const COORDINATOR_BUFFERS: Support =
     Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
-const COMPACTION: Support = Support::AcceptedWithoutEffect("logs are not compacted yet");
 const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
 const METRICS: Support = Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
 const TELEMETRY: Support = Support::AcceptedWithoutEffect("client telemetry is not collected yet");

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use ottla_types::Offset;
 
 use crate::checkpoint::sync_dir;
+use crate::cleaner::Swap;
 use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::DELETED_SUFFIX;
@@ -291,14 +292,19 @@ impl DeleteJob {
             segment.rename_to_deleted().map_err(error)?;
             paths.extend(segment.deleted_paths());
         }
-        Ok(UnlinkJob {
-            paths,
-            delay_ms: self.delay_ms,
-        })
+        Ok(UnlinkJob::new(paths, self.delay_ms))
     }
 }
 
 impl UnlinkJob {
+    pub(crate) fn new(paths: Vec<PathBuf>, delay_ms: i64) -> UnlinkJob {
+        UnlinkJob { paths, delay_ms }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
     /// `file.delete.delay.ms`: how long readers that have no handle yet may still open the files.
     pub fn delay_ms(&self) -> i64 {
         self.delay_ms
@@ -320,12 +326,17 @@ pub struct CloseJob {
     pub(crate) cut: Option<(Arc<File>, u64)>,
     /// Segments that the log has let go of and that may not be renamed yet.
     pub(crate) retired: Vec<Arc<Segment>>,
+    /// Cleaned segments that are not in their places.
+    pub(crate) swaps: Vec<Arc<Swap>>,
 }
 
 impl CloseJob {
     /// Returns the log end offset, up to which everything is on disk now.
     pub fn run(self) -> Result<Offset, StorageError> {
         let dir = self.flush.shared.dir.path();
+        for swap in &self.swaps {
+            swap.settle()?;
+        }
         for segment in &self.retired {
             segment
                 .rename_to_deleted()

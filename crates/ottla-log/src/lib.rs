@@ -1,4 +1,4 @@
-//! One partition's files: segments, indexes, epochs, producer state, recovery, retention. Kafka's format, byte for byte.
+//! One partition's files: segments, indexes, epochs, producer state, recovery, retention, compaction. Kafka's format, byte for byte.
 //!
 //! Owns everything below a partition's directory and the formats of the checkpoint files beside it. Never
 //! touches sockets, other partitions or the clock: the time is an argument.
@@ -13,6 +13,7 @@
 mod batch_scan;
 mod batch_tail;
 pub mod checkpoint;
+mod cleaner;
 mod disk;
 mod error;
 pub mod file_names;
@@ -26,6 +27,10 @@ mod region;
 mod segment;
 
 pub use checkpoint::CheckpointError;
+pub use cleaner::{
+    CleanError, CleanerParams, CleanerStats, CleaningStopped, IoPace, LastRecord, LogAccess,
+    LogToClean, Swap, clean,
+};
 pub use error::{AppendError, AppendErrorReason, LogError, ReadError, StorageError};
 pub use index::{AbortedTxn, TimestampOffset};
 pub use jobs::{

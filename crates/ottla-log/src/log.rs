@@ -29,6 +29,7 @@ mod maintain;
 mod open;
 mod recover;
 mod recovery_progress;
+mod replace;
 mod retention;
 mod roll;
 #[cfg(test)]

@@ -243,9 +243,35 @@ impl LogReader {
         if from < log_start_offset || from > log_end_offset {
             return Err(out_of_range());
         }
-        let list = self.shared.segments.load_full();
-        let first = list.floor(from).ok_or_else(out_of_range)?;
         let upper_bound = upper_bound.min(log_end_offset);
+        let list = self.shared.segments.load_full();
+        match self.read_in(&list, from, max_bytes, upper_bound, min_one_message) {
+            // The file may be gone because the cleaner has put another segment into its place.
+            Err(ReadError::OffsetOutOfRange { .. })
+                if !Arc::ptr_eq(&list, &self.shared.segments.load()) =>
+            {
+                let list = self.shared.segments.load_full();
+                self.read_in(&list, from, max_bytes, upper_bound, min_one_message)
+            }
+            result => result,
+        }
+    }
+
+    fn read_in(
+        &self,
+        list: &SegmentList,
+        from: Offset,
+        max_bytes: u64,
+        upper_bound: Offset,
+        min_one_message: bool,
+    ) -> Result<ReadResult, ReadError> {
+        let first = list
+            .floor(from)
+            .ok_or_else(|| ReadError::OffsetOutOfRange {
+                offset: from,
+                log_start_offset: self.log_start_offset(),
+                log_end_offset: self.log_end_offset(),
+            })?;
         for (index, segment) in list.segments.iter().enumerate().skip(first) {
             let nothing = |position| ReadResult {
                 region: None,
@@ -263,10 +289,10 @@ impl LogReader {
                 let position = tail.flatten().map_or(0, |(before, _)| before.position);
                 return Ok(nothing(position));
             }
-            let Some((position, first_size)) = self.locate(&list, index, from)? else {
+            let Some((position, first_size)) = self.locate(list, index, from)? else {
                 continue;
             };
-            let end = self.end_position(&list, index, upper_bound)?;
+            let end = self.end_position(list, index, upper_bound)?;
             if position >= end {
                 return Ok(nothing(position));
             }
@@ -295,7 +321,7 @@ impl LogReader {
         Ok(ReadResult {
             region: None,
             start: OffsetPosition {
-                offset: log_end_offset,
+                offset: self.log_end_offset(),
                 segment_base_offset: list.active().base_offset,
                 position_in_segment: list.active().size(),
             },

@@ -21,8 +21,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::disk;
 use crate::file_names::{
-    DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX, file_name,
+    CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name,
 };
 use crate::index::{OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex};
 use crate::jobs::{SpareSegment, spare_name};
@@ -68,7 +68,12 @@ pub(crate) struct Segment {
 
 /// What has become of the files of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FileState {
+pub(crate) enum FileState {
+    /// Being written by the cleaner, under `.cleaned` names.
+    Cleaned,
+    /// Written by the cleaner and whole, under `.swap` names until the files that they replace are out of the
+    /// way.
+    Swap,
     /// Under their own names.
     Present,
     /// Renamed to `.deleted`; may be unlinked at any time.
@@ -160,6 +165,20 @@ impl Segment {
         Ok(Self::new(dir.clone(), base_offset, 0, indexes, log))
     }
 
+    /// Creates the files of a segment that the cleaner is to fill, under `.cleaned` names.
+    pub(crate) fn create_cleaned(dir: &Arc<PartitionDir>, base_offset: Offset) -> io::Result<Self> {
+        let segment = Self::new(dir.clone(), base_offset, 0, IndexSizes::default(), None);
+        *segment.state.lock() = FileState::Cleaned;
+        for kind in SegmentFile::ALL {
+            let path = segment.path(kind)?;
+            match kind {
+                SegmentFile::TransactionIndex => disk::remove_file_if_there(&path)?,
+                _ => drop(disk::create(&path)?),
+            }
+        }
+        Ok(segment)
+    }
+
     /// Takes files that were created ahead into use.
     pub(crate) fn from_spare(
         dir: &Arc<PartitionDir>,
@@ -222,6 +241,8 @@ impl Segment {
     fn path_in_state(&self, state: FileState, kind: SegmentFile) -> io::Result<PathBuf> {
         let mut name = file_name(self.base_offset, kind.suffix());
         match state {
+            FileState::Cleaned => name.push_str(CLEANED_SUFFIX),
+            FileState::Swap => name.push_str(SWAP_SUFFIX),
             FileState::Present => {}
             FileState::Deleted => name.push_str(DELETED_SUFFIX),
             FileState::Replaced => {
@@ -239,7 +260,7 @@ impl Segment {
             let state = self.state.lock();
             let path = self.path_in_state(*state, kind)?;
             match *state {
-                FileState::Present => disk::open_or_create(&path),
+                FileState::Cleaned | FileState::Present => disk::open_or_create(&path),
                 _ => File::options().read(true).write(true).open(path),
             }
         }
@@ -258,18 +279,68 @@ impl Segment {
     /// Renames all files of the segment and the producer snapshot of its base to `.deleted` names. Open handles
     /// stay good.
     pub(crate) fn rename_to_deleted(&self) -> io::Result<()> {
+        if self.rename_files_to_deleted()? {
+            let snapshot = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX);
+            disk::rename_if_there(&self.dir.join(&snapshot), &self.deleted_snapshot())?;
+        }
+        Ok(())
+    }
+
+    /// The same without the snapshot, which stays with the segment of the same base that follows. Returns
+    /// whether the files had names to be changed.
+    pub(crate) fn rename_files_to_deleted(&self) -> io::Result<bool> {
         let mut state = self.state.lock();
-        if *state != FileState::Present {
-            return Ok(());
+        if !matches!(*state, FileState::Present | FileState::Swap) {
+            return Ok(false);
         }
-        for kind in SegmentFile::ALL {
-            let from = self.path_in_state(FileState::Present, kind)?;
-            let to = self.path_in_state(FileState::Deleted, kind)?;
-            disk::rename_if_there(&from, &to)?;
-        }
-        let snapshot = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX);
-        disk::rename_if_there(&self.dir.join(&snapshot), &self.deleted_snapshot())?;
+        self.rename_files(*state, FileState::Deleted)?;
         *state = FileState::Deleted;
+        Ok(true)
+    }
+
+    /// Gives the files of a segment that the cleaner made their next names. Returns whether they had those
+    /// before: a segment may have been deleted meanwhile.
+    pub(crate) fn advance(&self, from: FileState, to: FileState) -> io::Result<bool> {
+        let mut state = self.state.lock();
+        if *state != from {
+            return Ok(false);
+        }
+        self.rename_files(from, to)?;
+        *state = to;
+        Ok(true)
+    }
+
+    /// The log file first, as Kafka does: what a start makes of names that are half changed depends on it.
+    fn rename_files(&self, from: FileState, to: FileState) -> io::Result<()> {
+        for kind in SegmentFile::ALL {
+            disk::rename_if_there(
+                &self.path_in_state(from, kind)?,
+                &self.path_in_state(to, kind)?,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a segment that the cleaner made and that takes nobody's place.
+    pub(crate) fn remove_unswapped(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if *state == FileState::Swap {
+            // A start takes what is whole into use. With this one name it is not.
+            let log = SegmentFile::Log;
+            let from = self.path_in_state(FileState::Swap, log)?;
+            disk::rename_if_there(&from, &self.path_in_state(FileState::Cleaned, log)?)?;
+        }
+        for kind in [
+            SegmentFile::OffsetIndex,
+            SegmentFile::TimeIndex,
+            SegmentFile::TransactionIndex,
+            SegmentFile::Log,
+        ] {
+            for unswapped in [FileState::Swap, FileState::Cleaned] {
+                disk::remove_file_if_there(&self.path_in_state(unswapped, kind)?)?;
+            }
+        }
+        *state = FileState::Replaced;
         Ok(())
     }
 

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use crate::varint::{size_of_varint, size_of_varlong, write_varint, write_varlong};
-use crate::{Attributes, BatchHeader, Compression, RecordBatch, RecordHeader, TimestampType};
+use crate::{
+    Attributes, BatchHeader, Compression, RecordBatch, RecordHeader, RecordView, TimestampType,
+};
 
 /// Collects records for one batch.
 #[derive(Clone, Debug)]
@@ -22,7 +24,7 @@ pub struct RecordBatchBuilder {
     base_sequence: Sequence,
     /// The time of all records where the broker sets it.
     log_append_time: Option<Timestamp>,
-    /// Of the first record; what the others are relative to.
+    /// Of the first record, or the delete horizon; what the others are relative to.
     base_timestamp: Timestamp,
     max_timestamp: Timestamp,
     /// Of the last record appended, -1 before the first.
@@ -103,6 +105,16 @@ impl RecordBatchBuilder {
         self
     }
 
+    /// From when the cleaner may drop the batch's tombstones and markers (KIP-534). It takes the place of
+    /// the first record's timestamp, so it is said before the first record.
+    #[must_use]
+    pub fn delete_horizon(mut self, horizon: Timestamp) -> Self {
+        assert!(self.is_empty(), "timestamps are relative to the horizon");
+        self.attributes = self.attributes.with_delete_horizon(true);
+        self.base_timestamp = horizon;
+        self
+    }
+
     /// Appends a record at the next offset.
     pub fn append(
         &mut self,
@@ -130,10 +142,7 @@ impl RecordBatchBuilder {
             offset_delta > self.last_offset_delta,
             "offsets increase within a batch"
         );
-        if self.record_count == 0 {
-            self.base_timestamp = timestamp;
-        }
-        let timestamp_delta = timestamp.0.wrapping_sub(self.base_timestamp.0);
+        let timestamp_delta = self.on_record(offset_delta, timestamp);
         write_record(
             &mut self.records,
             timestamp_delta,
@@ -142,9 +151,48 @@ impl RecordBatchBuilder {
             value,
             headers,
         );
+    }
+
+    /// Appends a record of another batch at the offset that it has, with its timestamp and headers.
+    pub fn append_view(&mut self, record: &RecordView<'_>) {
+        let offset_delta = i32::try_from(record.offset.since(self.base_offset))
+            .expect("a record lies within 2^31 offsets of its batch");
+        assert!(
+            offset_delta > self.last_offset_delta,
+            "offsets increase within a batch"
+        );
+        let timestamp_delta = self.on_record(offset_delta, record.timestamp);
+        let (key, value, headers) = (record.key, record.value, record.headers);
+        let size = 1
+            + size_of_varlong(timestamp_delta)
+            + size_of_varint(offset_delta)
+            + nullable_size(key)
+            + nullable_size(value)
+            + size_of_varint(headers.len() as i32)
+            + headers.bytes().len();
+        let out = &mut self.records;
+        write_start(out, size, timestamp_delta, offset_delta, key, value);
+        write_varint(out, headers.len() as i32);
+        out.extend_from_slice(headers.bytes());
+    }
+
+    /// Takes a record into account and returns its timestamp relative to the batch's.
+    fn on_record(&mut self, offset_delta: i32, timestamp: Timestamp) -> i64 {
+        if self.record_count == 0 && !self.attributes.has_delete_horizon() {
+            self.base_timestamp = timestamp;
+        }
         self.last_offset_delta = offset_delta;
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.record_count += 1;
+        timestamp.0.wrapping_sub(self.base_timestamp.0)
+    }
+
+    /// Has the batch end at an offset behind its last record: compaction keeps the ends of batches, and
+    /// with them the last sequences of producers.
+    pub fn end_at(&mut self, last_offset: Offset) {
+        let delta = i32::try_from(last_offset.since(self.base_offset));
+        let delta = delta.expect("a batch spans fewer than 2^31 offsets");
+        self.last_offset_delta = self.last_offset_delta.max(delta);
     }
 
     pub fn record_count(&self) -> i32 {
@@ -222,6 +270,23 @@ fn write_record(
     headers: &[RecordHeader],
 ) {
     let size = record_body_size(timestamp_delta, offset_delta, key, value, headers);
+    write_start(out, size, timestamp_delta, offset_delta, key, value);
+    write_varint(out, headers.len() as i32);
+    for header in headers {
+        write_nullable(out, Some(&header.key));
+        write_nullable(out, header.value.as_deref());
+    }
+}
+
+/// A record of `size` bytes behind its length, up to its headers.
+fn write_start(
+    out: &mut Vec<u8>,
+    size: usize,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+) {
     let size = i32::try_from(size).expect("a record is smaller than 2 GiB");
     write_varint(out, size);
     // No attribute of a record is in use.
@@ -230,11 +295,6 @@ fn write_record(
     write_varint(out, offset_delta);
     write_nullable(out, key);
     write_nullable(out, value);
-    write_varint(out, headers.len() as i32);
-    for header in headers {
-        write_nullable(out, Some(&header.key));
-        write_nullable(out, header.value.as_deref());
-    }
 }
 
 fn write_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {

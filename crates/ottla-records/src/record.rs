@@ -81,6 +81,11 @@ impl<'a> Headers<'a> {
         self.count
     }
 
+    /// The headers one after the other, as they stand in the record behind their number.
+    pub(crate) const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -217,7 +222,8 @@ pub struct RecordIter<'a> {
 }
 
 impl<'a> RecordIter<'a> {
-    pub(crate) fn new(header: &'a BatchHeader, bytes: &'a [u8]) -> RecordIter<'a> {
+    /// The records of a batch with this header, whose uncompressed records are `bytes`.
+    pub fn new(header: &'a BatchHeader, bytes: &'a [u8]) -> RecordIter<'a> {
         RecordIter {
             header,
             source: SliceSource::at(bytes, 0),

@@ -35,7 +35,7 @@ impl LogDirs {
     }
 
     /// Whether a partition still has this log: another of the same name does not count.
-    fn is_hosted(&self, log: &LogReader) -> bool {
+    pub(super) fn is_hosted(&self, log: &LogReader) -> bool {
         let hosted = self.hosted.read();
         let of_name = hosted.get(log.topic_partition());
         of_name.is_some_and(|hosted| hosted.reader.is_of_same_log(log))

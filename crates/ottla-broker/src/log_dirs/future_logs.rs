@@ -184,8 +184,9 @@ impl LogDirs {
             None => None,
         };
         match replaced {
-            Some(Hosted { reader, dir }) => {
-                self.delete_dir(&reader, &dir);
+            Some(Hosted { reader, dir: from }) => {
+                self.move_clean_offset(topic_partition, &from, &dir);
+                self.delete_dir(&reader, &from);
                 // What the directory's checkpoints say must not outlive the log.
                 self.checkpoint_recovery_points();
                 self.checkpoint_log_start_offsets();

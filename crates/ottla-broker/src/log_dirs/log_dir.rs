@@ -44,6 +44,8 @@ pub(super) struct Written {
     pub(super) recovery_points: Mutex<Option<OffsetCheckpoint>>,
     pub(super) log_start_offsets: Mutex<Option<OffsetCheckpoint>>,
     pub(super) high_watermarks: Mutex<Option<OffsetCheckpoint>>,
+    /// Also read from here.
+    pub(super) clean_offsets: Mutex<Option<OffsetCheckpoint>>,
 }
 
 impl LogDir {

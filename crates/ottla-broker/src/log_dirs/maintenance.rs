@@ -12,7 +12,7 @@ use std::time::Duration;
 use ottla_config::BrokerConfig;
 use ottla_log::Log;
 use ottla_replica::Event;
-use ottla_types::TopicPartition;
+use ottla_types::{Timestamp, TopicPartition};
 
 use super::LogDirs;
 use crate::Broker;
@@ -113,17 +113,27 @@ impl LogDirs {
     async fn delete_old_segments(&self, broker: &Arc<Broker>) {
         let now = broker.timestamp();
         for partition in partitions(broker) {
-            let work = move |log: &mut Log| log.delete_old_segments(now);
-            let topic_partition = &partition.topic_partition;
-            match partition.with_log(broker, work).await {
-                None | Some(Ok(0)) => {}
-                Some(Ok(count)) => {
-                    tracing::info!(%topic_partition, count, "old segments are deleted");
-                }
-                Some(Err(error)) => {
-                    self.on_partition_log_error(&partition.reader(), &error);
-                }
+            // Those of compacted logs the cleaner deletes, between two cleanings.
+            if !partition.reader().config().cleanup_policy.compact {
+                self.delete_old_segments_of(broker, &partition, now).await;
             }
+        }
+    }
+
+    pub(super) async fn delete_old_segments_of(
+        &self,
+        broker: &Arc<Broker>,
+        partition: &Arc<Partition>,
+        now: Timestamp,
+    ) {
+        let work = move |log: &mut Log| log.delete_old_segments(now);
+        let topic_partition = &partition.topic_partition;
+        match partition.with_log(broker, work).await {
+            None | Some(Ok(0)) => {}
+            Some(Ok(count)) => {
+                tracing::info!(%topic_partition, count, "old segments are deleted");
+            }
+            Some(Err(error)) => self.on_partition_log_error(&partition.reader(), &error),
         }
     }
 

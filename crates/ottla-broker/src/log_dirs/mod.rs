@@ -14,6 +14,7 @@
 //! Kafka: `LogManager`, `LogDirFailureChannel`.
 
 mod checkpoints;
+mod cleaner;
 mod describe;
 mod dir_locks;
 mod dir_names;
@@ -41,6 +42,7 @@ use ottla_log::{Log, LogError, LogReader};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
+use cleaner::LogCleaner;
 use dir_locks::LockedDir;
 use failure::FailureListener;
 use future_logs::Future;
@@ -74,6 +76,7 @@ pub(crate) struct LogDirs {
     /// Where logs are to go that do not exist yet.
     preferred: Mutex<HashMap<TopicPartition, DirectoryId>>,
     on_failure: OnceLock<FailureListener>,
+    cleaner: LogCleaner,
     /// Of the metadata directory, where it is none of the log directories.
     other_locks: Mutex<Vec<DirLock>>,
 }
@@ -177,6 +180,7 @@ impl LogDirs {
             futures: RwLock::default(),
             preferred: Mutex::default(),
             on_failure: OnceLock::new(),
+            cleaner: LogCleaner::default(),
         }
     }
 
@@ -279,6 +283,10 @@ impl LogDirs {
         let Some(Hosted { reader, dir }) = self.hosted.write().remove(topic_partition) else {
             return;
         };
+        self.cleaner.abort_and_pause(topic_partition);
+        self.cleaner.resume(topic_partition);
+        self.cleaner.forget(topic_partition);
+        self.change_clean_offset(&dir, topic_partition, None);
         self.delete_dir(&reader, &dir);
         self.remove_future(topic_partition);
     }

@@ -5,6 +5,7 @@
 //! both the names that Kafka's JMX metrics have after the usual rules of the JMX exporter, so that dashboards
 //! made for Kafka work ([`collect`]). Who looks: the HTTP listener, and the reporter that writes files.
 
+mod cleaner;
 mod collect;
 mod family;
 mod histogram;
@@ -25,6 +26,7 @@ use sharded::Counters;
 use topic_metrics::AllTopicsMetrics;
 use worker_idle::WorkerIdle;
 
+pub(crate) use cleaner::{CleanerGauge, CleanerMetrics};
 pub(crate) use collect::collect;
 pub(crate) use openmetrics::{CONTENT_TYPE, to_openmetrics};
 pub(crate) use reporter::report_to_files;
@@ -70,6 +72,7 @@ pub struct Metrics {
     requests: RequestMetrics,
     topics: AllTopicsMetrics,
     worker_idle: WorkerIdle,
+    pub(crate) cleaner: CleanerMetrics,
 }
 
 impl Metrics {

@@ -203,7 +203,17 @@ enum Outcome {
 impl Move {
     async fn run(mut self) {
         let topic_partition = self.partition.topic_partition.clone();
-        match self.go().await {
+        let log_dirs = self.broker.log_dirs().map(Arc::clone);
+        let pause = {
+            let topic_partition = topic_partition.clone();
+            let pause = move || log_dirs.map(|dirs| dirs.pause_cleaning(&topic_partition));
+            // What is copied must not be replaced meanwhile, and the one who waits for the cleaner must not
+            // hold the run token.
+            tokio::task::spawn_blocking(pause).await
+        };
+        let ended = self.go().await;
+        drop(pause);
+        match ended {
             Outcome::Moved => {
                 tracing::info!(%topic_partition, "the replica was moved to another directory");
             }

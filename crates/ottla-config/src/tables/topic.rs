@@ -11,7 +11,7 @@ configs! {
     "compression.lz4.level"                   Int     "9"                   (between 1, 17)            Medium ClusterWide SUPPORTED;
     "compression.type"                        String  "producer"            (one_of "uncompressed", "zstd", "lz4", "snappy", "gzip", "producer") Medium ClusterWide SUPPORTED;
     "compression.zstd.level"                  Int     "3"                   (between -131072, 22)      Medium ClusterWide SUPPORTED;
-    "delete.retention.ms"                     Long    "86400000"            (at_least 0)               Medium ClusterWide COMPACTION;
+    "delete.retention.ms"                     Long    "86400000"            (at_least 0)               Medium ClusterWide SUPPORTED;
     "file.delete.delay.ms"                    Long    "60000"               (at_least 0)               Medium ClusterWide SUPPORTED;
     "flush.messages"                          Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;
     "flush.ms"                                Long    "9223372036854775807" (at_least 0)               Medium ClusterWide SUPPORTED;
@@ -21,13 +21,13 @@ configs! {
     "leader.replication.throttled.replicas"   List    ""                    (throttled_replicas)       Medium ClusterWide QUOTAS;
     "local.retention.bytes"                   Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
     "local.retention.ms"                      Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
-    "max.compaction.lag.ms"                   Long    "9223372036854775807" (at_least 1)               Medium ClusterWide COMPACTION;
+    "max.compaction.lag.ms"                   Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;
     "max.message.bytes"                       Int     "1048588"             (at_least 0)               Medium ClusterWide SUPPORTED;
     "message.timestamp.after.max.ms"          Long    "3600000"             (at_least 0)               Medium ClusterWide SUPPORTED;
     "message.timestamp.before.max.ms"         Long    "9223372036854775807" (at_least 0)               Medium ClusterWide SUPPORTED;
     "message.timestamp.type"                  String  "CreateTime"          (one_of "CreateTime", "LogAppendTime") Medium ClusterWide SUPPORTED;
-    "min.cleanable.dirty.ratio"               Double  "0.5"                 (between 0, 1)             Medium ClusterWide COMPACTION;
-    "min.compaction.lag.ms"                   Long    "0"                   (at_least 0)               Medium ClusterWide COMPACTION;
+    "min.cleanable.dirty.ratio"               Double  "0.5"                 (between 0, 1)             Medium ClusterWide SUPPORTED;
+    "min.compaction.lag.ms"                   Long    "0"                   (at_least 0)               Medium ClusterWide SUPPORTED;
     "min.insync.replicas"                     Int     "1"                   (at_least 1)               Medium ClusterWide SUPPORTED;
     "preallocate"                             Boolean "false"               _                          Medium ClusterWide SUPPORTED;
     "remote.log.copy.disable"                 Boolean "false"               _                          Medium ClusterWide REMOTE_TOPIC;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use ottla_types::Offset;
 
 use super::Log;
+use crate::cleaner::Swap;
 use crate::error::StorageError;
 use crate::jobs::{
     CloseJob, DeleteJob, EpochsVersion, FlushJob, Job, JobOutcome, SpareJob, SpareSegment,
@@ -25,6 +26,8 @@ pub(super) struct PendingJobs {
     pub(super) deletions: Vec<DeleteJob>,
     /// Segments that are no longer listed and whose files may not be renamed yet.
     pub(super) retired: Vec<Arc<Segment>>,
+    /// Cleaned segments on their way into their places.
+    pub(super) swaps: Vec<Arc<Swap>>,
     /// Segments below this offset were sealed and are to be flushed.
     pub(super) flush_below: Option<Offset>,
     /// Counts creations and renames of files; see [`Flushed`](crate::reader::Flushed).
@@ -207,6 +210,7 @@ impl Log {
             flush: self.make_flush_job(end, true),
             cut: is_reserved.then(|| (self.active.file.clone(), self.active.segment.size())),
             retired: std::mem::take(&mut self.jobs.retired),
+            swaps: std::mem::take(&mut self.jobs.swaps),
         }
     }
 

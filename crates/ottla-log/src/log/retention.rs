@@ -150,12 +150,7 @@ impl Log {
             return;
         }
         for segment in &segments {
-            let base_offset = segment.base_offset;
-            let of_segment = self.jobs.snapshots.iter();
-            for snapshot in of_segment.filter(|snapshot| snapshot.offset == base_offset) {
-                snapshot.cancel_unless_writing();
-            }
-            self.producers.forget_snapshot(base_offset);
+            self.forget_snapshot_at(segment.base_offset);
         }
         self.jobs.dir_version += 1;
         self.jobs.retired.retain(|old| Arc::strong_count(old) > 1);
@@ -164,6 +159,15 @@ impl Log {
             segments,
             delay_ms: self.config.file_delete_delay_ms,
         });
+    }
+
+    /// Keeps the snapshot of a segment that goes from being written, or from being taken for one that is there.
+    pub(super) fn forget_snapshot_at(&mut self, base_offset: Offset) {
+        let of_segment = self.jobs.snapshots.iter();
+        for snapshot in of_segment.filter(|snapshot| snapshot.offset == base_offset) {
+            snapshot.cancel_unless_writing();
+        }
+        self.producers.forget_snapshot(base_offset);
     }
 
     /// Makes sure that no job that is still to come renames files under the names of segments that have

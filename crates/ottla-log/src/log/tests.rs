@@ -2,6 +2,8 @@
 
 mod append;
 mod broken_cases;
+mod cleaning;
+mod cleaning_model;
 mod crash;
 mod crash_points;
 mod model;

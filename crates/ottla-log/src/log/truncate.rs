@@ -39,6 +39,7 @@ impl Log {
             }
             return Ok(false);
         }
+        self.settle_swaps()?;
         let list = self.segments();
         let Some(index) = list.floor(target) else {
             self.truncate_fully_and_start_at(target, None, now)?;
@@ -85,6 +86,7 @@ impl Log {
         log_start_offset: Option<Offset>,
         now: Timestamp,
     ) -> Result<(), LogError> {
+        self.settle_swaps()?;
         let removed = self.segments().segments.clone();
         self.rename_from_the_end(&removed)?;
         self.order_deletion(removed);

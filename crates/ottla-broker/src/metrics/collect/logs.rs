@@ -1,10 +1,10 @@
-//! `kafka.log:type=Log` of each partition, and `type=LogManager` of the directories.
+//! `kafka.log:type=Log` of each partition, `type=LogManager` of the directories, and the cleaner.
 
 use std::sync::Arc;
 
 use crate::Broker;
-use crate::metrics::Metric;
 use crate::metrics::family::Family;
+use crate::metrics::{CleanerGauge, Metric};
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut size = Family::gauge("kafka_log_log_size", "Bytes of the log's segments");
@@ -59,6 +59,18 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     );
     families.extend([offline, usable, total]);
     families.extend(recovery(broker));
+    let cleaner = &broker.metrics.cleaner;
+    families.extend(CleanerGauge::ALL.iter().map(|gauge| {
+        let (name, help) = gauge.name_and_help();
+        Family::gauge(name, help).value(cleaner.get(*gauge) as f64)
+    }));
+    families.push(
+        Family::gauge(
+            "kafka_log_logcleanermanager_time_since_last_run_ms",
+            "How long ago the cleaner last looked for a log to clean",
+        )
+        .value(cleaner.time_since_last_run_ms(broker.now_ms()) as f64),
+    );
     let counters = [
         (
             Metric::StalledAppends,

@@ -1,0 +1,386 @@
+//! What the cleaner does with one batch: keep it as it is, write it anew with fewer records, or drop it.
+//!
+//! | batch | decision |
+//! | --- | --- |
+//! | record with a newer one of its key | dropped |
+//! | record without a key | dropped, counted |
+//! | tombstone, newest of its key | kept until the delete horizon of its batch, which is set the first time |
+//! | record behind what the offset map knows | kept |
+//! | record of an aborted transaction | dropped |
+//! | marker of a transaction with records left | kept |
+//! | marker of a transaction without | kept until its delete horizon, which is set the first time |
+//! | nothing left, but last batch of its producer, or of the section that is cleaned | kept, without records |
+//! | nothing left otherwise | dropped |
+//!
+//! Kafka: `Cleaner.cleanInto`, `MemoryRecords.filterTo`.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use ottla_records::control::ControlRecordType;
+use ottla_records::legacy::LegacyMessage;
+use ottla_records::{
+    Attributes, BatchError, BatchHeader, Compression, CompressionType, RecordBatch,
+    RecordBatchBuilder, RecordIter, TimestampType, decompress,
+};
+use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+use super::offset_map::OffsetMap;
+use super::transactions::{CleanedTransactions, Marker};
+use crate::index::AbortedTxn;
+
+/// Decompressing one batch stops at this many bytes.
+pub(super) const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
+
+/// The last that an active producer wrote: the batch is kept, because its end holds the last sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastRecord {
+    /// `None` where only markers are known of it: the last of them then holds its epoch.
+    pub last_data_offset: Option<Offset>,
+    pub producer_epoch: ProducerEpoch,
+}
+
+/// By what batches are judged.
+pub(super) struct BatchFilter<'a> {
+    pub(super) map: &'a OffsetMap,
+    pub(super) last_records: &'a HashMap<ProducerId, LastRecord>,
+    /// Where the section that is cleaned ends.
+    pub(super) first_uncleanable_offset: Offset,
+    pub(super) now: Timestamp,
+    pub(super) delete_retention_ms: i64,
+    /// Whether tombstones of magic 0 and 1, which have no delete horizon, are still kept in this segment.
+    pub(super) are_legacy_tombstones_kept: bool,
+}
+
+/// What is to be written for a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Drop,
+    Keep,
+    Replace(RecordBatch),
+}
+
+/// A judged batch.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) verdict: Verdict,
+    pub(super) records_read: u64,
+    pub(super) records_kept: u64,
+    pub(super) records_without_key: u64,
+    /// Belongs into the transaction index of the segment that the batch is written to.
+    pub(super) aborted: Option<AbortedTxn>,
+}
+
+/// Which records of a batch stay.
+#[derive(Default)]
+struct Selection {
+    /// For each record; kept for its capacity.
+    is_kept: Vec<bool>,
+    kept: u64,
+    without_key: u64,
+    has_tombstone: bool,
+}
+
+impl BatchFilter<'_> {
+    /// Judges a batch of magic 2, whose records are `body`, compressed or not.
+    pub(super) fn judge(
+        &self,
+        transactions: &mut CleanedTransactions,
+        header: &BatchHeader,
+        body: &[u8],
+    ) -> Result<Judged, BatchError> {
+        let (can_discard, aborted) = self.follow_transaction(transactions, header, body)?;
+        let horizon = header.delete_horizon();
+        let is_past_horizon = horizon.is_some_and(|horizon| horizon <= self.now);
+        let is_discarded = can_discard && (!header.is_control() || is_past_horizon);
+        let mut judged = Judged {
+            verdict: Verdict::Drop,
+            records_read: 0,
+            records_kept: 0,
+            records_without_key: 0,
+            aborted,
+        };
+        let is_end_kept = self.is_last_of_producer(header)
+            || header.next_offset() == self.first_uncleanable_offset;
+        if is_discarded && !is_end_kept {
+            return Ok(judged);
+        }
+        judged.records_read = header.record_count.max(0) as u64;
+        if !is_discarded && header.record_count > 0 {
+            let codec = header.compression_type()?;
+            let decompressed;
+            let records = match codec {
+                CompressionType::None => body,
+                codec => {
+                    decompressed = decompress(codec, body, MAX_DECOMPRESSED_BYTES)?;
+                    &decompressed
+                }
+            };
+            let mut selection = Selection::default();
+            self.select(header, records, &mut selection)?;
+            judged.records_kept = selection.kept;
+            judged.records_without_key = selection.without_key;
+            if selection.kept > 0 {
+                let needs_horizon = (selection.has_tombstone || can_discard && header.is_control())
+                    && horizon.is_none();
+                let is_whole = selection.kept == judged.records_read;
+                judged.verdict = match is_whole && !needs_horizon {
+                    true => Verdict::Keep,
+                    false => {
+                        verify_crc(header, body)?;
+                        let new_horizon = self.now.0.saturating_add(self.delete_retention_ms);
+                        let horizon = match needs_horizon {
+                            true => Some(Timestamp(new_horizon)),
+                            false => horizon,
+                        };
+                        Verdict::Replace(rebuild(header, codec, records, &selection, horizon)?)
+                    }
+                };
+                return Ok(judged);
+            }
+        }
+        if is_end_kept {
+            judged.verdict = Verdict::Replace(empty_batch(header));
+        }
+        Ok(judged)
+    }
+
+    /// Judges a message of magic 0 or 1, which is a batch of its own or a wrapper of compressed ones. What
+    /// stays of it is written in magic 2.
+    pub(super) fn judge_legacy(&self, message: &LegacyMessage) -> Result<Judged, BatchError> {
+        let records = message.records(MAX_DECOMPRESSED_BYTES)?;
+        let mut judged = Judged {
+            verdict: Verdict::Drop,
+            records_read: records.len() as u64,
+            records_kept: 0,
+            records_without_key: 0,
+            aborted: None,
+        };
+        let mut kept = Vec::new();
+        for record in &records {
+            let has_value = record.value.is_some();
+            let may_be_tombstone = self.are_legacy_tombstones_kept;
+            match self.is_newest(record.offset, record.key.as_deref()) {
+                Newest::Yes if has_value || may_be_tombstone => kept.push(record),
+                Newest::NotKnown => kept.push(record),
+                Newest::NoKey => judged.records_without_key += 1,
+                Newest::Yes | Newest::No => {}
+            }
+        }
+        judged.records_kept = kept.len() as u64;
+        let Some(first) = kept.first() else {
+            if message.offset.plus(1) == self.first_uncleanable_offset {
+                judged.verdict = Verdict::Replace(empty_batch(&legacy_header(message)));
+            }
+            return Ok(judged);
+        };
+        let base_offset = first.offset;
+        let mut builder = RecordBatchBuilder::new(Compression::from(message.compression_type()?))
+            .base_offset(base_offset);
+        if message.timestamp_type() == Some(TimestampType::LogAppendTime) {
+            builder = builder.log_append_time(message.timestamp);
+        }
+        if kept.iter().any(|record| record.value.is_none()) {
+            let horizon = self.now.0.saturating_add(self.delete_retention_ms);
+            builder = builder.delete_horizon(Timestamp(horizon));
+        }
+        for record in kept {
+            let delta = i32::try_from(record.offset.since(base_offset)).map_err(|_| {
+                BatchError::MalformedMessageSet("offsets in a message are too far apart")
+            })?;
+            let (key, value) = (record.key.as_deref(), record.value.as_deref());
+            builder.append_at(delta, record.timestamp, key, value, &record.headers);
+        }
+        judged.verdict = Verdict::Replace(builder.build());
+        Ok(judged)
+    }
+
+    /// Whether the batch may go as far as its transaction is concerned, and what of it the index must keep.
+    fn follow_transaction(
+        &self,
+        transactions: &mut CleanedTransactions,
+        header: &BatchHeader,
+        body: &[u8],
+    ) -> Result<(bool, Option<AbortedTxn>), BatchError> {
+        if !header.is_control() {
+            return Ok((transactions.on_batch(header), None));
+        }
+        let kind = control_kind(header, body)?;
+        Ok(match transactions.on_control_batch(header, kind) {
+            Marker::Discardable => (true, None),
+            Marker::Needed => (false, None),
+            Marker::NeededWith(txn) => (false, Some(txn)),
+        })
+    }
+
+    fn is_last_of_producer(&self, header: &BatchHeader) -> bool {
+        header.has_producer_id()
+            && (self.last_records.get(&header.producer_id)).is_some_and(|last| {
+                match last.last_data_offset {
+                    Some(offset) => offset == header.last_offset(),
+                    None => header.is_control() && header.producer_epoch == last.producer_epoch,
+                }
+            })
+    }
+
+    fn select(
+        &self,
+        header: &BatchHeader,
+        records: &[u8],
+        selection: &mut Selection,
+    ) -> Result<(), BatchError> {
+        let are_tombstones_kept = header.delete_horizon().is_none_or(|at| self.now < at);
+        for record in RecordIter::new(header, records) {
+            let record = record?;
+            let is_kept = header.is_control()
+                || match self.is_newest(record.offset, record.key) {
+                    Newest::Yes => record.value.is_some() || are_tombstones_kept,
+                    Newest::NotKnown => true,
+                    Newest::No => false,
+                    Newest::NoKey => {
+                        selection.without_key += 1;
+                        false
+                    }
+                };
+            selection.is_kept.push(is_kept);
+            selection.kept += u64::from(is_kept);
+            selection.has_tombstone |= is_kept && record.value.is_none();
+        }
+        Ok(())
+    }
+
+    fn is_newest(&self, offset: Offset, key: Option<&[u8]>) -> Newest {
+        if self
+            .map
+            .latest_offset()
+            .is_none_or(|latest| offset > latest)
+        {
+            return Newest::NotKnown;
+        }
+        match key {
+            None => Newest::NoKey,
+            Some(key) => match self.map.get(key).is_none_or(|newest| offset >= newest) {
+                true => Newest::Yes,
+                false => Newest::No,
+            },
+        }
+    }
+}
+
+enum Newest {
+    Yes,
+    No,
+    /// The offset map does not reach to it.
+    NotKnown,
+    NoKey,
+}
+
+/// The kind of the first record of a control batch; `None` where it has no record left.
+pub(super) fn control_kind(
+    header: &BatchHeader,
+    body: &[u8],
+) -> Result<Option<Option<ControlRecordType>>, BatchError> {
+    match RecordIter::new(header, body).next() {
+        None => Ok(None),
+        Some(record) => {
+            let key = record?.key.unwrap_or_default();
+            ControlRecordType::parse_key(key).map(Some)
+        }
+    }
+}
+
+/// A batch that is written anew gets a new checksum, which must not cover up that the old one was wrong.
+fn verify_crc(header: &BatchHeader, body: &[u8]) -> Result<(), BatchError> {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&header.to_bytes()[BatchHeader::CRC_START..]);
+    digest.update(body);
+    let computed = digest.finalize() as u32;
+    match computed == header.crc {
+        true => Ok(()),
+        false => Err(BatchError::WrongCrc {
+            stored: header.crc,
+            computed,
+        }),
+    }
+}
+
+/// The batch with the selected records.
+fn rebuild(
+    header: &BatchHeader,
+    codec: CompressionType,
+    records: &[u8],
+    selection: &Selection,
+    horizon: Option<Timestamp>,
+) -> Result<RecordBatch, BatchError> {
+    let mut builder = RecordBatchBuilder::new(Compression::from(codec))
+        .capacity(records.len())
+        .base_offset(header.base_offset)
+        .partition_leader_epoch(header.partition_leader_epoch)
+        .producer(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+        )
+        .transactional(header.is_transactional())
+        .control(header.is_control());
+    if header.attributes.timestamp_type() == TimestampType::LogAppendTime {
+        builder = builder.log_append_time(header.max_timestamp);
+    }
+    if let Some(horizon) = horizon {
+        builder = builder.delete_horizon(horizon);
+    }
+    let mut next_offset = header.base_offset;
+    for (record, is_kept) in RecordIter::new(header, records).zip(&selection.is_kept) {
+        let record = record?;
+        if *is_kept {
+            if record.offset < next_offset || record.offset > header.last_offset() {
+                return Err(BatchError::MalformedRecord {
+                    index: 0,
+                    reason: "its offset does not lie behind the one before, within the batch",
+                });
+            }
+            next_offset = record.offset.plus(1);
+            builder.append_view(&record);
+        }
+    }
+    builder.end_at(header.last_offset());
+    Ok(builder.build())
+}
+
+/// The batch without records: it holds the last offset, and the last sequence of its producer.
+fn empty_batch(header: &BatchHeader) -> RecordBatch {
+    let attributes = Attributes::default()
+        .with_timestamp_type(header.attributes.timestamp_type())
+        .with_transactional(header.is_transactional())
+        .with_control(header.is_control());
+    let header = BatchHeader {
+        batch_length: BatchHeader::MIN_LENGTH,
+        attributes,
+        base_timestamp: Timestamp::NONE,
+        record_count: 0,
+        ..*header
+    };
+    let mut batch = RecordBatch::new(header, Bytes::new());
+    batch.header.crc = batch.compute_crc();
+    batch
+}
+
+/// A message as a batch of magic 2 at its last offset.
+fn legacy_header(message: &LegacyMessage) -> BatchHeader {
+    let timestamp_type = message.timestamp_type().unwrap_or_default();
+    BatchHeader {
+        base_offset: message.offset,
+        batch_length: BatchHeader::MIN_LENGTH,
+        partition_leader_epoch: LeaderEpoch::UNKNOWN,
+        magic: BatchHeader::MAGIC,
+        crc: 0,
+        attributes: Attributes::default().with_timestamp_type(timestamp_type),
+        last_offset_delta: 0,
+        base_timestamp: Timestamp::NONE,
+        max_timestamp: message.timestamp,
+        producer_id: ProducerId::NONE,
+        producer_epoch: ProducerEpoch::NONE,
+        base_sequence: Sequence::NONE,
+        record_count: 0,
+    }
+}

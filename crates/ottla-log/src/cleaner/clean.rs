@@ -1,0 +1,523 @@
+//! Cleaning one log.
+//!
+//! 1. The keys of the dirty section go into an offset map, as far as it has room.
+//! 2. All segments below the end of what the map knows are cut into groups.
+//! 3. Each group is read and what stays of it is written to a new segment, which takes its place.
+//!
+//! Runs on a thread of the cleaner, for minutes where the log is large, beside appends and reads. It reads
+//! sealed segments without the log and asks the holder of the run token only for what changes the log.
+//!
+//! Kafka: `Cleaner.doClean`, `Cleaner.cleanSegments`, `Cleaner.buildOffsetMap`.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use ottla_records::legacy::LegacyMessage;
+use ottla_records::{BatchError, BatchHeader, CompressionType, RecordIter, decompress};
+use ottla_types::{Offset, Timestamp};
+
+use super::batch_filter::{BatchFilter, Judged, MAX_DECOMPRESSED_BYTES, Verdict, control_kind};
+use super::cleanable::{LogToClean, range};
+use super::cleaned_segment::CleanedSegment;
+use super::grouping::{SegmentLimits, SegmentSizes, group};
+use super::offset_map::OffsetMap;
+use super::transactions::CleanedTransactions;
+use crate::batch_scan::{BatchLocation, BatchScanner, ScanError};
+use crate::error::StorageError;
+use crate::index::{AbortedTxn, OffsetIndex, TimeIndex};
+use crate::jobs::UnlinkJob;
+use crate::log::Log;
+use crate::reader::{LogReader, SegmentList};
+use crate::segment::{Segment, SegmentFile, timestamp_of};
+
+/// How the cleaner reaches the owner of the log.
+pub trait LogAccess {
+    /// Runs something on the log, which must not wait. `None` where the log is not to be had any more.
+    fn with_log<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Log) -> R + Send + 'static,
+    ) -> Option<R>;
+}
+
+/// Who is told of every piece of reading and writing, and may make it wait or end it.
+pub trait IoPace {
+    fn on_io(&self, bytes: u64) -> Result<(), CleaningStopped>;
+}
+
+/// The cleaning was asked to stop. What groups of segments were done stays done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CleaningStopped;
+
+/// How a cleaning may use the machine.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CleanerParams {
+    /// For the keys: `log.cleaner.dedupe.buffer.size`, divided by the threads.
+    pub dedupe_buffer_bytes: u64,
+    /// `log.cleaner.io.buffer.load.factor`
+    pub load_factor: f64,
+    /// For reading and for writing, each: `log.cleaner.io.buffer.size`, divided by threads and by two.
+    pub io_buffer_bytes: usize,
+    /// Random, and known to nobody who writes keys.
+    pub hash_key: [u64; 2],
+    pub now: Timestamp,
+}
+
+/// Why a cleaning ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanError {
+    #[error("the cleaning was stopped")]
+    Stopped,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The log will not be tried again before the next start.
+    #[error("{0}")]
+    Uncleanable(String),
+}
+
+impl From<CleaningStopped> for CleanError {
+    fn from(_: CleaningStopped) -> CleanError {
+        CleanError::Stopped
+    }
+}
+
+/// What a cleaning did. Kafka: `CleanerStats`.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct CleanerStats {
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub map_bytes_read: u64,
+    pub records_read: u64,
+    pub records_written: u64,
+    pub records_without_key: u64,
+    /// Of the memory for keys, between 0 and 1.
+    pub buffer_utilization: f64,
+    pub elapsed_ms: u64,
+    /// Of these, for collecting the keys.
+    pub map_elapsed_ms: u64,
+}
+
+/// Cleans a log. Returns the offset up to which it is clean now, and hands files to be unlinked to
+/// `unlink_later`.
+pub fn clean(
+    log: &LogReader,
+    to_clean: &LogToClean,
+    access: &impl LogAccess,
+    pace: &impl IoPace,
+    params: &CleanerParams,
+    mut unlink_later: impl FnMut(UnlinkJob),
+) -> Result<(Offset, CleanerStats), CleanError> {
+    let started = Instant::now();
+    let mut cleaning = Cleaning {
+        log,
+        pace,
+        params,
+        first_uncleanable_offset: to_clean.first_uncleanable_offset,
+        stats: CleanerStats::default(),
+    };
+    let list = log.shared.segments.load_full();
+    // By this the age of tombstones counts that have no delete horizon.
+    let last_clean = range(&list, Offset::ZERO, to_clean.first_dirty_offset).last();
+    let legacy_delete_horizon = match last_clean {
+        Some(segment) => {
+            let modified = timestamp_of(cleaning.modified(segment)?);
+            modified.0.saturating_sub(log.config().delete_retention_ms)
+        }
+        None => 0,
+    };
+    let map = cleaning.build_map(&list, to_clean.first_dirty_offset)?;
+    let end = map
+        .latest_offset()
+        .map_or(to_clean.first_dirty_offset, |latest| latest.plus(1));
+    cleaning.stats.map_elapsed_ms = started.elapsed().as_millis() as u64;
+    let mut rest = range(&list, Offset::ZERO, end);
+    let mut transactions = CleanedTransactions::default();
+    for count in cleaning.groups(rest) {
+        let (group, behind) = rest.split_at(count);
+        rest = behind;
+        let group = Group {
+            segments: group,
+            map: &map,
+            legacy_delete_horizon,
+        };
+        if let Some(job) = cleaning.clean_group(&group, access, &mut transactions)? {
+            unlink_later(job);
+        }
+    }
+    cleaning.stats.buffer_utilization = map.utilization();
+    cleaning.stats.elapsed_ms = started.elapsed().as_millis() as u64;
+    Ok((end, cleaning.stats))
+}
+
+struct Cleaning<'a, P> {
+    log: &'a LogReader,
+    pace: &'a P,
+    params: &'a CleanerParams,
+    first_uncleanable_offset: Offset,
+    stats: CleanerStats,
+}
+
+/// Segments that are cleaned into one.
+struct Group<'a> {
+    segments: &'a [Arc<Segment>],
+    map: &'a OffsetMap,
+    legacy_delete_horizon: i64,
+}
+
+impl<P: IoPace> Cleaning<'_, P> {
+    fn error(&self, action: &'static str) -> impl Fn(std::io::Error) -> CleanError + '_ {
+        move |error| StorageError::new(action, &self.log.dir(), error).into()
+    }
+
+    fn uncleanable(
+        &self,
+        segment: &Segment,
+        position: u64,
+        error: impl std::fmt::Display,
+    ) -> CleanError {
+        CleanError::Uncleanable(format!(
+            "segment {}, at byte {position}: {error}",
+            segment.base_offset
+        ))
+    }
+
+    fn modified(&self, segment: &Segment) -> Result<SystemTime, CleanError> {
+        let file = segment.log_file();
+        file.and_then(|file| file.metadata()?.modified())
+            .map_err(self.error("look at a segment of"))
+    }
+
+    /// The keys of the dirty section, as many as there is room for.
+    fn build_map(&mut self, list: &SegmentList, from: Offset) -> Result<OffsetMap, CleanError> {
+        let params = self.params;
+        let mut map = OffsetMap::new(
+            params.dedupe_buffer_bytes,
+            params.load_factor,
+            params.hash_key,
+        );
+        let to = self.first_uncleanable_offset;
+        let dirty = range(list, from, to);
+        let mut transactions = CleanedTransactions::default();
+        transactions.add_aborted(self.aborted_transactions(from, to)?);
+        for (index, segment) in dirty.iter().enumerate() {
+            if !self.map_segment(segment, from, &mut map, &mut transactions)? {
+                break;
+            }
+            // Offsets at the end of a segment may have been compacted away.
+            let next = dirty.get(index + 1).map_or(to, |next| next.base_offset);
+            map.set_latest_offset(next.plus(-1));
+        }
+        Ok(map)
+    }
+
+    /// Returns whether there was room for all keys.
+    fn map_segment(
+        &mut self,
+        segment: &Segment,
+        from: Offset,
+        map: &mut OffsetMap,
+        transactions: &mut CleanedTransactions,
+    ) -> Result<bool, CleanError> {
+        let opener = segment.opener(SegmentFile::OffsetIndex);
+        let start = match from > segment.base_offset {
+            true => segment.offset_index.lookup(from, opener),
+            false => Ok(0),
+        };
+        let start = start.map_err(self.error("read an index of"))?;
+        let file = segment.log_file();
+        let file = file.map_err(self.error("open a segment of"))?;
+        let mut batches = self.batches(segment, &file, start);
+        while let Some(batch) = batches.next(self)? {
+            self.stats.map_bytes_read += batch.size;
+            let bytes = batches.bytes(self, &batch)?;
+            let is_room = map_batch(&batch, bytes, from, map, transactions)
+                .map_err(|error| self.uncleanable(segment, batch.position, error))?;
+            if !is_room {
+                return Ok(false);
+            }
+            if batch.last_offset >= from {
+                map.set_latest_offset(batch.last_offset);
+            }
+        }
+        batches.end(self)?;
+        Ok(true)
+    }
+
+    fn groups(&self, segments: &[Arc<Segment>]) -> Vec<usize> {
+        let sizes: Vec<_> = segments
+            .iter()
+            .map(|segment| SegmentSizes {
+                base_offset: segment.base_offset,
+                log_bytes: segment.size(),
+                offset_index_bytes: u64::from(segment.offset_index.entries().len())
+                    * OffsetIndex::ENTRY_SIZE as u64,
+                time_index_bytes: u64::from(segment.time_index.entries().len())
+                    * TimeIndex::ENTRY_SIZE as u64,
+            })
+            .collect();
+        let config = self.log.config();
+        let limits = SegmentLimits {
+            log_bytes: config.effective_segment_bytes().max(0) as u64,
+            index_bytes: config.segment_index_bytes.max(0) as u64,
+        };
+        group(&sizes, limits, self.first_uncleanable_offset)
+    }
+
+    /// Replaces a group by what stays of it. `None` where the log has changed so that there is nothing to be
+    /// replaced.
+    fn clean_group(
+        &mut self,
+        group: &Group<'_>,
+        access: &impl LogAccess,
+        transactions: &mut CleanedTransactions,
+    ) -> Result<Option<UnlinkJob>, CleanError> {
+        let last_records = access
+            .with_log(|log| log.last_records_of_active_producers())
+            .ok_or(CleanError::Stopped)?;
+        let (Some(first), Some(last)) = (group.segments.first(), group.segments.last()) else {
+            return Ok(None);
+        };
+        let shared = &self.log.shared;
+        let buffer_bytes = self.params.io_buffer_bytes;
+        let mut cleaned = CleanedSegment::create(shared, first.base_offset, buffer_bytes)?;
+        let mut filter = BatchFilter {
+            map: group.map,
+            last_records: &last_records,
+            first_uncleanable_offset: self.first_uncleanable_offset,
+            now: self.params.now,
+            delete_retention_ms: self.log.config().delete_retention_ms,
+            are_legacy_tombstones_kept: true,
+        };
+        for segment in group.segments {
+            let modified = timestamp_of(self.modified(segment)?);
+            filter.are_legacy_tombstones_kept = modified.0 > group.legacy_delete_horizon;
+            if let Err(error) = self.clean_into(segment, &filter, transactions, &mut cleaned) {
+                cleaned.discard();
+                return Err(error);
+            }
+        }
+        let new = cleaned.finish(self.modified(last)?)?;
+        let (segment, old) = (new.clone(), group.segments.to_vec());
+        let begun = access.with_log(move |log| log.begin_swap(segment, old));
+        let Some(swap) = begun.ok_or(CleanError::Stopped)? else {
+            let removed = new.remove_unswapped();
+            removed.map_err(self.error("remove a cleaned segment of"))?;
+            return Err(CleanError::Stopped);
+        };
+        if swap.prepare()? {
+            let published = swap.clone();
+            access.with_log(move |log| log.publish_swap(&published));
+        }
+        // What could not be published is taken back.
+        let job = swap.finish()?;
+        match job.is_empty() {
+            true => Err(CleanError::Stopped),
+            false => Ok(Some(job)),
+        }
+    }
+
+    /// Writes what stays of a segment.
+    fn clean_into(
+        &mut self,
+        segment: &Segment,
+        filter: &BatchFilter<'_>,
+        transactions: &mut CleanedTransactions,
+        cleaned: &mut CleanedSegment,
+    ) -> Result<(), CleanError> {
+        let list = self.log.shared.segments.load_full();
+        let next = list
+            .segments
+            .iter()
+            .find(|s| s.base_offset > segment.base_offset);
+        let end = next.map_or(self.first_uncleanable_offset, |next| next.base_offset);
+        transactions.add_aborted(self.aborted_transactions(segment.base_offset, end)?);
+        let file = segment.log_file();
+        let file = file.map_err(self.error("open a segment of"))?;
+        let mut batches = self.batches(segment, &file, 0);
+        while let Some(batch) = batches.next(self)? {
+            self.stats.bytes_read += batch.size;
+            let bytes = batches.bytes(self, &batch)?;
+            let judged = judge(filter, transactions, &batch, bytes)
+                .map_err(|error| self.uncleanable(segment, batch.position, error))?;
+            if let Some(txn) = judged.aborted {
+                cleaned.append_aborted(txn);
+            }
+            self.stats.records_read += judged.records_read;
+            self.stats.records_written += judged.records_kept;
+            self.stats.records_without_key += judged.records_without_key;
+            let written = match (judged.verdict, &batch.header) {
+                (Verdict::Keep, Some(header)) => {
+                    cleaned.append_bytes(header, bytes)?;
+                    batch.size
+                }
+                (Verdict::Replace(new), _) => {
+                    cleaned.append(&new)?;
+                    new.size_in_bytes() as u64
+                }
+                (Verdict::Drop, _) | (Verdict::Keep, None) => 0,
+            };
+            self.stats.bytes_written += written;
+            batches.count(self, written)?;
+        }
+        batches.end(self)
+    }
+
+    /// The transactions that were aborted at or behind `from` and begin below `to`. Kafka also takes those whose
+    /// markers lie before `from` in its segment: a mapping that begins behind such a marker then takes the
+    /// next transaction of the producer for aborted, and keeps records that are not the newest.
+    fn aborted_transactions(
+        &self,
+        from: Offset,
+        to: Offset,
+    ) -> Result<Vec<AbortedTxn>, CleanError> {
+        let list = self.log.shared.segments.load_full();
+        let mut aborted = Vec::new();
+        for segment in list.from(from) {
+            let opener = segment.opener(SegmentFile::TransactionIndex);
+            let found = segment
+                .transaction_index
+                .collect(from, to, opener)
+                .map_err(self.error("read the transaction index of"))?;
+            aborted.extend(found.aborted);
+            if found.is_complete {
+                break;
+            }
+        }
+        Ok(aborted)
+    }
+
+    fn batches<'s>(&self, segment: &'s Segment, file: &'s File, position: u64) -> Batches<'s> {
+        let window = self.params.io_buffer_bytes.max(BatchHeader::SIZE);
+        Batches {
+            segment,
+            scanner: BatchScanner::new(file, position, segment.size(), window),
+            end: position,
+            uncounted: 0,
+        }
+    }
+}
+
+/// The batches of a segment, of whose bytes the pace is told.
+struct Batches<'s> {
+    segment: &'s Segment,
+    scanner: BatchScanner<'s>,
+    end: u64,
+    /// Bytes that the pace has not been told of.
+    uncounted: u64,
+}
+
+impl Batches<'_> {
+    fn next<P: IoPace>(
+        &mut self,
+        cleaning: &Cleaning<'_, P>,
+    ) -> Result<Option<BatchLocation>, CleanError> {
+        let batch = match self.scanner.next_batch() {
+            Ok(batch) => batch,
+            Err(ScanError::Io(error)) => return Err(cleaning.error("read a segment of")(error)),
+            Err(error) => {
+                return Err(CleanError::Uncleanable(format!(
+                    "segment {}: {error}",
+                    self.segment.base_offset
+                )));
+            }
+        };
+        if let Some(batch) = &batch {
+            self.end = batch.end_position();
+            self.count(cleaning, batch.size)?;
+        }
+        Ok(batch)
+    }
+
+    fn bytes<P: IoPace>(
+        &mut self,
+        cleaning: &Cleaning<'_, P>,
+        batch: &BatchLocation,
+    ) -> Result<&[u8], CleanError> {
+        let bytes = self.scanner.bytes(batch);
+        bytes.map_err(|error| cleaning.error("read a segment of")(error))
+    }
+
+    fn count<P: IoPace>(
+        &mut self,
+        cleaning: &Cleaning<'_, P>,
+        bytes: u64,
+    ) -> Result<(), CleanError> {
+        self.uncounted += bytes;
+        if self.uncounted >= cleaning.params.io_buffer_bytes as u64 {
+            cleaning.pace.on_io(std::mem::take(&mut self.uncounted))?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the last batch was whole: what follows it would be lost.
+    fn end<P: IoPace>(self, cleaning: &Cleaning<'_, P>) -> Result<(), CleanError> {
+        cleaning.pace.on_io(self.uncounted)?;
+        match self.end == self.segment.size() {
+            true => Ok(()),
+            false => Err(cleaning.uncleanable(self.segment, self.end, "no whole batch follows")),
+        }
+    }
+}
+
+fn judge(
+    filter: &BatchFilter<'_>,
+    transactions: &mut CleanedTransactions,
+    batch: &BatchLocation,
+    bytes: &[u8],
+) -> Result<Judged, BatchError> {
+    match &batch.header {
+        Some(header) => filter.judge(transactions, header, &bytes[BatchHeader::SIZE..]),
+        None => {
+            let message = LegacyMessage::read(&mut Bytes::copy_from_slice(bytes))?;
+            message.verify_crc()?;
+            filter.judge_legacy(&message)
+        }
+    }
+}
+
+/// Notes the keys of a batch, from `from` on. Returns whether there was room for all.
+fn map_batch(
+    batch: &BatchLocation,
+    bytes: &[u8],
+    from: Offset,
+    map: &mut OffsetMap,
+    transactions: &mut CleanedTransactions,
+) -> Result<bool, BatchError> {
+    let Some(header) = &batch.header else {
+        let message = LegacyMessage::read(&mut Bytes::copy_from_slice(bytes))?;
+        for record in message.records(MAX_DECOMPRESSED_BYTES)? {
+            if let Some(key) = record.key.filter(|_| record.offset >= from)
+                && !map.put(&key, record.offset)
+            {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    };
+    let body = &bytes[BatchHeader::SIZE..];
+    if header.is_control() {
+        transactions.on_control_batch(header, control_kind(header, body)?);
+        return Ok(true);
+    }
+    if transactions.on_batch(header) || header.record_count == 0 {
+        return Ok(true);
+    }
+    let decompressed;
+    let records = match header.compression_type()? {
+        CompressionType::None => body,
+        codec => {
+            decompressed = decompress(codec, body, MAX_DECOMPRESSED_BYTES)?;
+            &decompressed
+        }
+    };
+    for record in RecordIter::new(header, records) {
+        let record = record?;
+        if let Some(key) = record.key.filter(|_| record.offset >= from)
+            && !map.put(key, record.offset)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

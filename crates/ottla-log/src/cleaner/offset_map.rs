@@ -1,0 +1,189 @@
+//! From a key to the last offset at which it stands, in bounded memory.
+//!
+//! Keys are represented by a 128-bit hash, 24 bytes an entry with the offset, as in Kafka, whose hash is
+//! MD5. Here it is SipHash under a random key: two keys with the same hash would cost the older one its
+//! record, and for MD5 anybody can make such keys.
+//!
+//! The table grows in steps to the size that the memory allows, so that a small log costs little; while it
+//! is moved to the last size it holds an eighth more than that.
+//!
+//! Kafka: `SkimpyOffsetMap`.
+
+use std::hash::Hasher;
+
+use ottla_types::Offset;
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// A slot is the hash and the offset, one more so that zeros are an empty slot.
+type Slot = [u64; 3];
+
+/// How many times larger the next table is.
+const GROWTH: usize = 8;
+/// The first table has more than this, unless the memory does not allow it.
+const FIRST_SLOTS: usize = 4096;
+
+pub(crate) struct OffsetMap {
+    slots: Vec<Slot>,
+    max_slots: usize,
+    entries: usize,
+    /// Fewer than slots, so that a search ends.
+    max_entries: usize,
+    latest_offset: Option<Offset>,
+    hash_key: [u64; 2],
+}
+
+impl OffsetMap {
+    /// A map of `bytes` at most, of which the fraction `load_factor` is used.
+    pub(crate) fn new(bytes: u64, load_factor: f64, hash_key: [u64; 2]) -> OffsetMap {
+        let max_slots = usize::try_from(bytes / size_of::<Slot>() as u64).unwrap_or(usize::MAX);
+        let max_entries = (max_slots as f64 * load_factor) as usize;
+        OffsetMap {
+            slots: Vec::new(),
+            max_slots,
+            entries: 0,
+            max_entries: max_entries.min(max_slots.saturating_sub(1)),
+            latest_offset: None,
+            hash_key,
+        }
+    }
+
+    /// Notes that `key` stands at `offset`. Returns whether there was room.
+    #[must_use]
+    pub(crate) fn put(&mut self, key: &[u8], offset: Offset) -> bool {
+        // Kafka does not look whether the key is there already, and nor may this.
+        if self.entries >= self.max_entries {
+            return false;
+        }
+        if self.entries * 10 >= self.slots.len() * 7 && self.slots.len() < self.max_slots {
+            self.grow();
+        }
+        let [low, high] = self.hash(key);
+        let entry = [low, high, offset.0 as u64 + 1];
+        let slot = find(&mut self.slots, low, high);
+        self.entries += usize::from(slot[2] == 0);
+        *slot = entry;
+        self.latest_offset = Some(offset);
+        true
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Offset> {
+        if self.entries == 0 {
+            return None;
+        }
+        let [low, high] = self.hash(key);
+        let mut index = home(low, self.slots.len());
+        loop {
+            let [found_low, found_high, offset] = self.slots[index];
+            if offset == 0 {
+                return None;
+            }
+            if found_low == low && found_high == high {
+                return Some(Offset(offset as i64 - 1));
+            }
+            index = next(index, self.slots.len());
+        }
+    }
+
+    /// The last offset that the map knows all about; `None` before the first.
+    pub(crate) fn latest_offset(&self) -> Option<Offset> {
+        self.latest_offset
+    }
+
+    pub(crate) fn set_latest_offset(&mut self, offset: Offset) {
+        self.latest_offset = Some(offset);
+    }
+
+    /// How full it is, of all the memory that it may take.
+    pub(crate) fn utilization(&self) -> f64 {
+        self.entries as f64 / self.max_slots.max(1) as f64
+    }
+
+    fn hash(&self, key: &[u8]) -> [u64; 2] {
+        let mut hasher = SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]);
+        hasher.write(key);
+        let hash = hasher.finish128();
+        [hash.h1, hash.h2]
+    }
+
+    fn grow(&mut self) {
+        let mut size = self.max_slots;
+        while size / GROWTH > self.slots.len().max(FIRST_SLOTS) {
+            size /= GROWTH;
+        }
+        let old = std::mem::replace(&mut self.slots, vec![[0; 3]; size]);
+        for entry in old.into_iter().filter(|entry| entry[2] != 0) {
+            *find(&mut self.slots, entry[0], entry[1]) = entry;
+        }
+    }
+}
+
+/// The slot that holds the hash, or the empty one where it belongs. There is an empty one.
+fn find(slots: &mut [Slot], low: u64, high: u64) -> &mut Slot {
+    let count = slots.len();
+    let mut index = home(low, count);
+    while slots[index][2] != 0 && (slots[index][0] != low || slots[index][1] != high) {
+        index = next(index, count);
+    }
+    &mut slots[index]
+}
+
+fn home(low: u64, slots: usize) -> usize {
+    ((u128::from(low) * slots as u128) >> 64) as usize
+}
+
+fn next(index: usize, slots: usize) -> usize {
+    match index + 1 == slots {
+        true => 0,
+        false => index + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use ottla_types::Offset;
+
+    use super::OffsetMap;
+
+    #[test]
+    fn it_holds_what_a_map_holds_through_every_growth() {
+        let mut map = OffsetMap::new(24 * 100_000, 0.9, [1, 2]);
+        let mut expected = HashMap::new();
+        for n in 0..150_000i64 {
+            let key = ((n * 7919) % 85_000).to_be_bytes();
+            assert!(map.put(&key, Offset(n)));
+            expected.insert(key, Offset(n));
+            if n % 9_973 == 0 {
+                for (key, offset) in &expected {
+                    assert_eq!(map.get(key), Some(*offset));
+                }
+            }
+        }
+        assert_eq!(map.latest_offset(), Some(Offset(149_999)));
+        assert_eq!(map.get(&90_000i64.to_be_bytes()), None);
+        for (key, offset) in &expected {
+            assert_eq!(map.get(key), Some(*offset));
+        }
+        assert!((map.utilization() - 0.85).abs() < 1e-9);
+    }
+
+    #[test]
+    fn it_is_full_at_the_load_factor_also_for_a_key_that_it_has() {
+        let mut map = OffsetMap::new(24 * 10, 0.5, [1, 2]);
+        for n in 0..5u8 {
+            assert!(map.put(&[n], Offset(n.into())));
+        }
+        assert!(!map.put(&[0], Offset(9)));
+        assert_eq!(map.get(&[0]), Some(Offset(0)));
+        assert_eq!(map.latest_offset(), Some(Offset(4)));
+    }
+
+    #[test]
+    fn a_load_factor_of_one_leaves_a_slot_for_searches_to_end() {
+        let mut map = OffsetMap::new(24 * 4, 1.0, [1, 2]);
+        let put = (0..4u8).filter(|n| map.put(&[*n], Offset(0))).count();
+        assert_eq!(put, 3);
+        assert_eq!(map.get(&[7]), None);
+    }
+}

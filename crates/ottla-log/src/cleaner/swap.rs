@@ -1,0 +1,140 @@
+//! Putting a cleaned segment into the place of those that it covers, in steps between which a crash, a
+//! truncation or a deletion may come.
+//!
+//! | step | on | what is done | a start after a crash here |
+//! | --- | --- | --- | --- |
+//! | begin | run token | the log knows of the swap | deletes `.cleaned` |
+//! | prepare | cleaner | `.cleaned` to `.swap`, the log file first; directory to disk | half done: deletes both; done: completes it |
+//! | publish | run token | readers find the new segment, under its `.swap` names | completes it |
+//! | finish | cleaner | the old ones to `.deleted`, then `.swap` to the true names; directory to disk | completes it |
+//!
+//! Whoever truncates the log, or brings it to rest, settles the swap first: one that is published is
+//! finished, one that is not is taken back, because a start that completed it would bring back what was
+//! truncated.
+//!
+//! Kafka: `LocalLog.replaceSegments`.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::checkpoint::sync_dir;
+use crate::error::StorageError;
+use crate::jobs::UnlinkJob;
+use crate::reader::Shared;
+use crate::segment::{FileState, Segment};
+
+/// A cleaned segment on its way into its place.
+pub struct Swap {
+    shared: Arc<Shared>,
+    pub(crate) new: Arc<Segment>,
+    /// What it covers, ascending; neighbours.
+    pub(crate) old: Vec<Arc<Segment>>,
+    /// Held while files are renamed.
+    stage: Mutex<Stage>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Begun,
+    Prepared,
+    Published,
+    Finished,
+    TakenBack,
+}
+
+impl Swap {
+    pub(crate) fn new(shared: Arc<Shared>, new: Arc<Segment>, old: Vec<Arc<Segment>>) -> Swap {
+        Swap {
+            shared,
+            new,
+            old,
+            stage: Mutex::new(Stage::Begun),
+        }
+    }
+
+    /// Gives the files the names under which a start takes them into use. Returns whether the swap goes on.
+    pub(crate) fn prepare(&self) -> Result<bool, StorageError> {
+        let mut stage = self.stage.lock();
+        if *stage != Stage::Begun {
+            return Ok(false);
+        }
+        let renamed = self.new.advance(FileState::Cleaned, FileState::Swap);
+        renamed.map_err(|error| self.error("rename a cleaned segment of", error))?;
+        sync_dir(&self.shared.dir.path())?;
+        *stage = Stage::Prepared;
+        Ok(true)
+    }
+
+    /// Notes that readers find the new segment from here on.
+    pub(crate) fn set_published(&self) {
+        let mut stage = self.stage.lock();
+        assert_eq!(
+            *stage,
+            Stage::Prepared,
+            "a swap is published once, when it is prepared"
+        );
+        *stage = Stage::Published;
+    }
+
+    pub(crate) fn is_prepared(&self) -> bool {
+        *self.stage.lock() == Stage::Prepared
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::Finished | Stage::TakenBack)
+    }
+
+    /// Brings a published swap to its end and any other back to where it came from. Waits for renames that
+    /// are under way.
+    pub(crate) fn settle(&self) -> Result<(), StorageError> {
+        let mut stage = self.stage.lock();
+        match *stage {
+            Stage::Finished | Stage::TakenBack => {}
+            Stage::Published => {
+                self.rename_into_place()
+                    .map_err(|error| self.error("rename a segment of", error))?;
+                sync_dir(&self.shared.dir.path())?;
+                *stage = Stage::Finished;
+            }
+            Stage::Begun | Stage::Prepared => {
+                self.new
+                    .remove_unswapped()
+                    .map_err(|error| self.error("remove a cleaned segment of", error))?;
+                *stage = Stage::TakenBack;
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Swap::settle`], and what is left to be unlinked once the swap has been published.
+    pub(crate) fn finish(&self) -> Result<UnlinkJob, StorageError> {
+        self.settle()?;
+        let paths = match *self.stage.lock() {
+            Stage::Finished => self
+                .old
+                .iter()
+                .flat_map(|old| old.deleted_paths())
+                .collect(),
+            _ => Vec::new(),
+        };
+        let delay_ms = self.shared.config.load().file_delete_delay_ms;
+        Ok(UnlinkJob::new(paths, delay_ms))
+    }
+
+    fn rename_into_place(&self) -> io::Result<()> {
+        for old in &self.old {
+            match old.base_offset == self.new.base_offset {
+                true => drop(old.rename_files_to_deleted()?),
+                false => old.rename_to_deleted()?,
+            }
+        }
+        self.new.advance(FileState::Swap, FileState::Present)?;
+        Ok(())
+    }
+
+    fn error(&self, action: &'static str, error: io::Error) -> StorageError {
+        StorageError::new(action, &self.shared.dir.path(), error)
+    }
+}

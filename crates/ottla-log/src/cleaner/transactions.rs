@@ -1,0 +1,127 @@
+//! Which transactions the cleaner is in while it goes through a log, and which markers may go.
+//!
+//! A marker stays until no batch of its transaction is left, and so does the entry of an aborted one in the
+//! transaction index.
+//!
+//! Kafka: `CleanedTransactionMetadata`.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use ottla_records::BatchHeader;
+use ottla_records::control::ControlRecordType;
+use ottla_types::{Offset, ProducerId};
+
+use crate::index::AbortedTxn;
+
+#[derive(Default)]
+pub(super) struct CleanedTransactions {
+    /// Producers of whose transaction that was not aborted a batch was seen.
+    committed: HashSet<ProducerId>,
+    aborted: HashMap<ProducerId, OngoingAborted>,
+    /// Those that have not begun yet, the first on top.
+    to_come: BinaryHeap<Reverse<(Offset, ByOffset)>>,
+}
+
+struct OngoingAborted {
+    txn: AbortedTxn,
+    has_batches: bool,
+}
+
+/// Ordered by nothing but what stands beside it.
+struct ByOffset(AbortedTxn);
+
+impl PartialEq for ByOffset {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ByOffset {}
+
+impl PartialOrd for ByOffset {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByOffset {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+/// What is to become of a marker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Marker {
+    /// Nothing needs it: it may go once its delete horizon has passed.
+    Discardable,
+    Needed,
+    /// It is needed, and so is this entry of the transaction index.
+    NeededWith(AbortedTxn),
+}
+
+impl CleanedTransactions {
+    /// Says which transactions were aborted, from the indexes of the segments that come next. The same may be
+    /// said more than once.
+    pub(super) fn add_aborted(&mut self, aborted: impl IntoIterator<Item = AbortedTxn>) {
+        let entries = aborted.into_iter();
+        self.to_come
+            .extend(entries.map(|txn| Reverse((txn.first_offset, ByOffset(txn)))));
+    }
+
+    /// Takes a control batch into account. `kind` is that of its record; the outer `None` where it has no
+    /// record left, the inner for a kind that is not known.
+    pub(super) fn on_control_batch(
+        &mut self,
+        header: &BatchHeader,
+        kind: Option<Option<ControlRecordType>>,
+    ) -> Marker {
+        self.begin_up_to(header.last_offset());
+        let Some(kind) = kind else {
+            return Marker::Discardable;
+        };
+        match kind {
+            Some(ControlRecordType::Abort) => match self.aborted.remove(&header.producer_id) {
+                Some(ongoing) if ongoing.has_batches => Marker::NeededWith(ongoing.txn),
+                _ => Marker::Discardable,
+            },
+            Some(ControlRecordType::Commit) => match self.committed.remove(&header.producer_id) {
+                true => Marker::Needed,
+                false => Marker::Discardable,
+            },
+            _ => Marker::Needed,
+        }
+    }
+
+    /// Takes a batch of data into account. Returns whether it belongs to an aborted transaction.
+    pub(super) fn on_batch(&mut self, header: &BatchHeader) -> bool {
+        self.begin_up_to(header.last_offset());
+        if !header.is_transactional() {
+            return false;
+        }
+        match self.aborted.get_mut(&header.producer_id) {
+            Some(ongoing) => {
+                ongoing.has_batches = true;
+                true
+            }
+            None => {
+                self.committed.insert(header.producer_id);
+                false
+            }
+        }
+    }
+
+    fn begin_up_to(&mut self, offset: Offset) {
+        while let Some(Reverse((first, _))) = self.to_come.peek()
+            && *first <= offset
+            && let Some(Reverse((_, ByOffset(txn)))) = self.to_come.pop()
+        {
+            let ongoing = OngoingAborted {
+                txn,
+                has_batches: false,
+            };
+            self.aborted.entry(txn.producer_id).or_insert(ongoing);
+        }
+    }
+}

@@ -1,0 +1,715 @@
+//! Each rule of compaction, and each step of putting a cleaned segment into its place.
+
+use std::cell::{Cell, RefCell};
+
+use ottla_config::CleanupPolicy;
+use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+use ottla_records::{Compression, CompressionType, Record, RecordBatch, RecordBatchBuilder};
+use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+use super::TestLog;
+use crate::{
+    CleanError, CleanerParams, CleanerStats, CleaningStopped, IoPace, Log, LogAccess, LogToClean,
+    clean,
+};
+
+/// The owner of a log, on whose turns something may happen before the cleaner's.
+pub(super) struct Owner<'a> {
+    pub(super) log: RefCell<&'a mut Log>,
+    pub(super) turns: Cell<usize>,
+    pub(super) before_turn: Box<dyn Fn(usize, &mut Log) + 'a>,
+}
+
+impl<'a> Owner<'a> {
+    pub(super) fn new(log: &'a mut Log) -> Owner<'a> {
+        Owner {
+            log: RefCell::new(log),
+            turns: Cell::new(0),
+            before_turn: Box::new(|_, _| {}),
+        }
+    }
+}
+
+impl LogAccess for Owner<'_> {
+    fn with_log<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Log) -> R + Send + 'static,
+    ) -> Option<R> {
+        let mut log = self.log.borrow_mut();
+        self.turns.set(self.turns.get() + 1);
+        (self.before_turn)(self.turns.get(), &mut log);
+        Some(work(&mut log))
+    }
+}
+
+pub(super) struct Unhurried;
+
+impl IoPace for Unhurried {
+    fn on_io(&self, _: u64) -> Result<(), CleaningStopped> {
+        Ok(())
+    }
+}
+
+pub(super) fn params(now: Timestamp) -> CleanerParams {
+    CleanerParams {
+        dedupe_buffer_bytes: 1024 * 1024,
+        load_factor: 0.9,
+        io_buffer_bytes: 512,
+        hash_key: [3, 4],
+        now,
+    }
+}
+
+/// Turns on which the cleaner asks the log, for one group of segments.
+const BEGIN: usize = 2;
+const PUBLISH: usize = 3;
+
+impl TestLog {
+    fn compacted(change: impl FnOnce(&mut ottla_config::TopicConfig)) -> TestLog {
+        TestLog::with_config(|config| {
+            config.cleanup_policy = CleanupPolicy {
+                delete: false,
+                compact: true,
+            };
+            config.delete_retention_ms = 1000;
+            change(config);
+        })
+    }
+
+    /// Appends one batch of keys and values.
+    fn put(&mut self, records: &[(&str, Option<&str>)]) {
+        self.put_with(records, |builder| builder);
+    }
+
+    fn put_with(
+        &mut self,
+        records: &[(&str, Option<&str>)],
+        change: impl FnOnce(RecordBatchBuilder) -> RecordBatchBuilder,
+    ) {
+        self.append_batch(keyed(self.end(), records, Compression::None, change));
+    }
+
+    fn end(&self) -> Offset {
+        self.reader().log_end_offset()
+    }
+
+    fn roll(&mut self) {
+        let (end, now) = (self.end(), self.now);
+        self.log().roll_at(end, now).unwrap();
+        self.flush();
+    }
+
+    fn end_transaction(&mut self, id: i64, kind: ControlRecordType) {
+        let marker = EndTxnMarker {
+            coordinator_epoch: 0,
+        };
+        let mut batch = end_txn_batch(ProducerId(id), ProducerEpoch(0), kind, marker, self.now);
+        batch.assign_offset(self.end(), LeaderEpoch(0));
+        self.append_batch(batch);
+    }
+
+    fn to_clean(&self, last_clean: Option<i64>) -> LogToClean {
+        LogToClean::examine(&self.reader(), last_clean.map(Offset), self.now).unwrap()
+    }
+
+    /// Cleans what can be cleaned, as if the log had been clean up to `last_clean`.
+    fn clean_from(&mut self, last_clean: i64) -> (i64, CleanerStats) {
+        let params = params(self.now);
+        self.try_clean(last_clean, &params, |_, _| {}).unwrap()
+    }
+
+    fn try_clean(
+        &mut self,
+        last_clean: i64,
+        params: &CleanerParams,
+        before_turn: impl Fn(usize, &mut Log),
+    ) -> Result<(i64, CleanerStats), CleanError> {
+        let (reader, to_clean) = (self.reader(), self.to_clean(Some(last_clean)));
+        let mut owner = Owner::new(self.log());
+        owner.before_turn = Box::new(before_turn);
+        let mut unlinks = Vec::new();
+        let result = clean(&reader, &to_clean, &owner, &Unhurried, params, |job| {
+            unlinks.push(job)
+        });
+        drop(owner);
+        for job in unlinks {
+            job.run().unwrap();
+        }
+        result.map(|(end, stats)| (end.0, stats))
+    }
+
+    fn batches(&self) -> Vec<RecordBatch> {
+        batches(&self.reader())
+    }
+
+    /// Offset, key and value of every record that is not a marker.
+    fn records(&self) -> Vec<(i64, String, Option<String>)> {
+        records(&self.batches())
+    }
+}
+
+pub(super) fn keyed(
+    base_offset: Offset,
+    records: &[(&str, Option<&str>)],
+    compression: Compression,
+    change: impl FnOnce(RecordBatchBuilder) -> RecordBatchBuilder,
+) -> RecordBatch {
+    let mut builder = change(
+        RecordBatchBuilder::new(compression)
+            .base_offset(base_offset)
+            .partition_leader_epoch(LeaderEpoch(0)),
+    );
+    for (index, (key, value)) in records.iter().enumerate() {
+        let timestamp = Timestamp(1_000_000 + base_offset.0 + index as i64);
+        let header = ottla_records::RecordHeader::new("header", Some("of it".into()));
+        let value = value.map(str::as_bytes);
+        builder.append(timestamp, Some(key.as_bytes()), value, &[header]);
+    }
+    builder.build()
+}
+
+pub(super) fn batches(reader: &crate::LogReader) -> Vec<RecordBatch> {
+    let (mut next, end) = (reader.log_start_offset(), reader.log_end_offset());
+    let mut found = Vec::new();
+    while next < end {
+        let result = reader.read(next, 1 << 20, end, true).unwrap();
+        let Some(region) = &result.region else {
+            break;
+        };
+        for batch in RecordBatch::read_all(region.read().unwrap()) {
+            let batch = batch.unwrap();
+            batch.verify_crc().unwrap();
+            next = batch.header.next_offset();
+            found.push(batch);
+        }
+    }
+    found
+}
+
+pub(super) fn records(batches: &[RecordBatch]) -> Vec<(i64, String, Option<String>)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let of_batch = |batch: &RecordBatch| -> Vec<Record> {
+        batch
+            .records(1 << 20)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
+    };
+    let data = batches.iter().filter(|batch| !batch.header.is_control());
+    data.flat_map(of_batch)
+        .map(|record| {
+            let value = record.value.as_deref().map(text);
+            (record.offset.0, text(&record.key.unwrap()), value)
+        })
+        .collect()
+}
+
+fn kept(records: &[(i64, &str, Option<&str>)]) -> Vec<(i64, String, Option<String>)> {
+    records
+        .iter()
+        .map(|(offset, key, value)| (*offset, (*key).to_owned(), value.map(str::to_owned)))
+        .collect()
+}
+
+#[test]
+fn of_every_key_the_newest_record_stays_as_it_was() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1")), ("b", Some("2")), ("c", Some("3"))]);
+    test.put(&[("a", Some("4"))]);
+    test.roll();
+    test.put(&[("b", Some("5")), ("d", Some("6"))]);
+    test.roll();
+    test.put(&[("c", Some("7"))]);
+    let before = test.batches();
+    let (end, stats) = test.clean_from(0);
+    assert_eq!(end, 6);
+    // The newest c lies in the active segment, which is not looked at.
+    let expected = kept(&[
+        (2, "c", Some("3")),
+        (3, "a", Some("4")),
+        (4, "b", Some("5")),
+        (5, "d", Some("6")),
+        (6, "c", Some("7")),
+    ]);
+    assert_eq!(test.records(), expected);
+    assert_eq!((stats.records_read, stats.records_written), (6, 4));
+    assert_eq!(test.bases(), [0, 6]);
+    let after = test.batches();
+    assert_eq!(after[1..], before[1..]);
+    let first = &after[0].header;
+    assert_eq!(
+        (first.base_offset, first.last_offset()),
+        (Offset(0), Offset(2))
+    );
+    let old: Vec<_> = before[0]
+        .records(1000)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let new: Vec<_> = after[0]
+        .records(1000)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(new, old[2..]);
+    test.reopen();
+    assert_eq!(test.records(), expected);
+    assert_eq!(test.crash().indexes_rebuilt, 0);
+    assert_eq!(test.records(), expected);
+}
+
+#[test]
+fn tombstones_stay_until_the_horizon_that_the_first_cleaning_sets() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1")), ("b", Some("2"))]);
+    test.put(&[("a", None), ("c", Some("3"))]);
+    test.roll();
+    let start = test.now;
+    test.clean_from(0);
+    let expected = kept(&[(1, "b", Some("2")), (2, "a", None), (3, "c", Some("3"))]);
+    assert_eq!(test.records(), expected);
+    let horizons = |test: &TestLog| -> Vec<_> {
+        let batches = test.batches();
+        batches
+            .iter()
+            .map(|batch| batch.header.delete_horizon())
+            .collect()
+    };
+    let horizon = Some(Timestamp(start.0 + 1000));
+    assert_eq!(horizons(&test), [None, horizon]);
+    for (after_ms, are_kept) in [(999, true), (1000, false)] {
+        test.now = Timestamp(start.0 + after_ms);
+        test.clean_from(0);
+        assert_eq!(test.records() == expected, are_kept, "{after_ms}");
+        // It is not set anew, and stays where other records of the batch do.
+        assert_eq!(horizons(&test), [None, horizon]);
+    }
+    assert_eq!(
+        test.records(),
+        kept(&[(1, "b", Some("2")), (3, "c", Some("3"))])
+    );
+}
+
+#[test]
+fn aborted_records_go_at_once_and_their_marker_when_none_is_left() {
+    let mut test = TestLog::compacted(|_| {});
+    let of = |id, sequence| {
+        move |builder: RecordBatchBuilder| {
+            builder
+                .producer(ProducerId(id), ProducerEpoch(0), Sequence(sequence))
+                .transactional(true)
+        }
+    };
+    test.put(&[("a", Some("1"))]);
+    test.put_with(&[("a", Some("2"))], of(5, 0));
+    test.roll();
+    test.put_with(&[("b", Some("3"))], of(6, 0));
+    test.end_transaction(5, ControlRecordType::Abort);
+    test.end_transaction(6, ControlRecordType::Commit);
+    test.roll();
+    // Both producers go on, so that it is not for them that batches are kept.
+    test.put_with(&[("x", Some("4"))], of(5, 1));
+    test.put_with(&[("y", Some("5"))], of(6, 1));
+    test.end_transaction(5, ControlRecordType::Commit);
+    test.end_transaction(6, ControlRecordType::Commit);
+    test.roll();
+    let aborted = |test: &TestLog| {
+        test.reader()
+            .aborted_transactions(Offset(0), test.end())
+            .unwrap()
+    };
+    assert_eq!(aborted(&test).len(), 1);
+    let expected = kept(&[
+        (0, "a", Some("1")),
+        (2, "b", Some("3")),
+        (5, "x", Some("4")),
+        (6, "y", Some("5")),
+    ]);
+    let controls = |test: &TestLog| -> Vec<i64> {
+        let batches = test.batches();
+        let controls = batches.iter().filter(|batch| batch.header.is_control());
+        controls.map(|batch| batch.header.base_offset.0).collect()
+    };
+    test.clean_from(0);
+    assert_eq!(test.records(), expected);
+    // The batch of the aborted one was still there when this cleaning came to its marker.
+    assert_eq!(controls(&test), [3, 4, 7, 8]);
+    assert_eq!(aborted(&test).len(), 1);
+    // The next finds none, and sets the horizon.
+    test.clean_from(0);
+    assert_eq!(controls(&test), [3, 4, 7, 8]);
+    assert_eq!(aborted(&test).len(), 0);
+    test.now = Timestamp(test.now.0 + 1000);
+    test.clean_from(0);
+    assert_eq!(controls(&test), [4, 7, 8]);
+    assert_eq!(test.records(), expected);
+    test.reopen();
+    assert_eq!(test.records(), expected);
+}
+
+#[test]
+fn open_transactions_end_what_can_be_cleaned() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    test.put(&[("a", Some("2"))]);
+    let transactional = |builder: RecordBatchBuilder| {
+        let builder = builder.producer(ProducerId(5), ProducerEpoch(0), Sequence(0));
+        builder.transactional(true)
+    };
+    test.put_with(&[("b", Some("3"))], transactional);
+    test.roll();
+    assert_eq!(test.to_clean(None).first_uncleanable_offset, Offset(1));
+    test.end_transaction(5, ControlRecordType::Commit);
+    assert_eq!(test.to_clean(None).first_uncleanable_offset, Offset(3));
+}
+
+#[test]
+fn the_last_batches_of_producers_and_of_the_section_stay_without_records() {
+    let mut test = TestLog::compacted(|_| {});
+    let of = |id, sequence| {
+        move |builder: RecordBatchBuilder| {
+            builder.producer(ProducerId(id), ProducerEpoch(0), Sequence(sequence))
+        }
+    };
+    test.put_with(&[("a", Some("1"))], of(5, 0));
+    test.put_with(&[("a", Some("2")), ("b", Some("2"))], of(5, 1));
+    test.put(&[("a", Some("3")), ("b", Some("3"))]);
+    test.roll();
+    test.put(&[("a", Some("4")), ("b", Some("4"))]);
+    test.put(&[("b", Some("5"))]);
+    test.roll();
+    test.put(&[("a", None)]);
+    test.put(&[("b", None)]);
+    test.roll();
+    test.clean_from(0);
+    let heads = |test: &TestLog| -> Vec<_> {
+        let batches = test.batches();
+        let head = |batch: &RecordBatch| {
+            let header = &batch.header;
+            (
+                header.base_offset.0,
+                header.last_offset().0,
+                header.record_count,
+            )
+        };
+        batches.iter().map(head).collect()
+    };
+    assert_eq!(heads(&test), [(1, 2, 0), (8, 8, 1), (9, 9, 1)]);
+    let first = test.batches()[0].header;
+    assert_eq!(
+        (first.base_sequence, first.last_sequence()),
+        (Sequence(1), Sequence(2))
+    );
+    // The producer state is as it was, also where it is built from the log.
+    for name in test
+        .files()
+        .iter()
+        .filter(|name| name.ends_with(".snapshot"))
+    {
+        std::fs::remove_file(test.path().join(name)).unwrap();
+    }
+    test.crash();
+    let producer = test
+        .log()
+        .producers()
+        .producer(ProducerId(5))
+        .cloned()
+        .unwrap();
+    assert_eq!(producer.last_sequence(), Sequence(2));
+    let end = test.end();
+    test.log().set_high_watermark(end);
+    // With the tombstones gone, the end of the section stays.
+    test.now = Timestamp(test.now.0 + 2000);
+    test.clean_from(0);
+    assert_eq!(heads(&test), [(1, 2, 0), (9, 9, 0)]);
+    assert_eq!(test.end(), Offset(10));
+    // When more is dirty, it is no longer the end; nor does the producer need its batch when it is expired.
+    test.put(&[("c", Some("6"))]);
+    test.roll();
+    test.log().remove_expired_producers(Timestamp(i64::MAX));
+    test.clean_from(10);
+    assert_eq!(heads(&test), [(10, 10, 1)]);
+    assert_eq!(test.bases(), [0, 11]);
+}
+
+#[test]
+fn compressed_batches_keep_their_codec() {
+    for codec in CompressionType::ALL {
+        let mut test = TestLog::compacted(|_| {});
+        let value = "long".repeat(500);
+        let records = [
+            ("a", Some(value.as_str())),
+            ("b", Some(&value)),
+            ("c", None),
+        ];
+        let batch = keyed(Offset(0), &records, Compression::from(codec), |builder| {
+            builder
+        });
+        test.append_batch(batch);
+        test.put(&[("a", Some("1"))]);
+        test.roll();
+        test.clean_from(0);
+        let expected = kept(&[(1, "b", Some(&value)), (2, "c", None), (3, "a", Some("1"))]);
+        assert_eq!(test.records(), expected);
+        assert_eq!(test.batches()[0].header.compression_type(), Ok(codec));
+    }
+}
+
+#[test]
+fn timestamps_of_the_broker_stay() {
+    let mut test = TestLog::compacted(|_| {});
+    let at = |builder: RecordBatchBuilder| builder.log_append_time(Timestamp(77));
+    test.put_with(&[("a", Some("1")), ("b", Some("1"))], at);
+    test.put(&[("a", Some("2"))]);
+    test.roll();
+    test.clean_from(0);
+    let batch = &test.batches()[0];
+    assert_eq!(batch.header.max_timestamp, Timestamp(77));
+    let record = batch.records(1000).unwrap().next().unwrap().unwrap();
+    assert_eq!(
+        (record.offset, record.timestamp),
+        (Offset(1), Timestamp(77))
+    );
+}
+
+#[test]
+fn records_without_a_key_go() {
+    let mut test = TestLog::compacted(|_| {});
+    test.append(3);
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    let (_, stats) = test.clean_from(0);
+    assert_eq!(test.records(), kept(&[(3, "a", Some("1"))]));
+    assert_eq!(stats.records_without_key, 3);
+}
+
+#[test]
+fn what_the_map_has_no_room_for_is_left_for_the_next_cleaning() {
+    let mut test = TestLog::compacted(|_| {});
+    for n in 0..10 {
+        test.put(&[(&format!("key {}", n % 5), Some("x"))]);
+        test.put(&[("often", Some("x"))]);
+    }
+    test.roll();
+    let mut small = params(test.now);
+    small.dedupe_buffer_bytes = 24 * 5;
+    // Four keys: three numbered ones and `often`.
+    let (end, _) = test.try_clean(0, &small, |_, _| {}).unwrap();
+    assert_eq!(end, 5);
+    let offsets = |test: &TestLog| test.records().iter().map(|r| r.0).collect::<Vec<_>>();
+    assert_eq!(
+        offsets(&test),
+        [&[0, 2, 3, 4][..], &Vec::from_iter(5..20)].concat()
+    );
+    small.dedupe_buffer_bytes = 24 * 100;
+    assert_eq!(test.try_clean(end, &small, |_, _| {}).unwrap().0, 20);
+    assert_eq!(offsets(&test), [10, 12, 14, 16, 18, 19]);
+}
+
+#[test]
+fn segments_are_joined_up_to_their_size() {
+    let mut test = TestLog::compacted(|config| config.segment_bytes = 1000);
+    let value = "x".repeat(300);
+    for n in 0..12 {
+        test.put(&[(&format!("key {}", n % 6), Some(&value))]);
+    }
+    test.roll();
+    assert_eq!(test.bases(), [0, 2, 4, 6, 8, 10, 12]);
+    test.clean_from(0);
+    // Groups are made by what the segments hold before they are cleaned.
+    assert_eq!(test.bases(), [0, 2, 4, 6, 8, 10, 12]);
+    test.clean_from(12);
+    assert_eq!(test.bases(), [0, 8, 10, 12]);
+    assert_eq!(test.records().len(), 6);
+    test.flush();
+    test.run_jobs();
+    let names: Vec<_> = test
+        .files()
+        .into_iter()
+        .filter(|name| !name.ends_with("checkpoint"))
+        .collect();
+    let of_segments = |name: &&String| name.ends_with(".log") || name.contains("index");
+    assert_eq!(names.iter().filter(of_segments).count(), 4 * 3, "{names:?}");
+    // The snapshot of a segment that is gone is gone, and that of one that was replaced is not.
+    for (base, is_there) in [(2, false), (8, true), (10, true), (12, true)] {
+        let name = format!("{base:020}.snapshot");
+        assert_eq!(names.contains(&name), is_there, "{names:?}");
+    }
+    test.reopen();
+    assert_eq!(test.records().len(), 6);
+}
+
+#[test]
+fn lags_bound_what_is_cleaned_and_when() {
+    let mut test = TestLog::compacted(|config| {
+        config.min_compaction_lag_ms = 100;
+        config.max_compaction_lag_ms = 1000;
+    });
+    // Their timestamps are 1,000,000 and up.
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    test.put(&[("a", Some("2"))]);
+    test.roll();
+    let at = |test: &mut TestLog, now| {
+        test.now = Timestamp(now);
+        let found = test.to_clean(None);
+        (found.first_uncleanable_offset.0, found.compaction_delay_ms)
+    };
+    assert_eq!(at(&mut test, 1_000_099), (0, 0));
+    assert_eq!(at(&mut test, 1_000_100), (1, 0));
+    assert_eq!(at(&mut test, 1_000_101), (2, 0));
+    assert_eq!(at(&mut test, 1_001_000), (2, 0));
+    assert_eq!(at(&mut test, 1_001_007), (2, 7));
+    let found = test.to_clean(None);
+    assert!(found.is_due(1.0), "too old, whatever the ratio");
+    let found = test.to_clean(Some(2));
+    assert!(!found.is_due(0.0));
+}
+
+#[test]
+fn the_dirty_ratio_counts_bytes() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    test.put(&[("a", Some("2"))]);
+    test.roll();
+    let found = test.to_clean(Some(1));
+    assert_eq!(found.clean_bytes, found.cleanable_bytes);
+    assert!(found.is_due(0.49) && !found.is_due(0.5));
+    assert_eq!(test.to_clean(None).cleanable_ratio(), 1.0);
+    // Checkpoints that cannot be right.
+    let found = test.to_clean(Some(3));
+    assert!(found.is_checkpoint_invalid && found.first_dirty_offset == Offset(0));
+    test.log().increment_log_start_offset(Offset(1)).unwrap();
+    let found = test.to_clean(Some(0));
+    assert!(found.is_checkpoint_invalid && found.first_dirty_offset == Offset(1));
+    assert!(!test.to_clean(Some(2)).is_checkpoint_invalid);
+}
+
+#[test]
+fn readers_go_on_in_a_segment_that_is_replaced() {
+    let mut test = TestLog::compacted(|config| config.file_delete_delay_ms = 0);
+    test.put(&[("a", Some("1"))]);
+    test.put(&[("a", Some("2"))]);
+    test.roll();
+    let old = test
+        .reader()
+        .read(Offset(0), 1000, Offset(2), true)
+        .unwrap();
+    let bytes = old.region.as_ref().unwrap().read().unwrap();
+    test.clean_from(0);
+    assert_eq!(old.region.unwrap().read().unwrap(), bytes);
+    assert_eq!(test.records(), kept(&[(1, "a", Some("2"))]));
+}
+
+#[test]
+fn a_damaged_batch_makes_the_log_uncleanable_and_changes_nothing() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1")), ("b", Some("1"))]);
+    test.put(&[("a", Some("2"))]);
+    test.roll();
+    let path = test.path().join("00000000000000000000.log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[85] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let before = test.files();
+    let params = params(test.now);
+    let result = test.try_clean(0, &params, |_, _| {});
+    assert!(
+        matches!(result, Err(CleanError::Uncleanable(_))),
+        "{result:?}"
+    );
+    assert_eq!(test.files(), before);
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+/// A log with two sealed segments of the same key.
+fn two_segments() -> TestLog {
+    let mut test = TestLog::compacted(|config| config.retention_ms = 1);
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    test.put(&[("a", Some("2"))]);
+    test.roll();
+    test.put(&[("b", Some("3"))]);
+    test
+}
+
+#[test]
+fn a_truncation_comes_first_on_every_turn() {
+    for turn in [BEGIN, PUBLISH] {
+        for target in [0, 1, 2] {
+            let mut test = two_segments();
+            let (params, now) = (params(test.now), test.now);
+            let result = test.try_clean(0, &params, |at, log| {
+                if at == turn {
+                    log.truncate_to(Offset(target), now).unwrap();
+                }
+            });
+            // At 2 the segments that are cleaned are not touched, but one that is prepared is taken back.
+            let is_stopped = target < 2 || turn == PUBLISH;
+            assert_eq!(
+                matches!(result, Err(CleanError::Stopped)),
+                is_stopped,
+                "{turn} {target}"
+            );
+            test.run_jobs();
+            let offsets: Vec<_> = test.records().iter().map(|r| r.0).collect();
+            let expected = if is_stopped { 0..target } else { 1..target };
+            assert_eq!(offsets, Vec::from_iter(expected), "{turn} {target}");
+            let is_left = |name: &String| name.contains(".swap") || name.contains(".cleaned");
+            assert!(!test.files().iter().any(is_left), "{:?}", test.files());
+            test.crash();
+            assert_eq!(test.end(), Offset(target));
+        }
+    }
+}
+
+#[test]
+fn retention_comes_first_on_every_turn() {
+    for turn in [BEGIN, PUBLISH] {
+        let mut test = two_segments();
+        let mut config = test.config.clone();
+        config.cleanup_policy.delete = true;
+        test.log().set_config(std::sync::Arc::new(config));
+        let params = params(test.now);
+        let result = test.try_clean(0, &params, |at, log| {
+            if at == turn {
+                assert_eq!(log.delete_old_segments(Timestamp(1_000_003)).unwrap(), 2);
+            }
+        });
+        assert!(matches!(result, Err(CleanError::Stopped)), "{turn}");
+        test.run_jobs();
+        assert_eq!(test.records(), kept(&[(2, "b", Some("3"))]));
+        assert_eq!(
+            test.files()
+                .iter()
+                .filter(|name| name.ends_with(".log"))
+                .count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn a_mapping_that_begins_behind_a_marker_does_not_take_what_follows_for_aborted() {
+    let mut test = TestLog::compacted(|config| config.index_interval_bytes = 1);
+    let of = |sequence| {
+        move |builder: RecordBatchBuilder| {
+            let builder = builder.producer(ProducerId(5), ProducerEpoch(0), Sequence(sequence));
+            builder.transactional(true)
+        }
+    };
+    test.put_with(&[("a", Some("1"))], of(0));
+    test.end_transaction(5, ControlRecordType::Abort);
+    test.put(&[("b", Some("2"))]);
+    test.put(&[("a", Some("3"))]);
+    test.put_with(&[("a", Some("4"))], of(1));
+    test.end_transaction(5, ControlRecordType::Commit);
+    test.roll();
+    test.clean_from(3);
+    assert_eq!(
+        test.records(),
+        kept(&[(2, "b", Some("2")), (4, "a", Some("4"))])
+    );
+}
