@@ -96,6 +96,9 @@ public final class Workload {
                 return get(admin.deleteRecords(Map.of(partition(command),
                     RecordsToDelete.beforeOffset(command.get("before").asLong()))).lowWatermarks()
                     .get(partition(command))).lowWatermark();
+            case "move":
+                return move(new TopicPartitionReplica(text(command, "topic"), command.get("partition").asInt(), 1),
+                    text(command, "directory"), command.get("seconds").asInt());
             case "commit": {
                 Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
                 for (JsonNode row : command.get("offsets")) {
@@ -222,6 +225,23 @@ public final class Workload {
                 List.of(partition.topic(), partition.partition(), offset.offset(), offset.metadata())));
         }
         return committed;
+    }
+
+    /** Moves a replica to another log directory, and waits that long for it to be there. */
+    private String move(TopicPartitionReplica replica, String directory, int seconds) throws InterruptedException {
+        get(admin.alterReplicaLogDirs(Map.of(replica, directory)).all());
+        for (long deadline = System.nanoTime() + seconds * 1_000_000_000L; System.nanoTime() < deadline;) {
+            DescribeReplicaLogDirsResult.ReplicaLogDirInfo found =
+                get(admin.describeReplicaLogDirs(List.of(replica)).all()).get(replica);
+            if (directory.equals(found.getCurrentReplicaLogDir()) && found.getFutureReplicaLogDir() == null) {
+                return "moved";
+            }
+            Thread.sleep(100);
+        }
+        if (seconds > 0) {
+            throw new IllegalStateException(replica + " is not in " + directory + " after " + seconds + " s");
+        }
+        return "asked";
     }
 
     /** Has a share group read and acknowledge some records. */

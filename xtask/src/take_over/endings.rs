@@ -19,16 +19,19 @@ pub enum Ending {
     KillAtCompaction,
     /// While topics are created, changed and deleted.
     KillAtMetadata,
+    /// While replicas move between the log directories.
+    KillAtMove,
 }
 
 impl Ending {
-    pub const ALL: [Ending; 7] = [
+    pub const ALL: [Ending; 8] = [
         Ending::StopIdle,
         Ending::KillLoaded,
         Ending::StopLoaded,
         Ending::KillAtRoll,
         Ending::KillAtCompaction,
         Ending::KillAtMetadata,
+        Ending::KillAtMove,
         Ending::KillIdle,
     ];
 
@@ -41,6 +44,7 @@ impl Ending {
             Ending::KillAtRoll => "killed at a segment roll",
             Ending::KillAtCompaction => "killed at compaction",
             Ending::KillAtMetadata => "killed in metadata writes",
+            Ending::KillAtMove => "killed in a move",
         }
     }
 

@@ -2,6 +2,7 @@
 //! administrator makes, chosen by the seed. Everything done is told to the model.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -133,6 +134,9 @@ const MEMBERS_TOPIC: &str = "codec-snappy";
 /// With which an idempotent producer never writes anything twice.
 const ONE_IN_FLIGHT: (&str, &str) = ("max.in.flight.requests.per.connection", "1");
 
+/// How long a move of a replica between log directories may take.
+const MOVE_SECONDS: u64 = 40;
+
 const TOOL_TOPIC: &str = "by-tools";
 const TRANSACTIONS: &str = "transactions";
 const TRANSACTION_PARTITIONS: usize = 2;
@@ -161,17 +165,19 @@ pub struct Story {
     /// Transactional ids with an open transaction, and its number in the model.
     open: BTreeMap<String, usize>,
     count: u64,
+    log_dirs: Vec<PathBuf>,
     /// Changes asked for while the broker was killed, by name of the topic: what was asked.
     churned: Vec<Value>,
 }
 
 impl Story {
-    pub fn new() -> Story {
+    pub fn new(log_dirs: Vec<PathBuf>) -> Story {
         Story {
             model: Model::default(),
             created: BTreeMap::new(),
             open: BTreeMap::new(),
             count: 0,
+            log_dirs,
             churned: Vec::new(),
         }
     }
@@ -309,7 +315,7 @@ impl Story {
     ) -> Result<usize> {
         let count = 6 + random.below(5);
         for _ in 0..count {
-            match random.below(10) {
+            match random.below(11) {
                 0 | 1 => self.create_some(workload, random)?,
                 2 => self.delete_one(workload, random)?,
                 3 => self.add_partitions(workload, random)?,
@@ -317,6 +323,7 @@ impl Story {
                 6 => self.configure_broker(workload, random)?,
                 7 => self.commit(workload, random)?,
                 8 => self.consume(workload, random)?,
+                9 => self.move_replica(workload, random, MOVE_SECONDS)?,
                 _ => self.delete_records(workload, random)?,
             }
         }
@@ -480,6 +487,34 @@ impl Story {
             "records before {before} of {name} deleted, low watermark {low}"
         );
         partition.delete_before(before);
+        Ok(())
+    }
+
+    /// Moves a replica to one of the log directories, which may be the one in which it is.
+    pub fn move_replica(
+        &mut self,
+        workload: &mut Workload,
+        random: &mut Seeded,
+        seconds: u64,
+    ) -> Result<()> {
+        let (name, _, partitions, _) = random.pick(&TOPICS);
+        let directory = random.pick(&self.log_dirs).display().to_string();
+        let number = random.below(*partitions as u64);
+        workload.perform(
+            "move",
+            json!({"topic": name, "partition": number, "directory": directory, "seconds": seconds}),
+        )?;
+        Ok(())
+    }
+
+    /// Topics of a hundred partitions each, with nothing in them.
+    pub fn create_many(&self, workload: &mut Workload, partitions: usize) -> Result<()> {
+        for number in 0..partitions.div_ceil(100) {
+            workload.perform(
+                "create-many",
+                json!({"prefix": format!("many-{number}-"), "count": 1, "partitions": 100}),
+            )?;
+        }
         Ok(())
     }
 
