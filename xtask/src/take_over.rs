@@ -225,9 +225,11 @@ impl Run {
                 .create_many(&mut self.workload, self.partitions)?;
         }
         let began = Instant::now();
-        let was_stopped = matches!(self.last, Some((_, Ending::StopLoaded)));
-        self.story
-            .drain(&mut self.workload, was_stopped, findings)?;
+        let was_loaded = self
+            .last
+            .as_ref()
+            .is_some_and(|(_, ending)| !ending.is_idle());
+        self.story.drain(&mut self.workload, was_loaded, findings)?;
         self.story.settle_churn(&mut self.workload, findings)?;
         turn.settled = began.elapsed();
         let began = Instant::now();

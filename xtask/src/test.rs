@@ -92,6 +92,21 @@ const SUITES: &[Suite] = &[
         what: "one directory in the hands of Kafka and Ottla in turn",
         command: || xtask(&["take-over"]),
     },
+    Suite {
+        name: "take-over-static",
+        what: "the same with static voters",
+        command: || xtask(&["take-over", "--changes", "2", "--static-voters"]),
+    },
+    Suite {
+        name: "take-over-3.9",
+        what: "a directory of Kafka 3.9",
+        command: || xtask(&["take-over", "--changes", "2", "--from", "kafka39"]),
+    },
+    Suite {
+        name: "take-over-4.0",
+        what: "a directory of Kafka 4.0",
+        command: || xtask(&["take-over", "--changes", "2", "--from", "kafka40"]),
+    },
 ];
 
 pub fn run(options: &Options) -> Result<()> {

@@ -145,7 +145,9 @@ final class Picture {
         for (String group : groups) {
             Workload.get(admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
                 .partitionsToOffsetInfo(group)).forEach((partition, offset) ->
-                    picture.put("share offset " + group + " " + partition, String.valueOf(offset)));
+                    // How far it lags is a question of what others write.
+                    picture.put("share offset " + group + " " + partition,
+                        offset == null ? "none" : "from " + offset.startOffset() + " on"));
         }
     }
 

@@ -243,18 +243,19 @@ impl Story {
 
     /// Waits until the writers have an answer for all that they sent, and takes the answers in.
     ///
-    /// After a clean stop under load, a producer with several requests in flight may write what it had in flight a
-    /// second time: only the last batch of each producer is in the snapshots, and to the repetition of an earlier one
-    /// Kafka too answers `OUT_OF_ORDER_SEQUENCE_NUMBER`, upon which clients begin a new epoch.
+    /// After an ending under load, a producer with several requests in flight may write what it had in flight a second
+    /// time: Kafka starts with what its producer snapshots hold, which is the last batch of each producer, after a
+    /// recovery too, and to the repetition of an earlier one it answers `OUT_OF_ORDER_SEQUENCE_NUMBER`, upon which
+    /// clients begin a new epoch.
     pub fn drain(
         &mut self,
         workload: &mut Workload,
-        was_stopped_under_load: bool,
+        was_under_load: bool,
         findings: &mut Findings,
     ) -> Result<()> {
         let drained = workload.perform("drain", json!({"seconds": 100}))?;
         for (writer, answers) in drained.as_object().into_iter().flatten() {
-            if was_stopped_under_load && !sends_one_at_a_time(writer) {
+            if was_under_load && !sends_one_at_a_time(writer) {
                 self.model.repeat(&answers["acknowledged"]);
             }
             let wrong = self.model.acknowledge(&answers["acknowledged"], None);
