@@ -11,13 +11,20 @@ fuzz_target!(|input: &[u8]| {
     let value = Bytes::copy_from_slice(input);
     if let Ok((record, version)) = MetadataRecord::decode_versioned(&value) {
         match record.encode_version(version) {
-            Ok(written) => assert_eq!(MetadataRecord::decode_versioned(&written), Ok((record, version))),
+            // The bytes, and not the values: a quota may be no number, which is not equal to itself.
+            Ok(written) => {
+                let (again, version) = MetadataRecord::decode_versioned(&written).expect("what was written reads");
+                assert_eq!(again.encode_version(version), Ok(written));
+            }
             Err(error) => assert!(matches!(error, EncodeError::TagOrder { .. }), "{error}"),
         }
     }
     if let Ok((record, version)) = RemoteLogRecord::decode_versioned(&value) {
         match record.encode_version(version) {
-            Ok(written) => assert_eq!(RemoteLogRecord::decode_versioned(&written), Ok((record, version))),
+            Ok(written) => {
+                let (again, version) = RemoteLogRecord::decode_versioned(&written).expect("what was written reads");
+                assert_eq!(again.encode_version(version), Ok(written));
+            }
             Err(error) => assert!(matches!(error, EncodeError::TagOrder { .. }), "{error}"),
         }
     }

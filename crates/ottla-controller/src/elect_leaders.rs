@@ -18,6 +18,10 @@ pub fn elect_leaders(
     context: &ControllerContext<'_>,
     request: &ElectLeadersRequest,
 ) -> Decision<ElectLeadersResponse> {
+    // As in Kafka, before anything else is looked at.
+    if request.topic_partitions.as_deref() == Some(&[]) {
+        return Decision::unchanged(ElectLeadersResponse::default());
+    }
     let election = match request.election_type {
         0 => Election::Preferred,
         1 => Election::Unclean,

@@ -17,7 +17,7 @@ pub(crate) mod prelude {
     pub(crate) use crate::message::{ApiMessage, ApiRequest, Message};
     pub(crate) use crate::reader::Reader;
     pub(crate) use crate::records::Records;
-    pub(crate) use crate::tagged::RawTaggedField;
+    pub(crate) use crate::tagged::UnknownTaggedFields;
 }
 
 macro_rules! printed {

@@ -44,7 +44,7 @@ pub use header::{decode_api_versions_response, decode_request_header};
 pub use message::{ApiMessage, ApiRequest, Message};
 pub use reader::Reader;
 pub use records::{FileRegion, Records};
-pub use tagged::RawTaggedField;
+pub use tagged::{RawTaggedField, UnknownTaggedFields};
 
 /// The records of all coordinators: groups, transactions and share groups.
 pub mod coordinator_records {

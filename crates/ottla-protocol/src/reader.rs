@@ -64,6 +64,11 @@ impl Reader {
         }
     }
 
+    /// What was read from one position to the other.
+    pub(crate) fn between(&self, (start, end): (usize, usize)) -> Bytes {
+        self.buffer.slice(start..end)
+    }
+
     pub(crate) fn peek(&self) -> Option<u8> {
         self.buffer.get(self.position).copied()
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_types::Uuid;
 
-use crate::{RawTaggedField, Records};
+use crate::{RawTaggedField, Records, UnknownTaggedFields};
 
 pub use any_message::{
     AnyMessage, ReadMessage, all_messages, check_any_bytes, request_and_response,
@@ -173,7 +173,7 @@ impl Sampler {
     }
 
     /// Tags that no schema has.
-    pub(crate) fn unknown_tagged_fields(&mut self) -> Vec<RawTaggedField> {
+    pub(crate) fn unknown_tagged_fields(&mut self) -> UnknownTaggedFields {
         let count = match self.style {
             Style::Bare | Style::Full | Style::Plausible => 0,
             Style::Mixed => self.below(3) as u32,

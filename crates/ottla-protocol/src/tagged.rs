@@ -1,6 +1,11 @@
 //! Tagged fields (KIP-482): known ones in the order of their tags, unknown ones kept between them.
+//!
+//! Unknown ones are kept as the bytes they came in and read again when somebody asks for them: a peer can
+//! put one into two bytes, and a value for each would take many times the memory of the request.
 
-use bytes::Bytes;
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
 
 use crate::encoder::Encoder;
 use crate::{DecodeError, EncodeError, Reader};
@@ -12,38 +17,110 @@ pub struct RawTaggedField {
     pub data: Bytes,
 }
 
+/// The tagged fields of one struct that this version of the schema does not know. Nearly always none,
+/// and then no larger than a pointer.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct UnknownTaggedFields(Option<Box<Section>>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Section {
+    count: usize,
+    /// Tag, size and data of each, one behind the other.
+    bytes: Bytes,
+}
+
+impl UnknownTaggedFields {
+    pub const NONE: UnknownTaggedFields = UnknownTaggedFields(None);
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |section| section.count)
+    }
+
+    /// The fields in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = RawTaggedField> {
+        let bytes = self.0.as_ref().map(|section| section.bytes.clone());
+        let mut reader = Reader::new(bytes.unwrap_or_default());
+        // What is kept was read once before: reading it cannot fail but at its end.
+        std::iter::from_fn(move || reader.raw_tagged_field().ok())
+    }
+
+    fn new(count: usize, bytes: Bytes) -> UnknownTaggedFields {
+        UnknownTaggedFields((count > 0).then(|| Box::new(Section { count, bytes })))
+    }
+}
+
+impl fmt::Debug for UnknownTaggedFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl FromIterator<RawTaggedField> for UnknownTaggedFields {
+    /// # Panics
+    /// Where the data of a field is larger than 2 GiB, which no message can hold.
+    fn from_iter<I: IntoIterator<Item = RawTaggedField>>(fields: I) -> UnknownTaggedFields {
+        let mut encoder = Encoder::new();
+        let mut count = 0;
+        for field in fields {
+            encoder.unsigned_varint(field.tag);
+            let length = length_of(field.data.len()).expect("a field of a message");
+            encoder.unsigned_varint(length);
+            encoder.raw(&field.data);
+            count += 1;
+        }
+        UnknownTaggedFields::new(count, encoder.finish().into_bytes())
+    }
+}
+
 impl Reader {
     /// Reads a tag section. `known` reads the field of a tag, or says false for one it does not know.
     /// A known field must end where its size says.
     pub(crate) fn tagged_fields(
         &mut self,
         mut known: impl FnMut(&mut Reader, u32) -> Result<bool, DecodeError>,
-    ) -> Result<Vec<RawTaggedField>, DecodeError> {
-        let mut unknown = Vec::new();
+    ) -> Result<UnknownTaggedFields, DecodeError> {
         let count = self.unsigned_varint()?;
+        let mut unknown_count = 0;
+        let mut unknown = Runs::default();
         // Each takes two bytes at least, so a count that lies runs out of bytes soon; no allocation
         // depends on it.
         for _ in 0..count {
+            let start = self.position();
             let tag = self.unsigned_varint()?;
             let size = self.unsigned_varint()? as usize;
             let position = self.position();
-            let data = self.slice(size)?;
+            self.skip(size)?;
             let mut inner = self.at(position, position + size);
             if !known(&mut inner, tag)? {
-                unknown.push(RawTaggedField { tag, data });
+                unknown_count += 1;
+                unknown.push(self, start);
             } else if inner.remaining() > 0 {
                 return Err(DecodeError::InvalidTaggedField { position, tag });
             }
         }
-        Ok(unknown)
+        Ok(UnknownTaggedFields::new(
+            unknown_count,
+            unknown.finish(self),
+        ))
+    }
+
+    fn raw_tagged_field(&mut self) -> Result<RawTaggedField, DecodeError> {
+        let tag = self.unsigned_varint()?;
+        let size = self.unsigned_varint()? as usize;
+        let data = self.slice(size)?;
+        Ok(RawTaggedField { tag, data })
     }
 
     /// Reads a tag section of which no tag is known.
-    pub(crate) fn unknown_tagged_fields(&mut self) -> Result<Vec<RawTaggedField>, DecodeError> {
+    pub(crate) fn unknown_tagged_fields(&mut self) -> Result<UnknownTaggedFields, DecodeError> {
         // Nearly always a single zero byte: then nothing else is done.
         if self.peek() == Some(0) {
             self.skip(1)?;
-            return Ok(Vec::new());
+            return Ok(UnknownTaggedFields::NONE);
         }
         self.tagged_fields(|_, _| Ok(false))
     }
@@ -58,10 +135,40 @@ impl Reader {
     }
 }
 
+/// The unknown fields of a section: one slice of it where no known field stands between them, which is
+/// nearly always, and else copied together.
+#[derive(Default)]
+struct Runs {
+    copied: BytesMut,
+    /// Where the last run begins and ends.
+    run: (usize, usize),
+}
+
+impl Runs {
+    /// Adds what was read since `start`.
+    fn push(&mut self, reader: &Reader, start: usize) {
+        if self.run.1 != start {
+            self.copied.extend_from_slice(&reader.between(self.run));
+            self.run.0 = start;
+        }
+        self.run.1 = reader.position();
+    }
+
+    fn finish(mut self, reader: &Reader) -> Bytes {
+        let last = reader.between(self.run);
+        if self.copied.is_empty() {
+            return last;
+        }
+        self.copied.extend_from_slice(&last);
+        self.copied.freeze()
+    }
+}
+
 /// Writes a tag section: known fields by [`TagWriter::field`], in the order of their tags.
 pub(crate) struct TagWriter<'a> {
     encoder: &'a mut Encoder,
-    unknown: &'a [RawTaggedField],
+    /// Those that are not written yet.
+    unknown: Reader,
     last_tag: Option<u32>,
 }
 
@@ -69,13 +176,14 @@ impl Encoder {
     /// Begins a tag section of the unknown fields and `known` others.
     pub(crate) fn tagged_fields<'a>(
         &'a mut self,
-        unknown: &'a [RawTaggedField],
+        unknown: &UnknownTaggedFields,
         known: usize,
     ) -> TagWriter<'a> {
         self.unsigned_varint((unknown.len() + known) as u32);
+        let bytes = unknown.0.as_ref().map(|section| section.bytes.clone());
         TagWriter {
             encoder: self,
-            unknown,
+            unknown: Reader::new(bytes.unwrap_or_default()),
             last_tag: None,
         }
     }
@@ -83,7 +191,7 @@ impl Encoder {
     /// Writes a tag section of which no tag is known.
     pub(crate) fn unknown_tagged_fields(
         &mut self,
-        unknown: &[RawTaggedField],
+        unknown: &UnknownTaggedFields,
     ) -> Result<(), EncodeError> {
         self.tagged_fields(unknown, 0).finish()
     }
@@ -91,7 +199,7 @@ impl Encoder {
     /// Refuses tagged fields in a version that has none.
     pub(crate) fn no_tagged_fields(
         &mut self,
-        unknown: &[RawTaggedField],
+        unknown: &UnknownTaggedFields,
         field: &'static str,
         version: i16,
     ) -> Result<(), EncodeError> {
@@ -119,7 +227,12 @@ impl TagWriter<'_> {
     }
 
     fn unknown_before(&mut self, tag: Option<u32>) -> Result<(), EncodeError> {
-        while let Some((first, rest)) = self.unknown.split_first() {
+        while self.unknown.remaining() > 0 {
+            let mut rest = self.unknown.clone();
+            // What is kept was read once before.
+            let Ok(first) = rest.raw_tagged_field() else {
+                break;
+            };
             if tag.is_some_and(|tag| first.tag >= tag) {
                 break;
             }
@@ -146,4 +259,55 @@ fn length_of(length: usize) -> Result<u32, EncodeError> {
     i32::try_from(length)
         .map(|length| length as u32)
         .map_err(|_| EncodeError::TooLong { length })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(bytes: &'static [u8]) -> Reader {
+        Reader::new(Bytes::from_static(bytes))
+    }
+
+    fn field(tag: u32, data: &'static [u8]) -> RawTaggedField {
+        RawTaggedField {
+            tag,
+            data: Bytes::from_static(data),
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_kept_without_the_known_ones_between_them() {
+        // Tags 1, 5, 6 and 9, of which 5 and 9 are known.
+        let bytes = b"\x04\x01\x01a\x05\x00\x06\x02bc\x09\x00";
+        let known = |_: &mut Reader, tag| Ok(tag == 5 || tag == 9);
+        let unknown = section(bytes).tagged_fields(known).unwrap();
+        let expected = [field(1, b"a"), field(6, b"bc")];
+        assert_eq!(unknown.len(), 2);
+        assert!(unknown.iter().eq(expected.iter().cloned()));
+        assert_eq!(unknown, UnknownTaggedFields::from_iter(expected));
+
+        let all = section(bytes).unknown_tagged_fields().unwrap();
+        let tags: Vec<u32> = all.iter().map(|field| field.tag).collect();
+        assert_eq!(tags, [1, 5, 6, 9]);
+    }
+
+    #[test]
+    fn many_unknown_fields_take_no_more_than_their_bytes() {
+        const COUNT: usize = 100_000;
+        let mut bytes = vec![0xa0, 0x8d, 0x06];
+        bytes.extend([0x07, 0x00].repeat(COUNT));
+        let mut reader = Reader::new(bytes.into());
+        let mut reserved = None;
+        let measured = allocation_counter::measure(|| {
+            reserved = Some(reader.unknown_tagged_fields().unwrap());
+        });
+        assert_eq!(reserved.unwrap().len(), COUNT);
+        assert!(measured.bytes_total < 200, "{} bytes", measured.bytes_total);
+    }
+
+    #[test]
+    fn none_is_a_pointer() {
+        assert_eq!(size_of::<UnknownTaggedFields>(), size_of::<usize>());
+    }
 }

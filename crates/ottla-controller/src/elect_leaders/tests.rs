@@ -134,6 +134,13 @@ fn all_partitions_names_only_those_that_change() {
         decision.response.error_code,
         ErrorCode::InvalidRequest.code()
     );
+    // Of no partitions nothing is asked, not even the type.
+    let none = ElectLeadersRequest {
+        topic_partitions: Some(Vec::new()),
+        ..unknown
+    };
+    let decision = elect_leaders(&cluster().context(), &none);
+    assert_eq!(decision.response.error_code, 0);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn print_definition(out: &mut String, place: &Place<'_>) {
         );
     }
     if place.has_tags() {
-        out.push_str("        pub unknown_tagged_fields: Vec<RawTaggedField>,\n");
+        out.push_str("        pub unknown_tagged_fields: UnknownTaggedFields,\n");
     }
     out.push_str("    }\n");
 }
@@ -99,7 +99,7 @@ fn print_default(out: &mut String, place: &Place<'_>) {
         );
     }
     if place.has_tags() {
-        out.push_str("                unknown_tagged_fields: Vec::new(),\n");
+        out.push_str("                unknown_tagged_fields: UnknownTaggedFields::NONE,\n");
     }
     out.push_str("            }\n        }\n    }\n");
 }

@@ -177,7 +177,7 @@ fn unknown_tagged_fields_are_kept_between_the_known_ones() {
     };
     let request = FetchRequest {
         cluster_id: Some("c".into()),
-        unknown_tagged_fields: vec![raw(7, 1), raw(300, 2)],
+        unknown_tagged_fields: [raw(7, 1), raw(300, 2)].into_iter().collect(),
         ..Default::default()
     };
     let bytes = request.encode_to_bytes(12).unwrap();
@@ -190,7 +190,7 @@ fn unknown_tagged_fields_are_kept_between_the_known_ones() {
         vec![raw(0, 1)],
     ] {
         let request = FetchRequest {
-            unknown_tagged_fields: unknown,
+            unknown_tagged_fields: unknown.into_iter().collect(),
             ..request.clone()
         };
         assert!(matches!(
