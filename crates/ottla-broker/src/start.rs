@@ -123,6 +123,8 @@ impl Broker {
             tasks.push(tokio::spawn(maintain));
             let clean = Arc::clone(log_dirs).keep_cleaning(Arc::clone(&broker));
             tasks.push(tokio::spawn(clean));
+            let watch = Arc::clone(log_dirs).watch_space(Arc::clone(&broker));
+            tasks.push(tokio::spawn(watch));
         }
         tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
@@ -181,6 +183,7 @@ fn load_and_join(
         loading: &broker.loading,
         now: broker.timestamp(),
     })?;
+    log_dirs.look_at_space(broker.config().ottla_disk_reserve_bytes);
     broker.set_log_dirs(Arc::clone(log_dirs));
     let membership = Membership::start(
         broker,

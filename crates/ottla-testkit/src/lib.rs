@@ -4,6 +4,8 @@
 
 mod binary;
 mod broker_process;
+mod mounts;
 
 pub use binary::ottla_binary;
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};
+pub use mounts::{give_back, mount_small, take_away, with_mounts};

@@ -1,14 +1,15 @@
 //! One log directory.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ottla_log::StorageError;
 use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
 use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
 use parking_lot::Mutex;
 
+use super::disk_space::DiskSpace;
 use super::lock::DirLock;
 use super::worker::Worker;
 
@@ -33,6 +34,8 @@ pub(super) struct LogDir {
     is_unclean: AtomicBool,
     /// All logs that lay here at start have been loaded.
     is_loaded: AtomicBool,
+    /// What may still be appended.
+    pub(super) space: Arc<DiskSpace>,
     /// Where directories of deleted partitions are removed, and small files written.
     pub(super) files: Worker,
     pub(super) written: Written,
@@ -68,6 +71,7 @@ impl LogDir {
             futures_found: Mutex::default(),
             is_unclean: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
+            space: Arc::default(),
             files: Worker::start("log-files"),
             written: Written::default(),
         }

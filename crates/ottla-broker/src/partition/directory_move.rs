@@ -282,6 +282,12 @@ impl Move {
     /// Copies some of what is missing.
     async fn copy(&mut self) -> Result<Copied, CopyError> {
         let broker = Arc::clone(&self.broker);
+        let space = broker
+            .log_dirs()
+            .map(|log_dirs| log_dirs.space_of(&self.reader));
+        if space.as_ref().is_some_and(|space| !space.is_open()) {
+            return Err(CopyError::NoSpace);
+        }
         let turn = broker.directory_moves.turns.acquire().await;
         let rate = broker
             .config()
@@ -298,6 +304,9 @@ impl Move {
         let (future, copied) = copying.await.expect("the copy is made without a panic");
         drop(turn);
         self.future = Some(future);
+        if let (Some(space), Ok(copied)) = (space, &copied) {
+            space.take(copied.bytes);
+        }
         copied
     }
 
@@ -393,6 +402,8 @@ struct Copied {
 
 #[derive(Debug, thiserror::Error)]
 enum CopyError {
+    #[error("the disk is full up to its reserve")]
+    NoSpace,
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("the log holds what is no batch: {0}")]
@@ -415,7 +426,8 @@ impl CopyError {
             )
             | CopyError::Log(LogError::Storage(error))
             | CopyError::Storage(error) => Some(error),
-            CopyError::Read(_)
+            CopyError::NoSpace
+            | CopyError::Read(_)
             | CopyError::Batch(_)
             | CopyError::Append(_)
             | CopyError::Log(LogError::Checkpoint(_)) => None,
@@ -568,6 +580,7 @@ fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<
             std::mem::swap(current, future);
             Some(Home {
                 pace: broker.append_pace(&current.dir()),
+                space: log_dirs.space_of(&current.reader()),
                 reader: current.reader(),
             })
         }

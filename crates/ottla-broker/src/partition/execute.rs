@@ -238,6 +238,14 @@ impl Stepped {
             return;
         }
         let mut batches = std::mem::take(&mut self.unwritten);
+        let bytes = batches.iter().map(|batch| batch.size_in_bytes() as u64);
+        if !partition.home.load().space.take(bytes.sum()) {
+            batches.clear();
+            self.unwritten = batches;
+            self.stage.clear();
+            let log_end_offset = self.log.log_end_offset();
+            return self.step(partition, broker, Event::WriteRefused { log_end_offset });
+        }
         let watched = stalls::watch();
         let started = Instant::now();
         let written = self.log.append(&batches, broker.timestamp());

@@ -227,12 +227,15 @@ impl Broker {
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
         let log = self.open_log(&topic_partition, replica, is_new, &config)?;
         let pace = self.append_pace(&log.dir());
+        let log_dirs = self.log_dirs().ok_or("there are no log directories")?;
+        let space = log_dirs.space_of(&log.reader());
         let partition = Partition::new(
             self.broker_id(),
             topic_partition,
             replica.topic_id,
             log,
             pace,
+            space,
             self.metrics.topics().of_topic(&replica.topic),
             PartitionSettings::new(&config, self.config().socket_request_max_bytes),
         );

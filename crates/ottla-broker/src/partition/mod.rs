@@ -40,6 +40,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::Broker;
+use crate::log_dirs::DiskSpace;
 use crate::metrics::TopicMetrics;
 use crate::stalls;
 use execute::Stepped;
@@ -165,6 +166,7 @@ pub struct Partition {
 pub(crate) struct Home {
     pub(crate) reader: LogReader,
     pub(crate) pace: Arc<AppendPace>,
+    pub(crate) space: Arc<DiskSpace>,
 }
 
 /// A log that is read, and stays readable for as long as this is held, even if another takes its place.
@@ -192,12 +194,14 @@ impl Partition {
         topic_id: TopicId,
         log: Log,
         pace: Arc<AppendPace>,
+        space: Arc<DiskSpace>,
         topic_metrics: Arc<TopicMetrics>,
         settings: PartitionSettings,
     ) -> Arc<Self> {
         let home = Home {
             reader: log.reader(),
             pace,
+            space,
         };
         let replica = Replica::new(broker_id, log.log_end_offset(), log.high_watermark());
         Arc::new(Partition {

@@ -1,0 +1,233 @@
+//! Disks that fill up and disks that go away, under the real binary, on small file systems of their own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_client::{
+    Admin, Client, ClientConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig,
+    ProducerRecord,
+};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, give_back, mount_small, take_away, with_mounts};
+
+const TOPIC: &str = "orders";
+const VALUE_BYTES: usize = 100_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn run(test: &str, body: impl Future<Output = ()>) {
+    with_mounts(test, || {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(body);
+    });
+}
+
+async fn client(broker: &BrokerProcess) -> Client {
+    let mut config = ClientConfig::new(&broker.bootstrap()).expect("an address");
+    config.default_api_timeout = Duration::from_secs(5);
+    Client::connect(config).await.expect("the broker answers")
+}
+
+/// Produces one record; whether it was acknowledged.
+async fn produce(producer: &Producer, partition: i32, number: usize) -> bool {
+    let mut value = format!("{number} ").into_bytes();
+    value.resize(VALUE_BYTES, b'x');
+    let record = ProducerRecord {
+        topic: TOPIC.to_owned(),
+        partition: Some(partition),
+        key: None,
+        value: Some(Bytes::from(value)),
+        headers: Vec::new(),
+        timestamp: None,
+    };
+    match producer.send(record).await {
+        Ok(delivery) => delivery.wait().await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+async fn producer(broker: &BrokerProcess) -> Producer {
+    let config = ProducerConfig {
+        delivery_timeout: Duration::from_secs(2),
+        ..Default::default()
+    };
+    Producer::new(client(broker).await, config)
+}
+
+/// The numbers of all records of a partition from `start` on.
+async fn consume(broker: &BrokerProcess, partition: i32, at_least: usize) -> Vec<usize> {
+    let config = ConsumerConfig {
+        offset_reset: OffsetReset::Earliest,
+        ..Default::default()
+    };
+    let mut consumer = Consumer::new(client(broker).await, config);
+    consumer.assign(&[(TOPIC.to_owned(), partition)]);
+    let mut found = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    while found.len() < at_least && Instant::now() < deadline {
+        let records = consumer.poll(Duration::from_millis(500)).await;
+        for record in records.expect("the broker serves") {
+            let value = record.value.expect("a value");
+            let text = String::from_utf8_lossy(&value);
+            let number = text.split(' ').next().expect("a number");
+            found.push(number.parse().expect("a number"));
+        }
+    }
+    found
+}
+
+fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
+    broker.tool(&[
+        "topics",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--create",
+        "--topic",
+        topic,
+        "--partitions",
+        partitions,
+    ]);
+}
+
+#[test]
+fn a_full_disk_refuses_appends_and_nothing_else() {
+    run("a_full_disk_refuses_appends_and_nothing_else", async {
+        let dir = tempfile::tempdir().expect("a directory");
+        mount_small(&dir.path().join("data"), 24);
+        let mut broker = BrokerBuilder::new()
+            .dir(dir.path())
+            .property("log.segment.bytes", "1048576")
+            .property("log.segment.delete.delay.ms", "100")
+            .property("log.retention.check.interval.ms", "500")
+            .property("log.initial.task.delay.ms", "100")
+            .property("offsets.topic.num.partitions", "1")
+            .start();
+        create(&broker, TOPIC, "1");
+        let sending = producer(&broker).await;
+        let mut acknowledged = 0;
+        while produce(&sending, 0, acknowledged).await {
+            acknowledged += 1;
+            assert!(acknowledged < 250, "more than the disk holds");
+        }
+        assert!(acknowledged > 150, "{acknowledged}");
+        let all: Vec<usize> = (0..acknowledged).collect();
+        assert_eq!(consume(&broker, 0, acknowledged).await, all);
+
+        // A commit of offsets is refused and not lost; administration goes on.
+        let admin = Admin::new(client(&broker).await);
+        let offsets = BTreeMap::from([((TOPIC.to_owned(), 0), 7)]);
+        let committed = admin.alter_offsets("readers", &offsets).await;
+        let is_committed = committed.is_ok_and(|results| results.values().all(Result::is_ok));
+        assert!(!is_committed, "there is no space for a commit");
+        create(&broker, "another", "3");
+
+        // Both kinds of stop, and a start on what they leave.
+        assert!(broker.stop().success(), "{}", broker.output());
+        broker.start_again();
+        assert_eq!(consume(&broker, 0, acknowledged).await, all);
+        assert!(!produce(&producer(&broker).await, 0, acknowledged).await);
+        broker.kill();
+        broker.start_again();
+        assert_eq!(consume(&broker, 0, acknowledged).await, all);
+
+        // Space is made, and appends resume by themselves.
+        let admin = Admin::new(client(&broker).await);
+        let half = acknowledged / 2;
+        let below = BTreeMap::from([((TOPIC.to_owned(), 0), half as i64)]);
+        let deleted = admin.delete_records(&below).await.expect("an answer");
+        assert!(deleted.values().all(Result::is_ok), "{deleted:?}");
+        let sending = producer(&broker).await;
+        let deadline = Instant::now() + PATIENCE;
+        while !produce(&sending, 0, acknowledged).await {
+            assert!(Instant::now() < deadline, "{}", broker.output());
+        }
+        let found = consume(&broker, 0, acknowledged - half + 1).await;
+        // An attempt that was given up may have come through after all, as with any producer.
+        assert_eq!(found[..acknowledged - half], all[half..]);
+        let committed = admin.alter_offsets("readers", &offsets).await;
+        let committed = committed.expect("an answer");
+        assert!(committed.values().all(Result::is_ok), "{committed:?}");
+        admin.delete_topic(TOPIC).await.expect("it is deleted");
+        assert!(broker.stop().success(), "{}", broker.output());
+    });
+}
+
+/// The partition that lies in a directory.
+fn partition_in(dir: &Path) -> i32 {
+    let partitions = [0, 1];
+    let found = partitions
+        .into_iter()
+        .find(|partition| dir.join(format!("{TOPIC}-{partition}")).exists());
+    found.expect("one of the partitions lies there")
+}
+
+#[test]
+fn a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process() {
+    const NAME: &str =
+        "a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process";
+    run(NAME, async {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+        mount_small(&first, 64);
+        mount_small(&second, 64);
+        let metadata = dir.path().join("metadata").display().to_string();
+        let mut broker = BrokerBuilder::new()
+            .dir(dir.path())
+            .log_dirs(&["first", "second"])
+            .property("metadata.log.dir", &metadata)
+            .property("log.segment.bytes", "1048576")
+            .start();
+        create(&broker, TOPIC, "2");
+        let (stays, goes) = (partition_in(&first), partition_in(&second));
+        let sending = producer(&broker).await;
+        for number in 0..5 {
+            for partition in [stays, goes] {
+                assert!(produce(&sending, partition, number).await);
+            }
+        }
+        take_away(&second);
+        // Files that are open go on working: the next segment is what cannot be made.
+        let mut acknowledged = 5;
+        while produce(&sending, goes, acknowledged).await {
+            acknowledged += 1;
+            assert!(acknowledged < 30, "more than a segment holds");
+        }
+        let said = "the log directory goes offline";
+        assert!(broker.output().contains(said), "{}", broker.output());
+        for number in 5..30 {
+            assert!(produce(&sending, stays, number).await, "{number}");
+        }
+        assert_eq!(consume(&broker, stays, 30).await.len(), 30);
+
+        // Mended and started again, all is there.
+        assert!(broker.stop().success(), "{}", broker.output());
+        give_back(&second);
+        broker.start_again();
+        let found = consume(&broker, goes, acknowledged).await;
+        let all: Vec<usize> = (0..acknowledged).collect();
+        assert_eq!(found[..acknowledged], all);
+
+        // Without any directory the node ends, at once and with the reason.
+        take_away(&first);
+        take_away(&second);
+        let sending = producer(&broker).await;
+        let produced = tokio::spawn(async move {
+            for number in 0..60 {
+                for partition in [stays, goes] {
+                    produce(&sending, partition, number).await;
+                }
+            }
+        });
+        let deadline = Instant::now() + PATIENCE;
+        while !broker.output().contains("all log directories have failed") {
+            assert!(Instant::now() < deadline, "{}", broker.output());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let failed = Instant::now();
+        let status = broker.wait();
+        let took = failed.elapsed();
+        produced.abort();
+        assert_eq!(status.code(), Some(1), "{}", broker.output());
+        assert!(took < Duration::from_secs(4), "it took {took:?}");
+    });
+}
