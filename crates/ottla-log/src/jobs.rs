@@ -280,6 +280,7 @@ pub struct DeleteJob {
 
 /// Unlinks files that have been renamed.
 pub struct UnlinkJob {
+    segments: Vec<Arc<Segment>>,
     paths: Vec<PathBuf>,
     delay_ms: i64,
 }
@@ -292,13 +293,21 @@ impl DeleteJob {
             segment.rename_to_deleted().map_err(error)?;
             paths.extend(segment.deleted_paths());
         }
-        Ok(UnlinkJob::new(paths, self.delay_ms))
+        Ok(UnlinkJob {
+            segments: self.segments,
+            paths,
+            delay_ms: self.delay_ms,
+        })
     }
 }
 
 impl UnlinkJob {
     pub(crate) fn new(paths: Vec<PathBuf>, delay_ms: i64) -> UnlinkJob {
-        UnlinkJob { paths, delay_ms }
+        UnlinkJob {
+            segments: Vec::new(),
+            paths,
+            delay_ms,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -314,6 +323,9 @@ impl UnlinkJob {
         for path in &self.paths {
             disk::remove_file_if_there(path)
                 .map_err(|error| StorageError::new("delete", path, error))?;
+        }
+        for segment in &self.segments {
+            segment.close_file();
         }
         Ok(())
     }

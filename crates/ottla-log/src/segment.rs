@@ -344,6 +344,13 @@ impl Segment {
         Ok(())
     }
 
+    /// Lets go of the handle, once the files are unlinked: their blocks are free only when nobody has them open.
+    /// Readers that were given the handle keep theirs.
+    pub(crate) fn close_file(&self) {
+        let _state = self.state.lock();
+        self.log.store(None);
+    }
+
     /// What [`Segment::rename_to_deleted`] has left to be unlinked, as far as it was there.
     pub(crate) fn deleted_paths(&self) -> Vec<PathBuf> {
         let files = SegmentFile::ALL.map(|kind| {

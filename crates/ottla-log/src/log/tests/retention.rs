@@ -139,3 +139,24 @@ fn readers_keep_what_they_hold() {
     test.run_jobs();
     assert_eq!(region.read().unwrap().len() as u64, region.len);
 }
+
+/// The files of records that this process has open although they are unlinked, in the directory of the log.
+#[cfg(target_os = "linux")]
+fn open_and_unlinked(test: &TestLog) -> usize {
+    let handles = std::fs::read_dir("/proc/self/fd").unwrap();
+    let files = handles.filter_map(|handle| std::fs::read_link(handle.ok()?.path()).ok());
+    let of_log = files.filter(|file| file.starts_with(test.path()));
+    of_log
+        .filter(|file| file.to_string_lossy().ends_with(".log.deleted (deleted)"))
+        .count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_blocks_of_deleted_segments_are_free_at_once() {
+    let mut test = four_segments(|config| config.retention_bytes = 1);
+    assert_eq!(test.read_all(0).len(), 10, "every segment has been opened");
+    assert_eq!(delete(&mut test, 0), 3);
+    test.run_jobs();
+    assert_eq!(open_and_unlinked(&test), 0);
+}
