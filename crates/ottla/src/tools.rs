@@ -8,6 +8,7 @@
 
 mod admin_client;
 mod broken_pipe;
+mod connection_warnings;
 mod java_exceptions;
 mod retired_flags;
 mod topic_filter;

@@ -604,6 +604,46 @@ fn a_tool_whose_output_is_cut_off_ends_quietly() {
 }
 
 #[test]
+fn an_address_without_a_broker_is_told_at_once() {
+    // A port that was free a moment ago.
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("an address").to_string();
+    drop(socket);
+    let produce = [
+        "console-producer",
+        "--bootstrap-server",
+        &address,
+        "--topic",
+        "t",
+        "--max-block-ms",
+        "1000",
+    ];
+    let mut child = Command::new(ottla_binary())
+        .args(produce)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(b"x\n").expect("the tool reads its input");
+    drop(stdin);
+    let ran = Ran::of(child.wait_with_output().expect("the tool ends"));
+    // As with Kafka's tool, what is lost is told, and the exit status stays 0.
+    assert_eq!(ran.status, 0);
+    let warning = format!(
+        "WARN [Producer clientId=console-producer] Connection to node -1 ({address}) could not be established."
+    );
+    assert!(ran.err.starts_with(&warning), "{}", ran.err);
+    assert!(
+        ran.err
+            .contains("Error when sending message to topic t with key: null, value: 1 bytes"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
 fn wrong_arguments_say_what_to_write() {
     let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
     assert_eq!(old.status, 1);

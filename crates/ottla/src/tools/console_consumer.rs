@@ -14,7 +14,7 @@ use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, ConsumerRecor
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::topic_filter::TopicFilter;
-use super::{block_on, key_values, load_properties};
+use super::{block_on, connection_warnings, key_values, load_properties};
 use formatter::Formatter;
 
 /// Print the records of a topic.
@@ -158,7 +158,15 @@ pub fn run(args: ConsoleConsumerArgs) -> ExitCode {
 async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
     let mut formatter = make_formatter(args)?;
     let (client_config, config) = settings(args)?;
-    let client = Client::connect(client_config).await?;
+    let client = Client::unconnected(client_config);
+    let who = format!(
+        "Consumer clientId={}, groupId={}",
+        client.config().client_id,
+        config.group_id.as_deref().unwrap_or("null")
+    );
+    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
+    client.refresh_metadata(Some(&[]), false).await?;
+    warnings.abort();
     let mut consumer = start(args, &client, config).await?;
 
     let timeout = timeout_of(args);

@@ -12,7 +12,7 @@ use ottla_client::{Client, ClientConfig, Delivery, Producer, ProducerConfig};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{block_on, key_values, load_properties};
+use super::{block_on, connection_warnings, key_values, load_properties};
 use line_reader::LineReader;
 
 /// Send each line of standard input as a record.
@@ -239,7 +239,10 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<()> {
     if !settings.contains_key("enable.idempotence") {
         config.idempotence = config.acks == -1;
     }
-    let producer = Producer::new(Client::unconnected(client_config), config);
+    let client = Client::unconnected(client_config);
+    let who = format!("Producer clientId={}", client.config().client_id);
+    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
+    let producer = Producer::new(client, config);
 
     let mut lines = read_lines();
     let mut deliveries = JoinSet::new();
@@ -268,6 +271,7 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<()> {
     }
     producer.close().await;
     while deliveries.join_next().await.is_some() {}
+    warnings.abort();
     Ok(())
 }
 
