@@ -562,6 +562,62 @@ fn files_of_a_broker_can_be_read() {
 }
 
 #[test]
+fn a_directory_is_formatted_with_credentials_and_warned_about() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("server.properties");
+    let text = |voters: &str| {
+        format!(
+            "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:9093\n\
+             controller.listener.names=CONTROLLER\ncontroller.quorum.voters={voters}\nlog.dirs={}\n",
+            folder.path().join("data").display()
+        )
+    };
+    std::fs::write(&config, text("1@a:1,2@b:1,3@c:1")).expect("the properties");
+    let config_path = config.display().to_string();
+    let format = [
+        "storage",
+        "format",
+        "-t",
+        "T3R0bGFQcm9jZXNzVGVzdA",
+        "-c",
+        &config_path,
+    ];
+    let wrong = run(&[&format[..], &["--add-scram", "SCRAM-SHA-256=[name=alice]"]].concat());
+    assert_eq!(wrong.status, 1);
+    assert!(
+        wrong.err.contains("one of 'password' or 'saltedpassword'"),
+        "{}",
+        wrong.err
+    );
+    let secret = "SCRAM-SHA-256=[name=alice,password=alice-secret]";
+    let formatted = run(&[&format[..], &["--add-scram", secret]].concat());
+    assert_eq!(formatted.status, 0, "{}", formatted.err);
+    assert!(
+        formatted
+            .err
+            .contains("WARN controller.quorum.voters names 3 controllers"),
+        "{}",
+        formatted.err
+    );
+    let checkpoint = folder
+        .path()
+        .join("data/bootstrap.checkpoint")
+        .display()
+        .to_string();
+    let dumped = run(&[
+        "dump-log",
+        "--files",
+        &checkpoint,
+        "--cluster-metadata-decoder",
+    ]);
+    assert!(
+        dumped.out.contains(r#"{"type":"USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"alice","mechanism":1,"#),
+        "{}",
+        dumped.out
+    );
+}
+
+#[test]
 fn storage_answers_without_a_broker() {
     let mapping = run(&["storage", "version-mapping", "--release-version", "4.0"]);
     assert_eq!(

@@ -1,5 +1,7 @@
 //! `storage`: Kafka's `kafka-storage.sh`.
 
+mod scram_records;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,7 +48,7 @@ struct FormatArgs {
     /// The id of the cluster, the same on every node; `ottla storage random-uuid` makes one.
     #[arg(long, short = 't', value_name = "ID")]
     cluster_id: String,
-    /// Credentials to begin with; refused for now, because SASL is not served.
+    /// A credential to begin with, such as SCRAM-SHA-256=[name=alice,password=secret]; can be repeated.
     #[arg(long, short = 'S', value_name = "CREDENTIAL")]
     add_scram: Vec<String>,
     /// Leave directories alone that are formatted already.
@@ -217,11 +219,11 @@ fn info(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
 
 fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
     let config = load_config(&args.config)?;
-    if !args.add_scram.is_empty() {
-        bail!(
-            "--add-scram: SASL is not served yet, so that credentials would be of no use; leave it out"
-        );
-    }
+    let scram_records = args
+        .add_scram
+        .iter()
+        .map(|argument| scram_records::parse(argument))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let metadata_version = match &args.release_version {
         Some(text) => parse_release(text)?,
         None => MetadataVersion::LATEST_PRODUCTION,
@@ -257,6 +259,7 @@ fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
              the following: --standalone, --initial-controllers, or --no-initial-controllers."
         )
     };
+    warn_of_many_voters(&config, &quorum);
     let report = format(
         &config,
         &FormatOptions {
@@ -264,7 +267,7 @@ fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
             quorum,
             metadata_version,
             feature_levels,
-            scram_records: Vec::new(),
+            scram_records,
             ignore_formatted: args.ignore_formatted,
         },
     )?;
@@ -278,6 +281,26 @@ fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A directory for one of several controllers is formatted, since Apache Kafka can run on it, and whoever
+/// means to run Ottla on it learns now that it will not start.
+fn warn_of_many_voters(config: &BrokerConfig, quorum: &InitialQuorum) {
+    let (count, source) = match quorum {
+        InitialQuorum::Static => (
+            config.controller_quorum_voters.len(),
+            "controller.quorum.voters",
+        ),
+        InitialQuorum::Controllers(controllers) => (controllers.len(), "--initial-controllers"),
+        InitialQuorum::Standalone | InitialQuorum::None => return,
+    };
+    if count > 1 {
+        eprintln!(
+            "WARN {source} names {count} controllers. Ottla leads a quorum of one controller for now and \
+             will refuse to start on this directory; Apache Kafka will not. For a single node name one \
+             controller, this one."
+        );
+    }
 }
 
 pub(super) fn parse_release(text: &str) -> anyhow::Result<MetadataVersion> {
