@@ -3,7 +3,7 @@
 //!
 //! A client's script prints one line of JSON a step; `known-differences.toml` names the steps where the brokers may
 //! differ, each with its reason, and a named difference that no longer occurs is an error too. Besides the scripts,
-//! the advertised API tables are compared, each broker's segments are read by both brokers' tools, and each broker is
+//! the advertised API tables are compared, Kafka's command line tools are run beside ours, each broker's segments are read by both brokers' tools, and each broker is
 //! started on the directory that the other one holds.
 
 mod api_table;
@@ -12,6 +12,7 @@ mod comparison;
 mod directory_in_use;
 mod run;
 mod segments;
+mod tool_pairs;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -32,6 +33,9 @@ pub struct Options {
     /// `ottla` likewise.
     #[arg(long, value_enum, default_value_t = Brokers::Both)]
     broker: Brokers,
+    /// Only Kafka's command line tools beside ours, without the clients' scripts.
+    #[arg(long, conflicts_with = "clients")]
+    tool_pairs_only: bool,
     /// How many scripts run at one time.
     #[arg(long, default_value_t = 4)]
     jobs: usize,
@@ -78,7 +82,10 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_counted(options: &Options) -> Result<Tally> {
     let began = Instant::now();
     let kafka = Peer::load("kafka")?.install()?;
-    let selected = clients::selected(&options.clients)?;
+    let selected = match options.tool_pairs_only {
+        true => Vec::new(),
+        false => clients::selected(&options.clients)?,
+    };
     let prepared = clients::prepare(&selected, &kafka)?;
     println!("clients are ready after {:.0?}", began.elapsed());
 
@@ -108,8 +115,13 @@ fn run_counted(options: &Options) -> Result<Tally> {
     if compares_two {
         tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
     }
-    tally.add(run::scripts(&prepared, &sides, options.jobs, &out, &known)?);
+    if !options.tool_pairs_only {
+        tally.add(run::scripts(&prepared, &sides, options.jobs, &out, &known)?);
+    }
     if compares_two && options.clients.is_empty() {
+        tally.add(tool_pairs::compare(&sides, &out, &known)?);
+    }
+    if compares_two && options.clients.is_empty() && !options.tool_pairs_only {
         tally.add(directory_in_use::check(&sides, &out)?);
     }
     for side in &mut sides {
@@ -123,7 +135,7 @@ fn run_counted(options: &Options) -> Result<Tally> {
         let status = side.node.stop()?;
         println!("{} stopped: {status}", side.label);
     }
-    if compares_two {
+    if compares_two && !options.tool_pairs_only {
         tally.add(segments::cross_read(&sides[0], &sides[1], &out)?);
     }
     Ok(tally)

@@ -35,11 +35,8 @@ enum Command {
     Preflight(preflight::PreflightArgs),
     #[command(flatten)]
     Tool(tools::Tool),
-    /// Run a broker as kafka-server-start.sh does.
     ServerStart(scripts::server_start::ServerStartArgs),
-    /// Stop the servers on this machine as kafka-server-stop.sh does.
     ServerStop(scripts::server_stop::ServerStopArgs),
-    /// Make links with the names of Kafka's scripts.
     InstallScripts(scripts::install::InstallScriptsArgs),
 }
 

@@ -41,42 +41,25 @@ use ottla_client::ClientError;
 
 pub use retired_flags::advice as advice_for_retired_flags;
 
-/// The tools.
+/// The tools; what each says of itself stands at its arguments.
 #[derive(Subcommand, Debug)]
 pub enum Tool {
-    /// Create, list, describe, alter and delete topics.
     Topics(Box<topics::TopicsArgs>),
-    /// Show and change settings of topics, brokers and groups.
     Configs(Box<configs::ConfigsArgs>),
-    /// Print the offsets of partitions.
     GetOffsets(get_offsets::GetOffsetsArgs),
-    /// List, describe, delete and reset consumer groups.
     ConsumerGroups(Box<consumer_groups::ConsumerGroupsArgs>),
-    /// List the groups of all types.
     Groups(groups::GroupsArgs),
-    /// Delete the records of partitions before an offset.
     DeleteRecords(delete_records::DeleteRecordsArgs),
-    /// Elect leaders of partitions.
     LeaderElection(leader_election::LeaderElectionArgs),
-    /// Print the log directories of brokers and what stands in them.
     LogDirs(log_dirs::LogDirsArgs),
-    /// Print the id and the nodes of a cluster, or take a broker out of it.
     Cluster(cluster::ClusterArgs),
-    /// Show the quorum of the metadata log, and change who votes in it.
     MetadataQuorum(metadata_quorum::MetadataQuorumArgs),
-    /// Show the features of a cluster, and change their levels.
     Features(features::FeaturesArgs),
-    /// Print the versions of each API that each broker serves.
     BrokerApiVersions(broker_api_versions::BrokerApiVersionsArgs),
-    /// Show and change what metrics brokers ask clients for.
     ClientMetrics(Box<client_metrics::ClientMetricsArgs>),
-    /// Format the directories of a node, and look at them.
     Storage(storage::StorageArgs),
-    /// Print what stands in segments, indexes and snapshots.
     DumpLog(dump_log::DumpLogArgs),
-    /// Send the lines of standard input as records.
     ConsoleProducer(Box<console_producer::ConsoleProducerArgs>),
-    /// Print the records of a topic.
     ConsoleConsumer(Box<console_consumer::ConsoleConsumerArgs>),
 }
 

@@ -730,6 +730,9 @@ fn wrong_arguments_say_what_to_write() {
         "{}",
         missing.err
     );
+    // What stands above a tool's arguments is shown too.
+    let help = run(&["console-consumer", "--help"]);
+    assert!(help.out.contains("OffsetsMessageFormatter"), "{}", help.out);
     for tool in [
         "topics",
         "configs",

@@ -41,11 +41,12 @@ pub struct NewScramCredential {
 }
 
 impl Admin {
-    /// The quotas of the entities that have exactly these types.
+    /// The quotas of the entities that have exactly these types, in the order in which the cluster gives
+    /// them.
     pub async fn describe_client_quotas(
         &self,
         filter: &[(String, QuotaMatch)],
-    ) -> Result<BTreeMap<QuotaEntity, BTreeMap<String, f64>>, ClientError> {
+    ) -> Result<BTreeMap<QuotaEntity, Vec<(String, f64)>>, ClientError> {
         let component = |(kind, wanted): &(String, QuotaMatch)| ComponentData {
             entity_type: text(kind),
             match_type: match wanted {

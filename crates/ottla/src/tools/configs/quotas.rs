@@ -279,7 +279,8 @@ pub(super) async fn alter(
     match change {
         Change::Quotas(quotas) => {
             let existing = admin.describe_client_quotas(&filter(subjects)).await?;
-            let existing: BTreeSet<&String> = existing.values().flat_map(BTreeMap::keys).collect();
+            let existing: BTreeSet<&String> =
+                existing.values().flatten().map(|(key, _)| key).collect();
             let missing: Vec<&str> = quotas
                 .iter()
                 .filter(|(key, value)| value.is_none() && !existing.contains(key))

@@ -1,0 +1,421 @@
+//! Kafka's command line tools and ours, the same command on the same broker, once on Kafka and once on Ottla: standard
+//! output and exit status must be alike. What a command changes it changes on a subject of its own (`theirs`, `ours`).
+//!
+//! Standard error is not compared: its words are our own.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::comparison::{self, KnownDifferences, Line};
+use super::{Side, shown};
+use crate::report::Tally;
+
+/// A tool: our command, and the class that Kafka's script runs.
+#[derive(Clone, Copy)]
+struct Tool {
+    command: &'static str,
+    class: &'static str,
+}
+
+const fn tool(command: &'static str, class: &'static str) -> Tool {
+    Tool { command, class }
+}
+
+const TOPICS: Tool = tool("topics", "org.apache.kafka.tools.TopicCommand");
+const CONFIGS: Tool = tool("configs", "kafka.admin.ConfigCommand");
+const PRODUCER: Tool = tool("console-producer", "org.apache.kafka.tools.ConsoleProducer");
+const CONSUMER: Tool = tool(
+    "console-consumer",
+    "org.apache.kafka.tools.consumer.ConsoleConsumer",
+);
+const OFFSETS: Tool = tool("get-offsets", "org.apache.kafka.tools.GetOffsetShell");
+const CONSUMER_GROUPS: Tool = tool(
+    "consumer-groups",
+    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+);
+const GROUPS: Tool = tool("groups", "org.apache.kafka.tools.GroupsCommand");
+const DELETE_RECORDS: Tool = tool(
+    "delete-records",
+    "org.apache.kafka.tools.DeleteRecordsCommand",
+);
+const ELECTION: Tool = tool(
+    "leader-election",
+    "org.apache.kafka.tools.LeaderElectionCommand",
+);
+const LOG_DIRS: Tool = tool("log-dirs", "org.apache.kafka.tools.LogDirsCommand");
+const CLUSTER: Tool = tool("cluster", "org.apache.kafka.tools.ClusterTool");
+const QUORUM: Tool = tool(
+    "metadata-quorum",
+    "org.apache.kafka.tools.MetadataQuorumCommand",
+);
+const FEATURES: Tool = tool("features", "org.apache.kafka.tools.FeatureCommand");
+const API_VERSIONS: Tool = tool(
+    "broker-api-versions",
+    "org.apache.kafka.tools.BrokerApiVersionsCommand",
+);
+const METRICS: Tool = tool(
+    "client-metrics",
+    "org.apache.kafka.tools.ClientMetricsCommand",
+);
+const STORAGE: Tool = tool("storage", "kafka.tools.StorageTool");
+
+/// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
+/// broker's address, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names partitions of the subject's topic.
+struct Step {
+    tool: Tool,
+    arguments: &'static str,
+    input: &'static str,
+}
+
+const fn step(tool: Tool, arguments: &'static str) -> Step {
+    Step {
+        tool,
+        arguments,
+        input: "",
+    }
+}
+
+/// In an order in which each finds what the ones before it have left.
+const STEPS: &[Step] = &[
+    step(TOPICS, "--version"),
+    step(
+        TOPICS,
+        "BROKER --create --topic pairs-SUBJECT --partitions 2 --config retention.ms=100000",
+    ),
+    step(TOPICS, "BROKER --create --topic pairs-SUBJECT"),
+    step(
+        TOPICS,
+        "BROKER --create --if-not-exists --topic pairs-SUBJECT",
+    ),
+    step(
+        TOPICS,
+        "BROKER --alter --topic pairs-SUBJECT --partitions 3",
+    ),
+    step(
+        TOPICS,
+        "BROKER --alter --topic pairs-SUBJECT --partitions 1",
+    ),
+    step(TOPICS, "BROKER --describe --topic pairs-SUBJECT"),
+    step(TOPICS, "BROKER --describe --topic pairs-nothing"),
+    step(TOPICS, "BROKER --describe --under-replicated-partitions"),
+    step(TOPICS, "BROKER --list"),
+    step(TOPICS, "BROKER --delete --topic pairs-nothing"),
+    Step {
+        tool: PRODUCER,
+        arguments: "BROKER --topic pairs-SUBJECT --reader-property parse.key=true --reader-property key.separator=:",
+        input: "a:1\na:2\na:3\nb:4\n",
+    },
+    Step {
+        tool: PRODUCER,
+        arguments: "BROKER --topic pairs-SUBJECT --sync --reader-property parse.key=true",
+        input: "no separator\n",
+    },
+    step(OFFSETS, "BROKER --topic pairs-SUBJECT"),
+    step(OFFSETS, "BROKER --topic pairs-SUBJECT --time earliest"),
+    step(OFFSETS, "BROKER --topic-partitions pairs-SUBJECT:0-2"),
+    step(OFFSETS, "BROKER --topic pairs-nothing"),
+    step(
+        CONSUMER,
+        "BROKER --topic pairs-SUBJECT --group pairs-SUBJECT --from-beginning --max-messages 4 \
+         --formatter-property print.key=true --formatter-property print.partition=true",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --describe --group pairs-SUBJECT --offsets",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --describe --group pairs-SUBJECT --state",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --reset-offsets --group pairs-SUBJECT --topic pairs-SUBJECT --to-earliest --execute",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --describe --group pairs-SUBJECT --offsets",
+    ),
+    step(CONSUMER_GROUPS, "BROKER --describe --group pairs-nothing"),
+    step(GROUPS, "BROKER --list --consumer"),
+    step(DELETE_RECORDS, "BROKER --offset-json-file FILE"),
+    step(
+        ELECTION,
+        "BROKER --election-type preferred --topic pairs-SUBJECT --partition 0",
+    ),
+    step(
+        ELECTION,
+        "BROKER --election-type preferred --topic pairs-nothing --partition 0",
+    ),
+    step(LOG_DIRS, "BROKER --describe --topic-list pairs-SUBJECT"),
+    step(LOG_DIRS, "BROKER --describe --broker-list 77"),
+    step(
+        CONFIGS,
+        "BROKER --alter --topic pairs-SUBJECT --add-config retention.ms=1000,cleanup.policy=[compact,delete]",
+    ),
+    step(CONFIGS, "BROKER --describe --topic pairs-SUBJECT"),
+    step(CONFIGS, "BROKER --describe --topic pairs-SUBJECT --all"),
+    step(CONFIGS, "BROKER --describe --topic pairs-nothing"),
+    step(
+        CONFIGS,
+        "BROKER --alter --topic pairs-SUBJECT --add-config retention.ms=soon",
+    ),
+    step(
+        CONFIGS,
+        "BROKER --alter --user pairs-SUBJECT --add-config producer_byte_rate=10485760,request_percentage=12.5",
+    ),
+    step(
+        CONFIGS,
+        "BROKER --alter --user pairs-SUBJECT --add-config SCRAM-SHA-256=[iterations=8192,password=secret]",
+    ),
+    step(CONFIGS, "BROKER --describe --user pairs-SUBJECT"),
+    step(
+        CONFIGS,
+        "BROKER --alter --user pairs-SUBJECT --delete-config producer_byte_rate,request_percentage",
+    ),
+    step(
+        CONFIGS,
+        "BROKER --alter --user pairs-SUBJECT --delete-config SCRAM-SHA-256",
+    ),
+    step(CONFIGS, "BROKER --describe --user pairs-SUBJECT"),
+    step(
+        CONFIGS,
+        "BROKER --alter --user pairs-SUBJECT --add-config colour=red",
+    ),
+    step(
+        METRICS,
+        "BROKER --alter --name pairs-SUBJECT --metrics a.,b. --interval 10000 --match client_id=x",
+    ),
+    step(METRICS, "BROKER --describe --name pairs-SUBJECT"),
+    step(METRICS, "BROKER --delete --name pairs-SUBJECT"),
+    step(METRICS, "BROKER --describe --name pairs-SUBJECT"),
+    step(CLUSTER, "cluster-id BROKER"),
+    step(CLUSTER, "list-endpoints BROKER"),
+    step(CLUSTER, "unregister BROKER --id 77"),
+    step(QUORUM, "BROKER describe --status"),
+    step(QUORUM, "BROKER describe --replication"),
+    step(QUORUM, "BROKER describe"),
+    step(FEATURES, "BROKER describe"),
+    step(
+        FEATURES,
+        "BROKER downgrade --feature group.version=0 --dry-run",
+    ),
+    step(
+        FEATURES,
+        "BROKER upgrade --feature metadata.version=99 --dry-run",
+    ),
+    step(FEATURES, "version-mapping --release-version 4.0"),
+    step(API_VERSIONS, "BROKER"),
+    step(STORAGE, "version-mapping --release-version 3.9"),
+    step(
+        STORAGE,
+        "feature-dependencies --feature share.version=1 --feature metadata.version=25",
+    ),
+    step(CONSUMER_GROUPS, "BROKER --delete --group pairs-SUBJECT"),
+    step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
+];
+
+/// The name under which `known-differences.toml` has these steps.
+const CLIENT: &str = "pairs";
+
+/// What two runs cannot share: the word behind each of these, or the whole line, is left out of the comparison.
+const VARYING: [&str; 4] = [
+    "TopicId: ",
+    "HighWatermark:          ",
+    "Epoch: ",
+    "\"size\":",
+];
+const VARYING_LINES: [&str; 1] = ["\tLeader\t"];
+
+/// The tools of the first side and of the second on both sides' brokers.
+pub fn compare(sides: &[Side; 2], out: &Path, known: &KnownDifferences) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let dir = out.join("pairs");
+    // The brokers know nothing of each other, so that their steps go on at one time.
+    let on_each = std::thread::scope(|scope| {
+        let threads = sides.each_ref().map(|broker| {
+            let dir = dir.join(&broker.label);
+            scope.spawn(move || steps_on(broker, sides, &dir))
+        });
+        threads.map(|thread| thread.join().expect("a comparison does not panic"))
+    });
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    for lines in on_each {
+        let (theirs, ours) = lines?;
+        left.extend(theirs);
+        right.extend(ours);
+    }
+    let outcome = comparison::compare(CLIENT, &left, &right, known);
+    if outcome.unknown.is_empty() {
+        println!(
+            "ok   {} commands of Kafka's tools and ours: {} alike, {} differ as known",
+            left.len(),
+            outcome.alike,
+            outcome.known
+        );
+    } else {
+        print!(
+            "{}",
+            shown(
+                "FAIL Kafka's tools (-) and ours (+) differ:",
+                &outcome.unknown
+            )
+        );
+    }
+    tally.passed += outcome.alike + outcome.known;
+    tally.failed += outcome.unknown.len();
+    Ok(tally)
+}
+
+/// What the tools of both sides print on one broker.
+fn steps_on(broker: &Side, sides: &[Side; 2], dir: &Path) -> Result<(Vec<Line>, Vec<Line>)> {
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    for (index, step) in STEPS.iter().enumerate() {
+        let name = format!(
+            "{} {index}: {} {}",
+            broker.label, step.tool.command, step.arguments
+        );
+        for (tools, subject, lines) in [
+            (&sides[0], "theirs", &mut left),
+            (&sides[1], "ours", &mut right),
+        ] {
+            let outcome = run(step, tools, broker, subject, dir)
+                .with_context(|| format!("{name}, by {}", tools.label))?;
+            lines.push(Line {
+                step: name.clone(),
+                outcome,
+            });
+        }
+    }
+    Ok((left, right))
+}
+
+/// What a side's tool prints on a broker, and how it ends.
+fn run(
+    step: &Step,
+    tools: &Side,
+    broker: &Side,
+    subject: &str,
+    dir: &Path,
+) -> Result<serde_json::Value> {
+    let file = dir.join(format!("partitions-{subject}.json"));
+    std::fs::write(
+        &file,
+        format!(
+            r#"{{"partitions":[{{"topic":"pairs-{subject}","partition":0,"offset":-1}}],"version":1}}"#
+        ),
+    )?;
+    let name = match tools.peer.class_path() {
+        Some(_) => step.tool.class,
+        None => step.tool.command,
+    };
+    let mut command: Command = tools.peer.tool(name);
+    for word in step.arguments.split_whitespace() {
+        match word {
+            "BROKER" => command.args(["--bootstrap-server", &broker.node.bootstrap()]),
+            "FILE" => command.arg(&file),
+            word => command.arg(word.replace("SUBJECT", subject)),
+        };
+    }
+    let mut child = command
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut stdin = child.stdin.take().context("standard input")?;
+    // A tool that ends before it has read everything is judged by what it printed.
+    let _ = stdin.write_all(step.input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    Ok(json!({
+        "status": output.status.code(),
+        "out": normalised(&printed, subject, broker.node.port()),
+    }))
+}
+
+/// The lines without what two runs cannot share, sorted, because Kafka's tools print in the order of hash maps.
+fn normalised(printed: &str, subject: &str, port: u16) -> Vec<String> {
+    let mut lines: Vec<String> = printed
+        .replace(&format!("pairs-{subject}"), "pairs-SUBJECT")
+        .replace(&port.to_string(), "PORT")
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        // Both subjects' topics and groups may stand in lists.
+        .filter(|line| !line.starts_with("pairs-"))
+        .map(|line| {
+            let line = VARYING
+                .iter()
+                .fold(line.to_owned(), |line, before| masked(&line, before));
+            match VARYING_LINES.iter().any(|part| line.contains(part)) {
+                true => "VARIES".to_owned(),
+                false => line,
+            }
+        })
+        // The two subjects' names are not of one length, and columns are as wide as they are.
+        .map(|line| line.split_whitespace().collect::<Vec<&str>>().join(" "))
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// The line with the word behind this text, wherever that stands, replaced.
+fn masked(line: &str, before: &str) -> String {
+    let mut parts = line.split(before);
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part
+            .find(|character: char| !character.is_alphanumeric() && !"-_".contains(character))
+            .unwrap_or(part.len());
+        whole += before;
+        whole += "VARIES";
+        whole += &part[end..];
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_varies_is_left_out_and_the_rest_is_kept() {
+        assert_eq!(
+            normalised(
+                "Topic: pairs-ours\tTopicId: abc-1_x\tAt: h:9092\n\nB\n",
+                "ours",
+                9092
+            ),
+            ["B", "Topic: pairs-SUBJECT TopicId: VARIES At: h:PORT"]
+        );
+        assert_eq!(masked("x", "TopicId: "), "x");
+        assert_eq!(
+            masked(r#""size":12,"size":3}"#, "\"size\":"),
+            r#""size":VARIES,"size":VARIES}"#
+        );
+    }
+
+    #[test]
+    fn a_status_or_a_line_that_differs_is_found() {
+        let line = |outcome| {
+            [Line {
+                step: "s".into(),
+                outcome,
+            }]
+        };
+        let one = line(json!({"status": 0, "out": ["a"]}));
+        for other in [
+            line(json!({"status": 1, "out": ["a"]})),
+            line(json!({"status": 0, "out": ["b"]})),
+        ] {
+            let known = KnownDifferences::default();
+            let outcome = comparison::compare(CLIENT, &one, &other, &known);
+            assert_eq!(outcome.unknown.len(), 1);
+        }
+    }
+}
