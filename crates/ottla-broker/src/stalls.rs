@@ -102,32 +102,46 @@ mod tests {
     use std::time::Duration;
 
     use super::{latest, on_other_thread, set_threshold_ms, watch};
+    use crate::tests::TestBroker;
 
-    /// One test, since the threshold is one.
-    #[test]
-    fn what_takes_long_is_named() {
-        let long = Duration::from_millis(60);
-        let slow = |operation| {
-            let watched = watch();
-            std::thread::sleep(long);
-            watched.end(operation, &"orders-3");
-        };
-        let named = |operation: &str| {
-            latest()
-                .into_iter()
-                .find(|stall| stall.operation == operation)
-        };
+    const LONG: Duration = Duration::from_millis(120);
+
+    fn slow(operation: &'static str) {
+        let watched = watch();
+        std::thread::sleep(LONG);
+        watched.end(operation, &"orders-3");
+    }
+
+    fn named(operation: &str, of: &str) -> Option<Duration> {
+        let latest = latest().into_iter();
+        let mut found = latest.filter(|stall| stall.operation == operation && stall.of == of);
+        found.next().map(|stall| stall.took)
+    }
+
+    /// One test, since the threshold is one for all.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_takes_long_is_named() {
         slow("test: off");
-        set_threshold_ms(50);
-        slow("test: slow");
-        watch().end("test: quick", &"orders-3");
-        on_other_thread(|| slow("test: elsewhere"));
-        set_threshold_ms(0);
-        let stall = named("test: slow").unwrap();
-        assert_eq!(stall.of, "orders-3");
-        assert!(stall.took >= long);
-        for operation in ["test: off", "test: quick", "test: elsewhere"] {
-            assert_eq!(named(operation), None);
+        assert_eq!(named("test: off", "orders-3"), None);
+
+        let broker = TestBroker::start_with(&[("ottla.trace.stalls.ms", "100")]).await;
+        broker.create_topic("stalled", 1, &[]).await;
+        let partition = broker.partition("stalled", 0);
+        let stall = |_: &mut ottla_log::Log| std::thread::sleep(LONG);
+        partition.with_log(broker.broker(), stall).await.unwrap();
+        for operation in ["work on the log", "holding the run token"] {
+            assert!(
+                named(operation, "stalled-0").unwrap() >= LONG,
+                "{operation}"
+            );
         }
+
+        watch().end("test: quick", &"orders-3");
+        assert_eq!(named("test: quick", "orders-3"), None);
+        on_other_thread(|| slow("test: elsewhere"));
+        assert_eq!(named("test: elsewhere", "orders-3"), None);
+        slow("test: slow");
+        assert!(named("test: slow", "orders-3").unwrap() >= LONG);
+        set_threshold_ms(0);
     }
 }

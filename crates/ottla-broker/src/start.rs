@@ -101,7 +101,9 @@ impl Broker {
             Some(address) => Some(HttpServer::bind(address).await.map_err(StartError)?),
             None => None,
         };
-        stalls::set_threshold_ms(config.ottla_trace_stalls_ms.max(0) as u64);
+        if let Ok(ms @ 1..) = u64::try_from(config.ottla_trace_stalls_ms) {
+            stalls::set_threshold_ms(ms);
+        }
         let broker = Arc::new(Broker::new(config));
         // From before the logs are opened, so that who asks is told how far that has come.
         let http = match http {

@@ -39,7 +39,7 @@ impl TestBroker {
         TestBroker::start_with(&[]).await
     }
 
-    async fn start_with(settings: &[(&str, &str)]) -> TestBroker {
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> TestBroker {
         let data = tempfile::tempdir().expect("a directory");
         let mut properties = Properties::new("the test");
         for (key, value) in [

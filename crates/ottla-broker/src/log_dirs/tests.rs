@@ -1,9 +1,11 @@
+mod broken_cases;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
-use ottla_log::checkpoint::{CLEAN_SHUTDOWN_FILE, OffsetCheckpoint};
+use ottla_log::checkpoint::{CLEAN_SHUTDOWN_FILE, OffsetCheckpoint, PartitionMetadata};
 use ottla_log::{Log, StorageError};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition};
@@ -59,14 +61,18 @@ impl Dirs {
 
     fn load(&self) -> Result<LogDirs, String> {
         let dirs = self.open()?;
-        dirs.load(&LoadSettings {
-            topic_config: &|_| Arc::new(TopicConfig::default()),
-            producer_id_expiration_ms: 86_400_000,
-            threads_per_dir: 2,
-            loading: &Loading::default(),
-            now: NOW,
-        })?;
+        dirs.load(&load_settings(&Loading::default()))?;
         Ok(dirs)
+    }
+}
+
+fn load_settings(loading: &Loading) -> LoadSettings<'_> {
+    LoadSettings {
+        topic_config: &|_| Arc::new(TopicConfig::default()),
+        producer_id_expiration_ms: 86_400_000,
+        threads_per_dir: 2,
+        loading,
+        now: NOW,
     }
 }
 
