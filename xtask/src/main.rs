@@ -6,6 +6,7 @@
 
 mod bench_peer;
 mod codegen;
+mod compare_cleaning;
 mod conformance;
 mod golden;
 mod golden_records;
@@ -41,6 +42,8 @@ enum Command {
     Golden(golden::Options),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
     Conformance(conformance::Options),
+    /// Have Kafka's own cleaner and Ottla's compact the same logs, compare what they leave, and measure both.
+    CompareCleaning(compare_cleaning::Options),
     /// Have Kafka and Ottla take one directory over from each other, many times, under load, and compare all that it holds.
     TakeOver(take_over::Options),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
@@ -58,6 +61,7 @@ fn main() {
         Command::Codegen(options) => codegen::run(&options),
         Command::Golden(options) => golden::run(&options),
         Command::Conformance(options) => conformance::run(&options),
+        Command::CompareCleaning(options) => compare_cleaning::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Peer(options) => peer::run(&options),
