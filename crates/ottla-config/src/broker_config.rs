@@ -7,6 +7,7 @@
 //!
 //! Where Kafka does the same: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
 
+mod dynamic;
 mod examine;
 mod listeners;
 mod unknown_keys;
@@ -16,9 +17,8 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::config_def::{InvalidValue, UpdateMode, parse_host_port, parse_voter};
+use crate::config_def::{InvalidValue, parse_host_port, parse_voter};
 use crate::properties::{Properties, PropertiesError};
-use crate::tables::broker_config;
 use crate::topic_config::TopicConfig;
 pub use examine::Examined;
 pub use listeners::{Listener, SecurityProtocol};
@@ -321,101 +321,6 @@ impl BrokerConfig {
             Some(problem) => Err(problem),
             None => Ok(config),
         }
-    }
-
-    /// This configuration with dynamic settings laid over the file's: the cluster's, then this
-    /// broker's. A dynamic value that is not accepted is left out and reported, as Kafka does, because
-    /// a running broker must not stop over a setting that someone else made.
-    pub fn with_dynamic(
-        &self,
-        cluster: &BTreeMap<String, String>,
-        broker: &BTreeMap<String, String>,
-    ) -> (BrokerConfig, Vec<Warning>) {
-        let mut warnings = Vec::new();
-        let mut accepted = [BTreeMap::new(), BTreeMap::new()];
-        let mut result = None;
-        let places = [
-            "the cluster's dynamic settings",
-            "this broker's dynamic settings",
-        ];
-        for (index, settings) in [cluster, broker].into_iter().enumerate() {
-            for (key, value) in settings {
-                let mut attempt = accepted.clone();
-                attempt[index].insert(key.clone(), value.clone());
-                match self.check_dynamic(key, value, index == 0) {
-                    Ok(()) => {}
-                    Err(message) => {
-                        warnings.push(Warning {
-                            place: places[index].into(),
-                            message,
-                        });
-                        continue;
-                    }
-                }
-                match self.rebuild(&attempt) {
-                    Ok(config) => {
-                        accepted = attempt;
-                        result = Some(config);
-                    }
-                    Err(error) => warnings.push(Warning {
-                        place: places[index].into(),
-                        message: error.to_string(),
-                    }),
-                }
-            }
-        }
-        let config = result.or_else(|| self.rebuild(&accepted).ok());
-        (config.unwrap_or_else(|| self.clone()), warnings)
-    }
-
-    fn rebuild(
-        &self,
-        dynamic: &[BTreeMap<String, String>; 2],
-    ) -> Result<BrokerConfig, ConfigError> {
-        let mut properties = Properties::new(&self.file_name);
-        for (key, value) in &self.static_settings {
-            properties.set(key, value);
-        }
-        for (key, value) in dynamic.iter().flatten() {
-            properties.set(key, value);
-            // A dynamic `log.retention.ms` also goes before a static `log.retention.hours`, which the
-            // order of the synonyms gives by itself.
-        }
-        let mut config = BrokerConfig::build(&Values::new(&properties))?;
-        config.static_settings = self.static_settings.clone();
-        [config.dynamic_default_settings, config.dynamic_settings] = dynamic.clone();
-        Ok(config)
-    }
-
-    /// Checks one dynamic setting before it is stored; the message is for the client. Settings that
-    /// nobody knows are stored, as Kafka does.
-    pub fn check_dynamic(&self, key: &str, value: &str, cluster_wide: bool) -> Result<(), String> {
-        let base = key
-            .strip_prefix("listener.name.")
-            .and_then(|rest| rest.split_once('.'))
-            .map_or(key, |(_, base)| base);
-        let Some(def) = broker_config(base) else {
-            return Ok(());
-        };
-        match def.update_mode {
-            UpdateMode::ReadOnly => {
-                return Err(format!("Cannot update these configs dynamically: [{key}]"));
-            }
-            UpdateMode::PerBroker if cluster_wide => {
-                return Err(format!(
-                    "Cannot update these configs at default cluster level, broker id must be \
-                     specified: [{key}]"
-                ));
-            }
-            _ => {}
-        }
-        def.parse(value).map_err(|error| error.kafka_message())?;
-        if let Some(reason) = def.refusal(value) {
-            return Err(format!(
-                "Invalid value {value} for configuration {key}: {reason}"
-            ));
-        }
-        Ok(())
     }
 
     /// The settings of the file.

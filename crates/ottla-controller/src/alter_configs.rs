@@ -77,7 +77,7 @@ pub fn incremental_alter_configs(
                 .collect();
             incremental_changes(&configs).and_then(|changes| {
                 let resource = config_resource(resource.resource_type, &resource.resource_name)?;
-                check_dynamic_broker_configs(context, &resource, &changes)?;
+                check_dynamic_broker_configs(context, &resource, &changes, Others::Kept)?;
                 changed_config_records(context, &resource, &changes, false)
             })
         };
@@ -131,7 +131,7 @@ pub fn alter_configs(
                 .collect();
             incremental_changes(&configs).and_then(|changes| {
                 let resource = config_resource(resource.resource_type, &resource.resource_name)?;
-                check_dynamic_broker_configs(context, &resource, &changes)?;
+                check_dynamic_broker_configs(context, &resource, &changes, Others::Removed)?;
                 replaced_config_records(context, &resource, changes)
             })
         };
@@ -232,6 +232,7 @@ fn check_dynamic_broker_configs(
     context: &ControllerContext<'_>,
     resource: &ConfigResource,
     changes: &BTreeMap<ByteString, ConfigChange>,
+    others: Others,
 ) -> Result<(), ApiError> {
     if resource.kind != ConfigResourceType::Broker {
         return Ok(());
@@ -256,6 +257,11 @@ fn check_dynamic_broker_configs(
             Ok(_) => {}
         }
     }
+    let kept = context.image.configs.entries(resource);
+    let mut settings: BTreeMap<String, String> = kept
+        .filter(|_| others == Others::Kept)
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
     for (key, change) in changes {
         if let ConfigChange::Append(_) | ConfigChange::Subtract(_) = change {
             match ottla_config::broker_config(key) {
@@ -277,14 +283,30 @@ fn check_dynamic_broker_configs(
                 Some(_) => {}
             }
         }
-        if let Some(value) = new_value(context, resource, key, change)? {
-            context
-                .config
-                .check_dynamic(key, &value, is_cluster_wide)
-                .map_err(invalid)?;
+        match new_value(context, resource, key, change)? {
+            Some(value) => {
+                let config = context.config;
+                config
+                    .check_dynamic(key, &value, is_cluster_wide)
+                    .map_err(invalid)?;
+                settings.insert(key.to_string(), value.to_string());
+            }
+            None => {
+                settings.remove(&**key);
+            }
         }
     }
-    Ok(())
+    context
+        .config
+        .check_dynamic_change(is_cluster_wide, &settings)
+        .map_err(invalid)
+}
+
+/// What becomes of the settings that a request does not name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    Kept,
+    Removed,
 }
 
 /// The type that a setting of the resource has, if it is known.

@@ -176,3 +176,40 @@ async fn a_setting_of_the_broker_goes_before_the_clusters_and_both_hold_at_once_
     assert_eq!(produce(&mut client, "orders", 1_000).await, ErrorCode::None);
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_kafka_would_refuse_is_not_stored() {
+    let data = tempfile::tempdir().unwrap();
+    let (running, mut client) = start(data.path()).await;
+    for (broker, key, value, says) in [
+        (
+            "",
+            "num.io.threads",
+            "100",
+            "should not be greater than double",
+        ),
+        ("1", "ssl.keystore.type", "PEM", "only per-listener"),
+        (
+            "",
+            "log.cleaner.max.compaction.lag.ms",
+            "0",
+            "Value must be at least 1",
+        ),
+        (
+            "1",
+            "listeners",
+            "PLAINTEXT://:1",
+            "cannot be changed while the broker runs",
+        ),
+    ] {
+        let (code, message) = alter(&mut client, broker, key, Some(value)).await;
+        assert_eq!(code, ErrorCode::InvalidRequest, "{key}");
+        assert!(message.contains(says), "{key}: {message}");
+    }
+    assert_eq!(
+        running.broker().config().dynamic_default_settings().len(),
+        0
+    );
+    assert_eq!(running.broker().config().dynamic_settings().len(), 0);
+    running.stop().await;
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Support, broker_configs};
+use crate::{Support, broker_config, broker_configs};
 
 const COMBINED: &str = "\
 process.roles=broker,controller

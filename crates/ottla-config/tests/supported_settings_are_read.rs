@@ -1,0 +1,172 @@
+//! A setting that is marked as supported is read by somebody: what COMPATIBILITY.md says of it is a claim about the
+//! broker, and this is where the claim is held against the broker's code.
+//!
+//! A setting counts as read where the field that holds its value is accessed outside of this crate and outside of
+//! tests. The field is named as the key with underscores, unless [`READ_AS`] says otherwise.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ottla_config::{ConfigDef, Support, TOPIC_CONFIGS, broker_configs};
+
+/// Settings whose value is read under another name: that of the typed configuration's field or method.
+const READ_AS: &[(&str, &str)] = &[
+    ("broker.id", "node_id"),
+    ("compression.gzip.level", "compression_gzip_level"),
+    ("internal.segment.bytes", "effective_segment_bytes"),
+    ("listener.security.protocol.map", "listeners"),
+    ("log.cleanup.policy", "cleanup_policy"),
+    ("log.dir", "log_dirs"),
+    ("log.flush.interval.messages", "flush_messages"),
+    ("log.flush.interval.ms", "flush_ms"),
+    ("log.index.interval.bytes", "index_interval_bytes"),
+    ("log.index.size.max.bytes", "segment_index_bytes"),
+    (
+        "log.message.timestamp.after.max.ms",
+        "message_timestamp_after_max_ms",
+    ),
+    (
+        "log.message.timestamp.before.max.ms",
+        "message_timestamp_before_max_ms",
+    ),
+    ("log.message.timestamp.type", "message_timestamp_type"),
+    ("log.preallocate", "preallocate"),
+    ("log.retention.bytes", "retention_bytes"),
+    ("log.retention.hours", "retention_ms"),
+    ("log.retention.minutes", "retention_ms"),
+    ("log.retention.ms", "retention_ms"),
+    ("log.roll.hours", "max_segment_ms"),
+    ("log.roll.jitter.hours", "segment_jitter"),
+    ("log.roll.jitter.ms", "segment_jitter"),
+    ("log.roll.ms", "max_segment_ms"),
+    ("log.segment.bytes", "effective_segment_bytes"),
+    ("log.segment.delete.delay.ms", "file_delete_delay_ms"),
+    ("message.max.bytes", "max_message_bytes"),
+    ("segment.bytes", "effective_segment_bytes"),
+    ("segment.jitter.ms", "segment_jitter"),
+    ("segment.ms", "max_segment_ms"),
+];
+
+/// Settings whose readers are being built.
+const AWAITED: &[&str] = &["ottla.disk.reserve.bytes"];
+
+fn field_of(def: &ConfigDef) -> String {
+    match READ_AS.iter().find(|(key, _)| *key == def.name) {
+        Some((_, field)) => (*field).to_owned(),
+        None => def.name.replace('.', "_"),
+    }
+}
+
+/// The code of all other crates but the client and the development tools, without tests and without blanks, so that
+/// an access that is broken over two lines is found.
+fn code() -> String {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let readers = [
+        "ottla",
+        "ottla-broker",
+        "ottla-controller",
+        "ottla-coordinator",
+        "ottla-log",
+        "ottla-replica",
+        "ottla-records",
+    ];
+    let mut files = Vec::new();
+    for reader in readers {
+        find_sources(&crates.join(reader).join("src"), &mut files);
+    }
+    assert!(files.len() > 100, "the sources are where they were");
+    let mut all = String::new();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a source file");
+        let code = text
+            .split("#[cfg(test)]\nmod tests {")
+            .next()
+            .unwrap_or_default();
+        let lines = code
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        all.extend(lines.flat_map(|line| line.chars().filter(|c| !c.is_whitespace())));
+        all.push('\n');
+    }
+    all
+}
+
+fn find_sources(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if path.is_dir() {
+            if name != "tests" && name != "tools" {
+                find_sources(&path, files);
+            }
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            files.push(path);
+        }
+    }
+}
+
+/// Whether a configuration's field is accessed: `config.field`, `self.config().field`, `defaults.field`.
+fn is_read(code: &str, field: &str) -> bool {
+    let access = format!(".{field}");
+    code.match_indices(&access).any(|(at, _)| {
+        let before = code[..at].trim_end_matches("()");
+        let holder = [
+            "config",
+            "defaults",
+            "settings",
+            "topic_config",
+            "file_config",
+        ];
+        let ends_there = code[at + access.len()..]
+            .chars()
+            .next()
+            .is_none_or(|next| !next.is_alphanumeric() && next != '_');
+        ends_there && holder.iter().any(|holder| before.ends_with(holder))
+    })
+}
+
+#[test]
+fn every_supported_setting_is_read_by_somebody() {
+    let code = code();
+    let supported = broker_configs()
+        .chain(TOPIC_CONFIGS)
+        .filter(|def| def.support == Support::Supported);
+    let unread: Vec<String> = supported
+        .filter(|def| !AWAITED.contains(&def.name) && !is_read(&code, &field_of(def)))
+        .map(|def| format!("{} ({})", def.name, field_of(def)))
+        .collect();
+    assert!(
+        unread.is_empty(),
+        "these settings are marked SUPPORTED in crates/ottla-config/src/tables, and nobody reads them: {}. Read them, \
+         or mark them with what becomes of them",
+        unread.join(", ")
+    );
+}
+
+#[test]
+fn names_that_differ_are_those_of_settings() {
+    for (key, _) in READ_AS {
+        let known = broker_configs()
+            .chain(TOPIC_CONFIGS)
+            .any(|def| def.name == *key);
+        assert!(known, "{key}");
+    }
+}
+
+#[test]
+fn only_an_access_to_a_configuration_counts() {
+    assert!(is_read(
+        "broker.config().fetch_max_bytes;",
+        "fetch_max_bytes"
+    ));
+    assert!(is_read("config.fetch_max_bytes.max(1)", "fetch_max_bytes"));
+    assert!(!is_read("request.fetch_max_bytes;", "fetch_max_bytes"));
+    assert!(!is_read(
+        "config.fetch_max_bytes_in_all;",
+        "fetch_max_bytes"
+    ));
+}

@@ -1,0 +1,120 @@
+//! `ottla preflight` as an operator and a script meet it: the answer, the exit status, and a server that refuses with
+//! the same sentence.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::SystemTime;
+
+use ottla_testkit::ottla_binary;
+
+const FILE: &str = "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n\
+    listeners=PLAINTEXT://127.0.0.1:28390,CONTROLLER://127.0.0.1:28391\n\
+    controller.quorum.voters=1@127.0.0.1:28391\n";
+
+struct Node {
+    dir: tempfile::TempDir,
+}
+
+impl Node {
+    /// A node with a properties file, formatted and never started.
+    fn new(more: &str) -> Node {
+        let dir = tempfile::tempdir().expect("a directory");
+        let node = Node { dir };
+        let data = node.dir.path().join("data");
+        node.write(&format!("{FILE}log.dirs={}\n", data.display()));
+        let file = node.file();
+        let file = file.to_str().expect("a path of characters");
+        let cluster_id = "MkU3OEVBNTcwNTJENDM2Qg";
+        let formatted = run(&["storage", "format", "-t", cluster_id, "-c", file]);
+        assert!(formatted.status.success(), "{formatted:?}");
+        node.write(&format!("{FILE}log.dirs={}\n{more}", data.display()));
+        node
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("server.properties")
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.file(), text).expect("the file");
+    }
+
+    fn preflight(&self, more: &[&str]) -> Output {
+        let file = self.file();
+        let mut arguments = vec!["preflight", file.to_str().expect("a path")];
+        arguments.extend(more);
+        run(&arguments)
+    }
+
+    /// Every file with its content and when it was changed.
+    fn content(&self) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
+        let mut content = BTreeMap::new();
+        list(self.dir.path(), &mut content);
+        content
+    }
+}
+
+fn list(dir: &Path, content: &mut BTreeMap<PathBuf, (Vec<u8>, SystemTime)>) {
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            list(&path, content);
+        } else {
+            let changed = fs::metadata(&path).and_then(|it| it.modified());
+            let bytes = fs::read(&path).expect("a file");
+            content.insert(path, (bytes, changed.expect("a time")));
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(ottla_binary())
+        .args(arguments)
+        .output()
+        .expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_status_says_whether_a_take_over_is_possible_and_nothing_is_touched() {
+    let node = Node::new("");
+    let before = node.content();
+    let possible = node.preflight(&[]);
+    assert_eq!(possible.status.code(), Some(0), "{possible:?}");
+    let said = text(&possible.stdout);
+    assert!(said.ends_with("Ottla can take this node over.\n"), "{said}");
+    assert!(said.starts_with("Node 1 of cluster MkU3OEVBNTcwNTJENDM2Qg, metadata.version 4.3-IV0"));
+
+    let refused = node.preflight(&["--override", "node.id=2", "--json"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said: serde_json::Value = serde_json::from_slice(&refused.stdout).expect("JSON");
+    assert_eq!(said["possible"], false);
+    assert_eq!(said["findings"][0]["severity"], "refuses");
+
+    for wrong in [vec!["preflight", "/not/there"], vec!["preflight"]] {
+        let unreadable = run(&wrong);
+        assert_eq!(unreadable.status.code(), Some(2), "{unreadable:?}");
+    }
+    assert_eq!(node.content(), before);
+}
+
+#[test]
+fn the_server_refuses_with_the_sentence_of_preflight_and_touches_nothing() {
+    let node = Node::new("authorizer.class.name=org.example.Authorizer\n");
+    let before = node.content();
+    let said: serde_json::Value =
+        serde_json::from_slice(&node.preflight(&["--json"]).stdout).expect("JSON");
+    let finding = &said["findings"][0];
+    let part = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+    let sentence = format!("{}: {}; {}", part("place"), part("what"), part("change"));
+    let file = node.file();
+    let refused = run(&["server", file.to_str().expect("a path")]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(text(&refused.stderr), format!("ottla: {sentence}\n"));
+    assert_eq!(node.content(), before);
+}
