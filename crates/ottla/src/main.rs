@@ -71,6 +71,7 @@ fn main() -> ExitCode {
             print_parse_error(&error, &arguments);
             // Kafka's tools end with 1 where they cannot make sense of their arguments.
             match error.use_stderr() {
+                true if command == "preflight" => ExitCode::from(preflight::UNREADABLE),
                 true => ExitCode::FAILURE,
                 false => ExitCode::SUCCESS,
             }

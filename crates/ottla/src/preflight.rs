@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::server;
 
 /// For a question that cannot be answered.
-const UNREADABLE: u8 = 2;
+pub const UNREADABLE: u8 = 2;
 /// The width at which lines are broken where the terminal does not say more.
 const WIDTH: usize = 100;
 
