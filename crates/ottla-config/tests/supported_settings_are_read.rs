@@ -15,6 +15,13 @@ const READ_AS: &[(&str, &str)] = &[
     ("compression.gzip.level", "compression_gzip_level"),
     ("internal.segment.bytes", "effective_segment_bytes"),
     ("listener.security.protocol.map", "listeners"),
+    ("log.cleaner.delete.retention.ms", "delete_retention_ms"),
+    ("log.cleaner.max.compaction.lag.ms", "max_compaction_lag_ms"),
+    (
+        "log.cleaner.min.cleanable.ratio",
+        "min_cleanable_dirty_ratio",
+    ),
+    ("log.cleaner.min.compaction.lag.ms", "min_compaction_lag_ms"),
     ("log.cleanup.policy", "cleanup_policy"),
     ("log.dir", "log_dirs"),
     ("log.flush.interval.messages", "flush_messages"),

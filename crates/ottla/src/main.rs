@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         eprintln!("{advice}");
         return ExitCode::FAILURE;
     }
+    let is_preflight = command == "preflight";
     let arguments = match command {
         "server-start" => scripts::server_start::with_two_hyphens(arguments),
         _ => arguments,
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
             print_parse_error(&error, &arguments);
             // Kafka's tools end with 1 where they cannot make sense of their arguments.
             match error.use_stderr() {
-                true if command == "preflight" => ExitCode::from(preflight::UNREADABLE),
+                true if is_preflight => ExitCode::from(preflight::UNREADABLE),
                 true => ExitCode::FAILURE,
                 false => ExitCode::SUCCESS,
             }
