@@ -131,7 +131,8 @@ impl Broker {
         tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirReports::send_all(Arc::clone(&broker))));
-        broker.resume_moves();
+        let resuming = Arc::clone(&broker);
+        tokio::task::spawn_blocking(move || resuming.resume_moves());
         for bound in bound {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
         }

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use super::{Home, Partition};
 use crate::Broker;
-use crate::log_dirs::{LogDirs, OpenSettings, PromoteError};
+use crate::log_dirs::{CleaningPause, LogDirs, OpenSettings, PromoteError};
 
 #[cfg(test)]
 mod tests;
@@ -155,12 +155,14 @@ impl Broker {
         }
     }
 
+    /// Blocks while the cleaner is brought to leave the log alone.
     fn start_move(
         self: &Arc<Self>,
         partition: Arc<Partition>,
         future: Log,
         directory: DirectoryId,
     ) {
+        let topic_partition = partition.topic_partition.clone();
         let replica_move = Move {
             broker: Arc::clone(self),
             original: self
@@ -171,6 +173,9 @@ impl Broker {
             partition,
             directory,
             is_told: false,
+            _cleaning: self
+                .log_dirs()
+                .map(|dirs| dirs.pause_cleaning(&topic_partition)),
         };
         let mut tasks = self.directory_moves.tasks.lock();
         tasks.retain(|task| !task.is_finished());
@@ -190,6 +195,8 @@ struct Move {
     original: Option<DirectoryId>,
     /// The controller may believe that the replica lies in the new directory.
     is_told: bool,
+    /// What the cleaner took out of the log while it is copied might be in the copy already.
+    _cleaning: Option<CleaningPause>,
 }
 
 /// How a move ended.
