@@ -27,7 +27,7 @@ use crate::groups::Groups;
 use crate::log_dirs::{DirFailure, Loading, LogDirs};
 use crate::metrics::Metrics;
 use crate::net::Connections;
-use crate::partition::{AppendPace, DirectoryMoves, Partition, Partitions};
+use crate::partition::{AppendPace, DirectoryMoves, PageCache, Partition, Partitions};
 use crate::request_memory::RequestMemory;
 use crate::throttle::Throttle;
 
@@ -61,6 +61,7 @@ pub struct Broker {
     pub(crate) complaints: Complaints,
     /// By log directory.
     append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
+    pub(crate) page_cache: PageCache,
     pub(crate) connections: Arc<Connections>,
     pub(crate) request_memory: RequestMemory,
     /// What decompressing and compressing batches anew may hold at once.
@@ -138,6 +139,7 @@ impl Broker {
             authorizer: Authorizer,
             throttle: Throttle,
             append_paces: Mutex::default(),
+            page_cache: PageCache::default(),
             metrics: Metrics::default(),
             complaints: Complaints::default(),
             connections: Arc::default(),

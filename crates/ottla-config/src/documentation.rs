@@ -1,4 +1,4 @@
-//! One sentence about each setting that people look up most: those of topics.
+//! One sentence about each setting that people look up most: those of topics, and some that only Ottla has.
 //!
 //! `DescribeConfigs` can ask for documentation. Settings without a text here answer without one.
 
@@ -22,6 +22,13 @@ pub(crate) fn of(name: &str) -> Option<&'static str> {
         "flush.ms" => "After how long records are written through to the disk.",
         "index.interval.bytes" => {
             "How many bytes of records lie between two entries of the offset index."
+        }
+        "ottla.page.cache.max.bytes" => {
+            "How many bytes that were appended last stay in the page cache, over all partitions; -1 for as many as \
+             the kernel keeps."
+        }
+        "ottla.writeback.bytes" => {
+            "After how many bytes the kernel is asked to begin writing a log to the disk; 0 leaves that to the kernel."
         }
         "max.compaction.lag.ms" => "The longest that a record may stay uncompacted.",
         "max.message.bytes" => "The largest batch that is accepted, after compression.",

@@ -6,9 +6,11 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use ottla_types::Offset;
 
@@ -19,7 +21,7 @@ use crate::error::StorageError;
 use crate::file_names::DELETED_SUFFIX;
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
-use crate::reader::{Flushed, Shared};
+use crate::reader::{Flushed, LogReader, Shared};
 use crate::segment::{Segment, SegmentFile};
 
 /// Something to be run on a maintenance thread, in any order.
@@ -35,6 +37,8 @@ pub enum JobOutcome {
     Done,
     /// To be given to [`Log::on_job_done`](crate::Log::on_job_done).
     Spare(SpareSegment),
+    /// Pages that are on their way to disk, to be dropped when there are too many of them.
+    WrittenBack(WrittenPages),
     /// To be run after [`UnlinkJob::delay_ms`].
     Unlink(UnlinkJob),
 }
@@ -43,7 +47,7 @@ impl Job {
     pub fn run(self) -> Result<JobOutcome, StorageError> {
         match self {
             Job::Flush(job) => job.run().map(|_| JobOutcome::Done),
-            Job::StartWriteback(job) => job.run().map(|()| JobOutcome::Done),
+            Job::StartWriteback(job) => job.run().map(JobOutcome::WrittenBack),
             Job::PrepareSpare(job) => job.run().map(JobOutcome::Spare),
             Job::Delete(job) => job.run().map(JobOutcome::Unlink),
         }
@@ -185,16 +189,68 @@ impl Shared {
 /// Asks the kernel to begin writing pages, so that they do not pile up until a flush has to wait for
 /// all of them. Says nothing about what is on disk.
 pub struct WritebackJob {
+    pub(crate) shared: Arc<Shared>,
     pub(crate) file: Arc<File>,
     pub(crate) path: PathBuf,
-    pub(crate) position: u64,
-    pub(crate) len: u64,
+    /// Of the file, whole pages.
+    pub(crate) range: Range<u64>,
+    /// No record in the range has this offset or a later one.
+    pub(crate) end_offset: Offset,
 }
 
 impl WritebackJob {
-    pub fn run(self) -> Result<(), StorageError> {
-        start_writeback(&self.file, self.position, self.len)
-            .map_err(|error| StorageError::fsync(&self.path, error))
+    pub fn run(self) -> Result<WrittenPages, StorageError> {
+        let len = self.range.end - self.range.start;
+        start_writeback(&self.file, self.range.start, len)
+            .map_err(|error| StorageError::fsync(&self.path, error))?;
+        Ok(WrittenPages {
+            log: Arc::downgrade(&self.shared),
+            file: Arc::downgrade(&self.file),
+            path: self.path,
+            range: self.range,
+            end_offset: self.end_offset,
+        })
+    }
+}
+
+/// Pages of a log file that an append has left in the page cache and that are being written.
+pub struct WrittenPages {
+    log: Weak<Shared>,
+    /// Does not keep a deleted file's space from being freed.
+    pub(crate) file: Weak<File>,
+    path: PathBuf,
+    range: Range<u64>,
+    end_offset: Offset,
+}
+
+impl WrittenPages {
+    pub fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// The log whose pages they are, if it is still there.
+    pub fn log(&self) -> Option<LogReader> {
+        let shared = self.log.upgrade()?;
+        Some(LogReader { shared })
+    }
+
+    /// A reader whose next offset is this or later needs none of the pages.
+    pub fn end_offset(&self) -> Offset {
+        self.end_offset
+    }
+
+    /// Takes the pages out of the page cache. The kernel leaves those that are not on disk yet. Blocks.
+    pub fn drop_from_cache(self) -> Result<(), StorageError> {
+        let (Some(file), Some(len)) = (self.file.upgrade(), NonZeroU64::new(self.bytes())) else {
+            return Ok(());
+        };
+        let dropped = rustix::fs::fadvise(
+            &*file,
+            self.range.start,
+            Some(len),
+            rustix::fs::Advice::DontNeed,
+        );
+        dropped.map_err(|error| StorageError::fsync(&self.path, error.into()))
     }
 }
 

@@ -16,6 +16,9 @@ use tracing_subscriber::EnvFilter;
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
 const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
+/// Threads for work that waits for a disk: flushes, reads that miss the page cache, the end of files. More
+/// would only wait beside each other, and each keeps a stack and a heap of its own.
+const MAX_BLOCKING_THREADS: usize = 64;
 
 #[derive(Args, Debug)]
 pub struct ServerArgs {
@@ -67,6 +70,7 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
     start_logging()?;
     raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;

@@ -73,6 +73,11 @@ pub(crate) async fn handle(
     for (key, partition) in &requested {
         match topics.resolve(key) {
             Ok(target) => {
+                if let Ok(read) = &target {
+                    let next_offset = Offset(partition.fetch_offset);
+                    read.readers
+                        .note(&context.connection, next_offset, context.received_at_ms);
+                }
                 targets.push((target, partition.clone()));
                 keys.push(key.clone());
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ottla_log::{
     AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
-    TransactionVersion,
+    TransactionVersion, WrittenPages,
 };
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
@@ -401,6 +401,9 @@ fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
         }
         let event = match result {
             Ok(JobOutcome::Done) => return,
+            Ok(JobOutcome::WrittenBack(pages)) => {
+                return drop_surplus(&partition, &broker, pages).await;
+            }
             Ok(outcome) => PartitionEvent::JobDone(log, outcome),
             Err(error) => {
                 if is_spare {
@@ -412,6 +415,31 @@ fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
         };
         partition.put(&broker, event);
     });
+}
+
+/// Adds pages to those that appends have left in the page cache, and drops the oldest where these are too
+/// many. A failure is that of the partition whose pages they are.
+async fn drop_surplus(partition: &Arc<Partition>, broker: &Arc<Broker>, pages: WrittenPages) {
+    let max_bytes = broker.config().ottla_page_cache_max_bytes;
+    let surplus = broker
+        .page_cache
+        .add(partition, pages, max_bytes, broker.now_ms());
+    if surplus.is_empty() {
+        return;
+    }
+    let broker = Arc::clone(broker);
+    // A panic has been reported where it happened.
+    let _ = tokio::task::spawn_blocking(move || {
+        for (partition, pages) in surplus {
+            let Some(log) = pages.log() else {
+                continue;
+            };
+            if let Err(error) = pages.drop_from_cache() {
+                partition.put(&broker, PartitionEvent::JobFailed(log, error));
+            }
+        }
+    })
+    .await;
 }
 
 /// What somebody is told who waits for an append to a partition that is gone.

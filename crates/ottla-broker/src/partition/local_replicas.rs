@@ -225,7 +225,8 @@ impl Broker {
         }
         let config = self.topic_config(image, &replica.topic);
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
-        let log = self.open_log(&topic_partition, replica, is_new, &config)?;
+        let mut log = self.open_log(&topic_partition, replica, is_new, &config)?;
+        log.set_writeback_bytes(self.config().ottla_writeback_bytes.max(0) as u64);
         let pace = self.append_pace(&log.dir());
         let log_dirs = self.log_dirs().ok_or("there are no log directories")?;
         let space = log_dirs.space_of(&log.reader());

@@ -22,8 +22,10 @@ mod inbox;
 #[cfg(test)]
 mod inbox_tests;
 mod local_replicas;
+mod page_cache;
 mod partitions;
 mod primitives;
+mod readers;
 mod settings;
 mod waiters;
 
@@ -45,9 +47,11 @@ use crate::metrics::TopicMetrics;
 use crate::stalls;
 use execute::Stepped;
 use inbox::{Inbox, Place, RunToken};
+use readers::Readers;
 
 pub(crate) use append_pace::AppendPace;
 pub(crate) use directory_move::DirectoryMoves;
+pub(crate) use page_cache::PageCache;
 pub(crate) use partitions::Partitions;
 pub(crate) use settings::PartitionSettings;
 pub(crate) use waiters::{Waiter, Waiters};
@@ -153,6 +157,7 @@ pub struct Partition {
     /// Raised when the inbox has fallen below its bound.
     room: Notify,
     pub(crate) waiters: Waiters,
+    pub(crate) readers: Readers,
     /// What readers know of the replica; written by the holder of the token.
     is_leader: AtomicBool,
     is_lost: AtomicBool,
@@ -214,6 +219,7 @@ impl Partition {
             topic_metrics,
             room: Notify::new(),
             waiters: Waiters::default(),
+            readers: Readers::default(),
             is_leader: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
             leader_epoch: AtomicI32::new(LeaderEpoch::UNKNOWN.0),

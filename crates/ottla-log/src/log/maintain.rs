@@ -47,6 +47,16 @@ pub(super) enum Spare {
     Ready(SpareSegment),
 }
 
+/// Writeback ends at a multiple of this. The page that holds the log end is dirtied again by the next
+/// append, so writing it now would be for nothing, and dropping it would have it read back; and pages come
+/// in naturally aligned folios, which are dropped whole or not at all.
+const WRITEBACK_ALIGNMENT: u64 = 1024 * 1024;
+
+/// The part of a file of this size that consists of pages no append will touch.
+fn whole_pages(size: u64) -> u64 {
+    size - size % WRITEBACK_ALIGNMENT
+}
+
 impl Log {
     /// Whether [`Log::take_jobs`] would return anything. Cheap: asked after every append.
     pub fn has_jobs(&self) -> bool {
@@ -64,17 +74,18 @@ impl Log {
             jobs.extend(self.flush_job_up_to(up_to).map(Job::Flush));
         }
         if self.is_writeback_due() {
-            let position = self.jobs.written_back;
-            let size = self.active.segment.size();
-            self.jobs.written_back = size;
+            let start = self.jobs.written_back;
+            let end = whole_pages(self.active.segment.size());
+            self.jobs.written_back = end;
             let segment = &self.active.segment;
             jobs.push(Job::StartWriteback(WritebackJob {
+                shared: self.shared.clone(),
                 file: self.active.file.clone(),
                 path: segment
                     .path(SegmentFile::Log)
                     .unwrap_or_else(|_| self.dir()),
-                position,
-                len: size - position,
+                range: start..end,
+                end_offset: self.log_end_offset(),
             }));
         }
         if self.is_spare_due() {
@@ -105,7 +116,8 @@ impl Log {
 
     fn is_writeback_due(&self) -> bool {
         let every = self.writeback_bytes;
-        every > 0 && self.active.segment.size() - self.jobs.written_back >= every
+        let end = whole_pages(self.active.segment.size());
+        every > 0 && end.saturating_sub(self.jobs.written_back) >= every
     }
 
     /// A spare is made when the segment is half full, so that logs that nobody writes to have none.

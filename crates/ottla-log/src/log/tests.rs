@@ -12,6 +12,7 @@ mod retention;
 mod timestamps;
 mod transactions;
 mod truncate;
+mod writeback;
 
 use std::path::Path;
 use std::sync::Arc;
