@@ -16,9 +16,9 @@ use tracing_subscriber::EnvFilter;
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
 const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
-/// Threads for work that waits for a disk: flushes, reads that miss the page cache, the end of files. More
-/// would only wait beside each other, and each keeps a stack and a heap of its own.
-const MAX_BLOCKING_THREADS: usize = 64;
+/// Threads for work that waits for a disk: flushes, writeback, reads that miss the page cache. More would only
+/// wait beside each other, and each keeps about 0.7 MB for the ten seconds that it is kept after its last work.
+const MAX_BLOCKING_THREADS: usize = 32;
 
 #[derive(Args, Debug)]
 pub struct ServerArgs {
