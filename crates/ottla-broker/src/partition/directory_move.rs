@@ -542,7 +542,7 @@ fn follow(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), L
 fn run_jobs(future: &mut Log) -> Result<(), StorageError> {
     for job in future.take_jobs() {
         match job.run()? {
-            JobOutcome::Done => {}
+            JobOutcome::Done | JobOutcome::WrittenBack(_) => {}
             outcome @ JobOutcome::Spare(_) => future.on_job_done(outcome),
             // Nobody reads a copy.
             JobOutcome::Unlink(unlink) => unlink.run()?,
