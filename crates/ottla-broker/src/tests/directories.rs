@@ -44,8 +44,7 @@ impl Node {
 
     async fn start_again(&mut self, settings: &[(&str, &str)]) {
         let dirs = self.dirs().map(|dir| dir.display().to_string());
-        let mut properties =
-            single_node_properties(&dirs.join(","), "127.0.0.1:0", "127.0.0.1:9093");
+        let mut properties = single_node_properties(&dirs.join(","), "127.0.0.1:0", "127.0.0.1:0");
         let metadata = self.data.path().join("metadata").display().to_string();
         properties.set("metadata.log.dir", &metadata);
         for (key, value) in settings {

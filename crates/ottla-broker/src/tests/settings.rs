@@ -21,7 +21,7 @@ const BROKER: i8 = 4;
 
 async fn start(data: &Path) -> (RunningBroker, Client) {
     let data = data.display().to_string();
-    let properties = single_node_properties(&data, "127.0.0.1:0", "127.0.0.1:9093");
+    let properties = single_node_properties(&data, "127.0.0.1:0", "127.0.0.1:0");
     let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
     let running = Broker::format_and_start(config)
         .await
