@@ -94,9 +94,10 @@ pub fn run(options: &Options) -> Result<()> {
         }
         outcome => {
             println!("{tally}");
-            let what = format!("seed {seed}; the directory is kept: {}", dir.display());
-            outcome.context(what.clone())?;
-            bail!("{what}")
+            let dir = dir.display();
+            outcome.with_context(|| {
+                format!("with --seed {seed}; the directory is kept, with all outputs: {dir}")
+            })
         }
     }
 }
@@ -170,6 +171,8 @@ impl Run {
 
     fn turns(&mut self, changes: usize) -> Result<()> {
         table::heading();
+        let began = Instant::now();
+        let (mut records, mut facts) = (0, 0);
         for number in 0..=changes {
             let began = Instant::now();
             let side = number % 2;
@@ -181,13 +184,20 @@ impl Run {
             let outcome = self.turn(side, number, ending, &mut turn);
             turn.took = began.elapsed();
             turn.print();
+            records += turn.findings.records;
+            facts += turn.findings.facts;
             self.tally.passed += 1;
             if outcome.is_err() || !turn.findings.wrong.is_empty() {
                 self.tally.passed -= 1;
                 self.tally.failed += 1;
-                return outcome.with_context(|| format!("turn {number}, {}", turn.side));
+                outcome.with_context(|| format!("turn {number}, {}", turn.side))?;
+                bail!("turn {number}, {}: not what was there", turn.side);
             }
         }
+        println!(
+            "{changes} changes of hands in {:.0?}; {records} records and {facts} facts compared, nothing wrong",
+            began.elapsed()
+        );
         Ok(())
     }
 
@@ -250,7 +260,10 @@ impl Run {
             .operate(&mut self.workload, &mut self.random, serves_all)?;
         self.workload.perform("resume", json!({}))?;
         std::thread::sleep(Duration::from_millis(300 + self.random.below(700)));
-        if ending.is_idle() {
+        // What is acknowledged to a producer after the controller was told of a replica's new directory and before the
+        // copy takes the place of its log is lost where Kafka is the next to start.
+        let loses = ending == Ending::KillAtMove && self.sides[1 - side].id() != "ottla";
+        if ending.is_idle() || loses {
             self.story.drain(&mut self.workload, false, findings)?;
         }
         let picture = story::picture(&mut self.workload)?;

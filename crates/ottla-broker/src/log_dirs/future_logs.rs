@@ -224,8 +224,12 @@ impl LogDirs {
         }
     }
 
-    /// A copy that the controller had been told of before the stop: it holds all that the log held, and only
+    /// A copy that the controller had been told of before the stop, and that holds all that the log holds: only
     /// its name had still to be changed. Returns it under its new name.
+    ///
+    /// Between telling the controller and changing names, records may have been acknowledged that only the log
+    /// has. Then the log stays in use and the move goes on. Kafka 4.3 puts the copy in place whatever it holds,
+    /// and loses them (`LogManager.recoverAbandonedFutureLogs`).
     pub(super) fn recover_promoted(
         &self,
         topic_partition: &TopicPartition,
@@ -237,7 +241,11 @@ impl LogDirs {
         let is_all_but_ended = Some(future.dir.directory_id) == directory
             && future.topic_id == topic_id
             && future.waiting.is_some();
-        if !is_all_but_ended {
+        let lacks_records = self.loaded.lock().get(topic_partition).is_some_and(|log| {
+            log.topic_id.is_none_or(|id| id == topic_id)
+                && log.log.log_end_offset() > future.reader.log_end_offset()
+        });
+        if !is_all_but_ended || lacks_records {
             return None;
         }
         let future = futures.remove(topic_partition)?;

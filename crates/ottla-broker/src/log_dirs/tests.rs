@@ -515,3 +515,41 @@ fn a_start_that_is_refused_or_broken_off_leaves_a_clean_stop_clean() {
     assert!(!test.paths()[0].join(CLEAN_SHUTDOWN_FILE).exists());
     assert!(test.paths()[1].join(CLEAN_SHUTDOWN_FILE).exists());
 }
+
+#[test]
+fn a_copy_whose_directory_is_already_assigned_takes_the_place_of_its_log_only_if_it_lacks_nothing()
+{
+    for lacks_a_record in [false, true] {
+        let test = Dirs::new(2);
+        let dirs = test.load().unwrap();
+        let mut log = open(&dirs, 0);
+        append(&mut log);
+        let from = dirs.directory_of(&partition(0)).unwrap();
+        let to = dirs.dirs.iter().map(|dir| dir.directory_id);
+        let to = to.into_iter().find(|id| *id != from).unwrap();
+        let mut copy = dirs
+            .create_future(&partition(0), TOPIC_ID, to, settings())
+            .unwrap();
+        append(&mut copy);
+        if lacks_a_record {
+            append(&mut log);
+        }
+        let end = log.log_end_offset();
+        // The process is killed after the controller has written down where the replica is to lie.
+        drop((log, copy, dirs));
+
+        let dirs = test.load().unwrap();
+        let log = dirs
+            .open_log(&partition(0), TOPIC_ID, Some(to), settings())
+            .unwrap();
+        assert_eq!(
+            log.log_end_offset(),
+            end,
+            "lacks a record: {lacks_a_record}"
+        );
+        let expected = if lacks_a_record { from } else { to };
+        assert_eq!(dirs.directory_of(&partition(0)), Some(expected));
+        let going_on = dirs.take_waiting_futures().len();
+        assert_eq!(going_on, usize::from(lacks_a_record), "the move goes on");
+    }
+}
