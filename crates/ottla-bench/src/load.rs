@@ -4,6 +4,7 @@
 //! before the clock starts, and what is fetched is received into one buffer and dropped. It works against any broker
 //! that speaks Kafka's protocol; the process of a broker on the same machine can be watched from outside.
 
+pub mod bare_loop;
 pub mod cluster;
 pub mod fetch;
 pub mod latency;

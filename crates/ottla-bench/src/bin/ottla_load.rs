@@ -1,9 +1,11 @@
 //! `ottla-load`: the load generator's command line. One mode per subcommand; a table for people, or JSON.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
+use ottla_bench::load::bare_loop::{self, BareLoopOptions};
 use ottla_bench::load::cluster::{self, Topic};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::latency::{self, EndToEndOptions};
@@ -31,6 +33,33 @@ enum Mode {
     EndToEnd(EndToEndArgs),
     /// Produce small batches at a fixed rate and measure from the instant at which each was due.
     ProduceLatency(ProduceLatencyArgs),
+    /// Receive, checksum and append without a broker: the floor of this machine for produce.
+    BareLoop(BareLoopArgs),
+    /// The process that `bare-loop` measures.
+    #[command(hide = true)]
+    BareLoopServer { dir: PathBuf, frame_bytes: usize },
+}
+
+#[derive(Args)]
+struct BareLoopArgs {
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Frames on their way per connection.
+    #[arg(long, default_value_t = 5)]
+    in_flight: usize,
+    #[arg(long, default_value_t = 64 * 1024)]
+    batch_bytes: usize,
+    #[arg(long, default_value_t = 1_000_000_000)]
+    bytes: u64,
+    /// Send this many bytes first and do not measure them.
+    #[arg(long, default_value_t = 0)]
+    warmup_bytes: u64,
+    /// Where the files go; they have no names, so nothing is left behind.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Print the report as one line of JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -161,6 +190,8 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::Fetch(args) => (&args.common, fetch(args)?),
         Mode::EndToEnd(args) => (&args.common, end_to_end(args)?),
         Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
+        Mode::BareLoop(args) => return bare_loop(args),
+        Mode::BareLoopServer { dir, frame_bytes } => return bare_loop::serve(dir, *frame_bytes),
     };
     if common.json {
         println!("{}", serde_json::to_string(&report)?);
@@ -169,6 +200,30 @@ fn run(mode: &Mode) -> Result<()> {
     }
     if common.delete_topic {
         cluster::delete_topic(&common.bootstrap, &common.topic)?;
+    }
+    Ok(())
+}
+
+fn bare_loop(args: &BareLoopArgs) -> Result<()> {
+    let options = BareLoopOptions {
+        connections: args.connections,
+        in_flight: args.in_flight,
+        frame_bytes: args.batch_bytes,
+        bytes: args.bytes,
+        warmup_bytes: args.warmup_bytes,
+    };
+    let report = bare_loop::run(&args.dir, options)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        println!(
+            "bare loop: {:.2} s  {} frames  {:.1} MB/s\n  loop: {:.2} CPU s, {:.3} per GB",
+            report.seconds,
+            report.frames,
+            report.megabytes_per_second,
+            report.server.cpu_seconds,
+            report.server.cpu_seconds_per_gb
+        );
     }
     Ok(())
 }

@@ -1,0 +1,206 @@
+//! What the machine itself takes for a produce: a loop that receives a frame, computes its CRC-32C, appends it to one
+//! of six files and answers with a few bytes, one blocking thread a connection, and nothing else.
+//!
+//! It is the floor that a broker's processor time is to be held against, because that floor differs several times
+//! over between machines: on virtual machines whose host takes memory back, new pages of the page cache are most of
+//! it. The loop runs in a process of its own, so that what it used can be read like a broker's.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use super::process_usage::{ProcessUsage, UsageReport};
+
+const FILES: usize = 6;
+/// About what a Produce response of one partition takes.
+const ANSWER_BYTES: usize = 60;
+
+#[derive(Clone, Copy, Debug)]
+pub struct BareLoopOptions {
+    pub connections: usize,
+    /// Frames on their way per connection.
+    pub in_flight: usize,
+    pub frame_bytes: usize,
+    pub bytes: u64,
+    /// Sent first and not measured.
+    pub warmup_bytes: u64,
+}
+
+/// What the loop came to.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct BareLoopReport {
+    pub seconds: f64,
+    pub frames: u64,
+    pub bytes: u64,
+    /// 10^6 bytes per second.
+    pub megabytes_per_second: f64,
+    /// The loop's process.
+    pub server: UsageReport,
+}
+
+/// Runs the loop in a process of its own, with its files in `dir`, and puts load on it.
+pub fn run(dir: &Path, options: BareLoopOptions) -> Result<BareLoopReport> {
+    ensure!(options.connections > 0, "--connections must be 1 or more");
+    ensure!(options.in_flight > 0, "--in-flight must be 1 or more");
+    ensure!(options.frame_bytes > 0, "--batch-bytes must be 1 or more");
+    let server = Server::start(dir, options.frame_bytes)?;
+    let mut streams = Vec::new();
+    for _ in 0..options.connections {
+        let stream = TcpStream::connect(("127.0.0.1", server.port))?;
+        stream.set_nodelay(true)?;
+        streams.push(stream);
+    }
+    send(&mut streams, options, options.warmup_bytes)?;
+    let before = ProcessUsage::of(server.child.id())?;
+    let started = Instant::now();
+    let frames = send(&mut streams, options, options.bytes)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let used = ProcessUsage::of(server.child.id())?;
+    let bytes = frames * options.frame_bytes as u64;
+    Ok(BareLoopReport {
+        seconds,
+        frames,
+        bytes,
+        megabytes_per_second: bytes as f64 / seconds / 1e6,
+        server: used.since(&before, bytes, bytes),
+    })
+}
+
+/// Sends frames over all connections at once; returns how many.
+fn send(streams: &mut [TcpStream], options: BareLoopOptions, bytes: u64) -> Result<u64> {
+    let of_each = bytes / options.frame_bytes as u64 / streams.len() as u64;
+    let count = streams.len() as u64;
+    std::thread::scope(|scope| {
+        let senders: Vec<_> = streams
+            .iter_mut()
+            .map(|stream| scope.spawn(move || send_over(stream, options, of_each)))
+            .collect();
+        for sender in senders {
+            sender.join().expect("a sender does not panic")?;
+        }
+        Ok(of_each * count)
+    })
+}
+
+fn send_over(stream: &mut TcpStream, options: BareLoopOptions, frames: u64) -> Result<()> {
+    let mut frame = vec![0; 4 + options.frame_bytes];
+    for (index, byte) in frame.iter_mut().enumerate().skip(4) {
+        *byte = (index * 31 % 251) as u8;
+    }
+    let mut answer = [0; ANSWER_BYTES];
+    let (mut sent, mut answered) = (0, 0);
+    while answered < frames {
+        while sent < frames && sent - answered < options.in_flight as u64 {
+            stream.write_all(&frame)?;
+            sent += 1;
+        }
+        stream
+            .read_exact(&mut answer)
+            .context("the bare loop has ended")?;
+        answered += 1;
+    }
+    Ok(())
+}
+
+/// The process of the loop, ended when this is dropped.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(dir: &Path, frame_bytes: usize) -> Result<Server> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("bare-loop-server")
+            .arg(dir)
+            .arg(frame_bytes.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the process of the bare loop")?;
+        let stdout = child.stdout.take().context("its output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let port = line.trim().parse();
+        let mut server = Server { child, port: 0 };
+        server.port = port.with_context(|| format!("the bare loop did not start: {line:?}"))?;
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whatever fails here, the process is gone or about to go.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One of the files, and where its next frame goes.
+struct Appended {
+    file: File,
+    position: Mutex<u64>,
+}
+
+/// The loop itself: prints its port and serves until it is killed. Its files have no names any more, so that
+/// nothing is left behind.
+pub fn serve(dir: &Path, frame_bytes: usize) -> Result<()> {
+    let mut files = Vec::new();
+    for index in 0..FILES {
+        let path = dir.join(format!("bare-loop.{index}"));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        std::fs::remove_file(&path)?;
+        files.push(Appended {
+            file,
+            position: Mutex::new(0),
+        });
+    }
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("{}", listener.local_addr()?.port());
+    io::stdout().flush()?;
+    std::thread::scope(|scope| {
+        for (connection, stream) in listener.incoming().enumerate() {
+            let (stream, files) = (stream?, &files);
+            // A connection ends when its peer closes it.
+            scope.spawn(move || serve_one(stream, files, connection, frame_bytes));
+        }
+        Ok(())
+    })
+}
+
+fn serve_one(
+    mut stream: TcpStream,
+    files: &[Appended],
+    connection: usize,
+    frame_bytes: usize,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut frame = vec![0; 4 + frame_bytes];
+    let mut next = connection;
+    loop {
+        stream.read_exact(&mut frame)?;
+        let body = &frame[4..];
+        let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
+        next = (next + 1) % files.len();
+        let Appended { file, position } = &files[next];
+        let mut position = position.lock().expect("no thread of the loop panics");
+        file.write_all_at(body, *position)?;
+        *position += body.len() as u64;
+        drop(position);
+        let mut answer = [0; ANSWER_BYTES];
+        answer[..4].copy_from_slice(&crc.to_be_bytes());
+        stream.write_all(&answer)?;
+    }
+}
