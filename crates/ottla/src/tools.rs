@@ -10,6 +10,7 @@ mod admin_client;
 mod broken_pipe;
 mod connection_warnings;
 mod java_exceptions;
+mod local_time;
 mod retired_flags;
 mod topic_filter;
 mod topic_partitions_file;
@@ -29,6 +30,7 @@ mod groups;
 mod leader_election;
 mod log_dirs;
 mod metadata_quorum;
+mod replica_verification;
 mod storage;
 mod topics;
 
@@ -55,6 +57,7 @@ pub enum Tool {
     Cluster(cluster::ClusterArgs),
     MetadataQuorum(metadata_quorum::MetadataQuorumArgs),
     Features(features::FeaturesArgs),
+    ReplicaVerification(replica_verification::ReplicaVerificationArgs),
     BrokerApiVersions(broker_api_versions::BrokerApiVersionsArgs),
     ClientMetrics(Box<client_metrics::ClientMetricsArgs>),
     Storage(storage::StorageArgs),
@@ -81,6 +84,7 @@ pub fn run(tool: Tool) -> ExitCode {
         Tool::Cluster(args) => cluster::run(args),
         Tool::MetadataQuorum(args) => metadata_quorum::run(args),
         Tool::Features(args) => features::run(args),
+        Tool::ReplicaVerification(args) => replica_verification::run(args),
         Tool::BrokerApiVersions(args) => broker_api_versions::run(args),
         Tool::ClientMetrics(args) => client_metrics::run(*args),
         Tool::Storage(args) => storage::run(args),

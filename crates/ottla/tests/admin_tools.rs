@@ -1,6 +1,7 @@
 //! The tools that show and change a cluster as a whole, each as a process.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 
@@ -319,4 +320,55 @@ fn quotas_and_credentials_are_kept() {
         "{}",
         gone.err
     );
+}
+
+#[test]
+fn replicas_are_verified_until_the_tool_is_stopped() {
+    let broker = BrokerBuilder::new().start();
+    out(&broker, &["topics"], &["--create", "--topic", "t"]);
+    let servers = broker.bootstrap();
+    let mut producer = Command::new(ottla_binary())
+        .args([
+            "console-producer",
+            "--bootstrap-server",
+            &servers,
+            "--topic",
+            "t",
+        ])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the producer starts");
+    let mut input = producer.stdin.take().expect("its input");
+    input.write_all(b"a\nb\n").expect("it reads");
+    drop(input);
+    assert!(producer.wait().expect("it ends").success());
+
+    let verification = ["replica-verification", "--broker-list", &servers];
+    let mut tool = Command::new(ottla_binary())
+        .args(verification)
+        .args(["--topics-include", "t", "--time", "-2"])
+        .args(["--report-interval-ms", "1", "--max-wait-ms", "10"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the tool starts");
+    let lines = BufReader::new(tool.stdout.take().expect("its output")).lines();
+    let printed: Vec<String> = lines
+        .map(|line| line.expect("text"))
+        .take_while(|line| {
+            !line.ends_with(": max lag is 0 for partition t-0 at offset 2 among 1 partitions")
+        })
+        .take(1000)
+        .collect();
+    tool.kill().expect("it still runs");
+    tool.wait().expect("it ends");
+    assert!(
+        printed[0].ends_with(": verification process is started"),
+        "{printed:?}"
+    );
+    assert!(printed.len() < 1000, "{}", printed[1]);
+
+    let nothing = run(&[&verification[..], &["--topics-include", "none"]].concat());
+    assert_eq!(nothing.status, 1);
+    assert!(nothing.err.contains("No topics found"), "{}", nothing.err);
 }
