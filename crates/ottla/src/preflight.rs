@@ -17,7 +17,7 @@ use crate::server;
 /// For a question that cannot be answered.
 pub const UNREADABLE: u8 = 2;
 /// The width at which lines are broken where the terminal does not say more.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 
 #[derive(Args, Debug)]
 pub struct PreflightArgs {
@@ -170,8 +170,9 @@ fn describe(facts: &Facts) -> String {
         );
         text.push_str(match facts.stopped_cleanly {
             Some(true) => ", stopped cleanly.",
-            Some(false) => ", not stopped cleanly.",
-            None => ".",
+            // A directory that was only formatted was never stopped at all.
+            Some(false) if facts.partitions > 0 => ", not stopped cleanly.",
+            Some(false) | None => ".",
         });
     }
     text
@@ -250,8 +251,8 @@ mod tests {
              In the way\n  a.properties line 3\n  - it is so\n    -> do that\n  - {}\n    {}\n\n\
              Good to know\n  /data\n  - it was so\n\n\
              Ottla cannot take this node over: 2 things are in the way.\n",
-            "word ".repeat(19).trim(),
-            "word ".repeat(11).trim()
+            "word ".repeat(15).trim(),
+            "word ".repeat(15).trim()
         );
         assert_eq!(text, expected);
         let text = to_text(&preflight(Vec::new()), true);
