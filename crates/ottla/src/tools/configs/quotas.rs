@@ -161,7 +161,7 @@ impl Change {
                 .iter()
                 .filter(|(_, operation)| (**operation == ConfigOperation::Delete) == is_wanted)
                 .map(|(key, _)| key.as_str())
-                .filter(|key| !valid.contains(key) && !(is_users_alone && is_scram(key)))
+                .filter(|key| !(valid.contains(key) || is_users_alone && is_scram(key)))
                 .collect();
             if !unknown.is_empty() {
                 bail!(
