@@ -181,6 +181,11 @@ fn load_and_join(
     broker.set_state(BrokerState::Recovery);
     log_dirs.load(&LoadSettings {
         topic_config: &|topic| broker.topic_config(&image, topic),
+        assigned: &|replica| {
+            let topic = image.topics.by_name(&replica.topic)?;
+            let registration = topic.partition(replica.partition)?;
+            Some((topic.id, registration.directory(broker.broker_id())?))
+        },
         producer_id_expiration_ms: config.producer_id_expiration_ms.into(),
         threads_per_dir: config.num_recovery_threads_per_data_dir.max(1) as usize,
         loading: &broker.loading,

@@ -137,6 +137,7 @@ impl LogDirs {
 
     /// Gives a copy up and deletes it. Blocks.
     pub(crate) fn remove_future(&self, topic_partition: &TopicPartition) {
+        let _ending = self.moves_end.lock();
         let removed = self.futures.write().remove(topic_partition);
         if let Some(Future { reader, dir, .. }) = removed {
             self.delete_dir(&reader, &dir);
@@ -159,22 +160,24 @@ impl LogDirs {
     /// after a while. Nothing has changed where that fails. Called by whoever steps the partition. Blocks.
     pub(crate) fn promote(&self, future: &LogReader) -> Result<(), PromoteError> {
         let topic_partition = future.topic_partition();
-        // Held, so that the copy cannot be given up meanwhile.
-        let mut futures = self.futures.write();
-        let of_name = futures.get(topic_partition);
-        let is_registered = of_name.is_some_and(|of_name| of_name.reader.is_of_same_log(future));
-        if !is_registered {
+        // Held, so that the copy cannot be given up meanwhile. The register itself is not: it is asked by
+        // threads that must not wait for the disk.
+        let _ending = self.moves_end.lock();
+        let registered = {
+            let futures = self.futures.read();
+            let of_name = futures.get(topic_partition);
+            let of_name = of_name.filter(|of_name| of_name.reader.is_of_same_log(future));
+            of_name.map(|of_name| Arc::clone(&of_name.dir))
+        };
+        let Some(dir) = registered else {
             return Err(PromoteError::GivenUp);
-        }
-        let dir = Arc::clone(&futures[topic_partition].dir);
+        };
         let name = dir.path.join(topic_partition.dir_name());
         future
             .rename_dir_job(name)
             .run()
             .map_err(PromoteError::Failed)?;
-        futures.remove(topic_partition);
-        // Whoever holds both takes `hosted` first.
-        drop(futures);
+        self.futures.write().remove(topic_partition);
         let promoted = Hosted {
             reader: future.clone(),
             dir: Arc::clone(&dir),
@@ -200,7 +203,8 @@ impl LogDirs {
         }
     }
 
-    /// Opens the copies that were found at start. One that cannot be opened is deleted: it is only a copy.
+    /// Opens the copies that were found at start. What keeps one from being opened says of its directory what
+    /// it would say of a log there.
     pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) {
         for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
             for (topic_partition, path) in std::mem::take(&mut *dir.futures_found.lock()) {
@@ -217,6 +221,8 @@ impl LogDirs {
                     }
                     Err(error) => {
                         tracing::error!(dir = %path.display(), "an unfinished move cannot go on: {error}");
+                        // The next start must not take it for one that was brought to rest.
+                        dir.set_unclean();
                         self.on_log_error(dir, &error);
                     }
                 }
@@ -236,8 +242,10 @@ impl LogDirs {
         topic_id: TopicId,
         directory: Option<DirectoryId>,
     ) -> Option<LoadedLog> {
+        // It is not known what a log holds that could not be loaded.
+        let is_unknown = self.failed.lock().contains_key(topic_partition);
         let mut futures = self.futures.write();
-        let future = futures.get(topic_partition)?;
+        let future = futures.get(topic_partition).filter(|_| !is_unknown)?;
         let is_all_but_ended = Some(future.dir.directory_id) == directory
             && future.topic_id == topic_id
             && future.waiting.is_some();

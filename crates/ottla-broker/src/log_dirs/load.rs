@@ -5,6 +5,7 @@
 //!
 //! Kafka: `LogManager.loadLogs`.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +15,11 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
+use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Log, LogError, OpenParams, RecoveryProgress, StorageError};
-use ottla_types::{Offset, Timestamp, TopicPartition};
+use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 
-use super::dir_names::DirKind;
+use super::dir_names::{self, DirKind};
 use super::log_dir::LogDir;
 use super::recovery_progress::{DirProgress, Loading, Teller, bytes_to_recover};
 use super::{FailedLog, LoadedLog, LogDirs, remove_dir};
@@ -26,6 +28,8 @@ use super::{FailedLog, LoadedLog, LogDirs, remove_dir};
 pub(crate) struct LoadSettings<'a> {
     /// The settings of a topic, from the metadata as the node left it when it stopped.
     pub(crate) topic_config: &'a (dyn Fn(&str) -> Arc<TopicConfig> + Sync),
+    /// Of which topic a replica is and in which directory it lies, from the same metadata.
+    pub(crate) assigned: &'a (dyn Fn(&TopicPartition) -> Option<(TopicId, DirectoryId)> + Sync),
     pub(crate) producer_id_expiration_ms: i64,
     /// `num.recovery.threads.per.data.dir`
     pub(crate) threads_per_dir: usize,
@@ -60,7 +64,13 @@ impl LogDirs {
                 Err(ListError::Failed(error)) => self.on_storage_error(dir, &error),
             }
         }
-        refuse_duplicates(listed.iter().flat_map(|(_, partitions)| partitions))?;
+        for (number, index) in superseded(&listed, settings)?.into_iter().rev() {
+            let (dir, partitions) = &mut listed[number];
+            let (topic_partition, path) = partitions.remove(index);
+            if let Err(error) = set_superseded_aside(dir, &topic_partition, &path) {
+                self.on_storage_error(dir, &error);
+            }
+        }
         let mut loads = Vec::new();
         for (dir, partitions) in listed {
             match DirLoad::begin(dir, partitions, settings.threads_per_dir.max(1)) {
@@ -251,18 +261,60 @@ pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
     })
 }
 
-fn refuse_duplicates<'a>(
-    partitions: impl Iterator<Item = &'a (TopicPartition, PathBuf)>,
-) -> Result<(), String> {
-    let mut seen = std::collections::HashMap::new();
-    for (partition, path) in partitions {
-        if let Some(other) = seen.insert(partition, path) {
-            return Err(format!(
-                "partition {partition} lies in both {} and {}; delete the one in the directory that failed last",
-                other.display(),
-                path.display()
-            ));
+/// The logs, by directory and place in it, ascending, whose place another has taken: a move between directories
+/// renames the copy first, which is complete by then and is where the controller was told that the replica
+/// lies, and a crash came before the log that it replaces was renamed. Any other two of a name refuse the
+/// start.
+fn superseded(
+    listed: &[(&Arc<LogDir>, Vec<(TopicPartition, PathBuf)>)],
+    settings: &LoadSettings<'_>,
+) -> Result<Vec<(usize, usize)>, String> {
+    let mut seen: HashMap<&TopicPartition, (usize, usize)> = HashMap::new();
+    let mut superseded = Vec::new();
+    for (number, (_, partitions)) in listed.iter().enumerate() {
+        for (index, (partition, path)) in partitions.iter().enumerate() {
+            let Some(other) = seen.insert(partition, (number, index)) else {
+                continue;
+            };
+            let (other_dir, others) = &listed[other.0];
+            let other_path = &others[other.1].1;
+            let assigned = (settings.assigned)(partition).filter(|(topic_id, _)| {
+                [path, other_path].iter().all(|path| {
+                    let metadata = PartitionMetadata::read(path).ok().flatten();
+                    metadata.is_some_and(|metadata| metadata.topic_id == *topic_id)
+                })
+            });
+            let directory = assigned.map(|(_, directory)| directory);
+            if directory == Some(listed[number].0.directory_id) {
+                superseded.push(other);
+            } else if directory == Some(other_dir.directory_id) {
+                superseded.push((number, index));
+                seen.insert(partition, other);
+            } else {
+                return Err(format!(
+                    "partition {partition} lies in both {} and {}, and the metadata names neither; delete the one in the directory that failed last",
+                    other_path.display(),
+                    path.display()
+                ));
+            }
         }
     }
+    superseded.sort_unstable();
+    Ok(superseded)
+}
+
+/// Keeps for people what another log has taken the place of: nothing is deleted on what a crash has left.
+fn set_superseded_aside(
+    dir: &LogDir,
+    topic_partition: &TopicPartition,
+    path: &Path,
+) -> Result<(), StorageError> {
+    let name = dir_names::suffixed(topic_partition, rand::random(), STRAY_DIR_SUFFIX);
+    std::fs::rename(path, dir.path.join(&name))
+        .map_err(|error| StorageError::new("rename", path, error))?;
+    tracing::warn!(
+        %topic_partition, dir = %dir.path.display(), renamed_to = name,
+        "the partition was moved to another directory, and a crash came before the old log was deleted; it was set aside and can be removed"
+    );
     Ok(())
 }

@@ -76,6 +76,9 @@ pub(crate) struct LogDirs {
     uncreated: Mutex<HashMap<TopicPartition, TopicId>>,
     /// Copies that are to take the place of logs in other directories.
     futures: RwLock<HashMap<TopicPartition, Future>>,
+    /// Held over the renames by which a copy takes the place of its log, or is given up. Whoever holds more
+    /// takes it before all other locks.
+    moves_end: Mutex<()>,
     /// Where logs are to go that do not exist yet.
     preferred: Mutex<HashMap<TopicPartition, DirectoryId>>,
     on_failure: OnceLock<FailureListener>,
@@ -181,6 +184,7 @@ impl LogDirs {
             failed: Mutex::default(),
             uncreated: Mutex::default(),
             futures: RwLock::default(),
+            moves_end: Mutex::default(),
             preferred: Mutex::default(),
             on_failure: OnceLock::new(),
             cleaner: LogCleaner::default(),

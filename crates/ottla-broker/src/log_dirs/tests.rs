@@ -69,6 +69,7 @@ impl Dirs {
 fn load_settings(loading: &Loading) -> LoadSettings<'_> {
     LoadSettings {
         topic_config: &|_| Arc::new(TopicConfig::default()),
+        assigned: &|_| None,
         producer_id_expiration_ms: 86_400_000,
         threads_per_dir: 2,
         loading,
@@ -349,6 +350,69 @@ fn a_partition_in_two_directories_refuses_the_start() {
         fs::create_dir(path.join("topic-0")).unwrap();
     }
     assert!(test.load().unwrap_err().contains("lies in both"));
+}
+
+#[test]
+fn a_log_whose_place_a_moved_one_has_taken_is_set_aside() {
+    for assigned_to in 0..2 {
+        let test = Dirs::new(2);
+        let mut ids = Vec::new();
+        for (path, records) in test.paths().iter().zip([1, 2]) {
+            let dirs = test.load().unwrap();
+            ids = dirs.describe().iter().map(|dir| dir.directory_id).collect();
+            let mut log = open(&dirs, 0);
+            (0..records).for_each(|_| append(&mut log));
+            log.close().unwrap();
+            dirs.close(BrokerEpoch(1), &[]);
+            let from = log_dir_of(&test, "topic-0");
+            fs::rename(from, path.join("kept")).unwrap();
+        }
+        for path in test.paths() {
+            fs::rename(path.join("kept"), path.join("topic-0")).unwrap();
+        }
+        let load = |topic_id: u128| {
+            let dirs = test.open()?;
+            let loading = Loading::default();
+            let assigned =
+                |_: &TopicPartition| Some((TopicId::from_u128(topic_id), ids[assigned_to]));
+            let settings = LoadSettings {
+                assigned: &assigned,
+                ..load_settings(&loading)
+            };
+            dirs.load(&settings).map(|()| dirs)
+        };
+        assert!(
+            load(78).unwrap_err().contains("lies in both"),
+            "of another topic"
+        );
+        let dirs = load(77).unwrap();
+        let log = open(&dirs, 0);
+        assert_eq!(log.dir(), test.paths()[assigned_to].join("topic-0"));
+        assert_eq!(log.log_end_offset(), Offset([1, 2][assigned_to]));
+        let other = &test.paths()[1 - assigned_to];
+        let entries = fs::read_dir(other)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let stray: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+        let [stray] = &stray[..] else {
+            panic!("{stray:?}");
+        };
+        assert!(stray.display().to_string().ends_with("-stray"));
+        assert!(
+            stray
+                .join("00000000000000000000.log")
+                .metadata()
+                .unwrap()
+                .len()
+                > 0
+        );
+    }
+}
+
+/// Where the only directory of a name lies.
+fn log_dir_of(test: &Dirs, name: &str) -> PathBuf {
+    let mut paths = test.paths().into_iter().map(|path| path.join(name));
+    paths.find(|path| path.exists()).unwrap()
 }
 
 #[test]

@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use super::{Home, Partition};
 use crate::Broker;
-use crate::log_dirs::{CleaningPause, LogDirs, OpenSettings, PromoteError};
+use crate::log_dirs::{LogDirs, OpenSettings, PromoteError};
 
 #[cfg(test)]
 mod tests;
@@ -155,14 +155,12 @@ impl Broker {
         }
     }
 
-    /// Blocks while the cleaner is brought to leave the log alone.
     fn start_move(
         self: &Arc<Self>,
         partition: Arc<Partition>,
         future: Log,
         directory: DirectoryId,
     ) {
-        let topic_partition = partition.topic_partition.clone();
         let replica_move = Move {
             broker: Arc::clone(self),
             original: self
@@ -173,9 +171,6 @@ impl Broker {
             partition,
             directory,
             is_told: false,
-            _cleaning: self
-                .log_dirs()
-                .map(|dirs| dirs.pause_cleaning(&topic_partition)),
         };
         let mut tasks = self.directory_moves.tasks.lock();
         tasks.retain(|task| !task.is_finished());
@@ -195,8 +190,6 @@ struct Move {
     original: Option<DirectoryId>,
     /// The controller may believe that the replica lies in the new directory.
     is_told: bool,
-    /// What the cleaner took out of the log while it is copied might be in the copy already.
-    _cleaning: Option<CleaningPause>,
 }
 
 /// How a move ended.
@@ -214,8 +207,8 @@ impl Move {
         let pause = {
             let topic_partition = topic_partition.clone();
             let pause = move || log_dirs.map(|dirs| dirs.pause_cleaning(&topic_partition));
-            // What is copied must not be replaced meanwhile, and the one who waits for the cleaner must not
-            // hold the run token.
+            // What the cleaner took out of the log while it is copied might be in the copy already. Who waits for
+            // the cleaner must hold neither the run token nor the lock under which partitions come and go.
             tokio::task::spawn_blocking(pause).await
         };
         let ended = self.go().await;
@@ -254,6 +247,12 @@ impl Move {
                     } else {
                         throttled
                     }
+                }
+                Err(error) if error.is_final() => {
+                    let topic_partition = &self.partition.topic_partition;
+                    tracing::error!(%topic_partition, "the replica cannot be moved and stays where it is: {error}");
+                    self.remove().await;
+                    return Outcome::GivenUp;
                 }
                 Err(error) => {
                     let topic_partition = &self.partition.topic_partition;
@@ -333,8 +332,32 @@ impl Move {
         receiver
     }
 
+    /// Forces the copy to disk while appends go on, so that they wait only for what comes after. Returns whether
+    /// that went well.
+    async fn flush(&mut self) -> bool {
+        let mut future = self.future.take().expect("no other thread has it");
+        let flushing = tokio::task::spawn_blocking(move || {
+            let flushed = future.flush_job().map_or(Ok(()), |job| job.run().map(drop));
+            (future, flushed)
+        });
+        let (future, flushed) = flushing.await.expect("the copy is flushed without a panic");
+        self.future = Some(future);
+        let Err(error) = flushed else {
+            return true;
+        };
+        let topic_partition = &self.partition.topic_partition;
+        tracing::warn!(%topic_partition, "the copy could not be forced to disk: {error}");
+        if let Some(log_dirs) = self.broker.log_dirs() {
+            log_dirs.on_partition_error(&self.reader, &error);
+        }
+        false
+    }
+
     /// Lets the copy take the place of the log. Returns whether it has.
     async fn take_place(&mut self) -> bool {
+        if !self.flush().await {
+            return false;
+        }
         let future = self.future.take().expect("no other thread has it");
         let (sender, receiver) = oneshot::channel();
         let broker = Arc::clone(&self.broker);
@@ -357,6 +380,21 @@ impl Move {
                 false
             }
         }
+    }
+
+    /// Deletes the copy, unless another move has begun.
+    async fn remove(&mut self) {
+        self.future = None;
+        let log_dirs = self.broker.log_dirs().map(Arc::clone);
+        let (reader, topic_partition) =
+            (self.reader.clone(), self.reader.topic_partition().clone());
+        let removing = tokio::task::spawn_blocking(move || {
+            if let Some(log_dirs) = log_dirs.filter(|log_dirs| log_dirs.is_future(&reader)) {
+                log_dirs.remove_future(&topic_partition);
+            }
+        });
+        // A panic has been reported where it happened.
+        let _ = removing.await;
     }
 
     fn forget(&self) {
@@ -424,6 +462,20 @@ enum CopyError {
 }
 
 impl CopyError {
+    /// Another try would find the same: what the log holds cannot be copied.
+    fn is_final(&self) -> bool {
+        match self {
+            CopyError::Batch(_) | CopyError::Read(ReadError::Corrupt { .. }) => true,
+            CopyError::Append(reason) => !matches!(
+                reason,
+                AppendErrorReason::Storage(_) | AppendErrorReason::DiskFull(_)
+            ),
+            CopyError::NoSpace | CopyError::Read(_) | CopyError::Log(_) | CopyError::Storage(_) => {
+                false
+            }
+        }
+    }
+
     /// What says something about a directory.
     fn storage(&self) -> Option<&StorageError> {
         match self {
@@ -496,7 +548,8 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), L
     Ok(())
 }
 
-/// Appends batches as they are. Returns their bytes.
+/// Appends batches as they are. Returns their bytes. A log that starts within a batch, after DeleteRecords,
+/// gives that batch whole: an empty copy takes it, and starts within it too.
 fn append(
     future: &mut Log,
     from: Offset,
@@ -516,10 +569,16 @@ fn append(
             }
             Err(error) => return Err(error.into()),
         };
-        if batch.header.base_offset >= from {
-            bytes += batch.size_in_bytes() as u64;
-            batches.push(batch);
+        let is_empty = batches.is_empty() && future.log_start_offset() == from;
+        if is_empty && (batch.header.base_offset..=batch.header.last_offset()).contains(&from) {
+            if batch.header.base_offset < from {
+                future.truncate_fully_and_start_at(batch.header.base_offset, Some(from), now)?;
+            }
+        } else if batch.header.base_offset < from {
+            continue;
         }
+        bytes += batch.size_in_bytes() as u64;
+        batches.push(batch);
     }
     future
         .append(&batches, now)

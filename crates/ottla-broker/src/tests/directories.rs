@@ -365,6 +365,62 @@ async fn a_move_goes_on_after_a_restart() {
     assert_eq!(node.directory(0).0, Some(to));
 }
 
+/// The controller is told before the copy takes the place of the log, and records come in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_the_controller_was_told_of_loses_nothing_at_a_restart() {
+    let mut node = Node::start(&[STANDSTILL]).await;
+    let mut client = node.connect().await;
+    create(&mut client, 1).await;
+    for n in 0..10 {
+        produce(&mut client, 0, &format!("{n}")).await;
+    }
+    let (from, to) = node.from_and_to(0);
+    assert_eq!(move_to(&mut client, 0, &to).await, ErrorCode::None);
+    let partition = node.partition(0);
+    let assignments = &node.broker().dir_assignments;
+    let index = partition.topic_partition.partition;
+    assignments.assign(partition.topic_id, index, node.id_of(&to), None);
+    until("the controller is told", || {
+        node.directory(0) == (Some(from.clone()), Some(node.id_of(&to)))
+    })
+    .await;
+    drop(partition);
+    node.stop().await;
+    node.start_again(&[]).await;
+    let mut client = node.connect().await;
+    let values = consume(&mut client, 0, 10).await;
+    assert_eq!(values, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
+    until("the replica is moved", || {
+        node.directory(0) == (Some(to.clone()), Some(node.id_of(&to)))
+    })
+    .await;
+    assert_eq!(consume(&mut client, 0, 10).await, values);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_copied_ends_the_move_and_stays_where_it_is() {
+    use std::os::unix::fs::FileExt;
+
+    let node = Node::start(&[]).await;
+    let mut client = node.connect().await;
+    create(&mut client, 1).await;
+    produce(&mut client, 0, "one").await;
+    let (from, to) = node.from_and_to(0);
+    let file = from.join("orders-0/00000000000000000000.log");
+    let file = std::fs::File::options().write(true).open(file).unwrap();
+    // The magic of the first batch.
+    file.write_all_at(&[9], 16).unwrap();
+    assert_eq!(move_to(&mut client, 0, &to).await, ErrorCode::None);
+    until("the move is given up", || {
+        let names = Node::names(&to);
+        !names.is_empty() && names.iter().all(|name| name.ends_with("-delete"))
+    })
+    .await;
+    assert!(!described(&mut client, &to).await.iter().any(|p| p.1));
+    assert_eq!(node.directory(0).0, Some(from));
+    assert_eq!(produce(&mut client, 0, "two").await, ErrorCode::None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_replica_cannot_go_and_where_it_is_to_go_once_it_exists() {
     let node = Node::start(&[]).await;

@@ -112,3 +112,35 @@ fn a_copy_begins_anew_where_its_log_starts_behind_it() {
     assert_eq!(future.log_end_offset(), Offset(42));
     assert_eq!(future.reader().segment_base_offsets()[0], Offset(30));
 }
+
+#[test]
+fn a_log_that_starts_within_a_batch_is_copied_with_all_of_that_batch() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    for _ in 0..2 {
+        let end = current.log_end_offset();
+        let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(end);
+        for _ in 0..10 {
+            builder.append(NOW, None, Some(b"value"), &[]);
+        }
+        let mut batch = builder.build();
+        batch.assign_offset(end, LeaderEpoch(0));
+        current.append(&[batch], NOW).unwrap();
+    }
+    current.set_high_watermark(Offset(20));
+    current.increment_log_start_offset(Offset(4)).unwrap();
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(future.log_start_offset(), Offset(4));
+    assert_eq!(future.log_end_offset(), Offset(20));
+    let read = future
+        .reader()
+        .read(Offset(4), 1 << 20, Offset(20), true)
+        .unwrap();
+    let records = read.region.unwrap().read().unwrap();
+    let first = RecordBatch::read_all(records).next().unwrap().unwrap();
+    assert_eq!(first.header.base_offset, Offset(0), "it holds offset 4");
+    // And once more when more has come.
+    append_to(&mut current, 0, 1);
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(future.log_end_offset(), Offset(21));
+}
