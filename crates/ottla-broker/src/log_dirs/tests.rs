@@ -356,8 +356,9 @@ fn a_partition_in_two_directories_refuses_the_start() {
 fn a_log_whose_place_a_moved_one_has_taken_is_set_aside() {
     for assigned_to in 0..2 {
         let test = Dirs::new(2);
+        let kept = tempfile::tempdir().unwrap();
         let mut ids = Vec::new();
-        for (path, records) in test.paths().iter().zip([1, 2]) {
+        for records in 1..=2 {
             let dirs = test.load().unwrap();
             ids = dirs.describe().iter().map(|dir| dir.directory_id).collect();
             let mut log = open(&dirs, 0);
@@ -365,10 +366,11 @@ fn a_log_whose_place_a_moved_one_has_taken_is_set_aside() {
             log.close().unwrap();
             dirs.close(BrokerEpoch(1), &[]);
             let from = log_dir_of(&test, "topic-0");
-            fs::rename(from, path.join("kept")).unwrap();
+            fs::rename(from, kept.path().join(records.to_string())).unwrap();
         }
-        for path in test.paths() {
-            fs::rename(path.join("kept"), path.join("topic-0")).unwrap();
+        for (path, records) in test.paths().iter().zip(1..) {
+            let from = kept.path().join(records.to_string());
+            fs::rename(from, path.join("topic-0")).unwrap();
         }
         let load = |topic_id: u128| {
             let dirs = test.open()?;
@@ -393,7 +395,9 @@ fn a_log_whose_place_a_moved_one_has_taken_is_set_aside() {
         let entries = fs::read_dir(other)
             .unwrap()
             .map(|entry| entry.unwrap().path());
-        let stray: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+        let stray: Vec<_> = entries
+            .filter(|path| path.display().to_string().contains("/topic-0"))
+            .collect();
         let [stray] = &stray[..] else {
             panic!("{stray:?}");
         };
