@@ -1,40 +1,80 @@
 //! `cargo xtask bench-peer`: Ottla and Apache Kafka on this machine, with the same configuration, under the same
 //! clients, interleaved over several rounds.
 //!
-//! One broker runs at a time, on a directory that is new for each round, and the order changes from round to round.
-//! The memory that a round will touch is touched before it, since a virtual machine's host takes idle memory back and
-//! the first touch costs more than the work that is measured. Each measure is given as the median over the rounds with
-//! its lowest and highest value, and so is the ratio of the two brokers within a round; the machine's own noise stands
-//! beside.
+//! One broker runs at a time, and the order changes from round to round. What is measured is in groups: a node on an
+//! empty directory, which is what runs unless others are asked for; starts and recoveries of one directory with
+//! thousands of partitions, handed from broker to broker; the cleaners; and latency over segment rolls. The memory that
+//! a turn will touch is touched before it, since a virtual machine's host takes idle memory back and the first touch
+//! costs more than the work that is measured. Each measure is given as the median over the rounds with its lowest and
+//! highest value, and so is the ratio of the two brokers within a round; the machine's own noise stands beside, and the
+//! goals with what became of them below. A broker or client that fails ends the command with an error.
 
+mod compaction;
+mod disk;
+mod goals;
+mod handed_over;
 mod machine;
+mod node;
+mod rolls;
 mod rows;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 
-use crate::peer::{InstalledPeer, NodeOptions, Peer, parse_override};
+use crate::peer::{InstalledPeer, Peer, parse_override};
 use crate::{process, workspace};
 
-use rows::{Bench, Row};
+use rows::Row;
 use table::Results;
+
+/// Measures that share a set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Group {
+    /// One node on an empty directory: throughput, CPU, latency, start-up and memory, row by row.
+    Node,
+    /// Start after an orderly stop with 2,000 partitions (--partitions).
+    #[value(name = "start-2000")]
+    Start,
+    /// Start after kill -9 with as many partitions and 10 GB (--gigabytes) behind the recovery point.
+    Recovery,
+    /// Both cleaners on a log of 5 GB (--gigabytes), 1 KB records, 10 % live.
+    Compaction,
+    /// Produce latency at 150 MB/s over 100 segment rolls, with a time series as a CSV file a broker and round.
+    Rolls,
+}
 
 #[derive(clap::Args)]
 pub struct Options {
+    /// What is measured; may be repeated or separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "node")]
+    only: Vec<Group>,
+    /// Print what can be measured, and measure nothing.
+    #[arg(long)]
+    list: bool,
     /// How often each broker is measured.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only these measures; may be repeated or separated by commas.
+    /// Only these rows of the group `node`; may be repeated or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     rows: Vec<Row>,
     /// Records of Kafka's producer and consumer tools.
     #[arg(long, default_value_t = 10_000_000)]
     records: u64,
-    /// 10^9 bytes that the native load generator sends in large batches.
-    #[arg(long, default_value_t = 10.0)]
-    gigabytes: f64,
+    /// 10^9 bytes: of large batches for the node, 10 unless given; of recovery, 10; of the log to compact, 5.
+    #[arg(long)]
+    gigabytes: Option<f64>,
+    /// Partitions of the groups start-2000 and recovery.
+    #[arg(long, default_value_t = 2000)]
+    partitions: usize,
+    /// Segments of 64 MiB that the group rolls fills.
+    #[arg(long, default_value_t = 100)]
+    rolls: u64,
+    /// The rate of the group rolls, in 10^6 bytes per second.
+    #[arg(long, default_value_t = 150.0)]
+    roll_megabytes_per_second: f64,
     /// A setting of both brokers on top of peers/server.properties; may be repeated.
     #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
     overrides: Vec<(String, String)>,
@@ -46,9 +86,77 @@ pub struct Options {
     out: Option<PathBuf>,
 }
 
+impl Options {
+    fn gigabytes_or(&self, default: f64) -> f64 {
+        self.gigabytes.unwrap_or(default)
+    }
+
+    /// Page cache and memory that one turn goes through.
+    fn memory_of(&self, group: Group) -> u64 {
+        let gigabytes = |default| (self.gigabytes_or(default) * 1e9) as u64;
+        match group {
+            Group::Node => self.records * 110 + 2 * gigabytes(10.0),
+            Group::Start => 2 << 30,
+            // Their files are in the page cache already, and memory taken now would drive them out.
+            Group::Recovery | Group::Compaction => 0,
+            Group::Rolls => 4 << 30,
+        }
+    }
+}
+
+/// What every group measures with.
+struct Setting<'a> {
+    options: &'a Options,
+    group: Group,
+    /// The peer, and Ottla.
+    sides: [&'a InstalledPeer; 2],
+    /// Brings Kafka's own tools.
+    kafka: &'a InstalledPeer,
+    load_generator: &'a Path,
+}
+
+impl Setting<'_> {
+    /// Gives each side its turn in every round, first one and then the other first.
+    fn alternate(
+        &self,
+        results: &mut Results,
+        mut turn: impl FnMut(usize, usize, &mut Results) -> Result<()>,
+    ) -> Result<()> {
+        let rounds = self.options.rounds;
+        for round in 0..rounds {
+            let mut order = [0, 1];
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for side in order {
+                let name = self.sides[side].name();
+                println!("{}, round {} of {rounds}: {name}", self.name(), round + 1);
+                let memory = self.options.memory_of(self.group);
+                machine::touch_memory(memory.min(machine::available_memory() / 2))?;
+                results.add_noise(machine::noise());
+                turn(side, round, results).with_context(|| format!("{}, {name}", self.name()))?;
+                results.print_turn(side, round);
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        let value = self.group.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 pub fn run(options: &Options) -> Result<()> {
+    if options.list {
+        list();
+        return Ok(());
+    }
     if options.rounds == 0 {
         bail!("--rounds must be 1 or more");
+    }
+    if options.gigabytes.is_some_and(|gigabytes| gigabytes <= 0.0) {
+        bail!("--gigabytes must be more than 0");
     }
     let peer = Peer::load(&options.peer)?.install()?;
     let kafka = match options.peer.as_str() {
@@ -58,94 +166,90 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let ottla = Peer::load("ottla")?.install()?;
     let load_generator = workspace::release_binary("ottla-bench", "ottla-load")?;
-    let rows = match options.rows.as_slice() {
-        [] => Row::ALL.to_vec(),
-        some => some.to_vec(),
-    };
-    let mut results = Results::new([peer.name(), ottla.name()]);
-    for round in 0..options.rounds {
-        let mut order = [(0, &peer), (1, &ottla)];
-        if round % 2 == 1 {
-            order.reverse();
+    let mut text = String::new();
+    for group in &options.only {
+        let setting = Setting {
+            options,
+            group: *group,
+            sides: [&peer, &ottla],
+            kafka: &kafka,
+            load_generator: &load_generator,
+        };
+        let mut results = Results::new([peer.name(), ottla.name()]);
+        match group {
+            Group::Node => node::measure(&setting, &mut results)?,
+            Group::Start => handed_over::start(&setting, &mut results)?,
+            Group::Recovery => handed_over::recovery(&setting, &mut results)?,
+            Group::Compaction => compaction::measure(&setting, &mut results)?,
+            Group::Rolls => rolls::measure(&setting, &mut results)?,
         }
-        for (side, broker) in order {
-            println!(
-                "round {} of {}: {}",
-                round + 1,
-                options.rounds,
-                broker.name()
-            );
-            machine::touch_memory(memory_of_a_round(options))?;
-            results.add_noise(machine::noise());
-            let measured = measure(broker, &kafka, &load_generator, &rows, options)?;
-            for (measure, value) in measured {
-                println!("    {measure}: {}", table::number(value));
-                results.add(side, round, measure, value);
-            }
+        let table = results.markdown(&conditions(&setting)?);
+        let part = format!(
+            "## {}\n\n{table}\n{}",
+            setting.name(),
+            goals::markdown(&results)
+        );
+        println!("\n{part}");
+        text.push_str(&part);
+        text.push('\n');
+        // Group by group, so that what is there outlives a group that fails.
+        if let Some(file) = &options.out {
+            std::fs::write(workspace::root().join(file), &text)?;
         }
-    }
-    let text = results.markdown(&conditions(options)?);
-    println!("{text}");
-    if let Some(file) = &options.out {
-        std::fs::write(workspace::root().join(file), &text)?;
     }
     Ok(())
 }
 
-/// One broker's measures in one round.
-fn measure(
-    broker: &InstalledPeer,
-    kafka: &InstalledPeer,
-    load_generator: &std::path::Path,
-    rows: &[Row],
-    options: &Options,
-) -> Result<Vec<(String, f64)>> {
-    let dir = workspace::target_dir().join("bench-peer").join(broker.id());
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
+fn list() {
+    fn show<T: ValueEnum>(values: &[T]) {
+        for value in values.iter().filter_map(ValueEnum::to_possible_value) {
+            let help = value.get_help().map(ToString::to_string);
+            println!("  {:16} {}", value.get_name(), help.unwrap_or_default());
+        }
     }
-    let node = broker.start(NodeOptions {
-        dir: dir.clone(),
-        port: None,
-        overrides: options.overrides.clone(),
-        ..NodeOptions::default()
-    })?;
-    let mut bench = Bench {
-        node,
-        kafka,
-        load_generator,
-        records: options.records,
-        gigabytes: options.gigabytes,
-        measured: Vec::new(),
-    };
-    for row in rows {
-        bench.run(*row)?;
-    }
-    bench.node.stop()?;
-    std::fs::remove_dir_all(&dir)?;
-    Ok(bench.measured)
-}
-
-/// Page cache and memory that the rows go through, as far as this machine has them.
-fn memory_of_a_round(options: &Options) -> u64 {
-    let wanted = options.records * 110 + (options.gigabytes * 2e9) as u64;
-    wanted.min(machine::available_memory() / 2)
+    println!("groups, for --only:");
+    show(Group::value_variants());
+    println!("rows of the group node, for --rows:");
+    show(Row::value_variants());
 }
 
 /// What the numbers hold for.
-fn conditions(options: &Options) -> Result<Vec<String>> {
+fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
+    let options = setting.options;
     let commit = process::output_of(
         std::process::Command::new("git")
             .args(["describe", "--always", "--dirty"])
             .current_dir(workspace::root()),
     )?;
+    let partitions = options.partitions;
+    let load = match setting.group {
+        Group::Node => format!(
+            "{} records of Kafka's tools, {} GB of the native load generator, files of deleted topics deleted after 1 s",
+            options.records,
+            options.gigabytes_or(10.0)
+        ),
+        Group::Start => format!(
+            "{partitions} partitions with a few records each, one directory handed from broker to broker, its files \
+             written back and read before each start"
+        ),
+        Group::Recovery => format!(
+            "{partitions} partitions and {} GB, all behind the recovery point, one directory handed from broker to \
+             broker, its files written back and read before each start",
+            options.gigabytes_or(10.0)
+        ),
+        Group::Compaction => format!(
+            "{} GB of 1 KB records, 10 % live, the cleaners without their brokers, the log in the page cache",
+            options.gigabytes_or(5.0)
+        ),
+        Group::Rolls => format!(
+            "one partition, batches of 64 KiB at {} MB/s, {} segments of 64 MiB, retention 1 GiB looked at every 5 s",
+            options.roll_megabytes_per_second, options.rolls
+        ),
+    };
     let mut conditions = vec![
         format!("commit {}", commit.trim()),
         machine::description(),
-        format!(
-            "{} rounds, {} records of Kafka's tools, {} GB of the native load generator",
-            options.rounds, options.records, options.gigabytes
-        ),
+        format!("{} rounds, {load}", options.rounds),
     ];
     for (key, value) in &options.overrides {
         conditions.push(format!("{key}={value}"));

@@ -2,11 +2,10 @@
 //!
 //! First small logs of everything that the cleaner decides about (tombstones, transactions, idempotent producers,
 //! every codec): Kafka's `DumpLogSegments` must print the same of both, batch by batch and record by record, and find
-//! no fault with the indexes. Then, with `--megabytes`, a large log of 1 KB records, of which 10 % are live, for the
-//! time and the CPU that both take, interleaved.
+//! no fault with the indexes.
 //!
 //! The two run as processes of their own on one partition's directory, without a broker: `conformance/java/cleaner`
-//! and the example `clean` of ottla-log.
+//! and the example `clean` of ottla-log. `cargo xtask bench-peer --only compaction` measures them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,22 +23,15 @@ pub struct Options {
     /// The first of their seeds.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The size of the log that time and CPU are measured with; 0 for none.
-    #[arg(long, default_value_t = 0)]
-    megabytes: u64,
-    /// How often each side is measured.
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
     /// Where the logs are made; by default a temporary folder.
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
 /// When the records of the logs are from.
-const START_MS: u64 = 1_700_000_000_000;
-const DAY_MS: u64 = 86_400_000;
+pub const START_MS: u64 = 1_700_000_000_000;
+pub const DAY_MS: u64 = 86_400_000;
 const SMALL_SEGMENT_BYTES: u64 = 16 * 1024;
-const LARGE_SEGMENT_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The two cleaners, as commands but for their arguments.
 struct Cleaners {
@@ -62,20 +54,18 @@ pub fn run(options: &Options) -> Result<()> {
         let lines = compare(&cleaners, dir, seed).with_context(|| format!("seed {seed}"))?;
         println!("ok   seed {seed}: {lines} batches and records alike");
     }
-    if options.megabytes > 0 {
-        measure(&cleaners, dir, options)?;
-    }
     Ok(())
 }
 
-fn example() -> Result<PathBuf> {
+/// The program that makes logs and has Ottla's cleaner compact them.
+pub fn example() -> Result<PathBuf> {
     let arguments = ["build", "--quiet", "--release", "--package", "ottla-log"];
     let mut build = workspace::cargo();
     process::output_of(build.args(arguments).args(["--example", "clean"]))?;
     Ok(workspace::target_dir().join("release/examples/clean"))
 }
 
-fn command(words: &[String]) -> Command {
+pub fn command(words: &[String]) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     command
@@ -133,7 +123,8 @@ fn compare(cleaners: &Cleaners, dir: &Path, seed: u64) -> Result<usize> {
     Ok(ours.len())
 }
 
-fn clean(
+/// Has a cleaner compact a log at each of these times, and gives back what it printed.
+pub fn clean(
     cleaner: &[String],
     first: &[&str],
     dir: &Path,
@@ -203,99 +194,14 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What one cleaning took.
-#[derive(Clone, Copy)]
-struct Took {
-    elapsed_ms: u64,
-    cpu_ms: u64,
-    written: u64,
-}
-
-fn measure(cleaners: &Cleaners, dir: &Path, options: &Options) -> Result<()> {
-    let records = options.megabytes * 1_000_000 / 1024;
-    let filled = dir.join("filled").join("compacted-0");
-    let mut fill = command(&cleaners.ottla);
-    fill.arg("fill").arg(&filled);
-    let sizes = [records, 1000, records / 10, LARGE_SEGMENT_BYTES];
-    process::output_of(fill.args(sizes.map(|size| size.to_string())))?;
-    let mut results: [Vec<Took>; 2] = [Vec::new(), Vec::new()];
-    // The first round is not counted: it touches the memory that the others use.
-    for round in 0..=options.rounds {
-        let mut order = [
-            (0, &cleaners.kafka, &[][..]),
-            (1, &cleaners.ottla, &["run"][..]),
-        ];
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for (side, cleaner, first) in order {
-            let log = dir.join("measured").join("compacted-0");
-            copy(&filled, &log)?;
-            let time = [START_MS + 31 * DAY_MS];
-            let output = clean(cleaner, first, &log, LARGE_SEGMENT_BYTES, &time)?;
-            std::fs::remove_dir_all(&log)?;
-            let took = took(&output).with_context(|| format!("not understood: {output}"))?;
-            if round > 0 {
-                results[side].push(took);
-            }
-        }
-    }
-    let [kafka, ottla] = &results;
-    println!(
-        "{} MB of 1 KB records, 10 % live, medians (lowest to highest) of {}:",
-        options.megabytes, options.rounds
-    );
-    let rows: [(&str, fn(&Took) -> u64); 3] = [
-        ("CPU, ms", |took| took.cpu_ms),
-        ("time, ms", |took| took.elapsed_ms),
-        ("bytes written", |took| took.written),
-    ];
-    for (name, of) in rows {
-        let figures = |side: &[Took]| {
-            let mut figures: Vec<u64> = side.iter().map(of).collect();
-            figures.sort_unstable();
-            (
-                figures[figures.len() / 2],
-                figures[0],
-                figures[figures.len() - 1],
-            )
-        };
-        let ((theirs, low, high), (ours, our_low, our_high)) = (figures(kafka), figures(ottla));
-        let ratio = ours as f64 / theirs as f64;
-        println!(
-            "{name:14} Kafka {theirs} ({low} to {high}), Ottla {ours} ({our_low} to {our_high}), ratio {ratio:.2}"
-        );
-    }
-    Ok(())
-}
-
-fn took(output: &str) -> Option<Took> {
-    let line = output.lines().find(|line| line.starts_with("to="))?;
-    let field = |name: &str| -> Option<u64> {
-        let mut fields = line.split(' ').filter_map(|field| field.split_once('='));
-        fields.find(|(key, _)| *key == name)?.1.parse().ok()
-    };
-    Some(Took {
-        elapsed_ms: field("elapsed_ms")?,
-        cpu_ms: field("cpu_ms")?,
-        written: field("written")?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{comparable, took};
+    use super::comparable;
 
     #[test]
     fn what_may_differ_is_left_out_of_a_line() {
         let line = "baseOffset: 3 lastOffset: 4 position: 77 CreateTime: 5 size: 90 magic: 2 crc: 12 isvalid: true";
         let kept = "baseOffset: 3 lastOffset: 4 CreateTime: 5 magic: 2 isvalid: true";
         assert_eq!(comparable(line), kept);
-    }
-
-    #[test]
-    fn figures_are_found_by_their_names() {
-        let took = took("starting\nto=5 elapsed_ms=12 cpu_ms=34 read=9 written=8\n").unwrap();
-        assert_eq!((took.elapsed_ms, took.cpu_ms, took.written), (12, 34, 8));
     }
 }

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
 pub use node::{Node, NodeOptions, free_port_pair, parse_override};
-pub use probe::{AdvertisedApi, advertised_apis};
+pub use probe::{AdvertisedApi, Served, advertised_apis};
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -1,6 +1,7 @@
 //! Every mode of the load generator against the real broker.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use ottla_bench::load::cluster::{create_topic, delete_topic, find_topic};
 use ottla_bench::load::fetch::{self, FetchOptions};
@@ -75,6 +76,10 @@ fn a_fixed_rate_is_kept() {
         produced.elapsed
     );
     assert_eq!(produced.latencies.report().unwrap().count, 200);
+    let due: BTreeSet<Instant> = produced.each.iter().map(|request| request.due).collect();
+    assert_eq!(due.len(), 200);
+    let (first, last) = (due.first().unwrap(), due.last().unwrap());
+    assert_eq!(*last - *first, Duration::from_millis(1990));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::disk;
 use super::machine::ProcessReading;
 use crate::peer::{InstalledPeer, Node};
 use crate::process;
@@ -14,14 +15,14 @@ use crate::process;
 const PARTITIONS: &str = "6";
 const RECORD_BYTES: u64 = 100;
 
-/// A row of the table, which may give several measures.
+/// A row of the node's table, which may give several measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Row {
     /// From exec to the first answered ApiVersions, and memory at rest.
     Startup,
     /// Kafka's ProducerPerformance.
     Producer,
-    /// Kafka's ConsumerPerformance over the same records.
+    /// Kafka's ConsumerPerformance over the same records, which are then deleted.
     Consumer,
     /// The native load generator, batches of 64 KiB.
     LargeBatches,
@@ -97,7 +98,7 @@ impl Bench<'_> {
     }
 
     fn producer(&mut self) -> Result<()> {
-        self.create_topic("perf")?;
+        self.topic_command("--create", "perf", &["--partitions", PARTITIONS])?;
         let before = ProcessReading::of(self.node.pid())?;
         let bootstrap = format!("bootstrap.servers={}", self.node.bootstrap());
         let records = self.records.to_string();
@@ -166,7 +167,8 @@ impl Bench<'_> {
             "ConsumerPerformance: broker CPU s per GB of payload",
             used.cpu_seconds / payload_gb,
         );
-        Ok(())
+        self.topic_command("--delete", "perf", &[])?;
+        disk::wait_until_deleted(&self.node.data_dir(), "perf")
     }
 
     fn large_batches(&mut self) -> Result<()> {
@@ -199,6 +201,7 @@ impl Bench<'_> {
             "200000000",
             "--delete-topic",
         ])?;
+        disk::wait_until_deleted(&self.node.data_dir(), "small")?;
         self.add_load("8 KiB batches", &report)
     }
 
@@ -264,13 +267,12 @@ impl Bench<'_> {
 
     // ---- what the rows are made of ---------------------------------------------------------------------------------
 
-    fn create_topic(&self, topic: &str) -> Result<()> {
+    fn topic_command(&self, action: &str, topic: &str, more: &[&str]) -> Result<()> {
         let bootstrap = self.node.bootstrap();
-        let arguments = ["--create", "--topic", topic, "--partitions", PARTITIONS];
         let mut command = self.kafka.tool("org.apache.kafka.tools.TopicCommand");
         command
-            .args(["--bootstrap-server", &bootstrap])
-            .args(arguments);
+            .args(["--bootstrap-server", &bootstrap, action, "--topic", topic])
+            .args(more);
         process::output_of(&mut command)?;
         Ok(())
     }

@@ -35,6 +35,29 @@ impl Results {
         self.noise.push(noise);
     }
 
+    /// Shows what one side has come to in one round.
+    pub fn print_turn(&self, side: usize, round: usize) {
+        for measure in &self.measures {
+            let sides = self.values.get(&(measure.clone(), round));
+            if let Some(value) = sides.and_then(|sides| sides[side]) {
+                println!("    {measure}: {}", number(value));
+            }
+        }
+    }
+
+    /// What was measured of one side, round by round.
+    pub fn side(&self, side: usize, measure: &str) -> Vec<f64> {
+        let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
+        rounds.filter_map(|(_, sides)| sides[side]).collect()
+    }
+
+    /// The second side's value as a part of the first's, within each round.
+    pub fn ratios(&self, measure: &str) -> Vec<f64> {
+        let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
+        let ratios = rounds.filter_map(|(_, sides)| Some(sides[1]? / sides[0]?));
+        ratios.filter(|ratio| ratio.is_finite()).collect()
+    }
+
     pub fn markdown(&self, conditions: &[String]) -> String {
         let [theirs, ours] = &self.names;
         let mut text = String::new();
@@ -58,21 +81,11 @@ impl Results {
         ));
         text.push_str("| --- | --- | --- | --- |\n");
         for measure in &self.measures {
-            let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
-            let rounds: Vec<&[Option<f64>; 2]> = rounds.map(|(_, sides)| sides).collect();
-            let side = |index: usize| -> Vec<f64> {
-                rounds.iter().filter_map(|sides| sides[index]).collect()
-            };
-            let ratios: Vec<f64> = rounds
-                .iter()
-                .filter_map(|sides| Some(sides[1]? / sides[0]?))
-                .filter(|ratio| ratio.is_finite())
-                .collect();
             text.push_str(&format!(
                 "| {measure} | {} | {} | {} |\n",
-                spread(&side(0)),
-                spread(&side(1)),
-                spread(&ratios)
+                spread(&self.side(0, measure)),
+                spread(&self.side(1, measure)),
+                spread(&self.ratios(measure))
             ));
         }
         text
@@ -80,7 +93,7 @@ impl Results {
 }
 
 /// Median, and lowest to highest where there are several values.
-fn spread(values: &[f64]) -> String {
+pub fn spread(values: &[f64]) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.as_slice() {
@@ -97,7 +110,7 @@ fn spread(values: &[f64]) -> String {
     }
 }
 
-fn median(sorted: &[f64]) -> f64 {
+pub fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted.len() % 2 {
         1 => sorted[middle],

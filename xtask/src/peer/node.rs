@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::description::{InstalledPeer, fill_in};
-use super::probe;
+use super::probe::{self, Served};
 use crate::process::{self, OwnedChild};
 use crate::workspace;
 
 /// The sixteen bytes of "OttlaConformance" as Kafka writes a UUID.
 const CLUSTER_ID: &str = "T3R0bGFDb25mb3JtYW5jZQ";
-/// Kafka takes a minute on two cores that are busy with other work.
-const START_PATIENCE: Duration = Duration::from_secs(180);
-const STOP_PATIENCE: Duration = Duration::from_secs(120);
+/// Kafka takes a minute on two cores that are busy with other work, and several where it recovers thousands of logs.
+const START_PATIENCE: Duration = Duration::from_secs(600);
+const STOP_PATIENCE: Duration = Duration::from_secs(180);
 
 /// Where and how a node is to run.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +44,7 @@ pub struct Node {
     child: OwnedChild,
     dir: PathBuf,
     port: u16,
+    began: Instant,
     time_to_first_answer: Duration,
 }
 
@@ -60,6 +61,7 @@ impl InstalledPeer {
                     child,
                     dir,
                     port,
+                    began,
                     time_to_first_answer,
                 });
             }
@@ -174,6 +176,26 @@ impl Node {
     /// From the start of the process to its first answer to ApiVersions.
     pub fn time_to_first_answer(&self) -> Duration {
         self.time_to_first_answer
+    }
+
+    /// Waits until at least so many partitions have leaders that answer; how long that took from the start of the
+    /// process, and what is served then.
+    pub fn wait_until_served(&mut self, partitions: usize) -> Result<(Duration, Served)> {
+        let mut last = None;
+        while self.began.elapsed() < START_PATIENCE {
+            // An answer that does not come in time, of a broker that is busy with its start, is asked for again.
+            match probe::served(self.port) {
+                Ok(Some(served)) if served.partitions >= partitions => {
+                    return Ok((self.began.elapsed(), served));
+                }
+                other => last = Some(other),
+            }
+            if let Some(status) = self.ended()? {
+                bail!("the broker ended ({status}):\n{}", self.output_tail());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("{partitions} partitions are not served, but {last:?}");
     }
 
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {

@@ -1,5 +1,6 @@
-//! The one request that this crate speaks itself: ApiVersions in its first version, by hand, so that what a broker
-//! says of itself is read by code that shares nothing with the broker under test.
+//! The few requests that this crate speaks itself, in early versions and by hand, so that what a broker says of itself
+//! is read by code that shares nothing with the broker under test: which APIs it serves, and whether it serves every
+//! partition.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +16,22 @@ pub struct AdvertisedApi {
     pub max_version: i16,
 }
 
+/// What a broker serves at a moment when every one of its partitions has a leader that answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    pub partitions: usize,
+    /// The sum of all log end offsets.
+    pub records: i64,
+}
+
+const LIST_OFFSETS: i16 = 2;
+const METADATA: i16 = 3;
 const API_VERSIONS: i16 = 18;
 const CORRELATION_ID: i32 = 7;
-/// An answer lists fewer than a hundred APIs of six bytes.
-const MAX_ANSWER: usize = 64 * 1024;
+/// Metadata of a hundred thousand partitions.
+const MAX_ANSWER: usize = 4 << 20;
+/// A timestamp that asks for the end of the log.
+const LATEST: i64 = -1;
 
 /// Whether a broker on that port of this machine answers.
 pub fn answers(port: u16) -> bool {
@@ -27,27 +40,159 @@ pub fn answers(port: u16) -> bool {
 
 /// Asks the broker on that port which APIs it serves in which versions.
 pub fn advertised_apis(port: u16) -> Result<Vec<AdvertisedApi>> {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    parse(&connect(port)?.ask(API_VERSIONS, 0, &[])?)
+}
 
-    let client_id = b"xtask";
+/// Asks for all topics and the end of each partition; `None` while a partition has no leader or does not answer.
+pub fn served(port: u16) -> Result<Option<Served>> {
+    let mut asker = connect(port)?;
+    let every_topic = (-1i32).to_be_bytes();
+    let answer = asker.ask(METADATA, 1, &every_topic)?;
+    let Some(topics) = led_topics(&mut Fields(&answer[4..]))? else {
+        return Ok(None);
+    };
     let mut request = Vec::new();
-    request.extend_from_slice(&API_VERSIONS.to_be_bytes());
-    request.extend_from_slice(&0i16.to_be_bytes());
-    request.extend_from_slice(&CORRELATION_ID.to_be_bytes());
-    request.extend_from_slice(&(client_id.len() as i16).to_be_bytes());
-    request.extend_from_slice(client_id);
-    stream.write_all(&(request.len() as i32).to_be_bytes())?;
-    stream.write_all(&request)?;
+    let consumer = (-1i32).to_be_bytes();
+    request.extend_from_slice(&consumer);
+    request.extend_from_slice(&(topics.len() as i32).to_be_bytes());
+    for (name, partitions) in &topics {
+        request.extend_from_slice(&(name.len() as i16).to_be_bytes());
+        request.extend_from_slice(name.as_bytes());
+        request.extend_from_slice(&(partitions.len() as i32).to_be_bytes());
+        for partition in partitions {
+            request.extend_from_slice(&partition.to_be_bytes());
+            request.extend_from_slice(&LATEST.to_be_bytes());
+        }
+    }
+    let answer = asker.ask(LIST_OFFSETS, 1, &request)?;
+    let ends = end_offsets(&mut Fields(&answer[4..]))?;
+    let wanted: usize = topics.iter().map(|(_, partitions)| partitions.len()).sum();
+    Ok(ends.filter(|ends| ends.len() == wanted).map(|ends| Served {
+        partitions: ends.len(),
+        records: ends.iter().sum(),
+    }))
+}
 
-    let mut size = [0; 4];
-    stream.read_exact(&mut size)?;
-    let size = usize::try_from(i32::from_be_bytes(size)).context("negative answer size")?;
-    ensure!(size <= MAX_ANSWER, "an ApiVersions answer of {size} bytes");
-    let mut answer = vec![0; size];
-    stream.read_exact(&mut answer)?;
-    parse(&answer)
+struct Asker(TcpStream);
+
+fn connect(port: u16) -> Result<Asker> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    Ok(Asker(stream))
+}
+
+impl Asker {
+    /// Sends one request and gives back its answer, from the correlation id on.
+    fn ask(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
+        let client_id = b"xtask";
+        let mut request = Vec::new();
+        request.extend_from_slice(&api_key.to_be_bytes());
+        request.extend_from_slice(&version.to_be_bytes());
+        request.extend_from_slice(&CORRELATION_ID.to_be_bytes());
+        request.extend_from_slice(&(client_id.len() as i16).to_be_bytes());
+        request.extend_from_slice(client_id);
+        request.extend_from_slice(body);
+        self.0.write_all(&(request.len() as i32).to_be_bytes())?;
+        self.0.write_all(&request)?;
+
+        let mut size = [0; 4];
+        self.0.read_exact(&mut size)?;
+        let size = usize::try_from(i32::from_be_bytes(size)).context("negative answer size")?;
+        ensure!(
+            (4..=MAX_ANSWER).contains(&size),
+            "an answer of {size} bytes to API {api_key}"
+        );
+        let mut answer = vec![0; size];
+        self.0.read_exact(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+/// What is left of an answer in which every number is of fixed size.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (taken, rest) = self
+            .0
+            .split_first_chunk()
+            .context("the answer is cut short")?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn i16(&mut self) -> Result<i16> {
+        Ok(i16::from_be_bytes(self.take()?))
+    }
+
+    fn i32(&mut self) -> Result<i32> {
+        Ok(i32::from_be_bytes(self.take()?))
+    }
+
+    fn i64(&mut self) -> Result<i64> {
+        Ok(i64::from_be_bytes(self.take()?))
+    }
+
+    /// A string; none is empty.
+    fn string(&mut self) -> Result<String> {
+        let length = usize::try_from(self.i16()?).unwrap_or(0);
+        ensure!(length <= self.0.len(), "the answer is cut short");
+        let (text, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Ok(String::from_utf8(text.to_vec())?)
+    }
+
+    fn numbers(&mut self) -> Result<()> {
+        for _ in 0..self.i32()? {
+            self.i32()?;
+        }
+        Ok(())
+    }
+}
+
+/// The topics of a Metadata answer with their partitions, if all of those have leaders.
+fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>> {
+    for _ in 0..fields.i32()? {
+        fields.i32()?; // node id
+        fields.string()?; // host
+        fields.i32()?; // port
+        fields.string()?; // rack
+    }
+    fields.i32()?; // controller
+    let mut topics = Vec::new();
+    let mut is_led = true;
+    for _ in 0..fields.i32()? {
+        is_led &= fields.i16()? == 0;
+        let name = fields.string()?;
+        fields.take::<1>()?; // is internal
+        let mut partitions = Vec::new();
+        for _ in 0..fields.i32()? {
+            is_led &= fields.i16()? == 0;
+            partitions.push(fields.i32()?);
+            is_led &= fields.i32()? >= 0;
+            fields.numbers()?; // replicas
+            fields.numbers()?; // in sync
+        }
+        topics.push((name, partitions));
+    }
+    Ok(is_led.then_some(topics))
+}
+
+/// The offsets of a ListOffsets answer, if none is refused.
+fn end_offsets(fields: &mut Fields<'_>) -> Result<Option<Vec<i64>>> {
+    let mut ends = Vec::new();
+    let mut is_served = true;
+    for _ in 0..fields.i32()? {
+        fields.string()?;
+        for _ in 0..fields.i32()? {
+            fields.i32()?; // partition
+            is_served &= fields.i16()? == 0;
+            fields.i64()?; // timestamp
+            ends.push(fields.i64()?);
+        }
+    }
+    Ok(is_served.then_some(ends))
 }
 
 fn parse(answer: &[u8]) -> Result<Vec<AdvertisedApi>> {
@@ -104,5 +249,29 @@ mod tests {
         assert!(parse(&answer[..answer.len() - 1]).is_err());
         answer[5] = 35;
         assert!(parse(&answer).is_err());
+    }
+
+    #[test]
+    fn a_partition_without_a_leader_is_not_served() {
+        let metadata = |leader: i32| {
+            let mut answer = Vec::new();
+            answer.extend_from_slice(&0i32.to_be_bytes()); // no broker
+            answer.extend_from_slice(&1i32.to_be_bytes()); // the controller
+            answer.extend_from_slice(&1i32.to_be_bytes()); // one topic
+            answer.extend_from_slice(&[0, 0, 0, 1, b't', 0]);
+            answer.extend_from_slice(&1i32.to_be_bytes()); // one partition
+            answer.extend_from_slice(&[0, 0, 0, 0, 0, 5]);
+            answer.extend_from_slice(&leader.to_be_bytes());
+            for _ in 0..2 {
+                answer.extend_from_slice(&1i32.to_be_bytes());
+                answer.extend_from_slice(&1i32.to_be_bytes());
+            }
+            answer
+        };
+        let (led, unled) = (metadata(1), metadata(-1));
+        let topics = led_topics(&mut Fields(&led)).unwrap();
+        assert_eq!(topics, Some(vec![("t".to_owned(), vec![5])]));
+        assert_eq!(led_topics(&mut Fields(&unled)).unwrap(), None);
+        assert!(led_topics(&mut Fields(&led[..led.len() - 1])).is_err());
     }
 }

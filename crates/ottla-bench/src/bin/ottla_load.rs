@@ -1,7 +1,7 @@
 //! `ottla-load`: the load generator's command line. One mode per subcommand; a table for people, or JSON.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -11,7 +11,7 @@ use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
-use ottla_bench::load::produce::{self, ProduceOptions, Produced, Until};
+use ottla_bench::load::produce::{self, ProduceOptions, Produced, Timed, Until};
 use ottla_bench::load::report::Report;
 use ottla_records::{Compression, CompressionType};
 
@@ -119,6 +119,9 @@ struct ProduceArgs {
     /// An open loop at so many 10^6 bytes of batches per second, instead of as fast as possible.
     #[arg(long)]
     megabytes_per_second: Option<f64>,
+    /// Write each request of the open loop to this file: when it was due, in µs since 1970, and its latency in µs.
+    #[arg(long, value_name = "FILE", requires = "megabytes_per_second")]
+    latencies: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -250,7 +253,15 @@ fn produce(args: &ProduceArgs) -> Result<Report> {
     };
     ensure!(options.in_flight > 0, "--in-flight must be 1 or more");
     let warmup = (args.warmup_bytes > 0).then_some(Until::Bytes(args.warmup_bytes));
-    measured_produce("produce", &args.common, args.partitions, options, warmup)
+    let latencies = args.latencies.as_deref();
+    measured_produce(
+        "produce",
+        &args.common,
+        args.partitions,
+        options,
+        warmup,
+        latencies,
+    )
 }
 
 fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
@@ -278,6 +289,7 @@ fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
         args.partitions,
         options,
         warmup,
+        None,
     )
 }
 
@@ -287,6 +299,7 @@ fn measured_produce(
     partitions: i32,
     options: ProduceOptions,
     warmup: Option<Until>,
+    latencies: Option<&Path>,
 ) -> Result<Report> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
     let topic = cluster::create_topic(
@@ -300,6 +313,9 @@ fn measured_produce(
     }
     let readings = Readings::take(common)?;
     let produced = produce::run(&topic, options)?;
+    if let Some(file) = latencies {
+        write_each(&produced.each, file)?;
+    }
     let latency_of = match options.requests_per_second {
         Some(_) => "due instant to acknowledgement",
         None => "send to acknowledgement",
@@ -323,6 +339,27 @@ fn measured_produce(
     report.set_records(records);
     (report.latency_of, report.latency) = (latency_of, produced.latencies.report());
     Ok(report)
+}
+
+/// Writes the requests in the order in which they were due, by the clock that other programs read too.
+fn write_each(each: &[Timed], file: &Path) -> Result<()> {
+    let (now, since_epoch) = (
+        Instant::now(),
+        SystemTime::now().duration_since(UNIX_EPOCH)?,
+    );
+    let mut rows: Vec<(u128, u128)> = each
+        .iter()
+        .map(|request| {
+            let due = since_epoch.saturating_sub(now.saturating_duration_since(request.due));
+            (due.as_micros(), request.latency.as_micros())
+        })
+        .collect();
+    rows.sort_unstable();
+    let mut text = String::from("due_us,latency_us\n");
+    for (due, latency) in rows {
+        text.push_str(&format!("{due},{latency}\n"));
+    }
+    std::fs::write(file, text).with_context(|| file.display().to_string())
 }
 
 fn fetch(args: &FetchArgs) -> Result<Report> {

@@ -46,7 +46,16 @@ pub struct Produced {
     pub payload_bytes: u64,
     /// From sending, or at a fixed rate from the due instant, to the answer; empty with `acks=0`.
     pub latencies: Latencies,
+    /// Each request of a fixed rate, connection by connection, for a look at what was when.
+    pub each: Vec<Timed>,
     pub elapsed: Duration,
+}
+
+/// One request of a fixed rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed {
+    pub due: Instant,
+    pub latency: Duration,
 }
 
 /// Each connection goes through this many different batches per partition.
@@ -100,6 +109,7 @@ pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
             total.bytes += produced.bytes;
             total.payload_bytes += produced.payload_bytes;
             total.latencies.add(&produced.latencies);
+            total.each.extend(produced.each);
         }
         total.elapsed = start.elapsed();
         Ok(total)
@@ -224,13 +234,17 @@ fn pace(
     let mut receiver = writer.connection.try_clone()?;
     let version = writer.version;
     std::thread::scope(|scope| {
-        let acknowledged = scope.spawn(move || -> Result<Latencies> {
+        let acknowledged = scope.spawn(move || -> Result<(Latencies, Vec<Timed>)> {
             let mut latencies = Latencies::default();
+            let mut each = Vec::with_capacity(schedule.requests as usize);
             for turn in 0..schedule.requests {
                 receive_acknowledgement(&mut receiver, version)?;
-                latencies.record(schedule.due(turn).elapsed());
+                let due = schedule.due(turn);
+                let latency = due.elapsed();
+                latencies.record(latency);
+                each.push(Timed { due, latency });
             }
-            Ok(latencies)
+            Ok((latencies, each))
         });
         let mut produced = Produced::default();
         sleep_precisely()?;
@@ -244,7 +258,8 @@ fn pace(
             writer.connection.send(&mut request.frame)?;
             produced.count(request);
         }
-        produced.latencies = acknowledged.join().expect("a receiver does not panic")?;
+        (produced.latencies, produced.each) =
+            acknowledged.join().expect("a receiver does not panic")?;
         Ok(produced)
     })
 }

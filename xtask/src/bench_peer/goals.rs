@@ -1,0 +1,169 @@
+//! The goals that the project has set itself, and whether the results meet them.
+//!
+//! A goal is met by the median over the rounds; where a single round misses it, that is said.
+
+use super::table::{Results, spread};
+
+/// What is compared with the bound.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    /// Ottla's value is at most that part of the peer's, in the same round.
+    RatioAtMost(f64),
+    RatioAtLeast(f64),
+    /// Ottla's own value.
+    AtMost(f64),
+}
+
+/// A measure by its name in the table, its bound, and the bound in words.
+struct Goal(&'static str, Bound, &'static str);
+
+const TENTH: f64 = 0.1;
+const FIFTH: f64 = 0.2;
+const THIRD: f64 = 1.0 / 3.0;
+const HALF: f64 = 0.5;
+/// No further from the windows without a roll than windows differ anyway.
+const NOT_VISIBLE: f64 = 1.5;
+
+use Bound::{AtMost, RatioAtLeast, RatioAtMost};
+
+const GOALS: &[Goal] = &[
+    Goal(
+        "ProducerPerformance: broker CPU s per GB of payload",
+        RatioAtMost(TENTH),
+        "≤ 1/10",
+    ),
+    Goal(
+        "ProducerPerformance: records/s",
+        RatioAtLeast(1.3),
+        "≥ 1.3 ×",
+    ),
+    Goal(
+        "ConsumerPerformance: broker CPU s per GB of payload",
+        RatioAtMost(FIFTH),
+        "≤ 1/5",
+    ),
+    Goal("64 KiB batches: broker CPU s per GB", AtMost(0.6), "≤ 0.6"),
+    Goal("fetch 1 MiB: broker CPU s per GB", AtMost(0.35), "≤ 0.35"),
+    Goal("end to end: p50, µs", RatioAtMost(HALF), "≤ 1/2"),
+    Goal("end to end: p99, µs", RatioAtMost(HALF), "≤ 1/2"),
+    Goal("end to end: p99.9, µs", RatioAtMost(HALF), "≤ 1/2"),
+    Goal(
+        "produce at 10,000 records/s: p50, µs",
+        RatioAtMost(HALF),
+        "≤ 1/2",
+    ),
+    Goal(
+        "produce at 10,000 records/s: p99, µs",
+        RatioAtMost(HALF),
+        "≤ 1/2",
+    ),
+    Goal(
+        "produce at 10,000 records/s: p99.9, µs",
+        RatioAtMost(HALF),
+        "≤ 1/2",
+    ),
+    Goal(
+        "start-up: exec to first answer, ms",
+        AtMost(50.0),
+        "≤ 50 ms",
+    ),
+    Goal("memory at rest, MB", AtMost(25.0), "≤ 25 MB"),
+    Goal("memory after the load, MB", AtMost(100.0), "≤ 100 MB"),
+    Goal(
+        "start-2000: exec to all partitions served, ms",
+        RatioAtMost(TENTH),
+        "≤ 1/10",
+    ),
+    Goal(
+        "start-2000: exec to all partitions served, ms",
+        AtMost(500.0),
+        "under 500 ms (to be said)",
+    ),
+    Goal(
+        "recovery: exec to all partitions served, ms",
+        RatioAtMost(FIFTH),
+        "≤ 1/5",
+    ),
+    Goal("compaction: CPU s", RatioAtMost(THIRD), "≤ 1/3"),
+    Goal("compaction: time, s", RatioAtMost(1.0), "no longer"),
+    Goal("rolls: produce p99.9, µs", RatioAtMost(THIRD), "≤ 1/3"),
+    Goal(
+        "rolls: p99.9 with a roll / without",
+        AtMost(NOT_VISIBLE),
+        "no roll visible: ≤ 1.5",
+    ),
+    Goal(
+        "rolls: median of the maxima with a roll / without",
+        AtMost(NOT_VISIBLE),
+        "no roll visible: ≤ 1.5",
+    ),
+];
+
+/// A table of the goals whose measures there are; nothing where there are none.
+pub fn markdown(results: &Results) -> String {
+    let rows: Vec<String> = GOALS.iter().filter_map(|goal| row(goal, results)).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heading = "| measure | goal | measured | |\n| --- | --- | --- | --- |\n";
+    format!("{heading}{}", rows.concat())
+}
+
+fn row(Goal(measure, bound, words): &Goal, results: &Results) -> Option<String> {
+    let values = match bound {
+        RatioAtMost(_) | RatioAtLeast(_) => results.ratios(measure),
+        AtMost(_) => results.side(1, measure),
+    };
+    let median = median_of(&values)?;
+    let is_met = |value: f64| match bound {
+        RatioAtMost(most) | AtMost(most) => value <= *most,
+        RatioAtLeast(least) => value >= *least,
+    };
+    let missed = values.iter().filter(|value| !is_met(**value)).count();
+    let verdict = match (is_met(median), missed) {
+        (true, 0) => "met".to_owned(),
+        (true, _) => format!(
+            "met by the median, missed in {missed} of {} rounds",
+            values.len()
+        ),
+        (false, _) if missed == values.len() => "missed".to_owned(),
+        (false, _) => format!("missed, in {missed} of {} rounds", values.len()),
+    };
+    Some(format!(
+        "| {measure} | {words} | {} | {verdict} |\n",
+        spread(&values)
+    ))
+}
+
+fn median_of(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| super::table::median(&sorted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_judged_by_the_median_and_each_round_is_told() {
+        let mut results = Results::new(["Kafka", "Ottla"]);
+        for (round, (theirs, ours)) in [(10.0, 1.0), (10.0, 3.0), (10.0, 4.0)]
+            .into_iter()
+            .enumerate()
+        {
+            results.add(0, round, "compaction: CPU s".to_owned(), theirs);
+            results.add(1, round, "compaction: CPU s".to_owned(), ours);
+            results.add(1, round, "memory at rest, MB".to_owned(), 30.0);
+        }
+        let text = markdown(&results);
+        let met = "| compaction: CPU s | ≤ 1/3 | 0.300 (0.100–0.400) | met by the median, missed in 1 of 3 rounds |";
+        assert!(text.contains(met), "{text}");
+        assert!(
+            text.contains("| memory at rest, MB | ≤ 25 MB | 30.0 (30.0–30.0) | missed |"),
+            "{text}"
+        );
+        assert!(!text.contains("records/s"), "{text}");
+        assert_eq!(markdown(&Results::new(["a", "b"])), "");
+    }
+}

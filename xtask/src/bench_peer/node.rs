@@ -1,0 +1,70 @@
+//! The measures of one node on an empty directory, which go through every [`Row`] in turn.
+
+use anyhow::Result;
+
+use super::disk::Scratch;
+use super::rows::{Bench, Row};
+use super::table::Results;
+use super::{Setting, handed_over};
+use crate::peer::NodeOptions;
+
+/// A deleted topic's files go soon, so that the next row finds their space free.
+const DELETE_SOON: (&str, &str) = ("log.segment.delete.delay.ms", "1000");
+
+pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
+    let options = setting.options;
+    let gigabytes = options.gigabytes_or(10.0);
+    let rows = match options.rows.as_slice() {
+        [] => Row::ALL.to_vec(),
+        some => some.to_vec(),
+    };
+    setting.alternate(results, |side, round, results| {
+        let broker = setting.sides[side];
+        let scratch = Scratch::new(broker.id(), disk_of(&rows, options.records, gigabytes))?;
+        let mut overrides = vec![(DELETE_SOON.0.to_owned(), DELETE_SOON.1.to_owned())];
+        overrides.extend(options.overrides.iter().cloned());
+        let node = broker.start(NodeOptions {
+            dir: scratch.path().to_path_buf(),
+            overrides,
+            ..NodeOptions::default()
+        })?;
+        let mut bench = Bench {
+            node,
+            kafka: setting.kafka,
+            load_generator: setting.load_generator,
+            records: options.records,
+            gigabytes,
+            measured: Vec::new(),
+        };
+        for row in &rows {
+            bench.run(*row)?;
+        }
+        handed_over::stop(&mut bench.node)?;
+        for (measure, value) in bench.measured {
+            results.add(side, round, measure, value);
+        }
+        Ok(())
+    })
+}
+
+/// The most that these rows have on the disk at once; each deletes what the next does not read.
+fn disk_of(rows: &[Row], records: u64, gigabytes: f64) -> u64 {
+    let of_row = |row: &Row| match row {
+        Row::Producer | Row::Consumer => records * 110,
+        Row::SmallBatches => (gigabytes * 0.25e9) as u64 + 200_000_000,
+        Row::LargeBatches | Row::Fetch => (gigabytes * 1e9) as u64 + 500_000_000,
+        _ => 0,
+    };
+    rows.iter().map(of_row).max().unwrap_or(0) + 300_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_row_decides_what_disk_is_needed() {
+        assert_eq!(disk_of(&Row::ALL, 10_000_000, 10.0), 10_800_000_000);
+        assert!(disk_of(&[Row::Startup], 10_000_000, 10.0) < 1 << 30);
+    }
+}
