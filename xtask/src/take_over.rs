@@ -260,9 +260,10 @@ impl Run {
             .operate(&mut self.workload, &mut self.random, serves_all)?;
         self.workload.perform("resume", json!({}))?;
         std::thread::sleep(Duration::from_millis(300 + self.random.below(700)));
-        // What is acknowledged to a producer after the controller was told of a replica's new directory and before the
-        // copy takes the place of its log is lost where Kafka is the next to start.
-        let loses = ending == Ending::KillAtMove && self.sides[1 - side].id() != "ottla";
+        // What Kafka acknowledges to a producer after the controller was told of a replica's new directory and before
+        // the copy takes the place of its log is lost where Kafka is the next to start.
+        let is_kafka_s = self.sides.iter().all(|side| side.id() != "ottla");
+        let loses = ending == Ending::KillAtMove && is_kafka_s;
         if ending.is_idle() || loses {
             self.story.drain(&mut self.workload, false, findings)?;
         }

@@ -19,6 +19,8 @@ fn every_frame_is_appended_and_nothing_is_left() {
     assert_eq!(report["bytes"], 50_000_000);
     let cpu = report["server"]["cpu_seconds"].as_f64().expect("a number");
     assert!(cpu > 0.0 && cpu < 60.0, "{cpu} s");
-    let left = std::fs::read_dir(dir.path()).expect("the directory").count();
+    let left = std::fs::read_dir(dir.path())
+        .expect("the directory")
+        .count();
     assert_eq!(left, 0);
 }

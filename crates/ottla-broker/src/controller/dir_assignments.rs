@@ -39,6 +39,8 @@ pub(crate) type OnAssigned = Box<dyn FnOnce() + Send>;
 pub(crate) struct DirAssignments {
     queue: Mutex<Queue>,
     queued: Notify,
+    /// Something was queued for which nothing is to be gathered.
+    hurried: Notify,
 }
 
 type Replica = (TopicId, PartitionIndex);
@@ -82,6 +84,11 @@ impl DirAssignments {
         self.queued.notify_one();
     }
 
+    /// Does not wait for what may come besides: appends are held until the controller has answered.
+    pub(crate) fn hurry(&self) {
+        self.hurried.notify_one();
+    }
+
     /// Sends what is queued until the broker stops.
     pub(crate) async fn send_all(broker: Arc<Broker>) {
         let assignments = &broker.dir_assignments;
@@ -89,7 +96,10 @@ impl DirAssignments {
             let delay = assignments.queue.lock().delay();
             let ready = async {
                 match delay {
-                    Some(delay) => tokio::time::sleep(delay).await,
+                    Some(delay) => tokio::select! {
+                        () = tokio::time::sleep(delay) => {}
+                        () = assignments.hurried.notified() => {}
+                    },
                     None => assignments.queued.notified().await,
                 }
             };
@@ -116,6 +126,18 @@ impl DirAssignments {
                 on_assigned();
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl DirAssignments {
+    /// Where the controller is to be told that a replica lies.
+    pub(crate) fn queued(&self, topic_id: TopicId, partition: i32) -> Option<DirectoryId> {
+        let queue = self.queue.lock();
+        let replica = (topic_id, PartitionIndex(partition));
+        let ready = queue.ready.get(&replica);
+        let assignment = ready.or_else(|| queue.in_flight.get(&replica))?;
+        Some(assignment.directory)
     }
 }
 

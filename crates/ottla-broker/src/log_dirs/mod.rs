@@ -52,7 +52,6 @@ use log_dir::LogDir;
 
 use crate::controller::format::NodeIdentity;
 
-pub(crate) use cleaner::CleaningPause;
 pub(crate) use describe::LogDirDescription;
 pub(crate) use dir_locks::DirLocks;
 pub(crate) use disk_space::DiskSpace;

@@ -3,10 +3,14 @@
 //! 1. A copy is begun in the other directory, and a task fills it from the log, in rounds on a blocking
 //!    thread, no faster than `replica.alter.log.dirs.io.max.bytes.per.second` and for no more replicas at
 //!    once than `num.replica.alter.log.dirs.threads`.
-//! 2. When it has caught up, the controller is told that the replica lies there from now on.
-//! 3. When the controller has written that down, the copy takes the place of the log between two steps of
-//!    the partition: the little that is missing is copied, all of it is forced to disk, and directories are
-//!    renamed. A crash before the last of it leaves a copy that the next start puts into place.
+//! 2. When it has caught up, appends are held back, and the little that is missing is copied and forced to disk.
+//! 3. The controller is told that the replica lies there from now on.
+//! 4. When the controller has written that down, the copy takes the place of the log between two steps of the
+//!    partition: directories are renamed, and appends go on.
+//!
+//! Invariant: from when the controller may believe that the replica lies in the new directory until it does, the log
+//! holds nothing that the copy lacks. A start after a crash may put the copy in place of the log, whatever it holds:
+//! Kafka does (`LogManager.recoverAbandonedFutureLogs`). The one exception is named at [`Move::take_back`].
 //!
 //! The move is given up by taking the copy out of the register of [`LogDirs`]; the task finds out.
 //!
@@ -23,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
+use super::held_appends::AppendHold;
 use super::{Home, Partition};
 use crate::Broker;
 use crate::log_dirs::{LogDirs, OpenSettings, PromoteError};
@@ -32,10 +37,14 @@ mod tests;
 
 /// What is copied before other replicas have their turn.
 const ROUND_BYTES: u64 = 4 * 1024 * 1024;
-/// What may be missing when the copy takes the place of the log: it is copied while appends wait.
+/// What may be missing when appends are held back to copy the rest.
 const MAX_LAST_BYTES: u64 = 256 * 1024;
-/// How often a copy that has caught up is brought up to date while it waits.
-const CAUGHT_UP: Duration = Duration::from_millis(20);
+/// How soon a copy that was outrun tries again to end.
+const OUTRUN: Duration = Duration::from_millis(20);
+/// How long appends are held at most for the controller's answer. Producers and coordinators wait longer.
+const MAX_HOLD: Duration = Duration::from_secs(3);
+/// How long a copy waits when the controller did not answer in time.
+const UNANSWERED: Duration = Duration::from_secs(30);
 /// How long a copy waits that could not be written or read.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -212,7 +221,6 @@ impl Move {
             tokio::task::spawn_blocking(pause).await
         };
         let ended = self.go().await;
-        drop(pause);
         match ended {
             Outcome::Moved => {
                 tracing::info!(%topic_partition, "the replica was moved to another directory");
@@ -220,33 +228,30 @@ impl Move {
             Outcome::GivenUp => self.revert(),
             Outcome::Stopped => self.rest().await,
         }
+        drop(pause);
     }
 
     async fn go(&mut self) -> Outcome {
-        let mut assigned: Option<oneshot::Receiver<()>> = None;
-        let mut is_assigned = false;
         loop {
             if !self.is_wanted() {
                 return Outcome::GivenUp;
             }
             let broker = Arc::clone(&self.broker);
-            let wait = match self.copy().await {
-                Ok(copied) => {
+            let copied = match self.copy().await {
+                Ok(copied) if copied.is_at_end => match self.exchange().await {
+                    Ok(Exchange::Done) => return Outcome::Moved,
+                    Ok(Exchange::Again(wait)) => Ok((copied, wait)),
+                    Err(error) => Err(error),
+                },
+                Ok(copied) => Ok((copied, Duration::ZERO)),
+                Err(error) => Err(error),
+            };
+            let wait = match copied {
+                Ok((copied, wait)) => {
                     let rate = broker
                         .config()
                         .replica_alter_log_dirs_io_max_bytes_per_second;
-                    let throttled = broker.directory_moves.throttle(copied.bytes, rate);
-                    if copied.is_at_end && is_assigned {
-                        if self.take_place().await {
-                            return Outcome::Moved;
-                        }
-                        throttled.max(CAUGHT_UP)
-                    } else if copied.is_at_end {
-                        assigned.get_or_insert_with(|| self.tell());
-                        throttled.max(CAUGHT_UP)
-                    } else {
-                        throttled
-                    }
+                    wait.max(broker.directory_moves.throttle(copied.bytes, rate))
                 }
                 Err(error) if error.is_final() => {
                     let topic_partition = &self.partition.topic_partition;
@@ -255,15 +260,7 @@ impl Move {
                     return Outcome::GivenUp;
                 }
                 Err(error) => {
-                    let topic_partition = &self.partition.topic_partition;
-                    tracing::warn!(%topic_partition, "the copy in the new directory waits: {error}");
-                    if let (Some(storage), Some(log_dirs)) = (error.storage(), broker.log_dirs()) {
-                        let of = match error {
-                            CopyError::Read(_) => self.partition.reader().clone(),
-                            _ => self.reader.clone(),
-                        };
-                        log_dirs.on_partition_error(&of, storage);
-                    }
+                    self.report(&error);
                     RETRY
                 }
             };
@@ -271,9 +268,18 @@ impl Move {
                 () = tokio::time::sleep(wait) => {}
                 () = broker.stopping() => return Outcome::Stopped,
             }
-            if let Some(waiting) = &mut assigned {
-                is_assigned = is_assigned || waiting.try_recv().is_ok();
-            }
+        }
+    }
+
+    fn report(&self, error: &CopyError) {
+        let topic_partition = &self.partition.topic_partition;
+        tracing::warn!(%topic_partition, "the copy in the new directory waits: {error}");
+        if let (Some(storage), Some(log_dirs)) = (error.storage(), self.broker.log_dirs()) {
+            let of = match error {
+                CopyError::Read(_) => self.partition.reader().clone(),
+                _ => self.reader.clone(),
+            };
+            log_dirs.on_partition_error(&of, storage);
         }
     }
 
@@ -301,29 +307,119 @@ impl Move {
         let max_bytes = ROUND_BYTES.min(rate.max(1) as u64);
         let now = broker.timestamp();
         let current = self.partition.reader().clone();
-        let mut future = self.future.take().expect("no other thread has it");
-        let copying = tokio::task::spawn_blocking(move || {
-            let copied = copy_round(&mut future, &current, max_bytes, now);
-            (future, copied)
-        });
-        // A panic has left the copy in an unknown state: the move ends with it.
-        let (future, copied) = copying.await.expect("the copy is made without a panic");
+        let copied = self
+            .on_copy(move |future| copy_round(future, &current, max_bytes, now))
+            .await;
         drop(turn);
-        self.future = Some(future);
         if let (Some(space), Ok(copied)) = (space, &copied) {
             space.take(copied.bytes);
         }
         copied
     }
 
-    /// Has the controller told where the replica lies from now on.
-    fn tell(&mut self) -> oneshot::Receiver<()> {
-        let (sender, receiver) = oneshot::channel();
+    /// Works on the copy on a thread that may wait.
+    async fn on_copy<R: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Log) -> R + Send + 'static,
+    ) -> R {
+        let mut future = self.future.take().expect("no other thread has it");
+        let working = tokio::task::spawn_blocking(move || {
+            let result = work(&mut future);
+            (future, result)
+        });
+        // A panic has left the copy in an unknown state: the move ends with it.
+        let (future, result) = working.await.expect("the copy is made without a panic");
+        self.future = Some(future);
+        result
+    }
+
+    /// Brings a copy that has all but caught up into the place of its log.
+    async fn exchange(&mut self) -> Result<Exchange, CopyError> {
+        // What is on disk before does not keep appends waiting.
+        self.on_copy(flush).await?;
+        let partition = Arc::clone(&self.partition);
+        let hold = partition.hold_appends(&self.broker).await;
+        let deadline = tokio::time::Instant::now() + MAX_HOLD;
+        let hold = match self.complete(hold, deadline).await? {
+            Some(hold) => hold,
+            None => return Ok(Exchange::Again(OUTRUN)),
+        };
+        let is_written_down = self.tell(deadline).await;
+        // Whether a controller that can be asked no more has written it down is not known, and the copy lacks
+        // nothing: the next start tells it where the replica lies.
+        let is_last_chance = self.broker.is_stopping();
+        let is_done = (is_written_down || is_last_chance) && self.take_place().await;
+        let topic_partition = &self.partition.topic_partition;
+        let held = hold.lasts();
+        drop(hold);
+        if is_done {
+            tracing::info!(%topic_partition, ?held, "appends were held while the log was exchanged for its copy");
+            return Ok(Exchange::Done);
+        }
+        tracing::warn!(
+            %topic_partition, ?held, is_written_down,
+            "appends were held and the log could not be exchanged for its copy, which is tried again"
+        );
+        self.take_back().await;
+        Ok(Exchange::Again(match is_written_down {
+            true => RETRY,
+            false => UNANSWERED,
+        }))
+    }
+
+    /// Copies what is missing and forces it to disk. `None` where that took too long.
+    async fn complete(
+        &mut self,
+        hold: AppendHold,
+        deadline: tokio::time::Instant,
+    ) -> Result<Option<AppendHold>, CopyError> {
+        let current = self.partition.reader().clone();
+        let now = self.broker.timestamp();
+        let space = self
+            .broker
+            .log_dirs()
+            .map(|log_dirs| log_dirs.space_of(&self.reader));
+        let completing = self.on_copy(move |future| {
+            let copied = copy_round(future, &current, ROUND_BYTES, now)?;
+            flush(future)?;
+            let is_complete = future.log_end_offset() == current.log_end_offset();
+            Ok((copied, is_complete))
+        });
+        tokio::pin!(completing);
+        let mut hold = Some(hold);
+        let completed: Result<_, CopyError> = tokio::select! {
+            completed = &mut completing => completed,
+            () = tokio::time::sleep_until(deadline) => {
+                // The controller knows of nothing yet.
+                hold = None;
+                completing.await
+            }
+        };
+        let (copied, is_complete) = completed?;
+        if let Some(space) = space {
+            space.take(copied.bytes);
+        }
+        Ok(hold.filter(|_| is_complete))
+    }
+
+    /// Has the controller told where the replica lies from now on. Returns whether it has written that down.
+    async fn tell(&mut self, deadline: tokio::time::Instant) -> bool {
         self.is_told = true;
+        let written_down = self.assign(self.directory);
+        self.broker.dir_assignments.hurry();
+        tokio::select! {
+            written_down = written_down => written_down.is_ok(),
+            () = tokio::time::sleep_until(deadline) => false,
+            () = self.broker.stopping() => false,
+        }
+    }
+
+    fn assign(&self, directory: DirectoryId) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
         self.broker.dir_assignments.assign(
             self.partition.topic_id,
             self.partition.topic_partition.partition,
-            self.directory,
+            directory,
             // Nobody waits any more where the move was given up.
             Some(Box::new(move || {
                 let _ = sender.send(());
@@ -332,32 +428,29 @@ impl Move {
         receiver
     }
 
-    /// Forces the copy to disk while appends go on, so that they wait only for what comes after. Returns whether
-    /// that went well.
-    async fn flush(&mut self) -> bool {
-        let mut future = self.future.take().expect("no other thread has it");
-        let flushing = tokio::task::spawn_blocking(move || {
-            let flushed = future.flush_job().map_or(Ok(()), |job| job.run().map(drop));
-            (future, flushed)
-        });
-        let (future, flushed) = flushing.await.expect("the copy is flushed without a panic");
-        self.future = Some(future);
-        let Err(error) = flushed else {
-            return true;
+    /// Has the controller told where the log lies, since it may believe in the new directory. Appends go on
+    /// meanwhile: what they add until it has answered, a crash may lose. Ends early where the copy is not wanted any
+    /// more, or the broker stops.
+    async fn take_back(&mut self) {
+        let Some(original) = self.original else {
+            return;
         };
-        let topic_partition = &self.partition.topic_partition;
-        tracing::warn!(%topic_partition, "the copy could not be forced to disk: {error}");
-        if let Some(log_dirs) = self.broker.log_dirs() {
-            log_dirs.on_partition_error(&self.reader, &error);
+        let mut written_down = self.assign(original);
+        self.broker.dir_assignments.hurry();
+        while self.is_wanted() {
+            tokio::select! {
+                written_down = &mut written_down => {
+                    self.is_told = written_down.is_err();
+                    return;
+                }
+                () = tokio::time::sleep(RETRY) => {}
+                () = self.broker.stopping() => return,
+            }
         }
-        false
     }
 
     /// Lets the copy take the place of the log. Returns whether it has.
     async fn take_place(&mut self) -> bool {
-        if !self.flush().await {
-            return false;
-        }
         let future = self.future.take().expect("no other thread has it");
         let (sender, receiver) = oneshot::channel();
         let broker = Arc::clone(&self.broker);
@@ -422,8 +515,16 @@ impl Move {
         }
     }
 
-    /// Brings the copy to rest, so that the next start goes on with it.
+    /// Brings the copy to rest, so that the next start goes on with it; or into the place of the log, where the
+    /// next start might do so although it lacks records.
     async fn rest(mut self) {
+        if self.is_told && self.is_wanted() {
+            match self.exchange().await {
+                Ok(Exchange::Done) => return,
+                Ok(Exchange::Again(_)) => {}
+                Err(error) => self.report(&error),
+            }
+        }
         let Some(mut future) = self.future.take() else {
             return;
         };
@@ -435,6 +536,13 @@ impl Move {
             log_dirs.on_future_unclosed(&self.reader);
         }
     }
+}
+
+/// How an attempt to end a move went.
+enum Exchange {
+    Done,
+    /// To be tried again, after so long.
+    Again(Duration),
 }
 
 /// What a round has done.
@@ -610,8 +718,15 @@ fn run_jobs(future: &mut Log) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// Copies the rest, forces all to disk and puts the copy in the place of the log. `None` leaves all as it
-/// was. Runs between two steps of the partition, on a thread that may wait.
+/// Forces the copy to disk.
+fn flush(future: &mut Log) -> Result<(), CopyError> {
+    if let Some(job) = future.flush_job() {
+        job.run()?;
+    }
+    Ok(())
+}
+
+/// Puts the copy in the place of the log, of which it has all. `None` leaves all as it was. Runs between two steps of the partition, on a thread that may wait.
 fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<Home> {
     let log_dirs = broker.log_dirs()?;
     let topic_partition = current.topic_partition().clone();
@@ -622,7 +737,7 @@ fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<
         }
     };
     let now = broker.timestamp();
-    // Nothing is appended meanwhile, so one round is enough where hardly anything was missing.
+    // No records are missing, but the log may start elsewhere by now.
     if let Err(error) = copy_round(future, &current.reader(), MAX_LAST_BYTES, now) {
         failed(error, future.reader());
         return None;
@@ -635,10 +750,8 @@ fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<
         future.assign_leader_epoch(latest.epoch, latest.start_offset);
     }
     future.set_config(Arc::clone(current.config()));
-    if let Some(job) = future.flush_job()
-        && let Err(error) = job.run()
-    {
-        failed(error.into(), future.reader());
+    if let Err(error) = flush(future) {
+        failed(error, future.reader());
         return None;
     }
     match log_dirs.promote(&future.reader()) {

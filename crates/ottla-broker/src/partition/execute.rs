@@ -14,6 +14,7 @@ use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
 use ottla_types::{ErrorCode, Offset};
 
+use super::held_appends::HeldAppends;
 use super::{Ack, Home, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
 use crate::metrics::Metric;
@@ -38,6 +39,7 @@ pub(super) struct Stepped {
     flush: FlushState,
     /// Taken out of the inbox by a thread that may not wait for the disk.
     deferred: Option<PartitionEvent>,
+    held: HeldAppends,
 }
 
 /// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
@@ -59,6 +61,7 @@ impl Stepped {
             effects: Vec::new(),
             flush: FlushState::Idle,
             deferred: None,
+            held: HeldAppends::default(),
         }
     }
 
@@ -70,6 +73,15 @@ impl Stepped {
         self.deferred.take()
     }
 
+    /// The next append that was held and is held no more. A lost replica has an answer for each.
+    pub(super) fn take_let_go(&mut self) -> Option<PartitionEvent> {
+        if self.replica.is_lost() {
+            self.held.is_holding = false;
+        }
+        let append = self.held.pop()?;
+        Some(PartitionEvent::Append(append))
+    }
+
     /// Steps the replica with one event. Appends may stay unwritten until `finish`.
     pub(super) fn take(
         &mut self,
@@ -78,7 +90,18 @@ impl Stepped {
         event: PartitionEvent,
     ) {
         match event {
+            PartitionEvent::Append(append) if self.held.is_holding => {
+                partition.inbox.count(append.bytes());
+                self.held.push(append);
+            }
             PartitionEvent::Append(append) => self.on_append(partition, broker, append),
+            PartitionEvent::HoldAppends(in_force) => {
+                self.write(partition, broker);
+                self.held.is_holding = true;
+                // Nobody waits any more where the receiver is gone, and then the end of it follows.
+                let _ = in_force.send(());
+            }
+            PartitionEvent::LetAppendsGo => self.held.is_holding = false,
             PartitionEvent::Replica(event) => {
                 self.write(partition, broker);
                 self.step(partition, broker, event);

@@ -162,14 +162,25 @@ impl<E> Inbox<E> {
                 }
                 let entry = queue.entries.pop_front()?;
                 queue.front += 1;
-                let before = self.bytes.fetch_sub(entry.bytes, Ordering::Relaxed);
-                let after = before - entry.bytes;
-                token.has_made_room |= before > self.bound_bytes && after <= self.bound_bytes;
+                self.uncount(token, entry.bytes);
                 if let State::Filled(event) = entry.state {
                     return Some(event);
                 }
             }
         })
+    }
+
+    /// Goes on counting an event that was popped and that its holder sets aside: what waits outside of the queue
+    /// is bounded with what waits in it.
+    pub(crate) fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was set aside is set aside no more.
+    pub(crate) fn uncount(&self, token: &mut RunToken, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let after = before - bytes;
+        token.has_made_room |= before > self.bound_bytes && after <= self.bound_bytes;
     }
 
     /// Lets go of the token; or gives it back where something was signalled since `look`, and then the

@@ -18,6 +18,7 @@
 mod append_pace;
 mod directory_move;
 mod execute;
+mod held_appends;
 mod inbox;
 #[cfg(test)]
 mod inbox_tests;
@@ -92,6 +93,13 @@ impl std::fmt::Debug for Ack {
     }
 }
 
+impl PendingAppend {
+    /// What it counts for in the inbox.
+    fn bytes(&self) -> usize {
+        EVENT_BYTES + self.batch.size_in_bytes()
+    }
+}
+
 impl Ack {
     fn release(self, outcome: AckOutcome) {
         match self {
@@ -105,6 +113,9 @@ impl Ack {
 /// What can be put into the inbox.
 enum PartitionEvent {
     Append(PendingAppend),
+    /// From here on appends are set aside, and whoever asked for it is told.
+    HoldAppends(oneshot::Sender<()>),
+    LetAppendsGo,
     Replica(Event<Ack>),
     /// Maintenance of the log: runs between two steps.
     Work(Box<dyn FnOnce(&mut Log) + Send>),
@@ -128,8 +139,10 @@ enum PartitionEvent {
 impl PartitionEvent {
     fn bytes(&self) -> usize {
         match self {
-            PartitionEvent::Append(append) => EVENT_BYTES + append.batch.size_in_bytes(),
-            PartitionEvent::Replica(_)
+            PartitionEvent::Append(append) => append.bytes(),
+            PartitionEvent::HoldAppends(_)
+            | PartitionEvent::LetAppendsGo
+            | PartitionEvent::Replica(_)
             | PartitionEvent::Work(_)
             | PartitionEvent::Replace(_)
             | PartitionEvent::JobDone(..)
@@ -381,10 +394,7 @@ impl Partition {
                 .expect("the run token excludes others");
             let mut is_used_up = false;
             let mut has_to_wait = false;
-            while let Some(event) = stepped
-                .take_deferred()
-                .or_else(|| self.inbox.pop(&mut token))
-            {
+            while let Some(event) = self.next_event(&mut stepped, &mut token) {
                 if event.may_wait() && !may_wait {
                     stepped.defer(event);
                     has_to_wait = true;
@@ -420,6 +430,18 @@ impl Partition {
                 None => return,
             }
         }
+    }
+
+    /// What was put off comes before what came after it.
+    fn next_event(&self, stepped: &mut Stepped, token: &mut RunToken) -> Option<PartitionEvent> {
+        if let Some(deferred) = stepped.take_deferred() {
+            return Some(deferred);
+        }
+        if let Some(let_go) = stepped.take_let_go() {
+            self.inbox.uncount(token, let_go.bytes());
+            return Some(let_go);
+        }
+        self.inbox.pop(token)
     }
 
     /// Publishes what readers have to know of the replica. Called by the holder of the token.

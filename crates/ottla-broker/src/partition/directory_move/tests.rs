@@ -1,11 +1,15 @@
 use std::path::Path;
 
 use ottla_config::TopicConfig;
+use ottla_controller::Decision;
 use ottla_log::OpenParams;
 use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_replica::{AckOutcome, RequiredAcks};
 use ottla_types::LeaderEpoch;
 
+use super::super::{Ack, PendingAppend};
 use super::*;
+use crate::tests::TestBroker;
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
@@ -143,4 +147,138 @@ fn a_log_that_starts_within_a_batch_is_copied_with_all_of_that_batch() {
     append_to(&mut current, 0, 1);
     assert!(round(&mut future, &current).is_at_end);
     assert_eq!(future.log_end_offset(), Offset(21));
+}
+
+/// A partition that is about to be moved to another directory, and a controller that answers nobody.
+struct Moving {
+    broker: TestBroker,
+    _data: tempfile::TempDir,
+    partition: Arc<Partition>,
+    from: DirectoryId,
+    to: DirectoryId,
+    /// Dropped, the controller answers again.
+    silence: Option<std::sync::mpsc::Sender<()>>,
+}
+
+impl Moving {
+    async fn begin() -> Moving {
+        let data = tempfile::tempdir().unwrap();
+        let dirs = ["first", "second"].map(|name| data.path().join(name).display().to_string());
+        let broker = TestBroker::start_with(&[("log.dirs", &dirs.join(","))]).await;
+        broker.create_topic("orders", 1, &[]).await;
+        let partition = broker.partition("orders", 0);
+        let log_dirs = Arc::clone(broker.broker().log_dirs().unwrap());
+        let from = log_dirs.directory_of(&partition.topic_partition).unwrap();
+        let to = log_dirs.describe();
+        let to = to.into_iter().find(|dir| dir.directory_id != from).unwrap();
+        let mut moving = Moving {
+            broker,
+            _data: data,
+            partition,
+            from,
+            to: to.directory_id,
+            silence: None,
+        };
+        for offset in 0..3 {
+            assert_eq!(moving.append().await, Ok(appended(offset)));
+        }
+        let (silence, is_over) = std::sync::mpsc::channel::<()>();
+        moving.silence = Some(silence);
+        let controller = moving.broker.broker().controller().unwrap().clone();
+        tokio::spawn(async move {
+            let silent = controller.decide(move |_, _| {
+                let _ = is_over.recv();
+                Decision {
+                    records: Vec::new(),
+                    response: (),
+                }
+            });
+            silent.await
+        });
+        let broker = Arc::clone(moving.broker.broker());
+        let topic_partition = moving.partition.topic_partition.clone();
+        let path = to.path.display().to_string();
+        let altered = tokio::task::spawn_blocking(move || {
+            broker.alter_replica_log_dir(&topic_partition, &path)
+        });
+        altered.await.unwrap().unwrap();
+        let to = moving.to;
+        moving.until(|moving| moving.told() == Some(to)).await;
+        moving
+    }
+
+    /// Where the controller is to be told that the replica lies.
+    fn told(&self) -> Option<DirectoryId> {
+        let assignments = &self.broker.broker().dir_assignments;
+        assignments.queued(self.partition.topic_id, 0)
+    }
+
+    fn append(&self) -> oneshot::Receiver<AckOutcome> {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(NOW, None, Some(b"value"), &[]);
+        let (released, outcome) = oneshot::channel();
+        let append = PendingAppend {
+            batch: builder.build(),
+            required_acks: RequiredAcks::All,
+            expected_leader_epoch: None,
+            deadline_ms: u64::MAX,
+            ack: Ack::Internal(released),
+        };
+        self.partition.append(self.broker.broker(), append);
+        outcome
+    }
+
+    fn directory(&self) -> DirectoryId {
+        let log_dirs = self.broker.broker().log_dirs().unwrap();
+        log_dirs
+            .directory_of(&self.partition.topic_partition)
+            .unwrap()
+    }
+
+    async fn until(&self, mut is_so: impl FnMut(&Moving) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "it takes too long");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn appended(offset: i64) -> AckOutcome {
+    AckOutcome::Appended {
+        base_offset: Offset(offset),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_appended_from_telling_the_controller_until_the_copy_is_the_log() {
+    let mut moving = Moving::begin().await;
+    let mut held: Vec<_> = (0..3).map(|_| moving.append()).collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(moving.directory(), moving.from);
+    assert_eq!(moving.partition.reader().log_end_offset(), Offset(3));
+    assert!(held.iter_mut().all(|outcome| outcome.try_recv().is_err()));
+    moving.silence = None;
+    for (outcome, offset) in held.into_iter().zip(3..) {
+        assert_eq!(outcome.await, Ok(appended(offset)));
+        assert_eq!(moving.directory(), moving.to);
+    }
+    assert_eq!(moving.append().await, Ok(appended(6)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn appends_go_on_in_the_old_directory_where_the_controller_does_not_answer() {
+    let mut moving = Moving::begin().await;
+    let held = moving.append();
+    assert_eq!(held.await, Ok(appended(3)));
+    assert_eq!(moving.directory(), moving.from);
+    let from = moving.from;
+    moving.until(|moving| moving.told() == Some(from)).await;
+    assert_eq!(moving.append().await, Ok(appended(4)));
+    moving.silence = None;
+    moving.until(|moving| moving.told().is_none()).await;
+    let image = moving.broker.broker().metadata();
+    let topic = image.topics.by_id(moving.partition.topic_id).unwrap();
+    let assigned = topic.partition(0.into()).unwrap();
+    assert_eq!(assigned.directory(1.into()), Some(from));
 }
