@@ -8,6 +8,7 @@ mod configs;
 pub(crate) mod groups;
 mod offsets;
 mod quotas;
+mod reassignments;
 mod topics;
 
 use crate::client::Client;
@@ -17,6 +18,7 @@ pub use configs::{ConfigOperation, ConfigResourceType, DescribedConfigs};
 pub use groups::{DescribedConsumerGroup, GroupListing, GroupMember};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
 pub use quotas::{NewScramCredential, QuotaEntity, QuotaMatch};
+pub use reassignments::ReplicaLogDirs;
 pub use topics::{NewTopic, PartitionDescription, TopicDescription};
 
 /// Administers a cluster.

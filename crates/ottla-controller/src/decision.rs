@@ -30,10 +30,6 @@ impl ControllerContext<'_> {
         self.image.metadata_version()
     }
 
-    pub(crate) fn random_below(&mut self, bound: usize) -> usize {
-        ((self.random)() % bound.max(1) as u64) as usize
-    }
-
     /// A fresh id that is none of the reserved ones.
     pub(crate) fn random_uuid(&mut self) -> ottla_types::Uuid {
         loop {

@@ -68,5 +68,6 @@ pub use elect_leaders::{elect_leaders, elect_unclean_leaders};
 pub use features::{local_supported_features, update_features};
 pub use producer_ids::{PRODUCER_ID_BLOCK_SIZE, allocate_producer_ids};
 pub use reassignments::{alter_partition_reassignments, list_partition_reassignments};
+pub use replica_placement::{UsableBroker, place_on_brokers};
 pub use scram_credentials::alter_user_scram_credentials;
 pub use topic_names::{has_collision_chars, is_internal, is_valid_topic_name, validate_topic_name};

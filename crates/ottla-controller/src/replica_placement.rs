@@ -13,14 +13,42 @@ use ottla_types::BrokerId;
 
 use crate::decision::ControllerContext;
 
-/// Places `replication_factor` replicas for each of `partition_count` partitions. The error is Kafka's
-/// sentence.
+/// A broker that can be given replicas.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UsableBroker {
+    pub id: BrokerId,
+    pub rack: Option<ByteString>,
+    pub fenced: bool,
+}
+
+/// Places `replication_factor` replicas for each of `partition_count` partitions on the cluster's brokers.
+/// The error is Kafka's sentence.
 pub(crate) fn place_replicas(
     context: &mut ControllerContext<'_>,
     partition_count: usize,
     replication_factor: i32,
 ) -> Result<Vec<Vec<BrokerId>>, String> {
-    let mut racks = RackList::new(context);
+    let usable = context
+        .image
+        .cluster
+        .brokers()
+        .filter(|broker| broker.has_uncordoned_directories() && !broker.in_controlled_shutdown)
+        .map(|broker| UsableBroker {
+            id: broker.id,
+            rack: broker.rack.clone(),
+            fenced: broker.fenced,
+        });
+    place_on_brokers(usable, context.random, partition_count, replication_factor)
+}
+
+/// As the controller places replicas, on these brokers, with random numbers from `random`.
+pub fn place_on_brokers(
+    brokers: impl IntoIterator<Item = UsableBroker>,
+    random: &mut dyn FnMut() -> u64,
+    partition_count: usize,
+    replication_factor: i32,
+) -> Result<Vec<Vec<BrokerId>>, String> {
+    let mut racks = RackList::new(brokers, random);
     if replication_factor <= 0 {
         return Err(format!(
             "Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -41,7 +69,7 @@ pub(crate) fn place_replicas(
         ));
     }
     Ok((0..partition_count)
-        .map(|_| racks.place(context, replication_factor))
+        .map(|_| racks.place(random, replication_factor))
         .collect())
 }
 
@@ -96,14 +124,14 @@ struct RackList {
 }
 
 impl RackList {
-    fn new(context: &mut ControllerContext<'_>) -> RackList {
+    fn new(
+        brokers: impl IntoIterator<Item = UsableBroker>,
+        random: &mut dyn FnMut() -> u64,
+    ) -> RackList {
         let mut by_name: BTreeMap<Option<ByteString>, Rack> = BTreeMap::new();
         let (mut total_count, mut unfenced_count) = (0, 0);
-        for broker in context.image.cluster.brokers() {
-            if !broker.has_uncordoned_directories() || broker.in_controlled_shutdown {
-                continue;
-            }
-            let rack = by_name.entry(broker.rack.clone()).or_default();
+        for broker in brokers {
+            let rack = by_name.entry(broker.rack).or_default();
             total_count += 1;
             if broker.fenced {
                 rack.fenced.brokers.push(broker.id);
@@ -114,11 +142,11 @@ impl RackList {
         }
         let mut racks: Vec<Rack> = by_name.into_values().collect();
         for rack in &mut racks {
-            rack.fenced.offset = context.random_below(rack.fenced.brokers.len());
-            rack.unfenced.offset = context.random_below(rack.unfenced.brokers.len());
+            rack.fenced.offset = below(random, rack.fenced.brokers.len());
+            rack.unfenced.offset = below(random, rack.unfenced.brokers.len());
         }
         RackList {
-            offset: context.random_below(racks.len()),
+            offset: below(random, racks.len()),
             racks,
             total_count,
             unfenced_count,
@@ -129,11 +157,11 @@ impl RackList {
     /// At least one broker is unfenced and there are `replication_factor` brokers: both loops end.
     fn place(
         &mut self,
-        context: &mut ControllerContext<'_>,
+        random: &mut dyn FnMut() -> u64,
         replication_factor: usize,
     ) -> Vec<BrokerId> {
         if self.round == self.unfenced_count && self.unfenced_count > 1 {
-            self.shuffle(context);
+            self.shuffle(random);
             self.round = 0;
         }
         let rack_count = self.racks.len();
@@ -162,19 +190,23 @@ impl RackList {
         replicas
     }
 
-    fn shuffle(&mut self, context: &mut ControllerContext<'_>) {
-        shuffle(&mut self.racks, context);
+    fn shuffle(&mut self, random: &mut dyn FnMut() -> u64) {
+        shuffle(&mut self.racks, random);
         for rack in &mut self.racks {
-            shuffle(&mut rack.fenced.brokers, context);
-            shuffle(&mut rack.unfenced.brokers, context);
+            shuffle(&mut rack.fenced.brokers, random);
+            shuffle(&mut rack.unfenced.brokers, random);
         }
     }
 }
 
-fn shuffle<T>(items: &mut [T], context: &mut ControllerContext<'_>) {
+fn shuffle<T>(items: &mut [T], random: &mut dyn FnMut() -> u64) {
     for index in (1..items.len()).rev() {
-        items.swap(index, context.random_below(index + 1));
+        items.swap(index, below(random, index + 1));
     }
+}
+
+fn below(random: &mut dyn FnMut() -> u64, bound: usize) -> usize {
+    (random() % bound.max(1) as u64) as usize
 }
 
 #[cfg(test)]

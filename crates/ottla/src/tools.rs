@@ -30,6 +30,7 @@ mod groups;
 mod leader_election;
 mod log_dirs;
 mod metadata_quorum;
+mod reassign_partitions;
 mod replica_verification;
 mod storage;
 mod topics;
@@ -57,6 +58,7 @@ pub enum Tool {
     Cluster(cluster::ClusterArgs),
     MetadataQuorum(metadata_quorum::MetadataQuorumArgs),
     Features(features::FeaturesArgs),
+    ReassignPartitions(Box<reassign_partitions::ReassignPartitionsArgs>),
     ReplicaVerification(replica_verification::ReplicaVerificationArgs),
     BrokerApiVersions(broker_api_versions::BrokerApiVersionsArgs),
     ClientMetrics(Box<client_metrics::ClientMetricsArgs>),
@@ -84,6 +86,7 @@ pub fn run(tool: Tool) -> ExitCode {
         Tool::Cluster(args) => cluster::run(args),
         Tool::MetadataQuorum(args) => metadata_quorum::run(args),
         Tool::Features(args) => features::run(args),
+        Tool::ReassignPartitions(args) => reassign_partitions::run(*args),
         Tool::ReplicaVerification(args) => replica_verification::run(args),
         Tool::BrokerApiVersions(args) => broker_api_versions::run(args),
         Tool::ClientMetrics(args) => client_metrics::run(*args),

@@ -372,3 +372,108 @@ fn replicas_are_verified_until_the_tool_is_stopped() {
     assert_eq!(nothing.status, 1);
     assert!(nothing.err.contains("No topics found"), "{}", nothing.err);
 }
+
+#[test]
+fn replicas_move_between_directories_and_throttles_are_lifted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("assignment.json");
+    let path = file.display().to_string();
+    let broker = BrokerBuilder::new().log_dirs(&["a", "b"]).start();
+    let reassign = |arguments: &[&str]| on(&broker, &["reassign-partitions"], arguments);
+    out(&broker, &["topics"], &["--create", "--topic", "t"]);
+
+    let topics = folder.path().join("topics.json");
+    std::fs::write(&topics, r#"{"topics":[{"topic":"t"}],"version":1}"#).expect("the file");
+    let topics = topics.display().to_string();
+    let generate = ["--generate", "--topics-to-move-json-file", &topics];
+    let generated = reassign(&[&generate[..], &["--broker-list", "1"]].concat());
+    let lines: Vec<&str> = generated.out.lines().collect();
+    assert_eq!(generated.status, 0, "{}", generated.out);
+    assert_eq!(lines[0], "Current partition replica assignment");
+    let begin =
+        r#"{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":[""#;
+    let from = lines[1].strip_prefix(begin).expect("the assignment");
+    let from = from.strip_suffix("\"]}]}").expect("one directory");
+    assert_eq!(lines[3], "Proposed partition reassignment configuration");
+    assert_eq!(lines[4], format!("{begin}any\"]}}]}}"));
+
+    let (stem, name) = from.split_at(from.len() - 1);
+    let to = format!("{stem}{}", if name == "a" { "b" } else { "a" });
+    std::fs::write(&file, format!("{begin}{to}\"]}}]}}")).expect("the file");
+    let execute = ["--execute", "--reassignment-json-file", &path];
+    let throttles = [
+        "--throttle",
+        "4096",
+        "--replica-alter-log-dirs-throttle",
+        "8192",
+    ];
+    let started = reassign(&[&execute[..], &throttles[..]].concat());
+    let end = format!(
+        "Save this to use as the --reassignment-json-file option during rollback\n\
+         Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle \
+         is removed.\n\
+         The inter-broker throttle limit was set to 4096 B/s\n\
+         The replica-alter-dir throttle limit was set to 8192 B/s\n\
+         Successfully started partition reassignment for t-0\n\
+         Successfully started moving log directory to {to} for replica t-0 with broker 1 \n"
+    );
+    assert!(started.out.ends_with(&end), "{}", started.out);
+    let settings = || out(&broker, &["configs"], &["--describe", "--broker", "1"]);
+    assert!(
+        settings().contains("leader.replication.throttled.rate=4096"),
+        "{}",
+        settings()
+    );
+
+    let verify = ["--verify", "--reassignment-json-file", &path];
+    let done = "Status of partition reassignment:\n\
+         Reassignment of partition t-0 is completed.\n\
+         Reassignment of replica t-0-1 completed successfully.\n\
+         Clearing broker-level throttles on broker 1\n\
+         Clearing topic-level throttles on topic t\n";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let verified = reassign(&verify);
+        if verified.out == done {
+            break;
+        }
+        assert!(
+            verified.out.contains("is still in progress") && std::time::Instant::now() < deadline,
+            "{}{}",
+            verified.out,
+            verified.err
+        );
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(!settings().contains("throttled.rate"), "{}", settings());
+    let cancelled = reassign(&[
+        "--cancel",
+        "--reassignment-json-file",
+        &path,
+        "--preserve-throttles",
+    ]);
+    assert_eq!(
+        cancelled.out,
+        "None of the specified partition reassignments are active.\nNone of the specified partition moves are \
+         active."
+    );
+    assert_eq!(
+        reassign(&["--list"]).out,
+        "No partition reassignments found.\n"
+    );
+
+    std::fs::write(&file, begin.replace("[1]", "[7]") + "any\"]}]}").expect("the file");
+    let unknown = reassign(&execute);
+    assert_eq!(
+        (unknown.status, &*unknown.out),
+        (1, "Error: Unknown broker id 7\n")
+    );
+    std::fs::write(&file, begin.replace("\"t\"", "\"nothing\"") + "any\"]}]}").expect("the file");
+    let unknown = reassign(&execute);
+    assert_eq!(
+        unknown.out,
+        "Error: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: Topic nothing not found.\n"
+    );
+    let both = reassign(&["--list", "--execute"]);
+    assert_eq!(both.status, 1);
+}

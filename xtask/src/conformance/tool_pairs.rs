@@ -61,10 +61,19 @@ const METRICS: Tool = tool(
     "client-metrics",
     "org.apache.kafka.tools.ClientMetricsCommand",
 );
+const REASSIGN: Tool = tool(
+    "reassign-partitions",
+    "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+);
+const REPLICAS: Tool = tool(
+    "replica-verification",
+    "org.apache.kafka.tools.ReplicaVerificationTool",
+);
 const STORAGE: Tool = tool("storage", "kafka.tools.StorageTool");
 
 /// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
-/// broker's address, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names partitions of the subject's topic.
+/// broker's address, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names partitions of the subject's topic,
+/// `TOPICS` for one that names the topic.
 struct Step {
     tool: Tool,
     arguments: &'static str,
@@ -150,6 +159,23 @@ const STEPS: &[Step] = &[
         ELECTION,
         "BROKER --election-type preferred --topic pairs-nothing --partition 0",
     ),
+    step(
+        REASSIGN,
+        "BROKER --generate --topics-to-move-json-file TOPICS --broker-list 1",
+    ),
+    step(
+        REASSIGN,
+        "BROKER --execute --reassignment-json-file FILE --throttle 4096 --replica-alter-log-dirs-throttle 8192",
+    ),
+    step(CONFIGS, "BROKER --describe --broker 1"),
+    step(REASSIGN, "BROKER --verify --reassignment-json-file FILE"),
+    step(CONFIGS, "BROKER --describe --broker 1"),
+    step(
+        REASSIGN,
+        "BROKER --cancel --reassignment-json-file FILE --preserve-throttles",
+    ),
+    step(REASSIGN, "BROKER --list"),
+    step(REPLICAS, "--broker-list localhost"),
     step(LOG_DIRS, "BROKER --describe --topic-list pairs-SUBJECT"),
     step(LOG_DIRS, "BROKER --describe --broker-list 77"),
     step(
@@ -306,8 +332,13 @@ fn run(
     std::fs::write(
         &file,
         format!(
-            r#"{{"partitions":[{{"topic":"pairs-{subject}","partition":0,"offset":-1}}],"version":1}}"#
+            r#"{{"partitions":[{{"topic":"pairs-{subject}","partition":0,"offset":-1,"replicas":[1]}}],"version":1}}"#
         ),
+    )?;
+    let topics = dir.join(format!("topics-{subject}.json"));
+    std::fs::write(
+        &topics,
+        format!(r#"{{"topics":[{{"topic":"pairs-{subject}"}}],"version":1}}"#),
     )?;
     let name = match tools.peer.class_path() {
         Some(_) => step.tool.class,
@@ -318,6 +349,7 @@ fn run(
         match word {
             "BROKER" => command.args(["--bootstrap-server", &broker.node.bootstrap()]),
             "FILE" => command.arg(&file),
+            "TOPICS" => command.arg(&topics),
             word => command.arg(word.replace("SUBJECT", subject)),
         };
     }

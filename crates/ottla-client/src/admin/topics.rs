@@ -17,8 +17,6 @@ use ottla_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTo
 use ottla_protocol::messages::describe_topic_partitions_request::{
     Cursor, DescribeTopicPartitionsRequest, TopicRequest,
 };
-use ottla_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsRequest;
-use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::{Admin, text};
@@ -267,36 +265,6 @@ impl Admin {
             }
             cursor = next;
         }
-    }
-
-    /// The reassignments under way, by topic and partition.
-    pub async fn list_partition_reassignments(
-        &self,
-    ) -> Result<BTreeMap<(String, i32), OngoingPartitionReassignment>, ClientError> {
-        let response = self
-            .client
-            .send(|_| ListPartitionReassignmentsRequest {
-                timeout_ms: self.timeout_ms(),
-                topics: None,
-                ..Default::default()
-            })
-            .await?;
-        ClientError::check(
-            "listing reassignments",
-            response.error_code,
-            response.error_message.as_ref(),
-        )?;
-        Ok(response
-            .topics
-            .into_iter()
-            .flat_map(|topic| {
-                let name = topic.name.to_string();
-                topic
-                    .partitions
-                    .into_iter()
-                    .map(move |it| ((name.clone(), it.partition_index), it))
-            })
-            .collect())
     }
 
     /// Deletes the records before an offset of each partition; -1 stands for the high watermark. The

@@ -1,0 +1,159 @@
+//! Moving replicas: to other brokers (KIP-455), and to other log directories of a broker (KIP-113).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ottla_protocol::messages::alter_partition_reassignments_request::{
+    AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
+};
+use ottla_protocol::messages::alter_replica_log_dirs_request::{
+    AlterReplicaLogDir, AlterReplicaLogDirTopic, AlterReplicaLogDirsRequest,
+};
+use ottla_protocol::messages::list_partition_reassignments_request::ListPartitionReassignmentsRequest;
+use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
+
+use super::{Admin, text};
+use crate::error::ClientError;
+
+/// A partition by topic name and number.
+type Partition = (String, i32);
+
+/// Where a broker keeps a replica.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ReplicaLogDirs {
+    /// Nothing where none of the broker's directories has it.
+    pub current: Option<String>,
+    /// The directory that it is being moved to.
+    pub future: Option<String>,
+}
+
+impl Admin {
+    /// The reassignments under way, by topic and partition.
+    pub async fn list_partition_reassignments(
+        &self,
+    ) -> Result<BTreeMap<(String, i32), OngoingPartitionReassignment>, ClientError> {
+        let response = self
+            .client
+            .send(|_| ListPartitionReassignmentsRequest {
+                timeout_ms: self.timeout_ms(),
+                topics: None,
+                ..Default::default()
+            })
+            .await?;
+        ClientError::check(
+            "listing reassignments",
+            response.error_code,
+            response.error_message.as_ref(),
+        )?;
+        Ok(response
+            .topics
+            .into_iter()
+            .flat_map(|topic| {
+                let name = topic.name.to_string();
+                topic
+                    .partitions
+                    .into_iter()
+                    .map(move |it| ((name.clone(), it.partition_index), it))
+            })
+            .collect())
+    }
+
+    /// Asks for other replicas of partitions; nothing in place of the brokers ends a reassignment that is
+    /// under way.
+    pub async fn alter_partition_reassignments(
+        &self,
+        partitions: &BTreeMap<Partition, Option<Vec<i32>>>,
+        allow_replication_factor_change: bool,
+    ) -> Result<BTreeMap<Partition, Result<(), ClientError>>, ClientError> {
+        let mut topics: Vec<ReassignableTopic> = Vec::new();
+        for ((topic, partition), replicas) in partitions {
+            let partition = ReassignablePartition {
+                partition_index: *partition,
+                replicas: replicas.clone(),
+                ..Default::default()
+            };
+            match topics.last_mut().filter(|last| *last.name == **topic) {
+                Some(last) => last.partitions.push(partition),
+                None => topics.push(ReassignableTopic {
+                    name: text(topic),
+                    partitions: vec![partition],
+                    ..Default::default()
+                }),
+            }
+        }
+        let response = self
+            .client
+            .send(|_| AlterPartitionReassignmentsRequest {
+                timeout_ms: self.timeout_ms(),
+                allow_replication_factor_change,
+                topics: topics.clone(),
+                ..Default::default()
+            })
+            .await?;
+        let what = "reassigning partitions";
+        ClientError::check(what, response.error_code, response.error_message.as_ref())?;
+        let mut results = BTreeMap::new();
+        for topic in &response.responses {
+            for partition in &topic.partitions {
+                let message = partition.error_message.as_ref();
+                results.insert(
+                    (topic.name.to_string(), partition.partition_index),
+                    ClientError::check(what, partition.error_code, message),
+                );
+            }
+        }
+        Ok(results)
+    }
+
+    /// Asks a broker to move one of its replicas to another of its log directories.
+    pub async fn alter_replica_log_dir(
+        &self,
+        broker: i32,
+        (topic, partition): &Partition,
+        path: &str,
+    ) -> Result<(), ClientError> {
+        let request = AlterReplicaLogDirsRequest {
+            dirs: vec![AlterReplicaLogDir {
+                path: text(path),
+                topics: vec![AlterReplicaLogDirTopic {
+                    name: text(topic),
+                    partitions: vec![*partition],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let connection = self.client.node(broker).await?;
+        let response = connection.send(&request).await?;
+        let what = format!("moving {topic}-{partition} to {path}");
+        let mut results = response.results.iter().flat_map(|topic| &topic.partitions);
+        let code = results.next().map_or(-1, |result| result.error_code);
+        ClientError::check(what, code, None::<&str>)
+    }
+
+    /// Where a broker keeps these replicas. Directories that are offline have none.
+    pub async fn describe_replica_log_dirs(
+        &self,
+        broker: i32,
+        partitions: &BTreeSet<Partition>,
+    ) -> Result<BTreeMap<Partition, ReplicaLogDirs>, ClientError> {
+        let none = |partition: &Partition| (partition.clone(), ReplicaLogDirs::default());
+        let mut found: BTreeMap<Partition, ReplicaLogDirs> = partitions.iter().map(none).collect();
+        for directory in self.describe_log_dirs(broker).await? {
+            for topic in &directory.topics {
+                for partition in &topic.partitions {
+                    let key = (topic.name.to_string(), partition.partition_index);
+                    let Some(replica) = found.get_mut(&key) else {
+                        continue;
+                    };
+                    let path = Some(directory.log_dir.to_string());
+                    match partition.is_future_key {
+                        true => replica.future = path,
+                        false => replica.current = path,
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}
