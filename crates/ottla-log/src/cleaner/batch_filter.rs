@@ -290,7 +290,7 @@ pub(super) fn control_kind(
 }
 
 /// A batch that is written anew gets a new checksum, which must not cover up that the old one was wrong.
-fn verify_crc(header: &BatchHeader, body: &[u8]) -> Result<(), BatchError> {
+pub(super) fn verify_crc(header: &BatchHeader, body: &[u8]) -> Result<(), BatchError> {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     digest.update(&header.to_bytes()[BatchHeader::CRC_START..]);
     digest.update(body);

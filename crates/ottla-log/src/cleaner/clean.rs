@@ -18,7 +18,9 @@ use ottla_records::legacy::LegacyMessage;
 use ottla_records::{BatchError, BatchHeader, CompressionType, RecordIter, decompress};
 use ottla_types::{Offset, Timestamp};
 
-use super::batch_filter::{BatchFilter, Judged, MAX_DECOMPRESSED_BYTES, Verdict, control_kind};
+use super::batch_filter::{
+    BatchFilter, Judged, MAX_DECOMPRESSED_BYTES, Verdict, control_kind, verify_crc,
+};
 use super::cleanable::{LogToClean, range};
 use super::cleaned_segment::CleanedSegment;
 use super::grouping::{SegmentLimits, SegmentSizes, group};
@@ -44,6 +46,11 @@ pub trait LogAccess {
 /// Who is told of every piece of reading and writing, and may make it wait or end it.
 pub trait IoPace {
     fn on_io(&self, bytes: u64) -> Result<(), CleaningStopped>;
+
+    /// Told before so many bytes are written, for which there may be no space.
+    fn on_write(&self, _bytes: u64) -> Result<(), CleaningStopped> {
+        Ok(())
+    }
 }
 
 /// The cleaning was asked to stop. What groups of segments were done stays done.
@@ -300,7 +307,7 @@ impl<P: IoPace> Cleaning<'_, P> {
         let new = cleaned.finish(self.modified(last)?)?;
         let (segment, old) = (new.clone(), group.segments.to_vec());
         let begun = access.with_log(move |log| log.begin_swap(segment, old));
-        let Some(swap) = begun.ok_or(CleanError::Stopped)? else {
+        let Some(swap) = begun.flatten() else {
             let removed = new.remove_unswapped();
             removed.map_err(self.error("remove a cleaned segment of"))?;
             return Err(CleanError::Stopped);
@@ -346,6 +353,12 @@ impl<P: IoPace> Cleaning<'_, P> {
             self.stats.records_read += judged.records_read;
             self.stats.records_written += judged.records_kept;
             self.stats.records_without_key += judged.records_without_key;
+            let size = match &judged.verdict {
+                Verdict::Keep => batch.size,
+                Verdict::Replace(new) => new.size_in_bytes() as u64,
+                Verdict::Drop => 0,
+            };
+            self.pace.on_write(size)?;
             let written = match (judged.verdict, &batch.header) {
                 (Verdict::Keep, Some(header)) => {
                     cleaned.append_bytes(header, bytes)?;
@@ -486,6 +499,7 @@ fn map_batch(
 ) -> Result<bool, BatchError> {
     let Some(header) = &batch.header else {
         let message = LegacyMessage::read(&mut Bytes::copy_from_slice(bytes))?;
+        message.verify_crc()?;
         for record in message.records(MAX_DECOMPRESSED_BYTES)? {
             if let Some(key) = record.key.filter(|_| record.offset >= from)
                 && !map.put(&key, record.offset)
@@ -496,6 +510,8 @@ fn map_batch(
         return Ok(true);
     };
     let body = &bytes[BatchHeader::SIZE..];
+    // A key or an offset that is wrong would have records dropped that are the newest of theirs.
+    verify_crc(header, body)?;
     if header.is_control() {
         transactions.on_control_batch(header, control_kind(header, body)?);
         return Ok(true);

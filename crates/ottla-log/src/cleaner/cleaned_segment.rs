@@ -131,8 +131,19 @@ impl CleanedSegment {
         Ok(())
     }
 
-    /// Forces everything to disk. The segment keeps the time of the last change of those that it covers.
+    /// Forces everything to disk. The segment keeps the time of the last change of those that it covers. Where
+    /// that fails, as on a full disk, its files are removed.
     pub(super) fn finish(mut self, modified: SystemTime) -> Result<Arc<Segment>, CleanError> {
+        match self.force(modified) {
+            Ok(()) => Ok(Arc::new(self.segment)),
+            Err(error) => {
+                self.discard();
+                Err(error)
+            }
+        }
+    }
+
+    fn force(&mut self, modified: SystemTime) -> Result<(), CleanError> {
         self.write_buffer()?;
         let segment = &self.segment;
         if let Some(max) = self.max_timestamp {
@@ -156,7 +167,7 @@ impl CleanedSegment {
         segment.set_size(self.size);
         segment.set_max_timestamp(self.max_timestamp);
         segment.are_indexes_flushed.store(true, Ordering::Release);
-        Ok(Arc::new(self.segment))
+        Ok(())
     }
 
     /// Removes the files of a cleaning that is broken off.

@@ -435,7 +435,8 @@ impl Loader<'_> {
     }
 
     /// Says so where the log ends before its recovery point without a byte that shows why: its files were
-    /// cut where a batch ends, or are gone.
+    /// cut where a batch ends, or are gone. A truncation that a crash has kept from being written into the
+    /// checkpoint leaves the same, and is named too.
     fn report_missing_end(&mut self, end: Offset) {
         let OpenParams {
             recovery_point,
@@ -448,7 +449,7 @@ impl Loader<'_> {
         }
         tracing::error!(
             dir = %self.path().display(), %recovery_point, log_end_offset = %end,
-            "the log ends before its recovery point; records that were on disk are gone"
+            "the log ends before its recovery point: either it was truncated just before the node stopped, or records that were on disk are gone"
         );
         self.report.truncated_below_recovery_point = Some(end);
     }

@@ -2,6 +2,7 @@
 //!
 //! Kafka: `Throttler`, with the same interval.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_log::{CleaningStopped, IoPace};
@@ -9,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::Taken;
 use crate::Broker;
+use crate::log_dirs::DiskSpace;
 
 /// How often the rate is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(300);
@@ -56,6 +58,9 @@ impl Throttle {
 pub(super) struct Pace<'a> {
     pub(super) broker: &'a Broker,
     pub(super) taken: &'a Taken<'a>,
+    /// In the directory of the log: what is written anew is there beside the old for a while, and must not
+    /// use up the reserve.
+    pub(super) space: Arc<DiskSpace>,
 }
 
 impl IoPace for Pace<'_> {
@@ -73,6 +78,13 @@ impl IoPace for Pace<'_> {
             let sleep = wait.min(LONGEST_SLEEP);
             std::thread::sleep(sleep);
             wait -= sleep;
+        }
+    }
+
+    fn on_write(&self, bytes: u64) -> Result<(), CleaningStopped> {
+        match self.space.take(bytes) {
+            true => Ok(()),
+            false => Err(CleaningStopped),
         }
     }
 }

@@ -159,6 +159,7 @@ impl LogDirs {
         let pace = Pace {
             broker,
             taken: &taken,
+            space: self.space_of(reader),
         };
         let params = params(&broker.config(), broker, hash_key);
         let files = self.dir_of(reader).cloned();
@@ -240,7 +241,9 @@ impl LogDirs {
             }
             last.compaction_delay_ms = last.compaction_delay_ms.max(to_clean.compaction_delay_ms);
             dirtiest = dirtiest.max(to_clean.cleanable_ratio());
-            if to_clean.is_due(reader.config().min_cleanable_dirty_ratio) {
+            // On a disk that is full up to its reserve, there is no room for what would be written anew.
+            let is_room = self.space_of(reader).is_open();
+            if is_room && to_clean.is_due(reader.config().min_cleanable_dirty_ratio) {
                 due.push((partition, to_clean));
             }
         }
@@ -250,11 +253,18 @@ impl LogDirs {
             .cleaner
             .set(CleanerGauge::MaxDirtyPercent, percent);
         due.sort_by(|(_, a), (_, b)| b.cleanable_ratio().total_cmp(&a.cleanable_ratio()));
-        due.into_iter().find_map(|(partition, to_clean)| {
+        due.into_iter().find_map(|(partition, _)| {
             let taken = self.cleaner.take(&partition.topic_partition)?;
+            let reader = &partition.reader();
             // Whoever deletes it takes it off the list first and then waits for the cleaner.
-            let is_hosted = self.is_hosted(&partition.reader());
-            is_hosted.then_some((partition, to_clean, taken))
+            if !self.is_hosted(reader) {
+                return None;
+            }
+            // Until now another thread may have cleaned it, or another log may have taken its place, of which
+            // other segments can be cleaned.
+            let to_clean = LogToClean::examine(reader, self.clean_offset(reader), now).ok()?;
+            let is_due = to_clean.is_due(reader.config().min_cleanable_dirty_ratio);
+            is_due.then_some((partition, to_clean, taken))
         })
     }
 

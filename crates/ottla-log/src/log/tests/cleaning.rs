@@ -624,6 +624,67 @@ fn a_damaged_batch_makes_the_log_uncleanable_and_changes_nothing() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
+/// Nothing of the batch is written anew, and yet its key decides what is dropped.
+#[test]
+fn a_damaged_key_drops_no_other_record() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1"))]);
+    test.put(&[("b", Some("1"))]);
+    test.roll();
+    let path = test.path().join("00000000000000000000.log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The length of the key stands before it.
+    let key = bytes
+        .windows(2)
+        .position(|bytes| bytes == [2, b'b'])
+        .unwrap()
+        + 1;
+    bytes[key] = b'a';
+    std::fs::write(&path, &bytes).unwrap();
+    let params = params(test.now);
+    let result = test.try_clean(0, &params, |_, _| {});
+    assert!(
+        matches!(result, Err(CleanError::Uncleanable(_))),
+        "{result:?}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+/// A disk that takes so many bytes more.
+struct Room(Cell<u64>);
+
+impl IoPace for Room {
+    fn on_io(&self, _: u64) -> Result<(), CleaningStopped> {
+        Ok(())
+    }
+
+    fn on_write(&self, bytes: u64) -> Result<(), CleaningStopped> {
+        let left = self.0.get().checked_sub(bytes).ok_or(CleaningStopped)?;
+        self.0.set(left);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_cleaning_ends_where_there_is_no_room_and_leaves_nothing_behind() {
+    let mut test = two_segments();
+    let before = test.files();
+    let (reader, to_clean) = (test.reader(), test.to_clean(Some(0)));
+    let params = params(test.now);
+    let owner = Owner::new(test.log());
+    let result = clean(
+        &reader,
+        &to_clean,
+        &owner,
+        &Room(Cell::new(10)),
+        &params,
+        |_| {},
+    );
+    assert!(matches!(result, Err(CleanError::Stopped)), "{result:?}");
+    drop(owner);
+    assert_eq!(test.files(), before);
+}
+
 /// A log with two sealed segments of the same key.
 fn two_segments() -> TestLog {
     let mut test = TestLog::compacted(|config| config.retention_ms = 1);

@@ -107,6 +107,22 @@ fn retention() {
 }
 
 #[test]
+fn compactions() {
+    #[rustfmt::skip]
+    let steps = [
+        Put(9), Put(9), RunJobs, Compact, Idempotent(1), Put(9), Flush, Checkpoint, Compact, DelayJobs,
+        Transactional(2), Put(9), EndTransaction(2, true), Put(9), Compact, RunJobs, Truncate(600),
+        Put(9), Compact, DeleteRecords(300), DeleteSegments, Compact, RunJobs, Kill, Put(9), Checkpoint,
+        Compact, Close,
+    ];
+    let config = small_segments(|config| {
+        config.cleanup_policy.compact = true;
+        config.cleanup_policy.delete = false;
+    });
+    crash_everywhere(config, &steps, 7);
+}
+
+#[test]
 fn preallocated_segments() {
     #[rustfmt::skip]
     let steps = [

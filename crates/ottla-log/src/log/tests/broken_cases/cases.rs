@@ -216,7 +216,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the log ends before its recovery point, where a batch ends",
         after: Crash,
-        decision: "kept, with an error: records that were on disk are gone",
+        decision: "kept, with an error: records that were on disk are gone, or a truncation came just before the stop",
         kafka: "says nothing",
         damage: |site| {
             for suffix in ["log", "index", "timeindex"] {

@@ -5,19 +5,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ottla_config::TopicConfig;
-use ottla_records::RecordBatch;
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp, TopicPartition};
 
 use super::super::build;
+use super::super::cleaning::{Owner, Unhurried, batches, params};
 use crate::checkpoint::{LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT};
 use crate::disk::trace::{self, Image, Trace};
-use crate::{Job, JobOutcome, Log, OpenParams, RecoveryReport};
+use crate::{Job, JobOutcome, Log, LogToClean, OpenParams, RecoveryReport, clean};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Step {
     /// So many batches, in one append.
     Append(usize),
+    /// So many batches of one record each, with few keys, some without a value, in one append.
+    Put(usize),
+    /// Cleans all segments but the active one.
+    Compact,
     /// A batch of a producer with sequence numbers.
     Idempotent(i64),
     /// A batch of a transaction.
@@ -210,6 +215,23 @@ impl Scenario {
                 }
                 self.append(batches);
             }
+            Put(count) => {
+                let end = self.end().0;
+                let batches = (end..).take(count).map(|offset| {
+                    let key = format!("key {}", offset * 7 % 11);
+                    let value = Some(format!("value {offset:012}")).filter(|_| offset % 5 != 0);
+                    let mut builder = RecordBatchBuilder::new(Compression::None)
+                        .base_offset(Offset(offset))
+                        .partition_leader_epoch(LeaderEpoch(self.epoch));
+                    let value = value.as_deref().map(str::as_bytes);
+                    let time = Timestamp(1_000_000 + offset);
+                    builder.append(time, Some(key.as_bytes()), value, &[]);
+                    builder.build()
+                });
+                let batches = batches.collect();
+                self.append(batches);
+            }
+            Compact => self.compact(now),
             Idempotent(id) => self.append_of_producer(id, false),
             Transactional(id) => self.append_of_producer(id, true),
             EndTransaction(id, is_aborted) => {
@@ -291,6 +313,37 @@ impl Scenario {
             }
         }
         self.start = self.start.max(self.log().log_start_offset());
+    }
+
+    /// What the cleaner writes anew counts as written, and what it drops need not be there any more.
+    fn compact(&mut self, now: Timestamp) {
+        let reader = self.log().reader();
+        let to_clean = LogToClean::examine(&reader, None, now).unwrap();
+        let owner = Owner::new(self.log());
+        let mut unlinks = Vec::new();
+        let cleaned = clean(
+            &reader,
+            &to_clean,
+            &owner,
+            &Unhurried,
+            &params(now),
+            |job| {
+                unlinks.push(job);
+            },
+        );
+        cleaned.unwrap();
+        drop(owner);
+        for job in unlinks {
+            job.run().unwrap();
+        }
+        self.batches = batches(&reader);
+        for batch in &self.batches {
+            let written = self.history.written.entry(batch.header.base_offset);
+            let written = written.or_default();
+            if !written.contains(batch) {
+                written.push(batch.clone());
+            }
+        }
     }
 
     fn checkpoint(&mut self) {
