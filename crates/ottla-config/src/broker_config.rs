@@ -353,6 +353,11 @@ impl BrokerConfig {
         .map(String::as_str)
     }
 
+    /// Whether what Kafka enforces or serves, and Ottla does not yet, may be kept without effect.
+    pub fn accepts_unserved(&self, name: &str) -> bool {
+        self.ottla_accept_unserved.iter().any(|it| it == name)
+    }
+
     /// Whether other nodes are needed for this one to work, which is not served yet.
     pub fn is_combined(&self) -> bool {
         self.process_roles.broker && self.process_roles.controller

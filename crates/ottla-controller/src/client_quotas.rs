@@ -1,6 +1,7 @@
 //! `AlterClientQuotas`: which limits apply to users, client ids and addresses (KIP-546).
 //!
-//! The limits become records of the cluster and are given back by DescribeClientQuotas.
+//! The limits become records of the cluster and are given back by DescribeClientQuotas. Nothing enforces them
+//! yet, so they are only taken where `ottla.accept.unserved` names quotas; removed they may be always.
 //!
 //! In Kafka: `ClientQuotaControlManager`, `QuotaConfig`.
 
@@ -140,6 +141,7 @@ fn changes(
             continue;
         }
         validate(limits, op)?;
+        context.check_is_served("quotas", "Client quotas are")?;
         if current.map(f64::to_bits) != Some(op.value.to_bits()) {
             records.push(record(op));
         }

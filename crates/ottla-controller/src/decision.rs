@@ -30,6 +30,20 @@ impl ControllerContext<'_> {
         self.image.metadata_version()
     }
 
+    /// Refuses to store what would only look as if it held: what the broker does not enforce yet, unless
+    /// `ottla.accept.unserved` names it. A start refuses on the same grounds, so a broker could otherwise
+    /// be brought to a state from which it does not start again.
+    pub(crate) fn check_is_served(&self, name: &str, what: &str) -> Result<(), ApiError> {
+        if self.config.accepts_unserved(name) {
+            return Ok(());
+        }
+        let message = format!(
+            "{what} not enforced yet, so nothing is stored; with ottla.accept.unserved={name} in the \
+             broker's properties they are stored all the same"
+        );
+        Err(ApiError::new(ErrorCode::InvalidRequest, message))
+    }
+
     /// A fresh id that is none of the reserved ones.
     pub(crate) fn random_uuid(&mut self) -> ottla_types::Uuid {
         loop {

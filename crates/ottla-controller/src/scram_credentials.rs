@@ -1,7 +1,8 @@
 //! `AlterUserScramCredentials`: who can log in with SCRAM (KIP-554).
 //!
 //! The salted password comes over the wire; what is kept are the two keys that are made of it, from which
-//! it cannot be had back.
+//! it cannot be had back. Nobody can log in with them yet, so they are only taken where
+//! `ottla.accept.unserved` names scram; deleted they may be always.
 //!
 //! In Kafka: `ScramControlManager`, `ScramFormatter`.
 
@@ -131,7 +132,7 @@ impl<'a> Change<'a> {
             Change::Upsert(upsertion) if upsertion.iterations > MAX_ITERATIONS => {
                 Err(unacceptable("Too many iterations"))
             }
-            Change::Upsert(_) => Ok(()),
+            Change::Upsert(_) => context.check_is_served("scram", "SCRAM credentials are"),
         }
     }
 

@@ -25,6 +25,9 @@ pub struct Peer {
     start: Vec<String>,
     /// The beginning of a command that runs one of the peer's tools; the tool's name and arguments follow.
     tool: Vec<String>,
+    /// Settings of the broker that only this peer knows.
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
     /// The file's own name, which names the installation's folder too.
     #[serde(skip)]
     id: String,
@@ -91,6 +94,11 @@ impl InstalledPeer {
     /// The file name of its description: `kafka`, `ottla`.
     pub fn id(&self) -> &str {
         &self.peer.id
+    }
+
+    /// What stands in its properties on top of `peers/server.properties`.
+    pub(super) fn settings(&self) -> &BTreeMap<String, String> {
+        &self.peer.settings
     }
 
     /// The Java class path of a peer that has one.

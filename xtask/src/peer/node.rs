@@ -124,7 +124,9 @@ impl InstalledPeer {
                 "controller.quorum.voters=1@",
             );
         }
-        for (key, value) in &overrides {
+        let of_peer = self.settings().iter();
+        let asked_for = overrides.iter().map(|(key, value)| (key, value));
+        for (key, value) in of_peer.chain(asked_for) {
             // A later line of the same key counts, in Java's reader and in ours.
             properties.push_str(&format!("{key}={value}\n"));
         }

@@ -120,7 +120,7 @@ impl Look {
         change: &str,
     ) {
         let name = unserved.name();
-        let is_accepted = config.ottla_accept_unserved.iter().any(|it| it == name);
+        let is_accepted = config.accepts_unserved(name);
         let severity = match is_accepted {
             true => Severity::Warns,
             false => Severity::Refuses,
