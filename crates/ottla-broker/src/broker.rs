@@ -26,7 +26,7 @@ use crate::controller::{ControllerHandle, ControllerRequest, Membership};
 use crate::groups::Groups;
 use crate::log_dirs::{DirFailure, Loading, LogDirs};
 use crate::metrics::Metrics;
-use crate::net::Connections;
+use crate::net::{AddressLimits, Connections};
 use crate::partition::{AppendPace, DirectoryMoves, PageCache, Partition, Partitions};
 use crate::request_memory::RequestMemory;
 use crate::throttle::Throttle;
@@ -63,6 +63,7 @@ pub struct Broker {
     append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
     pub(crate) page_cache: PageCache,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) address_limits: AddressLimits,
     pub(crate) request_memory: RequestMemory,
     /// What decompressing and compressing batches anew may hold at once.
     pub(crate) compression_memory: RequestMemory,
@@ -143,6 +144,7 @@ impl Broker {
             metrics: Metrics::default(),
             complaints: Complaints::default(),
             connections: Arc::default(),
+            address_limits: AddressLimits::default(),
             request_memory: RequestMemory::new(config.queued_max_request_bytes),
             compression_memory: RequestMemory::new(COMPRESSION_BYTES),
             started: Instant::now(),

@@ -20,6 +20,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::metrics::{CONTENT_TYPE, collect, to_openmetrics};
@@ -73,6 +74,9 @@ async fn index() -> &'static str {
 }
 
 async fn metrics(State(broker): State<Arc<Broker>>) -> Response {
+    // One after the other: who asks often must not take the threads that read files for clients.
+    static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
+    let _turn = ONE_AT_A_TIME.acquire().await;
     // Looks at every partition and asks the file systems: not for a thread that serves sockets.
     let text = tokio::task::spawn_blocking(move || to_openmetrics(collect(&broker))).await;
     match text {

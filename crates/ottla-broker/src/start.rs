@@ -105,6 +105,11 @@ impl Broker {
             stalls::set_threshold_ms(ms);
         }
         let broker = Arc::new(Broker::new(config));
+        let resolving = Arc::clone(&broker);
+        tokio::task::spawn_blocking(move || resolving.address_limits.resolve(&resolving.config()))
+            .await
+            .map_err(|error| StartError(format!("the start was broken off: {error}")))?
+            .map_err(StartError)?;
         // From before the logs are opened, so that who asks is told how far that has come.
         let http = match http {
             Some(bound) => Some(HttpServer::start(Arc::clone(&broker), bound).map_err(StartError)?),

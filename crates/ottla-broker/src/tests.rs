@@ -11,6 +11,7 @@ mod failures;
 mod groups;
 mod idempotence;
 mod metrics;
+mod older_levels;
 mod produce_and_fetch;
 mod quotas_and_credentials;
 mod settings;

@@ -38,11 +38,13 @@ pub(crate) async fn handle(
     request: FetchRequest,
 ) -> FetchResponse {
     let uses_topic_ids = context.api_version >= 13;
+    let isolation = match request.isolation_level {
+        0 => Ok(Isolation::HighWatermark),
+        1 => Ok(Isolation::LastStableOffset),
+        _ => Err(unknown_isolation(&request, uses_topic_ids)),
+    };
     let limits = ReadLimits {
-        isolation: match request.isolation_level {
-            1 => Isolation::LastStableOffset,
-            _ => Isolation::HighWatermark,
-        },
+        isolation: *isolation.as_ref().unwrap_or(&Isolation::HighWatermark),
         max_bytes: request
             .max_bytes
             .min(broker.config().fetch_max_bytes)
@@ -85,6 +87,10 @@ pub(crate) async fn handle(
         }
     }
 
+    // Kafka looks at it where there is something to read, and the session has counted the request.
+    if let (Err(unknown), false) = (isolation, targets.is_empty()) {
+        return unknown;
+    }
     let targets = Arc::new(targets);
     let outcome = match targets.is_empty() {
         true => ReadOutcome {
@@ -419,6 +425,24 @@ fn group_by_topic(answers: FetchedPartitions) -> Vec<FetchableTopicResponse> {
         }
     }
     topics
+}
+
+/// What Kafka answers to an isolation level that does not exist: for all partitions as well in versions whose
+/// clients may not look at the error of the whole.
+fn unknown_isolation(request: &FetchRequest, uses_topic_ids: bool) -> FetchResponse {
+    let code = ErrorCode::UnknownServerError;
+    let mut response = error_response(code, request.session_id);
+    if !uses_topic_ids {
+        let topics = request.topics.iter().map(|topic| FetchableTopicResponse {
+            topic: topic.topic.clone(),
+            partitions: (topic.partitions.iter())
+                .map(|partition| error_answer(partition.partition, code))
+                .collect(),
+            ..Default::default()
+        });
+        response.responses = topics.collect();
+    }
+    response
 }
 
 fn error_response(code: ErrorCode, session_id: i32) -> FetchResponse {

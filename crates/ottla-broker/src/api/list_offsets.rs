@@ -43,9 +43,12 @@ pub(crate) async fn handle(
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let visibility = match (request.replica_id, request.isolation_level) {
+        (CONSUMER_REPLICA_ID, 0) => Visibility::HighWatermark,
         (CONSUMER_REPLICA_ID, 1) => Visibility::LastStableOffset,
-        (CONSUMER_REPLICA_ID, _) => Visibility::HighWatermark,
-        _ => Visibility::LogEndOffset,
+        (_, 0 | 1) => Visibility::LogEndOffset,
+        // Kafka looks at the level where there is something to look for, and refuses everything then.
+        _ if is_any_allowed(broker, context, &request) => return unknown_isolation(&request),
+        _ => Visibility::HighWatermark,
     };
     let duplicates = duplicates(&request);
     let mut topics = Vec::with_capacity(request.topics.len());
@@ -81,6 +84,27 @@ pub(crate) async fn handle(
     }
     ListOffsetsResponse {
         topics,
+        ..Default::default()
+    }
+}
+
+fn is_any_allowed(broker: &Broker, context: &RequestContext, request: &ListOffsetsRequest) -> bool {
+    request.topics.iter().any(|topic| {
+        let (operation, resource) = (Operation::Describe, ResourceType::Topic);
+        let authorizer = &broker.authorizer;
+        authorizer.is_allowed(context, operation, resource, &topic.name)
+    })
+}
+
+fn unknown_isolation(request: &ListOffsetsRequest) -> ListOffsetsResponse {
+    let refused = |asked| answer(asked, Err(ErrorCode::UnknownServerError), 0);
+    let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
+        name: topic.name.clone(),
+        partitions: topic.partitions.iter().map(refused).collect(),
+        ..Default::default()
+    });
+    ListOffsetsResponse {
+        topics: topics.collect(),
         ..Default::default()
     }
 }

@@ -10,6 +10,7 @@ use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataDelta, Metadata
 use ottla_types::BrokerId;
 
 use crate::Broker;
+use crate::net::follow_address_limits;
 
 /// Puts a new image in force. Opens and closes logs: not for a thread that serves connections.
 pub(crate) fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDelta) {
@@ -31,7 +32,7 @@ pub(crate) fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &
 /// Puts the dynamic settings of an image in force and returns the configuration with them. What is not
 /// accepted is left out and told.
 pub(crate) fn apply_dynamic_settings(
-    broker: &Broker,
+    broker: &Arc<Broker>,
     file_config: &BrokerConfig,
     image: &MetadataImage,
 ) -> BrokerConfig {
@@ -45,6 +46,7 @@ pub(crate) fn apply_dynamic_settings(
         broker.dir_reports.on_changed();
     }
     broker.set_config(config.clone());
+    follow_address_limits(broker);
     config
 }
 

@@ -170,16 +170,18 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn of(config: &BrokerConfig, listener: &ListenerInfo, peer: IpAddr) -> Limits {
+    /// `of_address` is what applies to the peer instead of `max.connections.per.ip`.
+    pub(crate) fn of(
+        config: &BrokerConfig,
+        listener: &ListenerInfo,
+        of_address: Option<i32>,
+    ) -> Limits {
         let prefix = format!("listener.name.{}.", listener.name.to_lowercase());
         let of_listener = |key: &str, broker: i32| {
             let text = config.setting(&format!("{prefix}{key}"));
             text.and_then(|text| text.trim().parse().ok())
                 .unwrap_or(broker)
         };
-        let peer = peer.to_canonical();
-        let overrides = &config.max_connections_per_ip_overrides;
-        let overridden = overrides.get(&peer.to_string());
         let size = |limit: i32| usize::try_from(limit).unwrap_or(0);
         let others = config
             .listeners
@@ -193,7 +195,7 @@ impl Limits {
                 "max.connection.creation.rate",
                 config.max_connection_creation_rate,
             ),
-            per_ip: size(*overridden.unwrap_or(&config.max_connections_per_ip)),
+            per_ip: size(of_address.unwrap_or(config.max_connections_per_ip)),
             is_protected: listener.name == config.inter_broker_listener_name && others.count() > 1,
         }
     }
@@ -249,12 +251,13 @@ impl Connections {
         if is_full && !limits.is_protected {
             return Err(Refusal::NoRoom);
         }
-        let of_ip = open.per_ip.entry((is_controller, ip)).or_default();
-        if *of_ip >= limits.per_ip {
+        // Without an entry for an address that is turned away: that would be memory for each that tries.
+        let of_ip = open.per_ip.get(&(is_controller, ip)).copied();
+        if of_ip.unwrap_or(0) >= limits.per_ip {
             let limit = limits.per_ip;
             return Err(Refusal::TooManyOfAddress { ip, limit });
         }
-        *of_ip += 1;
+        *open.per_ip.entry((is_controller, ip)).or_default() += 1;
         if is_full {
             open.close_longest_idle(&listener);
         }
@@ -414,6 +417,20 @@ mod tests {
         drop(first);
         assert_eq!(connections.count(), 2);
         register(1, 3).unwrap();
+    }
+
+    #[test]
+    fn an_address_that_may_not_connect_leaves_nothing_behind() {
+        let connections = Arc::new(Connections::default());
+        let limits = Limits {
+            per_ip: 0,
+            ..limits()
+        };
+        for last in 1..9 {
+            let refused = connections.register(listener(), peer(last, 1), &limits, 0);
+            refused.unwrap_err();
+        }
+        assert_eq!(connections.open.lock().per_ip.len(), 0);
     }
 
     #[test]

@@ -127,7 +127,10 @@ async fn let_in(
     peer_addr: SocketAddr,
 ) {
     let connections = &broker.connections;
-    let limits = || Limits::of(&broker.config(), info, peer_addr.ip());
+    let limits = || {
+        let of_address = broker.address_limits.of(peer_addr.ip());
+        Limits::of(&broker.config(), info, of_address)
+    };
     let delay = connections.delay(info, &limits(), broker.now_ms());
     if !delay.is_zero() {
         broker.metrics.add(Metric::ConnectionsDelayed, 1);

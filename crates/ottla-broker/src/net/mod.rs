@@ -3,6 +3,7 @@
 //! Owns: listeners, connections and their limits. Never touches: what a request means (`dispatch` and
 //! `api` do), logs.
 
+mod address_limits;
 mod connection;
 mod connections;
 mod creation_rate;
@@ -10,6 +11,7 @@ mod frame;
 mod listener;
 mod send;
 
+pub(crate) use address_limits::{AddressLimits, follow_address_limits};
 pub(crate) use connection::{Answer, PendingAnswer};
 pub(crate) use connections::Connections;
 pub use connections::{Connection, ListenerInfo};

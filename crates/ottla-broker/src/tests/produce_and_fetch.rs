@@ -436,6 +436,39 @@ async fn offsets_are_listed_by_time() {
     }
 }
 
+#[tokio::test]
+async fn an_isolation_level_that_does_not_exist_is_refused_as_kafka_refuses_it() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, "orders", -1, batch(&["a"])).await;
+    let unknown = ErrorCode::UnknownServerError.code();
+    for (version, partitions) in [(4, 1), (12, 1), (13, 0), (17, 0)] {
+        let mut request = fetch_from("orders", 0, 0);
+        request.isolation_level = 2;
+        let answer = client.ask(version, &request).await;
+        // Version 7 is the first with an error of the whole.
+        let of_all = if version < 7 { 0 } else { unknown };
+        assert_eq!(answer.error_code, of_all, "version {version}");
+        let all = answer.responses.iter().flat_map(|topic| &topic.partitions);
+        let codes: Vec<_> = all.map(|partition| partition.error_code).collect();
+        assert_eq!(codes, vec![unknown; partitions], "version {version}");
+        request.topics.clear();
+        let nothing_to_read = client.ask(version, &request).await;
+        assert_eq!(nothing_to_read.error_code, 0, "version {version}");
+    }
+    let mut request = list_offsets("orders", -1);
+    for (level, code) in [(-1, unknown), (0, 0), (1, 0), (2, unknown)] {
+        for replica_id in [-1, -2, 1] {
+            request.isolation_level = level;
+            request.replica_id = replica_id;
+            let answer = client.ask(5, &request).await;
+            let found = answer.topics[0].partitions[0].error_code;
+            assert_eq!(found, code, "level {level}, replica {replica_id}");
+        }
+    }
+}
+
 fn list_offsets(topic: &'static str, timestamp: i64) -> ListOffsetsRequest {
     ListOffsetsRequest {
         replica_id: -1,

@@ -50,6 +50,17 @@ impl BrokerConfig {
         cluster: &BTreeMap<String, String>,
         broker: &BTreeMap<String, String>,
     ) -> (BrokerConfig, Vec<Warning>) {
+        let are_all_good = |settings: &BTreeMap<String, String>, cluster_wide| {
+            let mut settings = settings.iter();
+            settings.all(|(key, value)| self.check_dynamic(key, value, cluster_wide).is_ok())
+        };
+        // Each alone only where they do not all go together: nothing bounds how many there are.
+        if are_all_good(cluster, true)
+            && are_all_good(broker, false)
+            && let Ok(config) = self.rebuild(&[cluster.clone(), broker.clone()])
+        {
+            return (config, Vec::new());
+        }
         let mut warnings = Vec::new();
         let mut accepted = [BTreeMap::new(), BTreeMap::new()];
         let mut result = None;

@@ -203,6 +203,11 @@ fn settings_that_contradict_each_other_are_refused() {
          may in max.connections.per.ip.overrides=host:count",
     );
     refused(
+        "listener.name.plaintext.max.connections=many",
+        "server.properties line 11: max.connections=many: not a number; give a whole \
+         number, at least 0",
+    );
+    refused(
         "cordoned.log.dirs=/elsewhere",
         "server.properties line 11: cordoned.log.dirs has /elsewhere, which log.dirs does not \
          have; write it as it stands there",
