@@ -7,7 +7,7 @@
 //!
 //! Kafka: `LogManager.futureLogs`, `LogManager.replaceCurrentWithFutureLog`, `recoverAbandonedFutureLogs`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -347,7 +347,7 @@ pub(crate) enum PromoteError {
 fn load_future(
     dir: &Arc<LogDir>,
     topic_partition: &TopicPartition,
-    path: &PathBuf,
+    path: &Path,
     settings: &LoadSettings<'_>,
 ) -> Result<Option<Future>, LogError> {
     let Some(metadata) = PartitionMetadata::read(path)? else {
@@ -359,7 +359,7 @@ fn load_future(
         offset.unwrap_or_default().max(Offset::ZERO)
     };
     let (mut log, _) = Log::open(OpenParams {
-        dir: path.clone(),
+        dir: path.to_path_buf(),
         topic_partition: topic_partition.clone(),
         config: (settings.topic_config)(&topic_partition.topic),
         recovery_point: offset(RECOVERY_POINT_CHECKPOINT),

@@ -383,14 +383,12 @@ fn groups_that_are_not_classic_stand_in_the_way_while_they_exist() {
     let group = key(GroupRecordKey::ConsumerGroupMetadata(
         ConsumerGroupMetadataKey {
             group_id: "new-style".into(),
-            ..Default::default()
         },
     ));
     let member = key(GroupRecordKey::ConsumerGroupMemberMetadata(
         ConsumerGroupMemberMetadataKey {
             group_id: "new-style".into(),
             member_id: "m".into(),
-            ..Default::default()
         },
     ));
     let value = Some(bytes::Bytes::from_static(&[0, 0, 0, 0, 0]));
@@ -433,7 +431,6 @@ fn groups_that_are_not_classic_stand_in_the_way_while_they_exist() {
 fn transactional_ids_stand_in_the_way_while_they_exist() {
     let key = TransactionRecordKey::TransactionLog(TransactionLogKey {
         transactional_id: "payments".into(),
-        ..Default::default()
     });
     let key = key.encode().unwrap();
     let state = |transaction_status| {

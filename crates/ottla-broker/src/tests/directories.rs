@@ -95,7 +95,7 @@ impl Node {
     }
 
     /// The directory of a replica, and the other one.
-    fn from_and_to(&self, index: i32) -> (PathBuf, PathBuf) {
+    fn where_and_elsewhere(&self, index: i32) -> (PathBuf, PathBuf) {
         let [first, second] = self.dirs();
         match self.directory(index).0 {
             Some(dir) if dir == first => (first, second),
@@ -234,7 +234,7 @@ async fn a_replica_is_moved_while_it_is_written_and_read() {
             ErrorCode::None
         );
     }
-    let (from, to) = node.from_and_to(0);
+    let (from, to) = node.where_and_elsewhere(0);
     let is_moved = Arc::new(AtomicBool::new(false));
     let mut producer = node.connect().await;
     let until_moved = Arc::clone(&is_moved);
@@ -287,7 +287,7 @@ async fn a_move_is_described_given_up_and_deleted_with_its_topic() {
             produce(&mut client, index, &format!("{n}")).await;
         }
     }
-    let (from, to) = node.from_and_to(0);
+    let (from, to) = node.where_and_elsewhere(0);
     assert_eq!(move_to(&mut client, 0, &to).await, ErrorCode::None);
     until("the first round ends", || {
         node.broker()
@@ -345,7 +345,7 @@ async fn a_move_goes_on_after_a_restart() {
     for n in 0..10 {
         produce(&mut client, 0, &format!("{n}")).await;
     }
-    let (_, to) = node.from_and_to(0);
+    let (_, to) = node.where_and_elsewhere(0);
     assert_eq!(move_to(&mut client, 0, &to).await, ErrorCode::None);
     node.stop().await;
     let [copy] = &Node::names(&to)[..] else {
@@ -509,7 +509,7 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
         .cloned();
     assert_eq!(registered.unwrap().directories.len(), 1);
     // Nothing is moved while a copy may lie in what is offline.
-    let (from, _) = node.from_and_to(1);
+    let (from, _) = node.where_and_elsewhere(1);
     assert_eq!(move_to(&mut client, 1, &from).await, ErrorCode::None);
     assert_eq!(
         node.broker()
