@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
-use ottla_config::ConfigType;
+use ottla_config::{BrokerConfig, ConfigType};
 use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataVersion};
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementalResourceResponse;
@@ -289,6 +289,9 @@ fn check_dynamic_broker_configs(
                 config
                     .check_dynamic(key, &value, is_cluster_wide)
                     .map_err(invalid)?;
+                if BrokerConfig::is_unserved_of_listener(key) {
+                    context.check_is_served("settings", "Dynamic settings of listeners are")?;
+                }
                 settings.insert(key.to_string(), value.to_string());
             }
             None => {

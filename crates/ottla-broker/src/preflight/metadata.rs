@@ -430,8 +430,8 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
         value
     };
     let change = "remove it with kafka-configs --delete-config if that is meant";
-    let is_of_listeners =
-        of_listener.is_some() || matches!(def.name, "listeners" | "listener.security.protocol.map");
+    let is_of_listeners = BrokerConfig::is_unserved_of_listener(key)
+        || matches!(def.name, "listeners" | "listener.security.protocol.map");
     if is_of_listeners {
         let what = format!(
             "{key}={shown} changes listeners, and Ottla knows only those of its properties file"

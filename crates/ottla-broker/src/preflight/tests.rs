@@ -319,6 +319,8 @@ fn dynamic_settings_of_the_broker_are_looked_at() {
         "secret",
     )
     .refuses("ssl.keystore.password=[hidden] changes listeners");
+    let limit = broker("", "listener.name.external.max.connections", "5").look();
+    assert!(limit.is_possible(), "it is followed: {:#?}", limit.findings);
     broker("", "metric.reporters", "org.example.Reporter")
         .refuses("is refused: a metrics reporter");
     broker("", "metric.reporters", "org.example.Reporter")

@@ -374,7 +374,7 @@ async fn a_move_that_the_controller_was_told_of_loses_nothing_at_a_restart() {
     for n in 0..10 {
         produce(&mut client, 0, &format!("{n}")).await;
     }
-    let (from, to) = node.from_and_to(0);
+    let (from, to) = node.where_and_elsewhere(0);
     assert_eq!(move_to(&mut client, 0, &to).await, ErrorCode::None);
     let partition = node.partition(0);
     let assignments = &node.broker().dir_assignments;
@@ -405,7 +405,7 @@ async fn what_cannot_be_copied_ends_the_move_and_stays_where_it_is() {
     let mut client = node.connect().await;
     create(&mut client, 1).await;
     produce(&mut client, 0, "one").await;
-    let (from, to) = node.from_and_to(0);
+    let (from, to) = node.where_and_elsewhere(0);
     let file = from.join("orders-0/00000000000000000000.log");
     let file = std::fs::File::options().write(true).open(file).unwrap();
     // The magic of the first batch.

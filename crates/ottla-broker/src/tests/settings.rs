@@ -2,16 +2,20 @@
 //! start, from the first log that is opened.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ottla_config::{BrokerConfig, single_node_properties};
 use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use ottla_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
 };
-use ottla_protocol::messages::{CreateTopicsRequest, IncrementalAlterConfigsRequest};
+use ottla_protocol::messages::{
+    ApiVersionsRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest,
+};
 use ottla_types::ErrorCode;
+use tokio::io::AsyncWriteExt;
 
-use super::client::Client;
+use super::client::{Client, frame};
 use super::produce_and_fetch::{batch, produce_to};
 use crate::{Broker, RunningBroker};
 
@@ -177,6 +181,60 @@ async fn a_setting_of_the_broker_goes_before_the_clusters_and_both_hold_at_once_
     running.stop().await;
 }
 
+/// Whether a connection is answered, and not closed or held back.
+async fn is_let_in(running: &RunningBroker) -> bool {
+    let mut client = Client::connect(running.listeners()[0].local_addr).await;
+    let request = frame(0, &ApiVersionsRequest::default(), 1);
+    // It may be closed before this is written.
+    let _ = client.stream.write_all(&request).await;
+    let answer = tokio::time::timeout(Duration::from_millis(500), client.receive_frame()).await;
+    matches!(answer, Ok(Some(_)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_of_connections_change_while_the_broker_runs_and_hold_after_a_start() {
+    let data = tempfile::tempdir().unwrap();
+    let (running, mut client) = start(data.path()).await;
+    for (key, closed, open) in [
+        ("max.connections.per.ip", "1", "9"),
+        (
+            "max.connections.per.ip.overrides",
+            "localhost:1",
+            "127.0.0.1:9",
+        ),
+        ("max.connections", "1", "9"),
+        ("listener.name.plaintext.max.connections", "1", "9"),
+    ] {
+        for (value, expected) in [(closed, false), (open, true)] {
+            assert_eq!(
+                alter(&mut client, "", key, Some(value)).await.0,
+                DONE,
+                "{key}"
+            );
+            // A name is resolved, and an earlier connection ends, behind the answer.
+            let mut found = is_let_in(&running).await;
+            for _ in 0..20 {
+                if found == expected {
+                    break;
+                }
+                found = is_let_in(&running).await;
+            }
+            assert_eq!(found, expected, "{key}={value}");
+        }
+    }
+    alter(
+        &mut client,
+        "",
+        "max.connections.per.ip.overrides",
+        Some("127.0.0.1:1"),
+    )
+    .await;
+    running.stop().await;
+    let (running, _client) = start(data.path()).await;
+    assert!(!is_let_in(&running).await);
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_kafka_would_refuse_is_not_stored() {
     let data = tempfile::tempdir().unwrap();
@@ -200,6 +258,12 @@ async fn a_change_that_kafka_would_refuse_is_not_stored() {
             "listeners",
             "PLAINTEXT://:1",
             "cannot be changed while the broker runs",
+        ),
+        (
+            "1",
+            "listener.name.external.ssl.keystore.type",
+            "PEM",
+            "with ottla.accept.unserved=settings",
         ),
     ] {
         let (code, message) = alter(&mut client, broker, key, Some(value)).await;

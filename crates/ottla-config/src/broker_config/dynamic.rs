@@ -117,6 +117,16 @@ impl BrokerConfig {
         Ok(config)
     }
 
+    /// Whether a dynamic setting is one of a listener that is not followed while the broker runs: all but the
+    /// limits of its connections. Those of the properties file are meant to be the only ones.
+    pub fn is_unserved_of_listener(key: &str) -> bool {
+        let of_listener = key.strip_prefix("listener.name.");
+        let base = of_listener.and_then(|rest| Some(rest.split_once('.')?.1));
+        base.is_some_and(|base| {
+            broker_config(base).is_some() && !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
+        })
+    }
+
     /// Checks one dynamic setting before it is stored; the message is for the client. Settings that
     /// nobody knows are stored, as Kafka does.
     pub fn check_dynamic(&self, key: &str, value: &str, cluster_wide: bool) -> Result<(), String> {
