@@ -251,6 +251,11 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
         machine::description(),
         format!("{} rounds, {load}", options.rounds),
     ];
+    for variable in ["OTTLA_BINARY", "OTTLA_LOAD_BINARY"] {
+        if std::env::var_os(variable).is_some() {
+            conditions.push(format!("{variable} names a build that may be of another commit"));
+        }
+    }
     for (key, value) in &options.overrides {
         conditions.push(format!("{key}={value}"));
     }
