@@ -253,7 +253,9 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
     ];
     for variable in ["OTTLA_BINARY", "OTTLA_LOAD_BINARY"] {
         if std::env::var_os(variable).is_some() {
-            conditions.push(format!("{variable} names a build that may be of another commit"));
+            conditions.push(format!(
+                "{variable} names a build that may be of another commit"
+            ));
         }
     }
     for (key, value) in &options.overrides {
