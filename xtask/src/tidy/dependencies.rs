@@ -76,6 +76,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ottla-protocol",
             "ottla-log",
             "ottla-metadata",
+            // reassign-partitions --generate places replicas as the controller would.
+            "ottla-controller",
             "ottla-broker",
             "ottla-client",
             "ottla-bench",
