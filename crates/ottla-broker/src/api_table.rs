@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use ottla_protocol::ApiKey;
 
 use crate::dispatch::{Endpoint, served_versions};
+use crate::telemetry::is_telemetry_api;
 
 /// A row for each API that Apache Kafka 4.3.1 serves on a broker's listener: its versions there and here, and why it
 /// is not served where it is not.
@@ -21,10 +22,12 @@ pub fn api_table_markdown() -> String {
             continue;
         }
         let lowest = key.lowest_advertised_version();
-        let note = if ours.is_empty() {
-            not_served_because(key)
-        } else {
-            ""
+        let note = match ours.is_empty() {
+            true => not_served_because(key),
+            false if is_telemetry_api(key) => {
+                "offered where the metrics go somewhere: with `ottla.http.listener` or `ottla.metrics.reporter.dir`"
+            }
+            false => "",
         };
         table.push_str(&format!(
             "| {} | {} | {} | {} | {note} |\n",
@@ -73,9 +76,6 @@ fn not_served_because(key: ApiKey) -> &'static str {
         }
         ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => {
             "a single node has no other brokers or controllers"
-        }
-        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {
-            "as Kafka without a metrics reporter that takes client telemetry"
         }
         _ => "not yet",
     }

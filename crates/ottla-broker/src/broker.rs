@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::net::{AddressLimits, Connections};
 use crate::partition::{AppendPace, DirectoryMoves, PageCache, Partition, Partitions};
 use crate::request_memory::RequestMemory;
+use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
 
 /// See [`Broker::compression_memory`].
@@ -58,6 +59,7 @@ pub struct Broker {
     pub authorizer: Authorizer,
     pub throttle: Throttle,
     pub metrics: Metrics,
+    pub(crate) telemetry: Telemetry,
     pub(crate) complaints: Complaints,
     /// By log directory.
     append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
@@ -142,6 +144,7 @@ impl Broker {
             append_paces: Mutex::default(),
             page_cache: PageCache::default(),
             metrics: Metrics::default(),
+            telemetry: Telemetry::new(&config),
             complaints: Complaints::default(),
             connections: Arc::default(),
             address_limits: AddressLimits::default(),

@@ -13,7 +13,7 @@ use ottla_protocol::{
 use ottla_types::ErrorCode;
 
 use crate::net::{Answer, ListenerInfo};
-use crate::{Broker, RequestContext, api};
+use crate::{Broker, RequestContext, api, telemetry};
 
 /// Why a request gets no answer.
 #[derive(Debug, thiserror::Error)]
@@ -158,6 +158,8 @@ const APIS: &[Api] = &[
     api!(BOTH, UnregisterBrokerRequest, unregister_broker),
     api!(BROKER, DescribeTransactionsRequest, describe_transactions),
     api!(BROKER, ListTransactionsRequest, list_transactions),
+    api!(BROKER, GetTelemetrySubscriptionsRequest, get_telemetry_subscriptions),
+    api!(BROKER, PushTelemetryRequest, push_telemetry),
     not_spoken!(FetchRequest),
     not_spoken!(FetchSnapshotRequest),
     not_spoken!(VoteRequest),
@@ -186,6 +188,11 @@ pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
         .collect()
 }
 
+/// Whether this broker offers an API of the table: client telemetry only where somebody takes it.
+pub(crate) fn is_offered(broker: &Broker, api_key: ApiKey) -> bool {
+    broker.telemetry.is_offered() || !telemetry::is_telemetry_api(api_key)
+}
+
 /// Has a request answered by its handler.
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -198,7 +205,7 @@ pub(crate) async fn handle(
         Some(Api {
             handler: Some(handler),
             ..
-        }) if api_key.stable_versions().contains(&version) => {
+        }) if api_key.stable_versions().contains(&version) && is_offered(broker, api_key) => {
             handler(broker, context, reader).await
         }
         // A client that is newer than this broker is told which versions there are (KIP-511).

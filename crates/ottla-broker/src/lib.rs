@@ -27,6 +27,7 @@ mod request_context;
 mod request_memory;
 mod stalls;
 mod start;
+mod telemetry;
 mod throttle;
 
 pub use api_table::api_table_markdown;

@@ -290,6 +290,7 @@ broker_config! {
     socket_receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",
     socket_request_max_bytes: i32 = "socket.request.max.bytes",
     socket_send_buffer_bytes: i32 = "socket.send.buffer.bytes",
+    telemetry_max_bytes: i32 = "telemetry.max.bytes",
     transaction_max_timeout_ms: i32 = "transaction.max.timeout.ms",
     transaction_state_log_num_partitions: i32 = "transaction.state.log.num.partitions",
     transaction_state_log_replication_factor: i16 = "transaction.state.log.replication.factor",

@@ -129,7 +129,6 @@ const COORDINATOR_BUFFERS: Support =
     Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
 const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
 const METRICS: Support = Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
-const TELEMETRY: Support = Support::AcceptedWithoutEffect("client telemetry is not collected yet");
 const TRANSACTIONS: Support = Support::AcceptedWithoutEffect("transactions are not served yet");
 const CONSUMER: Support =
     Support::AcceptedWithoutEffect("the consumer group protocol of KIP-848 is not served yet");

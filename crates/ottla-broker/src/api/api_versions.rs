@@ -9,7 +9,7 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::dispatch::{Endpoint, served_apis, served_versions};
+use crate::dispatch::{Endpoint, is_offered, served_apis, served_versions};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -39,6 +39,7 @@ pub(crate) async fn handle(
         error_code: ErrorCode::None.code(),
         api_keys: served_apis(endpoint)
             .into_iter()
+            .filter(|(key, _)| is_offered(broker, *key))
             .map(|(key, versions)| ApiVersion {
                 api_key: key.code(),
                 // Produce says 0 though it is served from 3 on: see `lowest_advertised_version`.

@@ -7,6 +7,7 @@
 //! the Produce requests) are left out, so that nobody takes a constant for a measurement.
 
 mod broker_topics;
+mod client_telemetry;
 mod cluster;
 mod groups;
 mod logs;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use ottla_types::TopicName;
 
-use super::family::{Family, Label};
+use super::family::Family;
 use super::process;
 use crate::Broker;
 
@@ -30,11 +31,12 @@ pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     network::collect(broker, &mut families);
     logs::collect(broker, &mut families);
     groups::collect(broker, &mut families);
+    client_telemetry::collect(broker, &mut families);
     process::collect(&mut families);
     families
 }
 
-fn partition_labels(topic: &TopicName, partition: i32) -> [Label; 2] {
+fn partition_labels(topic: &TopicName, partition: i32) -> [(&'static str, String); 2] {
     [
         ("topic", topic.to_string()),
         ("partition", partition.to_string()),

@@ -1,5 +1,6 @@
 //! A metric as whoever shows it sees it: a name, what it is, and its values by label.
 
+use std::borrow::Cow;
 use std::fmt;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +20,8 @@ pub(crate) struct Family {
     pub(crate) samples: Vec<Sample>,
 }
 
-pub(crate) type Label = (&'static str, String);
+/// Key and value.
+pub(crate) type Label = (Cow<'static, str>, String);
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Sample {
@@ -47,17 +49,26 @@ impl Family {
 
     /// With a value that has no labels.
     pub(crate) fn value(self, value: f64) -> Family {
-        self.sample([], value)
+        self.sample([] as [(&str, String); 0], value)
     }
 
-    pub(crate) fn sample(mut self, labels: impl Into<Vec<Label>>, value: f64) -> Family {
+    pub(crate) fn sample<K: Into<Cow<'static, str>>>(
+        mut self,
+        labels: impl IntoIterator<Item = (K, String)>,
+        value: f64,
+    ) -> Family {
         self.push(labels, value);
         self
     }
 
-    pub(crate) fn push(&mut self, labels: impl Into<Vec<Label>>, value: f64) {
+    pub(crate) fn push<K: Into<Cow<'static, str>>>(
+        &mut self,
+        labels: impl IntoIterator<Item = (K, String)>,
+        value: f64,
+    ) {
+        let labels = labels.into_iter().map(|(key, value)| (key.into(), value));
         self.samples.push(Sample {
-            labels: labels.into(),
+            labels: labels.collect(),
             value,
         });
     }

@@ -90,7 +90,7 @@ fn append_json(dir: &Path, timestamp_ms: i64, families: &[Family]) -> io::Result
                 let labels: Map<String, Value> = sample
                     .labels
                     .iter()
-                    .map(|(key, value)| ((*key).to_owned(), json!(value)))
+                    .map(|(key, value)| (key.to_string(), json!(value)))
                     .collect();
                 json!({"labels": labels, "value": sample.value})
             });

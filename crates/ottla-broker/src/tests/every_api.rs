@@ -161,7 +161,7 @@ async fn what_a_client_might_send_is_answered_in_every_version() {
 /// A request cut off anywhere is either one that is complete without the rest, or ends the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_cut_off_ends_the_connection() {
-    let broker = TestBroker::start().await;
+    let broker = TestBroker::start_with(&[("ottla.http.listener", "127.0.0.1:0")]).await;
     let mut closed = 0;
     for (api, versions) in advertised(Endpoint::Broker) {
         if ends_the_broker(api.key) {
@@ -192,7 +192,7 @@ async fn what_no_client_would_send_is_answered_in_every_version() {
         .flat_map(|seed| [(Style::Mixed, 10 * seed), (Style::Extreme, 10 * seed)])
         .collect();
     is_answered_in(&styles, Endpoint::Controller).await;
-    let broker = TestBroker::start().await;
+    let broker = TestBroker::start_with(&[("ottla.http.listener", "127.0.0.1:0")]).await;
     let mut wrong = Vec::new();
     for (api, versions) in advertised(Endpoint::Broker) {
         // These may wait as long as they say, and the longest is 24 days.

@@ -3,6 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::{
+    ApiVersionsRequest, GetTelemetrySubscriptionsRequest, PushTelemetryRequest,
+};
+use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
+use ottla_types::ErrorCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -12,7 +19,7 @@ use super::produce_and_fetch::{batch, fetch_from, produce_to};
 const HTTP: (&str, &str) = ("ottla.http.listener", "127.0.0.1:0");
 
 /// The status and the body of what a path answers.
-async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+async fn get_path(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("sent");
@@ -56,7 +63,7 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
     client.ask(12, &fetch_from("orders", 1, 0)).await;
 
     let http = broker.running.http_addr().expect("it listens");
-    let (status, text) = get(http, "/metrics").await;
+    let (status, text) = get_path(http, "/metrics").await;
     assert_eq!(status, 200);
     assert!(text.ends_with("# EOF\n"));
     for (metric, expected) in [
@@ -132,17 +139,82 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
 async fn health_and_readiness_follow_the_broker() {
     let broker = TestBroker::start_with(&[HTTP]).await;
     let http = broker.running.http_addr().expect("it listens");
-    assert_eq!(get(http, "/readyz").await.0, 200);
-    assert_eq!(get(http, "/healthz").await.0, 200);
+    assert_eq!(get_path(http, "/readyz").await.0, 200);
+    assert_eq!(get_path(http, "/healthz").await.0, 200);
     broker.broker().set_state(crate::BrokerState::Recovery);
-    let (status, body) = get(http, "/readyz").await;
+    let (status, body) = get_path(http, "/readyz").await;
     assert_eq!(status, 503);
     assert!(body.contains("opening its logs"), "{body}");
     broker.broker().fail("the disk is gone".to_owned());
-    let (status, body) = get(http, "/healthz").await;
+    let (status, body) = get_path(http, "/healthz").await;
     assert_eq!(status, 503);
     assert!(body.contains("the disk is gone"), "{body}");
-    assert_eq!(get(http, "/elsewhere").await.0, 404);
+    assert_eq!(get_path(http, "/elsewhere").await.0, 404);
+}
+
+/// `MetricsData` with one gauge `a.b` of 2.5 without labels, by hand.
+const ONE_GAUGE: &[u8] = &[
+    0x0a, 0x18, 0x12, 0x16, 0x12, 0x14, 0x0a, 3, b'a', b'.', b'b', 0x2a, 0x0d, 0x0a, 0x0b, 0x21, 0,
+    0, 0, 0, 0, 0, 4, 0x40, 0x3a, 0,
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_push_what_they_are_asked_for() {
+    let broker = TestBroker::start_with(&[HTTP]).await;
+    broker
+        .write(vec![MetadataRecord::Config(ConfigRecord {
+            resource_type: 16,
+            resource_name: "all".into(),
+            name: "metrics".into(),
+            value: Some("a.".into()),
+            ..Default::default()
+        })])
+        .await;
+    let mut client = broker.connect().await;
+    let get = GetTelemetrySubscriptionsRequest::default();
+    let asked = client.ask(0, &get).await;
+    assert_eq!(asked.error_code, 0);
+    assert_eq!(asked.requested_metrics, ["a."]);
+    assert!(!asked.client_instance_id.is_zero());
+    let push = |subscription_id, metrics: &[u8]| PushTelemetryRequest {
+        client_instance_id: asked.client_instance_id,
+        subscription_id,
+        metrics: Bytes::copy_from_slice(metrics),
+        ..Default::default()
+    };
+    let pushed = client.ask(0, &push(asked.subscription_id, ONE_GAUGE)).await;
+    assert_eq!(pushed.error_code, 0);
+    let again = client.ask(0, &push(asked.subscription_id, ONE_GAUGE)).await;
+    assert_eq!(again.error_code, ErrorCode::ThrottlingQuotaExceeded.code());
+    let http = broker.running.http_addr().expect("it listens");
+    let (_, text) = get_path(http, "/metrics").await;
+    let metric = format!(
+        "client_a_b{{client_id=\"test\",client_instance_id=\"{}\"}}",
+        asked.client_instance_id
+    );
+    assert_eq!(value(&text, &metric), 2.5);
+
+    let zero = PushTelemetryRequest::default();
+    let refused = client.ask(0, &zero).await;
+    assert_eq!(refused.error_code, ErrorCode::InvalidRequest.code());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_asked_where_nobody_takes_the_metrics() {
+    let advertises = async |settings: &[(&str, &str)]| {
+        let broker = TestBroker::start_with(settings).await;
+        let mut client = broker.connect().await;
+        let request = ApiVersionsRequest {
+            client_software_name: "a".into(),
+            client_software_version: "1".into(),
+            ..Default::default()
+        };
+        let answer = client.ask(4, &request).await;
+        let code = ApiKey::PushTelemetry.code();
+        answer.api_keys.iter().any(|api| api.api_key == code)
+    };
+    assert!(advertises(&[HTTP]).await);
+    assert!(!advertises(&[]).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use super::*;
 
 configs! {
     pub(super) const ROWS;
-    "interval.ms" Int  "300000" _      Medium ClusterWide TELEMETRY;
-    "match"       List ""       (list) Medium ClusterWide TELEMETRY;
-    "metrics"     List ""       (list) Medium ClusterWide TELEMETRY;
+    "interval.ms" Int  "300000" _      Medium ClusterWide SUPPORTED;
+    "match"       List ""       (list) Medium ClusterWide SUPPORTED;
+    "metrics"     List ""       (list) Medium ClusterWide SUPPORTED;
 }

@@ -23,5 +23,5 @@ configs! {
     "quota.window.size.seconds"                            Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
     "replication.quota.window.num"                         Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
     "replication.quota.window.size.seconds"                Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
-    "telemetry.max.bytes"                                  Int    "1048576"                      (at_least 1) Low    ReadOnly TELEMETRY;
+    "telemetry.max.bytes"                                  Int    "1048576"                      (at_least 1) Low    ReadOnly SUPPORTED;
 }

@@ -1,0 +1,52 @@
+//! GetTelemetrySubscriptions (KIP-714): which metrics the client is asked to push.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{
+    GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse,
+};
+use ottla_types::Uuid;
+
+use crate::controller::lifecycle::random_uuid;
+use crate::telemetry::{ACCEPTED_COMPRESSION_TYPES, ClientFacts};
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: GetTelemetrySubscriptionsRequest,
+) -> GetTelemetrySubscriptionsResponse {
+    // A client that has no id yet is given one.
+    let client_instance_id = match request.client_instance_id.is_zero() {
+        true => random_uuid(),
+        false => request.client_instance_id,
+    };
+    let facts = facts(context, client_instance_id);
+    let telemetry = &broker.telemetry;
+    match telemetry.on_get(&broker.metadata(), &facts, broker.now_ms()) {
+        Ok(requested) => GetTelemetrySubscriptionsResponse {
+            client_instance_id,
+            subscription_id: requested.subscription_id,
+            accepted_compression_types: ACCEPTED_COMPRESSION_TYPES.to_vec(),
+            push_interval_ms: requested.push_interval_ms,
+            telemetry_max_bytes: i32::try_from(telemetry.max_bytes()).unwrap_or(i32::MAX),
+            // What is shown are sums since the start, so that is what is asked for.
+            delta_temporality: false,
+            requested_metrics: requested.metrics.into_iter().map(Into::into).collect(),
+            ..Default::default()
+        },
+        Err(error) => GetTelemetrySubscriptionsResponse {
+            error_code: error.code(),
+            ..Default::default()
+        },
+    }
+}
+
+pub(super) fn facts(context: &RequestContext, client_instance_id: Uuid) -> ClientFacts {
+    ClientFacts {
+        client_instance_id,
+        client_id: context.client_id(),
+        software: context.connection.client_software(),
+        address: context.peer_addr(),
+    }
+}

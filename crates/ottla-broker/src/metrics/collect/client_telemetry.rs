@@ -1,0 +1,68 @@
+//! What clients pushed (KIP-714), each value with the client that it is from.
+//!
+//! `org.apache.kafka.producer.record.queue.time.avg` is shown as
+//! `client_org_apache_kafka_producer_record_queue_time_avg`, with the client's labels and `client_instance_id` and
+//! `client_id`. What is in front keeps a client from giving values to the broker's own metrics.
+
+use std::collections::BTreeMap;
+
+use crate::Broker;
+use crate::metrics::family::{Family, Kind};
+use crate::telemetry::ClientMetricKind;
+
+pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
+    // Where clients disagree of what kind a metric is, the first one says it.
+    let mut by_name: BTreeMap<String, Family> = BTreeMap::new();
+    broker
+        .telemetry
+        .for_each_client(broker.now_ms(), |id, client_id, metrics| {
+            for metric in metrics {
+                let is_counter = metric.kind == ClientMetricKind::Counter;
+                let name = format!("client_{}", prometheus_name(&metric.name));
+                // Every counter ends so when it is shown.
+                let name = match name.strip_suffix("_total") {
+                    Some(stem) if is_counter => stem.to_owned(),
+                    _ => name,
+                };
+                let kind = match is_counter {
+                    true => Kind::Counter,
+                    false => Kind::Gauge,
+                };
+                let family = by_name
+                    .entry(name.clone())
+                    .or_insert_with(|| Family::new(kind, name, "Pushed by clients"));
+                // In a map, because a label that stands there twice spoils the whole text.
+                let mut labels: BTreeMap<String, String> = metric
+                    .labels
+                    .iter()
+                    .filter(|(key, _)| !key.is_empty())
+                    .map(|(key, value)| (prometheus_name(key), value.clone()))
+                    .collect();
+                labels.insert("client_instance_id".to_owned(), id.to_string());
+                labels.insert("client_id".to_owned(), client_id.to_owned());
+                family.push(labels, metric.value);
+            }
+        });
+    families.extend(by_name.into_values());
+}
+
+/// Letters, digits and underscores; anything else becomes an underscore, and so does a digit in front.
+fn prometheus_name(name: &str) -> String {
+    let shown = |(index, c): (usize, char)| match c {
+        'a'..='z' | 'A'..='Z' | '_' => c,
+        '0'..='9' if index > 0 => c,
+        _ => '_',
+    };
+    name.chars().enumerate().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prometheus_name;
+
+    #[test]
+    fn names_are_made_readable_for_prometheus() {
+        assert_eq!(prometheus_name("org.apache.a-b.c9"), "org_apache_a_b_c9");
+        assert_eq!(prometheus_name("9\u{e4}\"x"), "___x");
+    }
+}

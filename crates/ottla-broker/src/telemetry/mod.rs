@@ -1,0 +1,155 @@
+//! Client telemetry (KIP-714): which metrics clients are asked for, and what they pushed.
+//!
+//! The subscriptions are the `client-metrics` resources of the cluster's configuration; which client may ask or push
+//! when is decided in [`clients`]; what it pushed is read in [`otlp`] and shown with the broker's own metrics until
+//! the client has been silent for three of its intervals. As in Kafka the two APIs are only offered where somebody
+//! takes the metrics: where the HTTP listener or the metrics reporter is configured.
+//!
+//! Kafka does the same in `ClientMetricsManager`, where what takes the metrics is a plugin.
+
+mod clients;
+mod otlp;
+mod subscription;
+
+use bytes::Bytes;
+use ottla_config::BrokerConfig;
+use ottla_metadata::{ConfigResourceType, MetadataImage};
+use ottla_protocol::ApiKey;
+use ottla_records::CompressionType;
+use ottla_types::{ErrorCode, Uuid};
+use parking_lot::Mutex;
+
+pub(crate) use clients::ClientFacts;
+use clients::Clients;
+pub(crate) use otlp::{ClientMetric, ClientMetricKind};
+pub(crate) use subscription::Request;
+use subscription::Subscription;
+
+/// The order in which the broker likes them: zstd, lz4, gzip, snappy.
+pub(crate) const ACCEPTED_COMPRESSION_TYPES: [i8; 4] = [4, 3, 1, 2];
+
+/// Whether these APIs belong to client telemetry.
+pub(crate) fn is_telemetry_api(api_key: ApiKey) -> bool {
+    matches!(
+        api_key,
+        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry
+    )
+}
+
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    is_offered: bool,
+    max_bytes: usize,
+    clients: Mutex<Clients>,
+}
+
+/// What a client pushes.
+#[derive(Debug)]
+pub(crate) struct Push {
+    pub(crate) subscription_id: i32,
+    pub(crate) is_terminating: bool,
+    pub(crate) compression_type: i8,
+    pub(crate) metrics: Bytes,
+}
+
+impl Telemetry {
+    pub(crate) fn new(config: &BrokerConfig) -> Telemetry {
+        Telemetry {
+            is_offered: config.ottla_http_listener.is_some()
+                || config.ottla_metrics_reporter_dir.is_some(),
+            max_bytes: usize::try_from(config.telemetry_max_bytes).unwrap_or(0),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// Whether clients are told that they can send metrics.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.is_offered
+    }
+
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// What this client is asked for.
+    pub(crate) fn on_get(
+        &self,
+        image: &MetadataImage,
+        facts: &ClientFacts,
+        now_ms: u64,
+    ) -> Result<Request, ErrorCode> {
+        let request = requested_of(image, facts);
+        let mut clients = self.clients.lock();
+        clients.on_get(facts.client_instance_id, &request, now_ms)?;
+        Ok(request)
+    }
+
+    /// Takes what a client pushed.
+    pub(crate) fn on_push(
+        &self,
+        image: &MetadataImage,
+        facts: &ClientFacts,
+        push: &Push,
+        now_ms: u64,
+    ) -> Result<(), ErrorCode> {
+        let request = requested_of(image, facts);
+        let id = facts.client_instance_id;
+        let pushed = clients::Pushed {
+            subscription_id: push.subscription_id,
+            is_terminating: push.is_terminating,
+            is_codec_known: codec(push).is_some(),
+            is_too_large: push.metrics.len() > self.max_bytes,
+        };
+        self.clients.lock().on_push(id, &request, pushed, now_ms)?;
+        if push.metrics.is_empty() {
+            return Ok(());
+        }
+        // Outside of the lock: this decompresses.
+        let metrics = self.read(push);
+        let mut clients = self.clients.lock();
+        match metrics {
+            Some(metrics) => {
+                clients.on_metrics(id, facts.client_id.clone(), metrics, now_ms);
+                Ok(())
+            }
+            None => {
+                clients.on_error(id, ErrorCode::InvalidRecord);
+                Err(ErrorCode::InvalidRecord)
+            }
+        }
+    }
+
+    fn read(&self, push: &Push) -> Option<Vec<ClientMetric>> {
+        let bytes = match codec(push)? {
+            CompressionType::None => push.metrics.clone(),
+            codec => ottla_records::decompress(codec, &push.metrics, self.max_bytes).ok()?,
+        };
+        otlp::read(bytes)
+    }
+
+    /// What the clients that are not silent have pushed last: instance, client id, metrics.
+    pub(crate) fn for_each_client(
+        &self,
+        now_ms: u64,
+        show: impl FnMut(Uuid, &str, &[ClientMetric]),
+    ) {
+        let mut clients = self.clients.lock();
+        clients.forget_silent(now_ms);
+        clients.for_each(show);
+    }
+}
+
+fn codec(push: &Push) -> Option<CompressionType> {
+    CompressionType::from_id(u8::try_from(push.compression_type).ok()?)
+}
+
+fn requested_of(image: &MetadataImage, facts: &ClientFacts) -> Request {
+    let resources = image.configs.resources();
+    let subscriptions: Vec<Subscription> = resources
+        .filter(|(resource, _)| resource.kind == ConfigResourceType::ClientMetrics)
+        .map(|(_, entries)| {
+            Subscription::new(|key| entries.get(key).map(|value| value.to_string()))
+        })
+        .collect();
+    Request::of(&subscriptions, facts)
+}
