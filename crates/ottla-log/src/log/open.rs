@@ -148,7 +148,14 @@ impl Loader<'_> {
     }
 
     fn load_segments(&mut self, base_offsets: &[Offset]) -> Result<(), LogError> {
-        for &base_offset in base_offsets {
+        // Recovery looks at these again, and cuts the log where they end.
+        let recovery_point = self.params.recovery_point;
+        let holder = base_offsets.partition_point(|base_offset| *base_offset <= recovery_point);
+        let first_recovered = match self.params.clean_shutdown {
+            true => base_offsets.len(),
+            false => holder.saturating_sub(1),
+        };
+        for (index, &base_offset) in base_offsets.iter().enumerate() {
             let sizes = recover::check_indexes(self.path(), base_offset)
                 .map_err(self.storage("read the indexes of"))?;
             let log = SegmentFile::Log.path_in(self.path(), base_offset);
@@ -161,7 +168,7 @@ impl Loader<'_> {
                     segment.are_indexes_flushed.store(true, Ordering::Release);
                     segment
                 }
-                None => self.rebuild_indexes(base_offset, size)?,
+                None => self.rebuild_indexes(base_offset, size, index >= first_recovered)?,
             };
             self.segments.push(Arc::new(segment));
         }
@@ -169,8 +176,13 @@ impl Loader<'_> {
     }
 
     /// Builds the indexes of a segment again and leaves its batches alone. Recovery scans it once more
-    /// if it may have lost bytes.
-    fn rebuild_indexes(&mut self, base_offset: Offset, size: u64) -> Result<Segment, LogError> {
+    /// if it may have lost bytes; where it does (`is_recovered`), it says itself what it cuts off.
+    fn rebuild_indexes(
+        &mut self,
+        base_offset: Offset,
+        size: u64,
+        is_recovered: bool,
+    ) -> Result<Segment, LogError> {
         tracing::warn!(
             dir = %self.path().display(), %base_offset,
             "an index of the segment is missing or corrupt; building its indexes again"
@@ -200,7 +212,9 @@ impl Loader<'_> {
         let outcome = scan
             .run()
             .map_err(|error| StorageError::new("recover a segment of", &self.params.dir, error))?;
-        if let Some(reason) = outcome.corruption {
+        if let Some(reason) = outcome.corruption
+            && !is_recovered
+        {
             tracing::error!(
                 dir = %self.path().display(), %base_offset, position = outcome.valid_bytes, %reason,
                 "the segment is corrupt; reads of what follows will fail"
@@ -286,7 +300,7 @@ impl Loader<'_> {
             let is_complete = recover::are_indexes_complete(segment, &self.params.config)
                 .map_err(self.storage("read the indexes of"))?;
             if !is_complete {
-                self.segments[index] = Arc::new(self.rebuild_indexes(base_offset, size)?);
+                self.segments[index] = Arc::new(self.rebuild_indexes(base_offset, size, false)?);
             }
         }
         Ok(())
