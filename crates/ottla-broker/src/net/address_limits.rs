@@ -32,7 +32,14 @@ impl AddressLimits {
 
     /// Reads the setting. The error is for people. Blocks while names are resolved.
     pub(crate) fn resolve(&self, config: &BrokerConfig) -> Result<(), String> {
-        let mut resolved = self.resolved.lock();
+        self.resolve_into(&mut self.resolved.lock(), config)
+    }
+
+    fn resolve_into(
+        &self,
+        resolved: &mut BTreeMap<String, i32>,
+        config: &BrokerConfig,
+    ) -> Result<(), String> {
         let wanted = &config.max_connections_per_ip_overrides;
         if *resolved != *wanted {
             let by_address = wanted
@@ -59,8 +66,11 @@ pub(crate) fn follow_address_limits(broker: &Arc<Broker>) {
     let following = Arc::clone(broker);
     let follow = move || {
         // Whatever is in force by now: a change that came meanwhile has a thread behind this one.
+        let limits = &following.address_limits;
+        let mut resolved = limits.resolved.lock();
+        // Read under the lock: whoever comes last must have read last.
         let config = Arc::clone(&following.config());
-        if let Err(error) = following.address_limits.resolve(&config) {
+        if let Err(error) = limits.resolve_into(&mut resolved, &config) {
             tracing::warn!("what was in force stays: {error}");
         }
     };

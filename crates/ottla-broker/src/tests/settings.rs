@@ -217,6 +217,7 @@ async fn limits_of_connections_change_while_the_broker_runs_and_hold_after_a_sta
                 if found == expected {
                     break;
                 }
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 found = is_let_in(&running).await;
             }
             assert_eq!(found, expected, "{key}={value}");
