@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
-use ottla_log::checkpoint::{CLEAN_SHUTDOWN_FILE, OffsetCheckpoint, PartitionMetadata};
+use ottla_log::checkpoint::{
+    CLEAN_SHUTDOWN_FILE, CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata,
+};
 use ottla_log::{Log, StorageError};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition};
@@ -620,4 +622,31 @@ fn a_copy_whose_directory_is_already_assigned_takes_the_place_of_its_log_only_if
         let going_on = dirs.take_waiting_futures().len();
         assert_eq!(going_on, usize::from(lacks_a_record), "the move goes on");
     }
+}
+
+#[test]
+fn up_to_where_a_log_is_clean_goes_with_it_into_another_directory() {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    append(&mut log);
+    let from = dirs.directory_of(&partition(0)).unwrap();
+    let of = |is_from: bool| {
+        let mut all = dirs.dirs.iter();
+        all.find(|dir| (dir.directory_id == from) == is_from)
+            .unwrap()
+    };
+    dirs.change_clean_offset(of(true), &partition(0), Some(Offset(1)));
+    let to = of(false).directory_id;
+    let created = dirs.create_future(&partition(0), TOPIC_ID, to, settings());
+    let mut copy = created.unwrap();
+    append(&mut copy);
+    dirs.promote(&copy.reader()).unwrap();
+    assert_eq!(dirs.directory_of(&partition(0)), Some(to));
+    let clean = |is_from| {
+        let file = of(is_from).path.join(CLEANER_OFFSET_CHECKPOINT);
+        let offsets = OffsetCheckpoint::read(&file).unwrap().offsets;
+        offsets.get(&partition(0)).copied()
+    };
+    assert_eq!((clean(true), clean(false)), (None, Some(Offset(1))));
 }

@@ -5,11 +5,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ottla_log::checkpoint::{CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint};
 use ottla_protocol::Records;
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use ottla_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
+};
+use ottla_protocol::messages::{FindCoordinatorRequest, OffsetCommitRequest, OffsetFetchRequest};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use super::TestBroker;
 use super::client::Client;
+use super::directories::{Node, create};
 use super::produce_and_fetch::{fetch_from, produce_to};
 use crate::metrics::CleanerGauge;
 
@@ -165,4 +173,110 @@ async fn what_cannot_be_cleaned_is_given_up_and_the_rest_goes_on() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(metrics.get(CleanerGauge::DeadThreadCount), 0);
+}
+
+async fn commit(client: &mut Client, partition_index: i32, committed_offset: i64) {
+    let request = OffsetCommitRequest {
+        group_id: "readers".into(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitRequestTopic {
+            name: "orders".into(),
+            partitions: vec![OffsetCommitRequestPartition {
+                partition_index,
+                committed_offset,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let answer = client.ask(9, &request).await;
+    assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+}
+
+async fn until_the_coordinator_is_there(client: &mut Client) {
+    let request = FindCoordinatorRequest {
+        coordinator_keys: vec!["readers".into()],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = client.ask(4, &request).await;
+        if answer.coordinators[0].error_code == 0 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{answer:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn committed(client: &mut Client) -> Vec<(i32, i64)> {
+    let request = OffsetFetchRequest {
+        groups: vec![OffsetFetchRequestGroup {
+            group_id: "readers".into(),
+            topics: Some(vec![OffsetFetchRequestTopics {
+                name: "orders".into(),
+                partition_indexes: vec![0, 1],
+                ..Default::default()
+            }]),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = client.ask(9, &request).await;
+        if answer.groups[0].error_code == 0 {
+            let partitions = answer.groups[0].topics[0].partitions.iter();
+            let offsets = partitions.map(|known| (known.partition_index, known.committed_offset));
+            return offsets.collect();
+        }
+        assert!(Instant::now() < deadline, "the group is not loaded");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_loads_its_groups_from_a_log_that_was_compacted() {
+    let settings = [
+        ("log.cleaner.backoff.ms", "20"),
+        ("log.cleaner.min.cleanable.ratio", "0.01"),
+        ("offsets.topic.num.partitions", "1"),
+        ("offsets.topic.replication.factor", "1"),
+        ("log.roll.ms", "1"),
+    ];
+    let mut node = Node::start(&settings).await;
+    let mut client = node.connect().await;
+    create(&mut client, 2).await;
+    until_the_coordinator_is_there(&mut client).await;
+    // The one is committed once, and must outlive all that is dropped of the other.
+    commit(&mut client, 1, 7).await;
+    for offset in 0..60 {
+        commit(&mut client, 0, offset).await;
+    }
+    let log = node.broker().partitions.get("__consumer_offsets", 0);
+    let log = log.unwrap();
+    let dir = log.reader().dir();
+    let checkpoint = dir.parent().unwrap().join(CLEANER_OFFSET_CHECKPOINT);
+    let clean = || {
+        let offsets = OffsetCheckpoint::read(&checkpoint).unwrap().offsets;
+        let of_groups = offsets.get(&TopicPartition::new("__consumer_offsets", 0));
+        of_groups.copied().unwrap_or_default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while clean() < Offset(45) {
+        assert!(Instant::now() < deadline, "clean up to {}", clean());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let end = log.reader().log_end_offset();
+    let read = log.reader().read(Offset::ZERO, 1 << 20, end, true).unwrap();
+    let first = read.region.unwrap().read().unwrap();
+    let first = RecordBatch::read_all(first).map_while(Result::ok);
+    assert!(first.count() < 30, "old commits are gone");
+    drop(log);
+    node.stop().await;
+    node.start_again(&settings).await;
+    let mut client = node.connect().await;
+    until_the_coordinator_is_there(&mut client).await;
+    assert_eq!(committed(&mut client).await, [(0, 59), (1, 7)]);
 }

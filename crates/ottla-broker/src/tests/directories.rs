@@ -27,13 +27,13 @@ const TOPIC: &str = "orders";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A node with two log directories and one for the metadata log.
-struct Node {
+pub(super) struct Node {
     data: tempfile::TempDir,
     running: Option<RunningBroker>,
 }
 
 impl Node {
-    async fn start(settings: &[(&str, &str)]) -> Node {
+    pub(super) async fn start(settings: &[(&str, &str)]) -> Node {
         let mut node = Node {
             data: tempfile::tempdir().unwrap(),
             running: None,
@@ -42,7 +42,7 @@ impl Node {
         node
     }
 
-    async fn start_again(&mut self, settings: &[(&str, &str)]) {
+    pub(super) async fn start_again(&mut self, settings: &[(&str, &str)]) {
         let dirs = self.dirs().map(|dir| dir.display().to_string());
         let mut properties = single_node_properties(&dirs.join(","), "127.0.0.1:0", "127.0.0.1:0");
         let metadata = self.data.path().join("metadata").display().to_string();
@@ -54,7 +54,7 @@ impl Node {
         self.running = Some(Broker::format_and_start(config).await.unwrap());
     }
 
-    async fn stop(&mut self) {
+    pub(super) async fn stop(&mut self) {
         self.running.take().unwrap().stop().await;
     }
 
@@ -62,11 +62,11 @@ impl Node {
         ["first", "second"].map(|name| self.data.path().join(name))
     }
 
-    fn broker(&self) -> &Arc<Broker> {
+    pub(super) fn broker(&self) -> &Arc<Broker> {
         self.running.as_ref().unwrap().broker()
     }
 
-    async fn connect(&self) -> Client {
+    pub(super) async fn connect(&self) -> Client {
         Client::connect(self.running.as_ref().unwrap().listeners()[0].local_addr).await
     }
 
@@ -111,7 +111,7 @@ impl Node {
     }
 }
 
-async fn create(client: &mut Client, partitions: i32) {
+pub(super) async fn create(client: &mut Client, partitions: i32) {
     let request = CreateTopicsRequest {
         topics: vec![CreatableTopic {
             name: TOPIC.into(),

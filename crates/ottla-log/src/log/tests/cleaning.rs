@@ -650,6 +650,57 @@ fn a_damaged_key_drops_no_other_record() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
+/// A message of magic 1, not compressed.
+fn legacy_message(offset: i64, key: Option<&str>, value: Option<&str>) -> Vec<u8> {
+    let mut content = vec![1, 0];
+    content.extend((1_000_000 + offset).to_be_bytes());
+    for bytes in [key, value] {
+        let len = bytes.map_or(-1, |bytes| bytes.len() as i32);
+        content.extend(len.to_be_bytes());
+        content.extend(bytes.unwrap_or_default().as_bytes());
+    }
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &content) as u32;
+    let mut message = offset.to_be_bytes().to_vec();
+    message.extend((content.len() as i32 + 4).to_be_bytes());
+    message.extend(crc.to_be_bytes());
+    message.extend(content);
+    message
+}
+
+#[test]
+fn what_stays_of_old_messages_is_written_in_the_format_of_today() {
+    let mut test = TestLog::compacted(|_| {});
+    test.close();
+    let messages = [
+        legacy_message(0, Some("a"), Some("1")),
+        legacy_message(1, Some("b"), Some("1")),
+        legacy_message(2, None, Some("1")),
+        legacy_message(3, Some("a"), Some("2")),
+        legacy_message(4, Some("c"), None),
+    ];
+    let path = test.path().join("00000000000000000000.log");
+    std::fs::write(&path, messages.concat()).unwrap();
+    let report = test.open(0, false);
+    assert_eq!(report.bytes_truncated, 0);
+    let (end, now) = (test.end(), test.now);
+    assert_eq!(end, Offset(5));
+    test.log().set_high_watermark(end);
+    test.log().roll_at(end, now).unwrap();
+    test.flush();
+    assert_eq!(test.clean_from(0).0, 5);
+    let expected = [(1, "b", Some("1")), (3, "a", Some("2")), (4, "c", None)];
+    assert_eq!(test.records(), kept(&expected));
+    for batch in test.batches() {
+        let record = batch.records(1000).unwrap().next().unwrap().unwrap();
+        let expected = Timestamp(1_000_000 + batch.header.base_offset.0);
+        assert_eq!(record.timestamp, expected);
+    }
+    // From here on the tombstone has a horizon, as any other.
+    test.now = Timestamp(test.now.0 + 2000);
+    test.clean_from(0);
+    assert_eq!(test.records(), kept(&expected[..2]));
+}
+
 /// A disk that takes so many bytes more.
 struct Room(Cell<u64>);
 
