@@ -122,7 +122,12 @@ fn may_be_silent(key: ApiKey) -> bool {
 }
 
 async fn is_answered_in(styles: &[(Style, u64)], endpoint: Endpoint) {
-    let broker = TestBroker::start_with(&[("group.initial.rebalance.delay.ms", "0")]).await;
+    let broker = TestBroker::start_with(&[
+        ("group.initial.rebalance.delay.ms", "0"),
+        // Without it nobody is asked for telemetry.
+        ("ottla.http.listener", "127.0.0.1:0"),
+    ])
+    .await;
     let (mut answered, mut wrong) = (0, Vec::<String>::new());
     for (api, versions) in advertised(endpoint) {
         if ends_the_broker(api.key) {
