@@ -3,9 +3,9 @@ use std::path::Path;
 use ottla_config::TopicConfig;
 use ottla_controller::Decision;
 use ottla_log::OpenParams;
-use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_replica::{AckOutcome, RequiredAcks};
-use ottla_types::LeaderEpoch;
+use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::super::{Ack, PendingAppend};
 use super::*;

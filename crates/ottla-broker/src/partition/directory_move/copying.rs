@@ -1,0 +1,189 @@
+//! Bringing a copy of a log closer to it: batches as they are, and whatever else the log has lost or gained. Runs on a
+//! thread that may wait; knows nothing of when and why.
+
+use ottla_log::{AppendErrorReason, JobOutcome, Log, LogError, LogReader, ReadError, StorageError};
+use ottla_records::{BatchError, RecordBatch};
+use ottla_types::{Offset, Timestamp};
+
+use super::MAX_LAST_BYTES;
+
+/// What a round has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Copied {
+    pub(super) bytes: u64,
+    /// Hardly anything is missing.
+    pub(super) is_at_end: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    #[error("the disk is full up to its reserve")]
+    NoSpace,
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the log holds what is no batch: {0}")]
+    Batch(#[from] BatchError),
+    #[error("the log holds what cannot be copied: {0}")]
+    Append(AppendErrorReason),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl CopyError {
+    /// Another try would find the same: what the log holds cannot be copied.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            CopyError::Batch(_) | CopyError::Read(ReadError::Corrupt { .. }) => true,
+            CopyError::Append(reason) => !matches!(
+                reason,
+                AppendErrorReason::Storage(_) | AppendErrorReason::DiskFull(_)
+            ),
+            CopyError::NoSpace | CopyError::Read(_) | CopyError::Log(_) | CopyError::Storage(_) => {
+                false
+            }
+        }
+    }
+
+    /// What says something about a directory.
+    pub(super) fn storage(&self) -> Option<&StorageError> {
+        match self {
+            CopyError::Read(ReadError::Storage(error))
+            | CopyError::Append(
+                AppendErrorReason::Storage(error) | AppendErrorReason::DiskFull(error),
+            )
+            | CopyError::Log(LogError::Storage(error))
+            | CopyError::Storage(error) => Some(error),
+            CopyError::NoSpace
+            | CopyError::Read(_)
+            | CopyError::Batch(_)
+            | CopyError::Append(_)
+            | CopyError::Log(LogError::Checkpoint(_)) => None,
+        }
+    }
+}
+
+/// Brings a copy closer to its log.
+pub(super) fn copy_round(
+    future: &mut Log,
+    current: &LogReader,
+    max_bytes: u64,
+    now: Timestamp,
+) -> Result<Copied, CopyError> {
+    cut_to(future, current, now)?;
+    let start = future.log_end_offset();
+    let mut bytes = 0;
+    let mut last_read = 0;
+    while bytes < max_bytes && future.log_end_offset() < current.log_end_offset() {
+        let from = future.log_end_offset();
+        let read = current.read(from, max_bytes - bytes, current.log_end_offset(), true)?;
+        let Some(region) = read.region else {
+            break;
+        };
+        let records = region
+            .read()
+            .map_err(|error| StorageError::new("read", &current.dir(), error))
+            .map_err(ReadError::Storage)?;
+        last_read = append(future, from, records, now)?;
+        bytes += last_read;
+        if last_read == 0 {
+            break;
+        }
+    }
+    follow(future, current, now)?;
+    if future.log_end_offset() > start || future.has_jobs() {
+        run_jobs(future)?;
+    }
+    let is_at_end =
+        future.log_end_offset() >= current.log_end_offset() && last_read <= MAX_LAST_BYTES;
+    Ok(Copied { bytes, is_at_end })
+}
+
+/// Takes back what the log does not have, or not any more.
+fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), LogError> {
+    let start = current.log_start_offset();
+    if future.log_end_offset() < start {
+        return future.truncate_fully_and_start_at(start, None, now);
+    }
+    let mut end = current.log_end_offset();
+    if let Some(epoch) = future.latest_epoch()
+        && let Some((_, of_epoch)) = current.end_offset_for_epoch(epoch)
+    {
+        end = end.min(of_epoch);
+    }
+    if future.log_end_offset() > end {
+        future.truncate_to(end.max(Offset::ZERO), now)?;
+    }
+    Ok(())
+}
+
+/// Appends batches as they are. Returns their bytes. A log that starts within a batch, after DeleteRecords,
+/// gives that batch whole: an empty copy takes it, and starts within it too.
+fn append(
+    future: &mut Log,
+    from: Offset,
+    records: bytes::Bytes,
+    now: Timestamp,
+) -> Result<u64, CopyError> {
+    let mut batches = Vec::new();
+    let mut bytes = 0;
+    for batch in RecordBatch::read_all(records) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            // The last one may be cut off.
+            Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. })
+                if !batches.is_empty() =>
+            {
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let is_empty = batches.is_empty() && future.log_start_offset() == from;
+        if is_empty && (batch.header.base_offset..=batch.header.last_offset()).contains(&from) {
+            if batch.header.base_offset < from {
+                future.truncate_fully_and_start_at(batch.header.base_offset, Some(from), now)?;
+            }
+        } else if batch.header.base_offset < from {
+            continue;
+        }
+        bytes += batch.size_in_bytes() as u64;
+        batches.push(batch);
+    }
+    future
+        .append(&batches, now)
+        .map_err(|error| CopyError::Append(error.reason))?;
+    Ok(bytes)
+}
+
+/// Takes over where the log starts, and what is committed.
+fn follow(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), LogError> {
+    future.set_high_watermark(current.high_watermark());
+    // What is behind the high watermark of the copy comes with a later round.
+    let moved = future.increment_log_start_offset(current.log_start_offset());
+    if moved.unwrap_or(false) {
+        future.delete_old_segments(now)?;
+    }
+    Ok(())
+}
+
+/// Does at once what an appender would leave to others.
+fn run_jobs(future: &mut Log) -> Result<(), StorageError> {
+    for job in future.take_jobs() {
+        match job.run()? {
+            JobOutcome::Done | JobOutcome::WrittenBack(_) => {}
+            outcome @ JobOutcome::Spare(_) => future.on_job_done(outcome),
+            // Nobody reads a copy.
+            JobOutcome::Unlink(unlink) => unlink.run()?,
+        }
+    }
+    Ok(())
+}
+
+/// Forces the copy to disk.
+pub(super) fn flush(future: &mut Log) -> Result<(), CopyError> {
+    if let Some(job) = future.flush_job() {
+        job.run()?;
+    }
+    Ok(())
+}
