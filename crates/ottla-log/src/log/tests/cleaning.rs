@@ -703,6 +703,17 @@ fn what_stays_of_old_messages_is_written_in_the_format_of_today() {
     assert_eq!(test.records(), kept(&expected[..2]));
 }
 
+/// A log with two sealed segments of the same key.
+fn two_segments() -> TestLog {
+    let mut test = TestLog::compacted(|config| config.retention_ms = 1);
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    test.put(&[("a", Some("2"))]);
+    test.roll();
+    test.put(&[("b", Some("3"))]);
+    test
+}
+
 /// A disk that takes so many bytes more.
 struct Room(Cell<u64>);
 

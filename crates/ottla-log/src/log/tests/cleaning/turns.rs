@@ -2,17 +2,6 @@
 
 use super::*;
 
-/// A log with two sealed segments of the same key.
-fn two_segments() -> TestLog {
-    let mut test = TestLog::compacted(|config| config.retention_ms = 1);
-    test.put(&[("a", Some("1"))]);
-    test.roll();
-    test.put(&[("a", Some("2"))]);
-    test.roll();
-    test.put(&[("b", Some("3"))]);
-    test
-}
-
 #[test]
 fn a_truncation_comes_first_on_every_turn() {
     for turn in [BEGIN, PUBLISH] {
