@@ -10,6 +10,8 @@
 //! It listens from before the logs are opened until everything is closed. It changes nothing, and has no
 //! authentication: bind it where only those connect who may know.
 
+mod bounded_listener;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use self::bounded_listener::BoundedListener;
 use crate::metrics::{CONTENT_TYPE, collect, to_openmetrics};
 use crate::{Broker, BrokerState};
 
@@ -61,7 +64,7 @@ impl HttpServer {
             .route("/readyz", get(readyz))
             .with_state(broker);
         let task = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
+            if let Err(error) = axum::serve(BoundedListener::new(listener), router).await {
                 tracing::error!("the HTTP listener has ended: {error}");
             }
         });
