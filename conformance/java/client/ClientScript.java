@@ -159,6 +159,9 @@ public final class ClientScript extends Script {
             if (type == ConfigResource.Type.BROKER && entry.name().equals("log.cleaner.delete.retention.ms")) {
                 continue; // The tools' script changes it meanwhile, on the same broker.
             }
+            if (type == ConfigResource.Type.BROKER && entry.name().startsWith("ottla.")) {
+                continue; // Settings that only Ottla has.
+            }
             boolean isStatic = entry.source() == ConfigEntry.ConfigSource.STATIC_BROKER_CONFIG;
             shown.put(entry.name(), List.of(isStatic ? "-" : String.valueOf(entry.value()), entry.source(), entry.type(),
                 entry.isReadOnly() ? "read-only" : "", entry.isSensitive() ? "sensitive" : "",

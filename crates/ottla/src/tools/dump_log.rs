@@ -5,6 +5,7 @@
 
 mod decoder;
 mod indexes;
+mod java_json;
 pub(super) mod schema_json;
 mod segment;
 

@@ -11,6 +11,7 @@ use ottla_records::control::ControlRecordType;
 use serde_json::{Value, json};
 
 use super::DumpLogArgs;
+use super::java_json::to_json;
 use super::schema_json::{Schemas, decode, decode_versioned};
 
 macro_rules! schema {
@@ -182,10 +183,8 @@ fn metadata_record(schemas: &Schemas, bytes: Bytes) -> Result<String, String> {
         .ok_or_else(|| format!("Unknown metadata id {api_key}"))?;
     let version = i16::try_from(version).map_err(|_| format!("Unknown version {version}"))?;
     let data = decode(message, &mut reader, version)?;
-    Ok(
-        json!({ "type": constant_name(&message.name), "version": version, "data": data })
-            .to_string(),
-    )
+    let record = json!({ "type": constant_name(&message.name), "version": version, "data": data });
+    Ok(to_json(&record))
 }
 
 /// `TopicRecord` -> `TOPIC_RECORD`
