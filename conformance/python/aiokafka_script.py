@@ -92,6 +92,8 @@ async def topics_and_records(admin):
             topic.pop("topic_id", None)
         return sorted(found, key=lambda topic: topic["topic"])
     await step("describe topics", describe())
+    # Asking for a topic that is not there has it created, a moment later.
+    settle()
 
     async def names():
         return sorted(name for name in await admin.list_topics() if name.startswith("aio"))
