@@ -108,17 +108,7 @@ impl LogDirs {
         let dir = dir.ok_or(OpenLogError::NoDirectory)?;
         let name = dir_names::suffixed(topic_partition, rand::random(), FUTURE_DIR_SUFFIX);
         let path = dir.path.join(name);
-        let opened = Log::open(OpenParams {
-            dir: path.clone(),
-            topic_partition: topic_partition.clone(),
-            config: settings.config,
-            recovery_point: Offset::ZERO,
-            log_start_offset: Offset::ZERO,
-            clean_shutdown: false,
-            now: settings.now,
-            producer_id_expiration_ms: settings.producer_id_expiration_ms,
-            random_seed: rand::random(),
-        });
+        let opened = Log::open(settings.without_checkpoints(path.clone(), topic_partition));
         let written = opened.and_then(|(log, _)| {
             // At once: Kafka does not start with a future log whose topic it does not know.
             PartitionMetadata { topic_id }.write(&path)?;

@@ -39,7 +39,7 @@ use std::time::Duration;
 use ottla_config::TopicConfig;
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
-use ottla_log::{Log, LogError, LogReader};
+use ottla_log::{Log, LogError, LogReader, OpenParams};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
@@ -148,6 +148,23 @@ pub(crate) struct OpenSettings {
     pub(crate) now: Timestamp,
     /// The partition has come to this broker while it ran: there can be no log of it yet.
     pub(crate) is_new: bool,
+}
+
+impl OpenSettings {
+    /// For a log of which no checkpoint knows anything: all that its directory holds is to be recovered.
+    fn without_checkpoints(self, dir: PathBuf, topic_partition: &TopicPartition) -> OpenParams {
+        OpenParams {
+            dir,
+            topic_partition: topic_partition.clone(),
+            config: self.config,
+            recovery_point: Offset::ZERO,
+            log_start_offset: Offset::ZERO,
+            clean_shutdown: false,
+            now: self.now,
+            producer_id_expiration_ms: self.producer_id_expiration_ms,
+            random_seed: rand::random(),
+        }
+    }
 }
 
 impl LogDirs {

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ottla_config::BrokerConfig;
-use ottla_log::{Log, OpenParams};
-use ottla_types::{DirectoryId, Offset, TopicId, TopicPartition};
+use ottla_log::Log;
+use ottla_types::{DirectoryId, TopicId, TopicPartition};
 
 use super::log_dir::LogDir;
 use super::{LogDirs, OpenLogError, OpenSettings, write_topic_id_later};
@@ -50,17 +50,7 @@ impl LogDirs {
             settings.is_new || self.uncreated.lock().get(topic_partition) == Some(&topic_id);
         self.refuse_second(topic_partition, &dir, preferred.or(directory), is_new)?;
         let path = dir.path.join(topic_partition.dir_name());
-        let opened = Log::open(OpenParams {
-            dir: path.clone(),
-            topic_partition: topic_partition.clone(),
-            config: settings.config,
-            recovery_point: Offset::ZERO,
-            log_start_offset: Offset::ZERO,
-            clean_shutdown: false,
-            now: settings.now,
-            producer_id_expiration_ms: settings.producer_id_expiration_ms,
-            random_seed: rand::random(),
-        });
+        let opened = Log::open(settings.without_checkpoints(path.clone(), topic_partition));
         match opened {
             Ok((log, _)) => {
                 self.uncreated.lock().remove(topic_partition);
