@@ -1,3 +1,5 @@
 //! Workloads, load generators, histograms and reports.
 
+pub mod workload;
+
 pub mod load;

@@ -12,8 +12,8 @@ use ottla_records::BatchHeader;
 use ottla_types::ErrorCode;
 
 use super::cluster::Topic;
-use super::report::Latencies;
 use super::wire::{Connection, check, frame};
+use crate::workload::latencies::Latencies;
 
 /// The first version of Fetch that names topics by id (KIP-516).
 const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;

@@ -14,8 +14,8 @@ use super::cluster::Topic;
 use super::fetch::FetchRequests;
 use super::prepared::{BatchShape, prepare, produce_version};
 use super::produce::receive_acknowledgement;
-use super::report::Latencies;
 use super::wire::Connection;
+use crate::workload::latencies::Latencies;
 
 #[derive(Clone, Copy, Debug)]
 pub struct EndToEndOptions {

@@ -15,8 +15,8 @@ use ottla_types::Timestamp;
 
 use super::cluster::Topic;
 use super::prepared::{BatchShape, PreparedProduce, prepare, produce_version};
-use super::report::Latencies;
 use super::wire::{Connection, check};
+use crate::workload::latencies::Latencies;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ProduceOptions {

@@ -1,65 +1,11 @@
 //! What a run found out, for programs (JSON) and for people (a table).
 
 use std::fmt;
-use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::process_usage::UsageReport;
-
-/// Latencies, from a microsecond to minutes with three digits.
-#[derive(Clone, Debug)]
-pub struct Latencies(Histogram<u64>);
-
-const LONGEST_NS: u64 = 600_000_000_000;
-
-impl Default for Latencies {
-    fn default() -> Latencies {
-        Latencies(Histogram::new_with_bounds(100, LONGEST_NS, 3).expect("the bounds are sound"))
-    }
-}
-
-impl Latencies {
-    pub fn record(&mut self, latency: Duration) {
-        let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        self.0.saturating_record(nanoseconds);
-    }
-
-    pub fn add(&mut self, other: &Latencies) {
-        self.0.add(&other.0).expect("all have the same bounds");
-    }
-
-    pub fn report(&self) -> Option<LatencyReport> {
-        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
-        let quantile = |quantile: f64| microseconds(self.0.value_at_quantile(quantile));
-        (!self.0.is_empty()).then(|| LatencyReport {
-            count: self.0.len(),
-            mean_us: self.0.mean() / 1000.0,
-            min_us: microseconds(self.0.min()),
-            p50_us: quantile(0.5),
-            p90_us: quantile(0.9),
-            p99_us: quantile(0.99),
-            p99_9_us: quantile(0.999),
-            p99_99_us: quantile(0.9999),
-            max_us: microseconds(self.0.max()),
-        })
-    }
-}
-
-/// A distribution in microseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct LatencyReport {
-    pub count: u64,
-    pub mean_us: f64,
-    pub min_us: f64,
-    pub p50_us: f64,
-    pub p90_us: f64,
-    pub p99_us: f64,
-    pub p99_9_us: f64,
-    pub p99_99_us: f64,
-    pub max_us: f64,
-}
+use crate::workload::latencies::LatencyReport;
 
 /// One run of one mode.
 #[derive(Clone, Debug, Serialize)]
@@ -153,42 +99,4 @@ fn show_usage(f: &mut fmt::Formatter<'_>, whose: &str, usage: &UsageReport) -> f
         usage.resident_bytes as f64 / f64::from(1 << 20),
         usage.peak_resident_bytes as f64 / f64::from(1 << 20)
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::Latencies;
-
-    #[test]
-    fn quantiles_are_of_what_was_recorded() {
-        let mut all = Latencies::default();
-        assert!(all.report().is_none());
-        for microseconds in 1..=1000 {
-            let mut one = Latencies::default();
-            one.record(Duration::from_micros(microseconds));
-            all.add(&one);
-        }
-        let report = all.report().unwrap();
-        assert_eq!(report.count, 1000);
-        for (value, expected) in [
-            (report.p50_us, 500.0),
-            (report.p99_us, 990.0),
-            (report.max_us, 1000.0),
-            (report.mean_us, 500.5),
-        ] {
-            assert!(
-                (value - expected).abs() / expected < 0.002,
-                "{value} {expected}"
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_off_the_scale_is_counted_at_its_end() {
-        let mut latencies = Latencies::default();
-        latencies.record(Duration::from_secs(100_000));
-        assert_eq!(latencies.report().unwrap().count, 1);
-    }
 }

@@ -1,0 +1,192 @@
+//! When records are due, and waiting for it.
+//!
+//! A run at a rate is an open loop: each record has its instant, whatever became of the ones before it, so that a
+//! broker that stalls is not spared the records that would have come meanwhile. Times are nanoseconds since the start
+//! of the run, of a clock that only goes forward.
+
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+/// The clock of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunClock {
+    start: Instant,
+}
+
+impl RunClock {
+    pub fn start() -> RunClock {
+        RunClock {
+            start: Instant::now(),
+        }
+    }
+
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+/// The instants at which one of several threads has its records due; the threads take turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    nanoseconds_per_record: f64,
+    threads: u64,
+    thread: u64,
+}
+
+impl Schedule {
+    /// `records_per_second` is above 0, and of all threads together.
+    pub fn new(records_per_second: f64, threads: u64, thread: u64) -> Schedule {
+        Schedule {
+            nanoseconds_per_record: 1e9 / records_per_second,
+            threads,
+            thread,
+        }
+    }
+
+    /// When this thread's record with this number is due.
+    #[inline]
+    pub fn due(&self, turn: u64) -> u64 {
+        let place = turn * self.threads + self.thread;
+        (place as f64 * self.nanoseconds_per_record) as u64
+    }
+}
+
+/// When a record was due and when it was handed to the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// Without a rate the same as `sent`.
+    pub due: u64,
+    pub sent: u64,
+}
+
+/// Without a rate the clock is read for every so many records: what they take together is far below what is measured.
+const RECORDS_PER_READING: u32 = 16;
+
+/// Lets one thread send each of its records at its time.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    clock: RunClock,
+    schedule: Option<Schedule>,
+    turn: u64,
+    /// The clock when it was last read.
+    now: u64,
+    /// How many records may still go out with that reading.
+    readings_left: u32,
+}
+
+impl Pacer {
+    pub fn new(clock: RunClock, schedule: Option<Schedule>) -> Pacer {
+        if schedule.is_some() {
+            sleep_precisely();
+        }
+        Pacer {
+            clock,
+            schedule,
+            turn: 0,
+            now: clock.now(),
+            readings_left: 0,
+        }
+    }
+
+    /// Waits until the next record is due, if it is not.
+    #[inline]
+    pub fn wait_for_turn(&mut self) -> Moment {
+        if self.readings_left == 0 {
+            self.now = self.clock.now();
+            self.readings_left = RECORDS_PER_READING;
+        }
+        self.readings_left -= 1;
+        let due = match self.schedule {
+            None => self.now,
+            Some(schedule) => {
+                let due = schedule.due(self.turn);
+                if due > self.now {
+                    self.wait_until(due);
+                }
+                due
+            }
+        };
+        self.turn += 1;
+        Moment {
+            due,
+            sent: self.now,
+        }
+    }
+
+    /// The record before has taken long to be handed over, so that the last reading of the clock is old.
+    #[inline]
+    pub fn read_again(&mut self) {
+        self.readings_left = 0;
+    }
+
+    #[cold]
+    fn wait_until(&mut self, due: u64) {
+        loop {
+            self.now = self.clock.now();
+            if self.now >= due {
+                return;
+            }
+            std::thread::sleep(Duration::from_nanos(due - self.now));
+        }
+    }
+}
+
+/// Lets this thread wake when it asked to: Linux adds 50 µs otherwise, to save wake-ups. Where it cannot be changed,
+/// the records go out that much later, which is then measured.
+fn sleep_precisely() {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threads_share_one_schedule() {
+        let mut due: Vec<u64> = (0..3)
+            .flat_map(|thread| (0..2).map(move |turn| Schedule::new(100.0, 3, thread).due(turn)))
+            .collect();
+        due.sort_unstable();
+        assert_eq!(due, [0, 10, 20, 30, 40, 50].map(|ms| ms * 1_000_000));
+    }
+
+    #[test]
+    fn far_turns_do_not_drift() {
+        let schedule = Schedule::new(3_000_000.0, 1, 0);
+        let day = 86_400_u64;
+        assert_eq!(schedule.due(day * 3_000_000), day * 1_000_000_000);
+    }
+
+    #[test]
+    fn a_record_is_not_sent_before_it_is_due_and_late_ones_go_at_once() {
+        let clock = RunClock::start();
+        let mut pacer = Pacer::new(clock, Some(Schedule::new(1000.0, 1, 0)));
+        for turn in 0..20 {
+            let moment = pacer.wait_for_turn();
+            assert_eq!(moment.due, turn * 1_000_000);
+            assert!(moment.sent >= moment.due && clock.now() >= moment.due);
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        pacer.read_again();
+        let before = clock.now();
+        let late = pacer.wait_for_turn();
+        assert_eq!(late.due, 20_000_000);
+        assert!(late.sent >= before, "{late:?} {before}");
+    }
+
+    #[test]
+    fn without_a_rate_the_clock_is_read_now_and_then() {
+        let mut pacer = Pacer::new(RunClock::start(), None);
+        let moments: Vec<Moment> = (0..=RECORDS_PER_READING)
+            .map(|_| pacer.wait_for_turn())
+            .collect();
+        let last = RECORDS_PER_READING as usize;
+        assert!(moments.iter().all(|moment| moment.due == moment.sent));
+        assert!(moments[..last].iter().all(|moment| *moment == moments[0]));
+        assert!(moments[last].sent > moments[0].sent);
+        let before = pacer.clock.now();
+        pacer.read_again();
+        assert!(pacer.wait_for_turn().sent >= before);
+    }
+}
