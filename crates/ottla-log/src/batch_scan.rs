@@ -13,8 +13,9 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 /// Enough for the headers between two index entries of small batches.
 pub(crate) const LOOKUP_WINDOW: usize = 4 * 1024;
-/// For reading whole files.
-pub(crate) const SEQUENTIAL_WINDOW: usize = 1024 * 1024;
+/// For reading whole files. What is copied out of the page cache is still in a core's own cache when it is
+/// looked at.
+pub(crate) const SEQUENTIAL_WINDOW: usize = 256 * 1024;
 
 /// Where a batch stands, and what its header says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

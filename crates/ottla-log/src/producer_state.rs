@@ -184,6 +184,13 @@ impl ProducerState {
         before - self.producers.len()
     }
 
+    /// Forgets what would not come back if the state were read from a snapshot: Kafka reads it back after
+    /// recovery.
+    pub(crate) fn keep_what_snapshots_hold(&mut self, now: Timestamp) {
+        self.remove_expired(now);
+        self.unreplicated.clear();
+    }
+
     pub fn set_expiration_ms(&mut self, expiration_ms: i64) {
         self.expiration_ms = expiration_ms;
     }

@@ -18,6 +18,7 @@ use ottla_log::checkpoint::{
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Log, LogError, OpenParams, RecoveryProgress, StorageError};
 use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
+use parking_lot::Mutex;
 
 use super::dir_names::{self, DirKind};
 use super::log_dir::LogDir;
@@ -48,6 +49,16 @@ struct DirLoad {
     partitions: Vec<(TopicPartition, PathBuf)>,
     next: AtomicUsize,
     progress: Arc<DirProgress>,
+    rebuilt: Mutex<RebuiltIndexes>,
+}
+
+/// Segments of a directory whose indexes were built again, told of in one line: a broker that was killed leaves one
+/// in each log.
+#[derive(Default)]
+struct RebuiltIndexes {
+    segments: usize,
+    /// A log and where the segment starts in it.
+    first: Option<(TopicPartition, Offset)>,
 }
 
 impl LogDirs {
@@ -97,6 +108,7 @@ impl LogDirs {
             }
         });
         settings.loading.store(Arc::default());
+        loads.iter().for_each(DirLoad::tell_of_rebuilt_indexes);
         self.load_futures(settings);
         let failed = self.failed.lock();
         for load in &loads {
@@ -161,8 +173,19 @@ impl DirLoad {
             high_watermarks: read_checkpoint(&dir.path.join(REPLICATION_OFFSET_CHECKPOINT)),
             partitions,
             next: AtomicUsize::new(0),
+            rebuilt: Mutex::default(),
             dir: Arc::clone(dir),
         })
+    }
+
+    fn tell_of_rebuilt_indexes(&self) {
+        let rebuilt = self.rebuilt.lock();
+        if let Some((topic_partition, base_offset)) = &rebuilt.first {
+            tracing::warn!(
+                dir = %self.dir.path.display(), segments = rebuilt.segments,
+                "indexes were missing or corrupt and were built again, the first that of segment {base_offset} of {topic_partition}"
+            );
+        }
     }
 
     /// Finds out how much there is to recover.
@@ -211,6 +234,12 @@ impl DirLoad {
         let (mut log, report) = Log::open_with_progress(params, progress)?;
         if report.bytes_truncated > 0 || report.segments_deleted > 0 {
             tracing::warn!(%topic_partition, ?report, "the log was recovered");
+        }
+        if let Some(base_offset) = report.first_rebuilt {
+            let mut rebuilt = self.rebuilt.lock();
+            rebuilt.segments += report.indexes_rebuilt;
+            let first = || (topic_partition.clone(), base_offset);
+            rebuilt.first.get_or_insert_with(first);
         }
         log.set_high_watermark(offset(&self.high_watermarks));
         Ok(LoadedLog {

@@ -41,7 +41,7 @@ use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
-use crate::producer_state::{PendingSnapshot, ProducerState};
+use crate::producer_state::ProducerState;
 use crate::reader::{Flushed, SegmentList, Shared};
 use crate::segment::{IndexSizes, PartitionDir, Segment, SegmentFile};
 
@@ -74,8 +74,10 @@ pub const DEFAULT_WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 pub struct RecoveryReport {
     /// Segments that were scanned because they might not have been on disk.
     pub segments_recovered: usize,
-    /// Segments whose indexes were built again.
+    /// Segments whose indexes were built again, without those that were scanned anyway.
     pub indexes_rebuilt: usize,
+    /// Where the first of these starts.
+    pub first_rebuilt: Option<Offset>,
     /// Bytes that were cut off because they were no batches.
     pub bytes_truncated: u64,
     /// Segments behind a cut that were deleted.
@@ -110,16 +112,17 @@ impl Log {
                 found.latest_snapshot().is_some()
             },
             params,
-            unforced: Vec::new(),
             progress,
         };
         loader.load_segments(&base_offsets)?;
-        let is_whole = loader.is_last_segment_whole()?;
-        if !loader.params.clean_shutdown || !is_whole {
-            loader.params.clean_shutdown = false;
-            loader.recover()?;
-        }
-        loader.finish(&leader_epochs)
+        let recovered = match loader.params.clean_shutdown && loader.is_last_segment_whole()? {
+            true => None,
+            false => {
+                loader.params.clean_shutdown = false;
+                loader.recover()?
+            }
+        };
+        loader.finish(&leader_epochs, recovered)
     }
 }
 
@@ -133,8 +136,6 @@ struct Loader<'a> {
     report: RecoveryReport,
     /// There was a producer snapshot before anything was done.
     had_snapshots: bool,
-    /// Producer snapshots that recovery has written and not forced to disk.
-    unforced: Vec<PendingSnapshot>,
     progress: &'a RecoveryProgress,
 }
 
@@ -148,7 +149,6 @@ impl Loader<'_> {
     }
 
     fn load_segments(&mut self, base_offsets: &[Offset]) -> Result<(), LogError> {
-        // Recovery looks at these again, and cuts the log where they end.
         let recovery_point = self.params.recovery_point;
         let holder = base_offsets.partition_point(|base_offset| *base_offset <= recovery_point);
         let first_recovered = match self.params.clean_shutdown {
@@ -156,40 +156,41 @@ impl Loader<'_> {
             false => holder.saturating_sub(1),
         };
         for (index, &base_offset) in base_offsets.iter().enumerate() {
-            let sizes = recover::check_indexes(self.path(), base_offset)
-                .map_err(self.storage("read the indexes of"))?;
             let log = SegmentFile::Log.path_in(self.path(), base_offset);
             let size = std::fs::metadata(&log)
                 .map_err(self.storage("look at a segment of"))?
                 .len();
+            if index >= first_recovered {
+                // Recovery makes its indexes anew, whatever the files hold.
+                let segment = self.without_indexes(base_offset, size);
+                self.segments.push(Arc::new(segment));
+                continue;
+            }
+            let sizes = recover::check_indexes(self.path(), base_offset, size)
+                .map_err(self.storage("read the indexes of"))?;
             let segment = match sizes {
                 Some(sizes) => {
                     let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
                     segment.are_indexes_flushed.store(true, Ordering::Release);
                     segment
                 }
-                None => self.rebuild_indexes(base_offset, size, index >= first_recovered)?,
+                None => self.rebuild_indexes(base_offset, size)?,
             };
             self.segments.push(Arc::new(segment));
         }
         Ok(())
     }
 
-    /// Builds the indexes of a segment again and leaves its batches alone. Recovery scans it once more
-    /// if it may have lost bytes; where it does (`is_recovered`), it says itself what it cuts off.
-    fn rebuild_indexes(
-        &mut self,
-        base_offset: Offset,
-        size: u64,
-        is_recovered: bool,
-    ) -> Result<Segment, LogError> {
-        tracing::warn!(
-            dir = %self.path().display(), %base_offset,
-            "an index of the segment is missing or corrupt; building its indexes again"
-        );
-        self.report.indexes_rebuilt += 1;
+    fn without_indexes(&self, base_offset: Offset, size: u64) -> Segment {
         let sizes = IndexSizes::default();
-        let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
+        Segment::new(self.dir.clone(), base_offset, size, sizes, None)
+    }
+
+    /// Builds the indexes of a segment again that is not recovered, and leaves its batches alone.
+    fn rebuild_indexes(&mut self, base_offset: Offset, size: u64) -> Result<Segment, LogError> {
+        self.report.indexes_rebuilt += 1;
+        self.report.first_rebuilt.get_or_insert(base_offset);
+        let segment = self.without_indexes(base_offset, size);
         // Transactions that were aborted in the segment are found from the producer state at its start.
         let mut producers = recover::producers_at(
             ProducerState::new(self.params.producer_id_expiration_ms),
@@ -212,9 +213,7 @@ impl Loader<'_> {
         let outcome = scan
             .run()
             .map_err(|error| StorageError::new("recover a segment of", &self.params.dir, error))?;
-        if let Some(reason) = outcome.corruption
-            && !is_recovered
-        {
+        if let Some(reason) = outcome.corruption {
             tracing::error!(
                 dir = %self.path().display(), %base_offset, position = outcome.valid_bytes, %reason,
                 "the segment is corrupt; reads of what follows will fail"
@@ -243,15 +242,16 @@ impl Loader<'_> {
         Ok(end == last.size())
     }
 
-    /// Scans the segments that may not be on disk whole, and cuts the log at the first bad byte.
-    fn recover(&mut self) -> Result<(), LogError> {
+    /// Scans the segments that may not be on disk whole, and cuts the log at the first bad byte. Returns the
+    /// producers as they are at the end of what was scanned.
+    fn recover(&mut self) -> Result<Option<ProducerState>, LogError> {
         let recovery_point = self.params.recovery_point;
         let holder = self
             .segments
             .partition_point(|segment| segment.base_offset <= recovery_point);
         let first = holder.saturating_sub(1);
         let Some(base_offset) = self.segments.get(first).map(|segment| segment.base_offset) else {
-            return Ok(());
+            return Ok(None);
         };
         let to_scan = self.segments.len() - first;
         self.progress.set_remaining_segments(to_scan);
@@ -262,11 +262,9 @@ impl Loader<'_> {
         producers.list_snapshots(self.path())?;
         self.rebuild_producers(&mut producers, base_offset, false)?;
         for index in first..self.segments.len() {
-            let segment = self.segments[index].clone();
-            // Its indexes start from nothing.
-            let sizes = IndexSizes::default();
+            let segment = &self.segments[index];
             let size = segment.size();
-            let scanned = Segment::new(self.dir.clone(), segment.base_offset, size, sizes, None);
+            let scanned = self.without_indexes(segment.base_offset, size);
             let mut scan = SegmentScan {
                 segment: &scanned,
                 config: &self.params.config,
@@ -286,9 +284,8 @@ impl Loader<'_> {
             self.cut(index, outcome.valid_bytes, outcome.next_offset, &reason)?;
             break;
         }
-        self.unforced.extend(producers.take_unforced());
         self.progress.set_remaining_segments(0);
-        Ok(())
+        Ok(Some(producers))
     }
 
     /// Builds the indexes of the segments before `first` again where their ends are missing: a flush while a
@@ -300,7 +297,7 @@ impl Loader<'_> {
             let is_complete = recover::are_indexes_complete(segment, &self.params.config)
                 .map_err(self.storage("read the indexes of"))?;
             if !is_complete {
-                self.segments[index] = Arc::new(self.rebuild_indexes(base_offset, size, false)?);
+                self.segments[index] = Arc::new(self.rebuild_indexes(base_offset, size)?);
             }
         }
         Ok(())
@@ -395,7 +392,12 @@ impl Loader<'_> {
         })
     }
 
-    fn finish(mut self, on_disk: &LeaderEpochs) -> Result<(Log, RecoveryReport), LogError> {
+    /// `recovered` are the producers that recovery has found.
+    fn finish(
+        mut self,
+        on_disk: &LeaderEpochs,
+        recovered: Option<ProducerState>,
+    ) -> Result<(Log, RecoveryReport), LogError> {
         let checkpointed_start = self.params.log_start_offset;
         let mut end = self.log_end_offset()?;
         if end.is_some_and(|end| end < checkpointed_start) {
@@ -429,7 +431,13 @@ impl Loader<'_> {
         self.leader_epochs.truncate_from_start(checkpointed_start);
         self.epochs_changed = self.leader_epochs != *on_disk;
 
-        let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
+        let mut producers = match recovered {
+            Some(mut producers) => {
+                producers.keep_what_snapshots_hold(self.params.now);
+                producers
+            }
+            None => ProducerState::new(self.params.producer_id_expiration_ms),
+        };
         producers.list_snapshots(self.path())?;
         let bases: Vec<Offset> = self.segments.iter().map(|s| s.base_offset).collect();
         producers.remove_stray_snapshots(self.path(), &bases)?;
@@ -439,12 +447,7 @@ impl Loader<'_> {
             let has_no_producers = self.params.clean_shutdown && !self.had_snapshots;
             self.rebuild_producers(&mut producers, end, has_no_producers)?;
         }
-        let mut snapshots = std::mem::take(&mut self.unforced);
-        snapshots.extend(producers.take_unforced());
-        snapshots.retain(|snapshot| producers.has_snapshot(snapshot.offset));
-        self.unforced = snapshots;
-        let unstable = producers.first_unstable_offset();
-        let log = self.build(start, end, recovery_point, unstable, producers)?;
+        let log = self.build(start, end, recovery_point, producers)?;
         Ok((log, self.report))
     }
 
@@ -473,9 +476,12 @@ impl Loader<'_> {
         start: Offset,
         end: Offset,
         recovery_point: Offset,
-        unstable: Option<Offset>,
-        producers: ProducerState,
+        mut producers: ProducerState,
     ) -> Result<Log, LogError> {
+        // Those that recovery has written and not forced to disk.
+        let mut snapshots = producers.take_unforced();
+        snapshots.retain(|snapshot| producers.has_snapshot(snapshot.offset));
+        let unstable = producers.first_unstable_offset();
         let segment = self.segments.last().expect("there is a segment").clone();
         // It will have entries that its files do not have.
         segment.are_indexes_flushed.store(false, Ordering::Release);
@@ -529,7 +535,7 @@ impl Loader<'_> {
                 epochs_version: 1,
                 dir_version: 1,
                 written_back: position,
-                snapshots: self.unforced.drain(..).map(Arc::new).collect(),
+                snapshots: snapshots.into_iter().map(Arc::new).collect(),
                 ..PendingJobs::default()
             },
         };

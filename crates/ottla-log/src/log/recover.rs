@@ -26,9 +26,13 @@ use crate::segment::{IndexSizes, Segment, SegmentFile};
 /// Positions in an index are 31 bits for Kafka.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
 
-/// Looks at the index files of a segment without reading them whole. `None` where one cannot be right.
-pub(super) fn check_indexes(dir: &Path, base_offset: Offset) -> io::Result<Option<IndexSizes>> {
-    let log_size = std::fs::metadata(SegmentFile::Log.path_in(dir, base_offset))?.len();
+/// Looks at the index files of a segment of `log_size` bytes without reading them whole. `None` where one cannot
+/// be right.
+pub(super) fn check_indexes(
+    dir: &Path,
+    base_offset: Offset,
+    log_size: u64,
+) -> io::Result<Option<IndexSizes>> {
     let open = |kind: SegmentFile| match File::open(kind.path_in(dir, base_offset)) {
         Ok(file) => {
             let len = file.metadata()?.len();

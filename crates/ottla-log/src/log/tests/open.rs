@@ -76,6 +76,27 @@ fn a_crash_leads_to_recovery_from_the_recovery_point() {
 }
 
 #[test]
+fn what_is_recovered_is_scanned_once_whatever_its_indexes_hold() {
+    let mut test = three_segments();
+    let before = test.read_all(0);
+    test.log = None;
+    for base in [0, 30, 60] {
+        // As a killed Kafka leaves them: sized ahead.
+        fs::write(test.path().join(format!("{base:020}.index")), [0; 4096]).unwrap();
+        fs::remove_file(test.path().join(format!("{base:020}.timeindex"))).unwrap();
+    }
+    let expected = RecoveryReport {
+        segments_recovered: 2,
+        indexes_rebuilt: 1,
+        first_rebuilt: Some(Offset(0)),
+        ..RecoveryReport::default()
+    };
+    assert_eq!(test.open(35, false), expected);
+    assert_eq!(test.read_all(0), before);
+    assert_eq!(test.crash().indexes_rebuilt, 0);
+}
+
+#[test]
 fn a_torn_tail_is_cut_off() {
     let mut test = three_segments();
     let before = test.read_all(0);
