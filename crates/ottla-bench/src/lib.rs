@@ -1,5 +1,14 @@
 //! Workloads, load generators, histograms and reports.
+//!
+//! `workload` knows what is sent and when, and no broker. `load` is the bare generator behind `ottla-load`. The rest is
+//! `ottla bench`: `scenario` says what is measured, `figures` what comes out.
 
-pub mod workload;
-
+pub mod figures;
 pub mod load;
+pub mod machine;
+pub mod results;
+pub mod scenario;
+pub mod search;
+pub mod sizing;
+pub mod statistics;
+pub mod workload;

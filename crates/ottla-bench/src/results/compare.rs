@@ -1,0 +1,177 @@
+//! Two results compared: for each figure the ratio, its confidence interval and a verdict.
+
+use super::{PointResult, ResultFile, ScenarioResult, TargetRuns};
+use crate::figures::{self, Better};
+use crate::statistics::{Ratio, Verdict};
+
+/// One figure of one point in both results.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    pub scenario: String,
+    pub point: String,
+    pub figure: &'static str,
+    pub target: String,
+    pub first: f64,
+    pub second: f64,
+    pub ratio: Ratio,
+    pub verdict: Verdict,
+}
+
+/// What two results have in common, and what only one of them has.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Compared {
+    pub lines: Vec<Line>,
+    /// Sentences about what cannot be compared, or only with care.
+    pub notes: Vec<String>,
+}
+
+/// Compares the figures that both have. Where both measured one target only, these are compared whatever their names.
+pub fn compare(first: &ResultFile, second: &ResultFile) -> Compared {
+    let noise = first.machine.noise.max(second.machine.noise);
+    let mut compared = Compared::default();
+    if first.machine.processor != second.machine.processor
+        || first.machine.cores != second.machine.cores
+    {
+        compared.notes.push(format!(
+            "measured on different machines: {} with {} cores, {} with {}",
+            first.machine.processor,
+            first.machine.cores,
+            second.machine.processor,
+            second.machine.cores
+        ));
+    }
+    if first.scale != second.scale {
+        compared.notes.push(format!(
+            "measured at different scales: {} and {}",
+            first.scale, second.scale
+        ));
+    }
+    for partial in [first, second]
+        .into_iter()
+        .filter_map(|it| it.partial.as_ref())
+    {
+        compared
+            .notes
+            .push(format!("one result is partial: {partial}"));
+    }
+    for scenario in &first.scenarios {
+        let Some(other) = second.scenarios.iter().find(|it| it.name == scenario.name) else {
+            let note = format!("{} is only in the first", scenario.name);
+            compared.notes.push(note);
+            continue;
+        };
+        if scenario.differences != other.differences {
+            compared
+                .notes
+                .push(format!("{} was set differently", scenario.name));
+        }
+        compare_points(scenario, other, noise, &mut compared);
+    }
+    for scenario in &second.scenarios {
+        if !first.scenarios.iter().any(|it| it.name == scenario.name) {
+            let note = format!("{} is only in the second", scenario.name);
+            compared.notes.push(note);
+        }
+    }
+    compared
+}
+
+fn compare_points(
+    first: &ScenarioResult,
+    second: &ScenarioResult,
+    noise: f64,
+    compared: &mut Compared,
+) {
+    for point in &first.points {
+        let Some(other) = second.points.iter().find(|it| it.at == point.at) else {
+            continue;
+        };
+        for (a, b) in pairs(point, other) {
+            for figure in figures::FIGURES {
+                let finite = |runs: &TargetRuns| -> Vec<f64> {
+                    let values = runs.values(figure.name).into_iter();
+                    values.filter(|value| value.is_finite()).collect()
+                };
+                let Some(ratio) = Ratio::unpaired(&finite(a), &finite(b)) else {
+                    continue;
+                };
+                let median = |runs: &TargetRuns| {
+                    runs.summaries
+                        .get(figure.name)
+                        .map_or(f64::NAN, |it| it.median)
+                };
+                compared.lines.push(Line {
+                    scenario: first.name.clone(),
+                    point: point.label.clone(),
+                    figure: figure.name,
+                    target: b.target.clone(),
+                    first: median(a),
+                    second: median(b),
+                    verdict: ratio.verdict(figure.better, noise),
+                    ratio,
+                });
+            }
+        }
+    }
+}
+
+fn pairs<'a>(
+    first: &'a PointResult,
+    second: &'a PointResult,
+) -> Vec<(&'a TargetRuns, &'a TargetRuns)> {
+    if let ([first], [second]) = (&first.runs[..], &second.runs[..]) {
+        return vec![(first, second)];
+    }
+    let found = |run: &'a TargetRuns| {
+        let other = second.runs.iter().find(|it| it.target == run.target)?;
+        Some((run, other))
+    };
+    first.runs.iter().filter_map(found).collect()
+}
+
+impl Compared {
+    /// Whether a figure that is a merit has become worse beyond noise.
+    pub fn has_regressed(&self) -> bool {
+        self.lines.iter().any(|line| {
+            let better = figures::known(line.figure).map(|it| it.better);
+            line.verdict == Verdict::Worse && better != Some(Better::Neither)
+        })
+    }
+}
+
+impl std::fmt::Display for Compared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        let mut last = (String::new(), String::new());
+        for line in &self.lines {
+            let here = (line.scenario.clone(), line.point.clone());
+            if here != last {
+                match line.point.is_empty() {
+                    true => writeln!(f, "{}", line.scenario)?,
+                    false => writeln!(f, "{}: {}", line.scenario, line.point)?,
+                }
+                last = here;
+            }
+            let figure = figures::known(line.figure);
+            let label = figure.map_or_else(String::new, |it| format!("{}, {}", it.label, it.unit));
+            let interval = match (line.ratio.low, line.ratio.high) {
+                (Some(low), Some(high)) => format!("{low:.2} to {high:.2}"),
+                _ => "–".to_owned(),
+            };
+            writeln!(
+                f,
+                "  {label:<42} {:>12} {:>12}  x{:<6.2} {interval:<14} {}",
+                figures::shown(line.first),
+                figures::shown(line.second),
+                line.ratio.ratio,
+                line.verdict.in_words()
+            )?;
+        }
+        if self.lines.is_empty() {
+            writeln!(f, "The two have no figure in common.")?;
+        }
+        Ok(())
+    }
+}

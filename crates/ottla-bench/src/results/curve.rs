@@ -1,0 +1,110 @@
+//! Distributions as results keep them: a few figures, and the whole curve.
+
+use serde::{Deserialize, Serialize};
+
+use super::Figures;
+use crate::workload::latencies::Latencies;
+
+/// Quantile and microseconds, both rising.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Curve {
+    pub count: u64,
+    pub mean_us: f64,
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Nothing of no records.
+    pub fn of(latencies: &Latencies) -> Option<Curve> {
+        if latencies.count() == 0 {
+            return None;
+        }
+        let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+        let at = |quantile: f64| us(latencies.at_quantile_ns(quantile).min(latencies.max_ns()));
+        let mut points = Vec::new();
+        // Halving what is left above, five steps each, until less than one record is left.
+        let mut left = 1.0;
+        while left * latencies.count() as f64 >= 1.0 && points.len() < 200 {
+            for step in 0..5 {
+                let quantile = 1.0 - left * (1.0 - f64::from(step) / 10.0);
+                points.push((quantile, at(quantile)));
+            }
+            left /= 2.0;
+        }
+        points.push((1.0, us(latencies.max_ns())));
+        Some(Curve {
+            count: latencies.count(),
+            mean_us: latencies.mean_ns() / 1000.0,
+            points,
+        })
+    }
+}
+
+pub fn quantile_ms(latencies: &Latencies, quantile: f64) -> f64 {
+    latencies.at_quantile_ns(quantile).min(latencies.max_ns()) as f64 / 1e6
+}
+
+pub fn max_ms(latencies: &Latencies) -> f64 {
+    latencies.max_ns() as f64 / 1e6
+}
+
+/// Adds the figures of a distribution under its name: `ack.p99_ms`.
+pub fn add_figures(latencies: &Latencies, name: &str, figures: &mut Figures) {
+    if latencies.count() == 0 {
+        return;
+    }
+    let mut put = |what: &str, value: f64| {
+        figures.insert(format!("{name}.{what}_ms"), value);
+    };
+    put("mean", latencies.mean_ns() / 1e6);
+    put("p50", quantile_ms(latencies, 0.5));
+    put("p95", quantile_ms(latencies, 0.95));
+    put("p99", quantile_ms(latencies, 0.99));
+    put("p99_9", quantile_ms(latencies, 0.999));
+    put("max", max_ms(latencies));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stall of S seconds in T seconds of steady load, counted from the due instants: above the quantile q the
+    /// latency is S - q·T counted from the top, and the maximum is S.
+    #[test]
+    fn a_stall_shows_as_the_analytic_curve() {
+        let (stall, length, rate) = (2.0, 10.0, 10_000.0);
+        let mut latencies = Latencies::default();
+        for record in 0..(length * rate) as u64 {
+            let due = record as f64 / rate;
+            // The stall begins at second 3; what is due in it is done when it ends.
+            let done = if (3.0..5.0).contains(&due) { 5.0 } else { due };
+            latencies.record_ns(((done - due) * 1e9) as u64);
+        }
+        for above in [0.001, 0.01, 0.05, 0.1, 0.15] {
+            let expected = (stall - above * length) * 1000.0;
+            let found = quantile_ms(&latencies, 1.0 - above);
+            let is_near = (found - expected).abs() <= 0.02 * expected;
+            assert!(is_near, "{above}: {found} {expected}");
+        }
+        assert!((max_ms(&latencies) - 2000.0).abs() < 40.0);
+        assert!(quantile_ms(&latencies, 0.79) < 0.001);
+    }
+
+    #[test]
+    fn the_curve_rises_to_the_maximum() {
+        let mut latencies = Latencies::default();
+        for microseconds in 1..=1000 {
+            latencies.record_ns(microseconds * 1000);
+        }
+        let curve = Curve::of(&latencies).unwrap();
+        let rises = curve.points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1);
+        assert!(rises, "{curve:?}");
+        let last = curve.points.last().unwrap();
+        assert!(last.0 == 1.0 && (last.1 - 1000.0).abs() < 2.0, "{last:?}");
+        assert_eq!(curve.count, 1000);
+        assert!(Curve::of(&Latencies::default()).is_none());
+        let mut figures = Figures::new();
+        add_figures(&latencies, "ack", &mut figures);
+        assert!((figures["ack.p99_ms"] - 0.99).abs() < 0.002);
+    }
+}

@@ -1,0 +1,167 @@
+//! The table that a person reads at the end of a run: what was measured beside what was published.
+
+use super::{PointResult, ResultFile, ScenarioResult, TargetRuns};
+use crate::figures::{self, Figure};
+
+/// All scenarios of a result.
+pub fn shown(result: &ResultFile) -> String {
+    let mut text = String::new();
+    if let Some(why) = &result.partial {
+        text.push_str(&format!("PARTIAL: {why}\n\n"));
+    }
+    for scenario in &result.scenarios {
+        text.push_str(&of_scenario(scenario));
+        text.push('\n');
+    }
+    text
+}
+
+/// A title, what is different from the published run, and a line a figure.
+pub fn of_scenario(scenario: &ScenarioResult) -> String {
+    let mut text = format!("{}: {}\n", scenario.name, scenario.title);
+    if !scenario.differences.is_empty() {
+        let differences = scenario.differences.join("; ");
+        text.push_str(&format!("  not as published: {differences}\n"));
+    }
+    for note in &scenario.notes {
+        text.push_str(&format!("  note: {note}\n"));
+    }
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for point in &scenario.points {
+        rows.extend(rows_of(point, scenario.points.len() > 1));
+    }
+    let Some(first) = scenario.points.first() else {
+        text.push_str("  nothing was measured\n");
+        return text;
+    };
+    let mut header = vec![String::new()];
+    header.extend(first.runs.iter().map(|run| run.target.clone()));
+    header.push("published".to_owned());
+    if first.runs.len() > 1 {
+        header.push("compared".to_owned());
+    }
+    text.push_str(&aligned(&header, &rows));
+    let notes = scenario.points.iter().flat_map(|point| &point.published);
+    let mut notes: Vec<&str> = notes
+        .filter(|it| it.figures.is_empty())
+        .map(|it| it.note.as_str())
+        .collect();
+    notes.dedup();
+    if let Some(note) = notes.first() {
+        text.push_str(&format!("  published: {note}\n"));
+    }
+    text
+}
+
+/// Figures that a point of a sweep shows; a point alone shows all.
+const OF_A_SWEEP: &[&str] = &[
+    "produce.records_per_second",
+    "produce.mb_per_second",
+    "produce.failed",
+    "consume.records_per_second",
+    "consume.mb_per_second",
+    "search.records_per_second",
+    "delay_ms",
+    "ack.p99_ms",
+    "e2e.p99_ms",
+];
+
+fn rows_of(point: &PointResult, is_of_a_sweep: bool) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for figure in figures::FIGURES {
+        let is_published = point
+            .published
+            .iter()
+            .any(|it| it.figures.contains_key(figure.name));
+        if is_of_a_sweep && !is_published && !OF_A_SWEEP.contains(&figure.name) {
+            continue;
+        }
+        let is_nothing = |run: &TargetRuns| {
+            run.summaries
+                .get(figure.name)
+                .is_none_or(|it| it.max == 0.0)
+        };
+        if point.runs.iter().all(is_nothing) && (!is_published || figure.name == "produce.failed") {
+            continue;
+        }
+        let mut row = vec![label_of(point, figure)];
+        for run in &point.runs {
+            row.push(measured(run, figure));
+        }
+        let published: Vec<String> = point
+            .published
+            .iter()
+            .filter_map(|it| {
+                let value = figures::shown(*it.figures.get(figure.name)?);
+                Some(match it.note.is_empty() {
+                    true => value,
+                    false => format!("{value} ({})", it.note),
+                })
+            })
+            .collect();
+        row.push(published.join("; "));
+        if point.runs.len() > 1 {
+            let of_figure = point
+                .comparisons
+                .iter()
+                .filter(|it| it.figure == figure.name);
+            let shown = of_figure.map(|it| {
+                format!(
+                    "{} x{:.2} {}",
+                    it.second,
+                    it.ratio.ratio,
+                    it.verdict.in_words()
+                )
+            });
+            row.push(shown.collect::<Vec<_>>().join("; "));
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+fn label_of(point: &PointResult, figure: &Figure) -> String {
+    let name = match figure.unit {
+        "" => figure.label.to_owned(),
+        unit => format!("{}, {unit}", figure.label),
+    };
+    match point.label.is_empty() {
+        true => name,
+        false => format!("{}: {name}", point.label),
+    }
+}
+
+fn measured(run: &TargetRuns, figure: &Figure) -> String {
+    let Some(summary) = run.summaries.get(figure.name) else {
+        return "–".to_owned();
+    };
+    let value = figures::shown(summary.median);
+    match summary.rounds > 1 && summary.median != 0.0 {
+        true => format!("{value} ±{:.0} %", summary.spread() * 50.0),
+        false => value,
+    }
+}
+
+fn aligned(header: &[String], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let all = std::iter::once(header).chain(rows.iter().map(Vec::as_slice));
+        all.filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..header.len()).map(|it| width(it).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in std::iter::once(header).chain(rows.iter().map(Vec::as_slice)) {
+        let mut line = String::from(" ");
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths.get(column).copied().unwrap_or(0);
+            match column {
+                0 => line.push_str(&format!(" {cell:<width$}")),
+                _ => line.push_str(&format!("  {cell:>width$}")),
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

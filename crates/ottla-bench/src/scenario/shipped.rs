@@ -1,0 +1,70 @@
+//! The scenarios that come with the binary: every row and every plot of the published measurements.
+
+use super::{Scenario, ScenarioError};
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        /// Name and text, in the order in which they are listed and run.
+        pub const SHIPPED: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*
+        ];
+    };
+}
+
+shipped![
+    "linkedin-2014/single-producer",
+    "linkedin-2014/asynchronous-replication",
+    "linkedin-2014/synchronous-replication",
+    "linkedin-2014/three-producers",
+    "linkedin-2014/single-consumer",
+    "linkedin-2014/three-consumers",
+    "linkedin-2014/producer-and-consumer",
+    "linkedin-2014/end-to-end-latency",
+    "linkedin-2014/message-size",
+    "linkedin-2014/stored-data",
+    "producer-tuning/batch-size",
+    "producer-tuning/threads-and-partitions",
+    "producer-tuning/linger",
+    "producer-tuning/acks",
+    "producer-tuning/in-flight",
+    "producer-tuning/message-size",
+    "producer-tuning/idempotence",
+    "producer-tuning/exactly-once",
+    "compression-matrix/produce",
+    "compression-matrix/consume",
+    "rate-ladder/write",
+    "rate-ladder/fetch-size",
+    "rate-ladder/write-and-read",
+    "sla-search/maximum-throughput",
+    "sla-search/under-a-limit",
+    "sla-search/latency-against-rate",
+];
+
+/// The scenario of this name, or all of the group of this name; none if there is neither.
+pub fn find(name: &str) -> Vec<(&'static str, &'static str)> {
+    let name = name.trim_end_matches("/*").trim_end_matches('/');
+    let is_meant = |(full, _): &&(&'static str, &'static str)| {
+        *full == name
+            || full
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('/'))
+    };
+    SHIPPED.iter().filter(is_meant).copied().collect()
+}
+
+/// Reads one that is shipped.
+pub fn parse(name: &str, text: &str) -> Result<Scenario, ScenarioError> {
+    Scenario::parse(name, &format!("{name}.toml"), text)
+}
+
+/// Names that may have been meant, for a name that does not exist.
+pub fn similar(name: &str) -> Vec<&'static str> {
+    let words: Vec<&str> = name
+        .split(['/', '-', '_'])
+        .filter(|it| it.len() > 2)
+        .collect();
+    let names = SHIPPED.iter().map(|(name, _)| *name);
+    names
+        .filter(|shipped| words.iter().any(|word| shipped.contains(word)))
+        .collect()
+}
