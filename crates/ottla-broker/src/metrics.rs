@@ -61,9 +61,11 @@ pub enum Metric {
     StalledAppends,
     /// Fetched regions that were not in the page cache.
     ColdReads,
+    /// Fetches whose positions could not be told from memory and the page cache.
+    ColdLookups,
 }
 
-const METRICS: usize = Metric::ColdReads as usize + 1;
+const METRICS: usize = Metric::ColdLookups as usize + 1;
 
 /// All counters of a broker.
 #[derive(Debug, Default)]

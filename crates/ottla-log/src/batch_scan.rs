@@ -6,10 +6,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use ottla_records::{BatchError, BatchHeader, BatchPrefix};
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
+
+use crate::disk_read::{self, DiskWait};
 
 /// Enough for the headers between two index entries of small batches.
 pub(crate) const LOOKUP_WINDOW: usize = 4 * 1024;
@@ -63,6 +64,7 @@ pub(crate) struct BatchScanner<'a> {
     window: Vec<u8>,
     window_start: u64,
     window_size: usize,
+    wait: DiskWait,
 }
 
 impl<'a> BatchScanner<'a> {
@@ -75,7 +77,13 @@ impl<'a> BatchScanner<'a> {
             window: Vec::new(),
             window_start: 0,
             window_size,
+            wait: DiskWait::Allowed,
         }
+    }
+
+    /// With [`DiskWait::Refused`] it fails where it would have to wait for the disk.
+    pub(crate) fn with_wait(self, wait: DiskWait) -> Self {
+        BatchScanner { wait, ..self }
     }
 
     /// The next batch, or `None` where no whole batch follows.
@@ -157,7 +165,7 @@ impl<'a> BatchScanner<'a> {
             self.window.resize(size, 0);
             // Cleared first, so that a failed read leaves no bytes that look loaded.
             let mut window = std::mem::take(&mut self.window);
-            self.file.read_exact_at(&mut window, position)?;
+            disk_read::read_exact_at(self.file, &mut window, position, self.wait)?;
             self.window = window;
             self.window_start = position;
         }

@@ -127,6 +127,9 @@ pub enum ReadError {
     },
     #[error(transparent)]
     Storage(StorageError),
+    /// Only of [`LogReader::read_cached`](crate::LogReader::read_cached).
+    #[error("what tells the position is not in memory")]
+    NotCached,
 }
 
 impl ReadError {
@@ -134,7 +137,7 @@ impl ReadError {
         match self {
             ReadError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             ReadError::Corrupt { .. } => ErrorCode::CorruptMessage,
-            ReadError::Storage(_) => ErrorCode::KafkaStorageError,
+            ReadError::Storage(_) | ReadError::NotCached => ErrorCode::KafkaStorageError,
         }
     }
 }

@@ -15,6 +15,7 @@ mod batch_tail;
 pub mod checkpoint;
 mod cleaner;
 mod disk;
+mod disk_read;
 mod error;
 pub mod file_names;
 mod index;

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::batch_scan::ScanError;
 use crate::batch_tail::BatchTail;
+use crate::disk_read::DiskWait;
 use crate::error::{ReadError, StorageError};
 use crate::index::AbortedTxn;
 use crate::jobs::RenameDirJob;
@@ -124,6 +125,14 @@ pub struct ReadResult {
     pub first_entry_incomplete: bool,
 }
 
+/// How much a read may bring.
+#[derive(Clone, Copy)]
+struct ReadSize {
+    max_bytes: u64,
+    /// The first batch comes whatever its size is.
+    min_one_message: bool,
+}
+
 impl ReadResult {
     pub fn len(&self) -> u64 {
         self.region.as_ref().map_or(0, |region| region.len)
@@ -216,13 +225,6 @@ impl LogReader {
         epochs.end_offset_for(epoch, self.log_end_offset())
     }
 
-    /// Whether a read from `offset` finds its position in memory; otherwise it reads index and log files,
-    /// which may have to come from the disk.
-    pub fn is_position_in_memory(&self, offset: Offset) -> bool {
-        let list = self.shared.segments.load();
-        offset >= list.active().base_offset && list.tail.floor(offset).is_some()
-    }
-
     /// Batches from the one that holds `from`, or the next there is, that start below `upper_bound`:
     /// as many bytes as fit into `max_bytes`, but with `min_one_message` never less than the first batch.
     /// `upper_bound` is the high watermark, the last stable offset or the log end offset.
@@ -232,6 +234,36 @@ impl LogReader {
         max_bytes: u64,
         upper_bound: Offset,
         min_one_message: bool,
+    ) -> Result<ReadResult, ReadError> {
+        let size = ReadSize {
+            max_bytes,
+            min_one_message,
+        };
+        self.read_with(from, size, upper_bound, DiskWait::Allowed)
+    }
+
+    /// The same for those who may not wait for the disk: [`ReadError::NotCached`] where index or log file
+    /// would have to be read from there to find the position.
+    pub fn read_cached(
+        &self,
+        from: Offset,
+        max_bytes: u64,
+        upper_bound: Offset,
+        min_one_message: bool,
+    ) -> Result<ReadResult, ReadError> {
+        let size = ReadSize {
+            max_bytes,
+            min_one_message,
+        };
+        self.read_with(from, size, upper_bound, DiskWait::Refused)
+    }
+
+    fn read_with(
+        &self,
+        from: Offset,
+        size: ReadSize,
+        upper_bound: Offset,
+        wait: DiskWait,
     ) -> Result<ReadResult, ReadError> {
         let log_end_offset = self.log_end_offset();
         let log_start_offset = self.log_start_offset();
@@ -245,14 +277,14 @@ impl LogReader {
         }
         let upper_bound = upper_bound.min(log_end_offset);
         let list = self.shared.segments.load_full();
-        match self.read_in(&list, from, max_bytes, upper_bound, min_one_message) {
+        match self.read_in(&list, from, size, upper_bound, wait) {
             // The file may be gone because the cleaner has put another segment into its place, or because the
             // directory was renamed at this moment. A consumer that is told of a wrong offset goes elsewhere.
             Err(ReadError::OffsetOutOfRange { .. })
                 if (self.log_start_offset()..=self.log_end_offset()).contains(&from) =>
             {
                 let list = self.shared.segments.load_full();
-                self.read_in(&list, from, max_bytes, upper_bound, min_one_message)
+                self.read_in(&list, from, size, upper_bound, wait)
             }
             result => result,
         }
@@ -262,9 +294,9 @@ impl LogReader {
         &self,
         list: &SegmentList,
         from: Offset,
-        max_bytes: u64,
+        size: ReadSize,
         upper_bound: Offset,
-        min_one_message: bool,
+        wait: DiskWait,
     ) -> Result<ReadResult, ReadError> {
         let first = list
             .floor(from)
@@ -290,23 +322,23 @@ impl LogReader {
                 let position = tail.flatten().map_or(0, |(before, _)| before.position);
                 return Ok(nothing(position));
             }
-            let Some((position, first_size)) = self.locate(list, index, from)? else {
+            let Some((position, first_size)) = self.locate(list, index, from, wait)? else {
                 continue;
             };
-            let end = self.end_position(list, index, upper_bound)?;
+            let end = self.end_position(list, index, upper_bound, wait)?;
             if position >= end {
                 return Ok(nothing(position));
             }
-            let limit = match min_one_message {
-                true => max_bytes.max(first_size),
-                false => max_bytes,
+            let limit = match size.min_one_message {
+                true => size.max_bytes.max(first_size),
+                false => size.max_bytes,
             };
             let len = limit.min(end - position);
             if len == 0 {
                 return Ok(nothing(position));
             }
             let file = segment
-                .log_file()
+                .log_file_for(wait)
                 .map_err(|error| self.read_error(segment, error.into()))?;
             return Ok(ReadResult {
                 region: Some(FileRegion {
@@ -336,6 +368,7 @@ impl LogReader {
         list: &SegmentList,
         index: usize,
         offset: Offset,
+        wait: DiskWait,
     ) -> Result<Option<(u64, u64)>, ReadError> {
         let segment = &list.segments[index];
         let is_active = index + 1 == list.segments.len();
@@ -344,7 +377,7 @@ impl LogReader {
             return Ok(after);
         }
         let found = segment
-            .locate(offset, segment.size())
+            .locate(offset, segment.size(), wait)
             .map_err(|error| self.read_error(segment, error))?;
         Ok(found.map(|batch| (batch.position, batch.size)))
     }
@@ -355,6 +388,7 @@ impl LogReader {
         list: &SegmentList,
         index: usize,
         upper_bound: Offset,
+        wait: DiskWait,
     ) -> Result<u64, ReadError> {
         let segment = &list.segments[index];
         match list.segments.get(index + 1) {
@@ -368,7 +402,7 @@ impl LogReader {
         }
         let size = segment.size();
         let found = segment
-            .locate(upper_bound, size)
+            .locate(upper_bound, size, wait)
             .map_err(|error| self.read_error(segment, error))?;
         Ok(found.map_or(size, |batch| batch.position))
     }
@@ -381,8 +415,7 @@ impl LogReader {
         result: &ReadResult,
     ) -> Result<Vec<AbortedTxn>, ReadError> {
         let list = self.shared.segments.load_full();
-        let has_any = |segment: &Arc<Segment>| segment.transaction_index.entries().len() > 0;
-        let (Some(region), true) = (&result.region, list.segments.iter().any(has_any)) else {
+        let (Some(region), true) = (&result.region, self.has_aborted_transactions()) else {
             return Ok(Vec::new());
         };
         let base_offset = result.start.segment_base_offset;
@@ -424,8 +457,18 @@ impl LogReader {
         Ok(aborted)
     }
 
+    /// Whether [`LogReader::aborted_transactions_of`] has to look into a file.
+    pub fn has_aborted_transactions(&self) -> bool {
+        let list = self.shared.segments.load();
+        let mut segments = list.segments.iter();
+        segments.any(|segment| segment.transaction_index.entries().len() > 0)
+    }
+
     pub(crate) fn read_error(&self, segment: &Segment, error: ScanError) -> ReadError {
         match error {
+            ScanError::Io(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                ReadError::NotCached
+            }
             // The segment was deleted or truncated between the look at the list and the look at the
             // file; the log start or end has moved past the offset by now.
             ScanError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {

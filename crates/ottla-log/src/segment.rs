@@ -20,6 +20,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::disk;
+use crate::disk_read::DiskWait;
 use crate::file_names::{
     CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name,
@@ -233,6 +234,17 @@ impl Segment {
         Ok(file)
     }
 
+    /// The same; who may not wait gets it only if it is open.
+    pub(crate) fn log_file_for(&self, wait: DiskWait) -> io::Result<Arc<File>> {
+        match wait {
+            DiskWait::Allowed => self.log_file(),
+            DiskWait::Refused => {
+                let open = self.log.load_full();
+                open.ok_or(io::ErrorKind::WouldBlock.into())
+            }
+        }
+    }
+
     /// Where a file of the segment lies now.
     pub(crate) fn path(&self, kind: SegmentFile) -> io::Result<PathBuf> {
         self.path_in_state(*self.state.lock(), kind)
@@ -375,12 +387,19 @@ impl Segment {
         &self,
         offset: Offset,
         end: u64,
+        wait: DiskWait,
     ) -> Result<Option<BatchLocation>, ScanError> {
-        let file = self.log_file()?;
-        let indexed = self
-            .offset_index
-            .lookup(offset, self.opener(SegmentFile::OffsetIndex))?;
-        match self.scan_for(&file, indexed, offset, end) {
+        let file = self.log_file_for(wait)?;
+        let opener = self.opener(SegmentFile::OffsetIndex);
+        let indexed = self.offset_index.lookup(offset, opener, wait)?;
+        let scan = |position| {
+            if position > end {
+                return Ok(IndexedScan::NotFromHere);
+            }
+            let scanner = BatchScanner::new(&file, position, end, LOOKUP_WINDOW);
+            scan_for(offset, scanner.with_wait(wait), position)
+        };
+        match scan(indexed) {
             // An index that points into the middle of a batch, or behind the offset, is not believed:
             // the file itself tells.
             Ok(IndexedScan::NotFromHere)
@@ -394,7 +413,7 @@ impl Segment {
                     position = indexed,
                     "the offset index does not fit its segment; reading the segment from its start"
                 );
-                self.scan_for(&file, 0, offset, end)
+                scan(0)
             }
             result => result,
         }
@@ -402,36 +421,6 @@ impl Segment {
             IndexedScan::Found(batch) => Some(batch),
             IndexedScan::NotFromHere | IndexedScan::End => None,
         })
-    }
-
-    fn scan_for(
-        &self,
-        file: &File,
-        position: u64,
-        offset: Offset,
-        end: u64,
-    ) -> Result<IndexedScan, ScanError> {
-        if position > end {
-            return Ok(IndexedScan::NotFromHere);
-        }
-        let mut scanner = BatchScanner::new(file, position, end, LOOKUP_WINDOW);
-        let mut is_first = true;
-        while let Some(batch) = scanner.next_batch()? {
-            if batch.last_offset >= offset {
-                // The batch that an index entry points at ends at or before the offset looked for,
-                // unless it is the very batch that holds it.
-                if is_first && position > 0 && batch.base_offset > offset {
-                    return Ok(IndexedScan::NotFromHere);
-                }
-                return Ok(IndexedScan::Found(batch));
-            }
-            is_first = false;
-        }
-        scanner.check_end()?;
-        if is_first && position > 0 {
-            return Ok(IndexedScan::NotFromHere);
-        }
-        Ok(IndexedScan::End)
     }
 
     pub(crate) fn max_timestamp(&self) -> Option<TimestampOffset> {
@@ -450,6 +439,31 @@ impl Segment {
             _ => Ok(timestamp_of(self.log_file()?.metadata()?.modified()?)),
         }
     }
+}
+
+/// Looks for `offset` with a scanner that begins at `position`, to which an index entry points, or 0.
+fn scan_for(
+    offset: Offset,
+    mut scanner: BatchScanner<'_>,
+    position: u64,
+) -> Result<IndexedScan, ScanError> {
+    let mut is_first = true;
+    while let Some(batch) = scanner.next_batch()? {
+        if batch.last_offset >= offset {
+            // The batch that an index entry points at ends at or before the offset looked for,
+            // unless it is the very batch that holds it.
+            if is_first && position > 0 && batch.base_offset > offset {
+                return Ok(IndexedScan::NotFromHere);
+            }
+            return Ok(IndexedScan::Found(batch));
+        }
+        is_first = false;
+    }
+    scanner.check_end()?;
+    if is_first && position > 0 {
+        return Ok(IndexedScan::NotFromHere);
+    }
+    Ok(IndexedScan::End)
 }
 
 enum IndexedScan {

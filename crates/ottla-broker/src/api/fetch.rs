@@ -21,8 +21,7 @@ use ottla_protocol::messages::{FetchRequest, FetchResponse};
 use ottla_types::{ErrorCode, Offset, TopicName, Uuid};
 
 use self::read::{
-    Isolation, ReadLimits, ReadOutcome, Target, are_positions_in_memory, cold_regions,
-    error_answer, read_all, warm,
+    Isolation, Lookup, ReadLimits, ReadOutcome, Target, cold_regions, error_answer, read_all, warm,
 };
 use self::sessions::{FetchPartitions, FetchedPartitions, PartitionKey};
 use crate::authorizer::{Operation, ResourceType};
@@ -182,22 +181,25 @@ async fn read(
     targets: &Arc<Vec<(Target, FetchPartition)>>,
     limits: ReadLimits,
 ) -> ReadOutcome {
-    let outcome = if are_positions_in_memory(targets) {
-        let watched = stalls::watch();
-        let outcome = read_all(targets, limits);
-        let first = targets.iter().find_map(|(target, _)| target.as_ref().ok());
-        if let Some(partition) = first {
-            watched.end("finding what to fetch, first", &partition.topic_partition);
+    let watched = stalls::watch();
+    let cached = read_all(targets, limits, Lookup::Cached);
+    let first = targets.iter().find_map(|(target, _)| target.as_ref().ok());
+    if let Some(partition) = first {
+        watched.end("finding what to fetch, first", &partition.topic_partition);
+    }
+    let outcome = match cached {
+        Some(outcome) => outcome,
+        None => {
+            broker.metrics.add(Metric::ColdLookups, 1);
+            let targets = Arc::clone(targets);
+            let read = move || read_all(&targets, limits, Lookup::Any);
+            let read = tokio::task::spawn_blocking(read).await;
+            read.ok().flatten().unwrap_or_else(|| ReadOutcome {
+                answers: Vec::new(),
+                bytes: 0,
+                must_answer: true,
+            })
         }
-        outcome
-    } else {
-        let targets = Arc::clone(targets);
-        let read = tokio::task::spawn_blocking(move || read_all(&targets, limits));
-        read.await.unwrap_or_else(|_| ReadOutcome {
-            answers: Vec::new(),
-            bytes: 0,
-            must_answer: true,
-        })
     };
     let cold = cold_regions(&outcome.answers);
     if !cold.is_empty() {

@@ -27,6 +27,7 @@ use super::grouping::{SegmentLimits, SegmentSizes, group};
 use super::offset_map::OffsetMap;
 use super::transactions::CleanedTransactions;
 use crate::batch_scan::{BatchLocation, BatchScanner, ScanError};
+use crate::disk_read::DiskWait;
 use crate::error::StorageError;
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex};
 use crate::jobs::UnlinkJob;
@@ -228,7 +229,7 @@ impl<P: IoPace> Cleaning<'_, P> {
     ) -> Result<bool, CleanError> {
         let opener = segment.opener(SegmentFile::OffsetIndex);
         let start = match from > segment.base_offset {
-            true => segment.offset_index.lookup(from, opener),
+            true => segment.offset_index.lookup(from, opener, DiskWait::Allowed),
             false => Ok(0),
         };
         let start = start.map_err(self.error("read an index of"))?;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::disk;
+use crate::disk_read::{self, DiskWait};
 
 /// The tail is written out by the pusher when it holds twice this many entries, so that memory stays
 /// bounded where nobody flushes.
@@ -112,9 +113,13 @@ impl<const SIZE: usize> Entries<SIZE> {
         disk::sync_data(&*self.file(open)?)
     }
 
+    fn open_file(&self) -> Option<Arc<File>> {
+        self.state.lock().file.clone()
+    }
+
     fn file(&self, open: impl OpenFile) -> io::Result<Arc<File>> {
-        if let Some(file) = &self.state.lock().file {
-            return Ok(file.clone());
+        if let Some(file) = self.open_file() {
+            return Ok(file);
         }
         let opened = Arc::new(open.open()?);
         Ok(self.state.lock().file.get_or_insert(opened).clone())
@@ -140,6 +145,7 @@ impl<const SIZE: usize> Entries<SIZE> {
         &self,
         order: impl Fn(&[u8; SIZE]) -> Ordering,
         open: impl OpenFile,
+        wait: DiskWait,
     ) -> io::Result<Option<(u32, [u8; SIZE])>> {
         let in_file = {
             let state = self.state.lock();
@@ -155,19 +161,25 @@ impl<const SIZE: usize> Entries<SIZE> {
         if in_file == 0 {
             return Ok(None);
         }
-        let file = self.file(open)?;
+        let file = match wait {
+            DiskWait::Allowed => self.file(open)?,
+            DiskWait::Refused => {
+                let file = self.open_file();
+                file.ok_or(io::Error::from(io::ErrorKind::WouldBlock))?
+            }
+        };
         let (mut low, mut high) = (0, in_file);
         while high - low > BLOCK_ENTRIES {
             let middle = low + (high - low) / 2;
             let mut entry = [0; SIZE];
-            file.read_exact_at(&mut entry, u64::from(middle) * SIZE as u64)?;
+            disk_read::read_exact_at(&file, &mut entry, u64::from(middle) * SIZE as u64, wait)?;
             match order(&entry) {
                 Ordering::Greater => high = middle,
                 _ => low = middle,
             }
         }
         let mut block = vec![0; (high - low) as usize * SIZE];
-        file.read_exact_at(&mut block, u64::from(low) * SIZE as u64)?;
+        disk_read::read_exact_at(&file, &mut block, u64::from(low) * SIZE as u64, wait)?;
         let (entries, _) = block.as_chunks::<SIZE>();
         let after = entries.partition_point(|entry| order(entry) != Ordering::Greater);
         Ok(after
@@ -195,7 +207,7 @@ impl<const SIZE: usize> Entries<SIZE> {
 mod tests {
     use std::fs::File;
 
-    use super::{Entries, SPILL_ENTRIES};
+    use super::{DiskWait, Entries, SPILL_ENTRIES};
 
     fn number(entry: &[u8; 4]) -> u32 {
         u32::from_be_bytes(*entry)
@@ -206,7 +218,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || File::options().read(true).write(true).open(file.path());
         let entries = Entries::<4>::new(0);
-        assert_eq!(entries.floor(|e| number(e).cmp(&5), open).unwrap(), None);
+        assert_eq!(
+            entries
+                .floor(|e| number(e).cmp(&5), open, DiskWait::Allowed)
+                .unwrap(),
+            None
+        );
         for n in 0..2000u32 {
             entries.push((n * 10).to_be_bytes());
             if n == 1499 {
@@ -219,7 +236,8 @@ mod tests {
         const { assert!(1500 > 2 * SPILL_ENTRIES) };
         for n in 0..2000u32 {
             for target in [n * 10, n * 10 + 9] {
-                let found = entries.floor(|e| number(e).cmp(&target), open).unwrap();
+                let found = entries.floor(|e| number(e).cmp(&target), open, DiskWait::Allowed);
+                let found = found.unwrap();
                 assert_eq!(found, Some((n, (n * 10).to_be_bytes())), "{target}");
             }
             assert_eq!(entries.get(n, open).unwrap(), Some((n * 10).to_be_bytes()));

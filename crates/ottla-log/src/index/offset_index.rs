@@ -8,6 +8,7 @@ use std::io;
 use ottla_types::Offset;
 
 use super::entries::{Entries, OpenFile};
+use crate::disk_read::DiskWait;
 
 pub(crate) struct OffsetIndex {
     base_offset: Offset,
@@ -46,10 +47,15 @@ impl OffsetIndex {
     }
 
     /// A position at or before the batch that holds `target`.
-    pub(crate) fn lookup(&self, target: Offset, open: impl OpenFile) -> io::Result<u64> {
-        let found = self
-            .entries
-            .floor(|entry| self.parse(entry).offset.cmp(&target), open)?;
+    pub(crate) fn lookup(
+        &self,
+        target: Offset,
+        open: impl OpenFile,
+        wait: DiskWait,
+    ) -> io::Result<u64> {
+        let found =
+            self.entries
+                .floor(|entry| self.parse(entry).offset.cmp(&target), open, wait)?;
         Ok(found.map_or(0, |(_, entry)| self.parse(&entry).position))
     }
 
@@ -66,6 +72,7 @@ impl OffsetIndex {
                 order => order,
             },
             open,
+            DiskWait::Allowed,
         )?;
         let next = before.map_or(0, |(number, _)| number + 1);
         let entry = self.entries.get(next, open)?;
@@ -116,7 +123,7 @@ mod tests {
 
     use ottla_types::Offset;
 
-    use super::{OffsetIndex, OffsetPosition};
+    use super::{DiskWait, OffsetIndex, OffsetPosition};
 
     #[test]
     fn entries_are_kafkas_bytes() {
@@ -129,10 +136,22 @@ mod tests {
         let expected = [0, 0, 0, 10, 0, 0, 10, 11, 0, 0, 0, 20, 0, 0, 12, 13];
         assert_eq!(std::fs::read(file.path()).unwrap(), expected);
 
-        assert_eq!(index.lookup(Offset(1009), open).unwrap(), 0);
-        assert_eq!(index.lookup(Offset(1010), open).unwrap(), 0x0a0b);
-        assert_eq!(index.lookup(Offset(1019), open).unwrap(), 0x0a0b);
-        assert_eq!(index.lookup(Offset(5000), open).unwrap(), 0x0c0d);
+        assert_eq!(
+            index.lookup(Offset(1009), open, DiskWait::Allowed).unwrap(),
+            0
+        );
+        assert_eq!(
+            index.lookup(Offset(1010), open, DiskWait::Allowed).unwrap(),
+            0x0a0b
+        );
+        assert_eq!(
+            index.lookup(Offset(1019), open, DiskWait::Allowed).unwrap(),
+            0x0a0b
+        );
+        assert_eq!(
+            index.lookup(Offset(5000), open, DiskWait::Allowed).unwrap(),
+            0x0c0d
+        );
         assert_eq!(
             index.last_entry(open).unwrap(),
             Some(OffsetPosition {

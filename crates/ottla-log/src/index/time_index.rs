@@ -9,6 +9,7 @@ use std::io;
 use ottla_types::{Offset, Timestamp};
 
 use super::entries::{Entries, OpenFile};
+use crate::disk_read::DiskWait;
 
 pub(crate) struct TimeIndex {
     base_offset: Offset,
@@ -57,9 +58,11 @@ impl TimeIndex {
 
     /// The last entry that is not younger than `timestamp`; where there is none, the segment's base.
     pub(crate) fn lookup(&self, timestamp: Timestamp, open: impl OpenFile) -> io::Result<Offset> {
-        let found = self
-            .entries
-            .floor(|entry| self.parse(entry).timestamp.cmp(&timestamp), open)?;
+        let found = self.entries.floor(
+            |entry| self.parse(entry).timestamp.cmp(&timestamp),
+            open,
+            DiskWait::Allowed,
+        )?;
         Ok(found.map_or(self.base_offset, |(_, entry)| self.parse(&entry).offset))
     }
 

@@ -17,6 +17,7 @@ use ottla_types::{Offset, Timestamp};
 use super::append::fits_relative;
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, SEQUENTIAL_WINDOW, ScanError};
 use crate::disk;
+use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
 use crate::index::{AbortedTxn, OffsetIndex, TimeIndex, TimestampOffset};
 use crate::leader_epochs::LeaderEpochs;
@@ -430,7 +431,7 @@ fn apply_records(
     end: Offset,
 ) -> io::Result<()> {
     let size = segment.size();
-    let first = match segment.locate(from, size) {
+    let first = match segment.locate(from, size, DiskWait::Allowed) {
         Ok(Some(first)) => first,
         Ok(None) => return Ok(()),
         Err(ScanError::Io(error)) => return Err(error),

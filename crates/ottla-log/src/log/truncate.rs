@@ -23,6 +23,7 @@ use super::{Log, recover};
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW, ScanError};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::disk;
+use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
 use crate::file_names::{DELETED_SUFFIX, file_name};
 use crate::index::TimestampOffset;
@@ -48,7 +49,7 @@ impl Log {
         let mut segments = list.segments.clone();
         let removed = segments.split_off(index + 1);
         let last = &segments[index];
-        let kept = match last.locate(target, last.size()) {
+        let kept = match last.locate(target, last.size(), DiskWait::Allowed) {
             Ok(Some(batch)) => batch.position,
             Ok(None) => last.size(),
             Err(error) => return Err(self.scan_error(error)),
@@ -292,9 +293,11 @@ impl Log {
 fn max_timestamp(segment: &Segment) -> Result<Option<TimestampOffset>, ScanError> {
     let mut max = segment.time_index.last_entry();
     let start = match max {
-        Some(last) => segment
-            .offset_index
-            .lookup(last.offset, segment.opener(SegmentFile::OffsetIndex))?,
+        Some(last) => segment.offset_index.lookup(
+            last.offset,
+            segment.opener(SegmentFile::OffsetIndex),
+            DiskWait::Allowed,
+        )?,
         None => 0,
     };
     let file = segment.log_file()?;

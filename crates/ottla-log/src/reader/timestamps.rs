@@ -8,6 +8,7 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::LogReader;
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW, ScanError};
+use crate::disk_read::DiskWait;
 use crate::error::ReadError;
 use crate::segment::{Segment, SegmentFile};
 
@@ -125,7 +126,10 @@ impl LogReader {
         let corrupt = |error| self.read_error(segment, error);
         let io = |error: std::io::Error| self.read_error(segment, error.into());
         let size = segment.size();
-        let Some(first) = segment.locate(start, size).map_err(corrupt)? else {
+        let Some(first) = segment
+            .locate(start, size, DiskWait::Allowed)
+            .map_err(corrupt)?
+        else {
             return Ok(None);
         };
         let file = segment.log_file().map_err(io)?;

@@ -1,7 +1,7 @@
 //! Reads partitions for a Fetch: which records each gives, within the limits of the request.
 //!
-//! Nothing is copied: what is read is a region of a segment file. A position that is not in memory, and
-//! a region that is not in the page cache, are looked up and brought in on a blocking thread, so that no
+//! Nothing is copied: what is read is a region of a segment file. Where the index that tells a position, or
+//! the region itself, is not in the page cache, a blocking thread looks it up or brings it in, so that no
 //! thread that serves connections waits for the disk. That a page leaves the cache between the look and
 //! the sending cannot be excluded.
 //!
@@ -63,20 +63,35 @@ pub(crate) struct ReadOutcome {
     pub(crate) must_answer: bool,
 }
 
-/// Whether all positions can be found without a look into a file.
-pub(crate) fn are_positions_in_memory(targets: &[(Target, FetchPartition)]) -> bool {
-    targets.iter().all(|(target, requested)| match target {
-        Ok(partition) => {
-            let reader = partition.reader();
-            let offset = Offset(requested.fetch_offset);
-            offset >= reader.high_watermark() || reader.is_position_in_memory(offset)
-        }
-        Err(_) => true,
-    })
+/// How the positions of a read are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lookup {
+    /// In memory and in what the page cache holds of the files.
+    Cached,
+    /// The disk may be waited for.
+    Any,
 }
 
-/// Reads the partitions in their order.
-pub(crate) fn read_all(targets: &[(Target, FetchPartition)], limits: ReadLimits) -> ReadOutcome {
+/// Why a partition has no records to answer with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Miss {
+    Refused(ErrorCode),
+    /// Only with [`Lookup::Cached`].
+    NotCached,
+}
+
+impl From<ErrorCode> for Miss {
+    fn from(code: ErrorCode) -> Self {
+        Miss::Refused(code)
+    }
+}
+
+/// Reads the partitions in their order; `None` where a position cannot be found by such a lookup.
+pub(crate) fn read_all(
+    targets: &[(Target, FetchPartition)],
+    limits: ReadLimits,
+    lookup: Lookup,
+) -> Option<ReadOutcome> {
     let mut outcome = ReadOutcome {
         answers: Vec::with_capacity(targets.len()),
         bytes: 0,
@@ -88,24 +103,24 @@ pub(crate) fn read_all(targets: &[(Target, FetchPartition)], limits: ReadLimits)
         // As long as nothing was read, one batch goes through whatever its size, or a consumer could
         // not get past it.
         let min_one_message = outcome.bytes == 0;
-        let read = target.as_ref().map_err(|&code| code).and_then(|partition| {
-            read_one(
-                partition,
-                requested,
-                limits.isolation,
+        let target = target.as_ref().map_err(|&code| Miss::Refused(code));
+        let read = target.and_then(|partition| {
+            let size = ReadSize {
                 max_bytes,
                 min_one_message,
-            )
+            };
+            read_one(partition, requested, limits.isolation, size, lookup)
         });
         let answer = match read {
             Ok(answer) => answer,
-            Err(code) => error_answer(requested.partition, code),
+            Err(Miss::Refused(code)) => error_answer(requested.partition, code),
+            Err(Miss::NotCached) => return None,
         };
         outcome.bytes += answer.records.as_ref().map_or(0, Records::len);
         outcome.must_answer |= answer.error_code != 0 || answer.diverging_epoch.end_offset >= 0;
         outcome.answers.push(answer);
     }
-    outcome
+    Some(outcome)
 }
 
 /// The answer for a partition that cannot be read.
@@ -119,13 +134,21 @@ pub(crate) fn error_answer(partition: i32, code: ErrorCode) -> PartitionData {
     }
 }
 
+/// How much one partition may give.
+#[derive(Clone, Copy)]
+struct ReadSize {
+    max_bytes: u64,
+    /// The first batch comes whatever its size is.
+    min_one_message: bool,
+}
+
 fn read_one(
     partition: &Partition,
     requested: &FetchPartition,
     isolation: Isolation,
-    max_bytes: u64,
-    min_one_message: bool,
-) -> Result<PartitionData, ErrorCode> {
+    size: ReadSize,
+    lookup: Lookup,
+) -> Result<PartitionData, Miss> {
     partition.check_leader(requested.current_leader_epoch)?;
     let reader = partition.reader();
     let fetch_offset = Offset(requested.fetch_offset);
@@ -143,9 +166,16 @@ fn read_one(
         return Ok(answer);
     }
     let upper_bound = isolation.upper_bound(&reader);
-    let read = reader.read(fetch_offset, max_bytes, upper_bound, min_one_message);
+    let (max_bytes, min_one_message) = (size.max_bytes, size.min_one_message);
+    let read = match lookup {
+        Lookup::Cached => reader.read_cached(fetch_offset, max_bytes, upper_bound, min_one_message),
+        Lookup::Any => reader.read(fetch_offset, max_bytes, upper_bound, min_one_message),
+    };
     let read = read.map_err(|error| on_read_error(partition, error))?;
     if isolation == Isolation::LastStableOffset {
+        if lookup == Lookup::Cached && reader.has_aborted_transactions() {
+            return Err(Miss::NotCached);
+        }
         let aborted = aborted_transactions(&reader, fetch_offset, &read);
         answer.aborted_transactions = Some(aborted.map_err(|e| on_read_error(partition, e))?);
     }
@@ -160,14 +190,15 @@ fn read_one(
     Ok(answer)
 }
 
-fn on_read_error(partition: &Partition, error: ReadError) -> ErrorCode {
+fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
     match &error {
+        ReadError::NotCached => return Miss::NotCached,
         ReadError::OffsetOutOfRange { .. } => {}
         ReadError::Corrupt { .. } | ReadError::Storage(_) => {
             tracing::error!(partition = %partition.topic_partition, "read failed: {error}");
         }
     }
-    error.error_code()
+    Miss::Refused(error.error_code())
 }
 
 /// Whether the epoch of the last record that the client has ended earlier here than it believes

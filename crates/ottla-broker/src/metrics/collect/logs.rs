@@ -82,6 +82,11 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
             "ottla_log_cold_reads",
             "Fetched regions that were not in the page cache",
         ),
+        (
+            Metric::ColdLookups,
+            "ottla_log_cold_lookups",
+            "Fetches whose positions could not be told without waiting for the disk",
+        ),
     ];
     families.extend(counters.map(|(metric, name, help)| {
         Family::counter(name, help).value(broker.metrics.get(metric) as f64)

@@ -224,7 +224,10 @@ fn indexes_get_an_entry_for_each_interval() {
 
 #[test]
 fn old_records_are_found_through_the_index() {
-    let mut test = TestLog::with_config(|config| config.index_interval_bytes = 64);
+    let mut test = TestLog::with_config(|config| {
+        config.index_interval_bytes = 64;
+        config.segment_bytes = 100_000;
+    });
     for _ in 0..3000 {
         test.append(1);
     }
@@ -235,14 +238,25 @@ fn old_records_are_found_through_the_index() {
             let bytes = read.region.unwrap().read().unwrap();
             assert_eq!(bytes[..8], offset.to_be_bytes());
         }
-        assert!(!reader.is_position_in_memory(Offset(100)));
+    };
+    let cached = |test: &TestLog, offset| {
+        let reader = test.reader();
+        reader.read_cached(Offset(offset), 1, Offset(3000), true)
     };
     check(&test);
-    assert!(test.reader().is_position_in_memory(Offset(2990)));
+    // By now the files are open, and they were written a moment ago.
+    for offset in [100, 2990] {
+        let read = cached(&test, offset).unwrap();
+        let bytes = read.region.unwrap().read().unwrap();
+        assert_eq!(bytes[..8], offset.to_be_bytes());
+    }
     test.flush();
     check(&test);
     test.reopen();
+    // To open a segment may take the disk.
+    assert!(matches!(cached(&test, 100), Err(ReadError::NotCached)));
     check(&test);
+    assert!(cached(&test, 100).is_ok());
 }
 
 #[test]

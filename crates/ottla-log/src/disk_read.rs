@@ -1,0 +1,85 @@
+//! Reads from files on behalf of threads that must not wait for the disk.
+//!
+//! A thread that serves connections may read what is in the page cache and nothing else. Whether something is
+//! there cannot be asked beforehand without a race; the read itself tells (`preadv2` with `RWF_NOWAIT`).
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// Whether a read may wait for the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DiskWait {
+    Allowed,
+    /// It fails with [`io::ErrorKind::WouldBlock`] instead; also where a file would have to be opened, or the
+    /// file system cannot tell.
+    Refused,
+}
+
+/// Fills `buffer` from `position`, or fails.
+pub(crate) fn read_exact_at(
+    file: &File,
+    buffer: &mut [u8],
+    position: u64,
+    wait: DiskWait,
+) -> io::Result<()> {
+    if wait == DiskWait::Allowed {
+        return file.read_exact_at(buffer, position);
+    }
+    let wanted = buffer.len();
+    let buffers = &mut [IoSliceMut::new(buffer)];
+    match rustix::io::preadv2(file, buffers, position, ReadWriteFlags::NOWAIT) {
+        Ok(read) if read == wanted => Ok(()),
+        // The rest is on the disk, or there is none: who may wait finds out.
+        Ok(_) | Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_page_cache_is_read_without_waiting() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        for wait in [DiskWait::Allowed, DiskWait::Refused] {
+            let mut buffer = [0; 4];
+            read_exact_at(&file, &mut buffer, 3, wait).unwrap();
+            assert_eq!(&buffer, b"3456", "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_is_left_to_those_who_may_wait() {
+        // Below the build directory, which is on a disk; where the temporary files are may be in memory.
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.write_all(&[7; 64 * 1024]).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let mut buffer = [0; 4];
+        let refused = read_exact_at(&file, &mut buffer, 32 * 1024, DiskWait::Refused);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        read_exact_at(&file, &mut buffer, 32 * 1024, DiskWait::Allowed).unwrap();
+        assert_eq!(buffer, [7; 4]);
+        read_exact_at(&file, &mut buffer, 32 * 1024, DiskWait::Refused).unwrap();
+    }
+
+    #[test]
+    fn past_the_end_there_is_nothing_either_way() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"01").unwrap();
+        let mut buffer = [0; 4];
+        let allowed = read_exact_at(&file, &mut buffer, 0, DiskWait::Allowed).unwrap_err();
+        assert_eq!(allowed.kind(), io::ErrorKind::UnexpectedEof);
+        let refused = read_exact_at(&file, &mut buffer, 0, DiskWait::Refused).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    }
+}
