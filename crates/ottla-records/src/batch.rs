@@ -87,10 +87,7 @@ impl RecordBatch {
 
     /// The checksum that the header should hold, from the attributes to the end of the body.
     pub fn compute_crc(&self) -> u32 {
-        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-        digest.update(&self.header.to_bytes()[BatchHeader::CRC_START..]);
-        digest.update(&self.body);
-        digest.finalize() as u32
+        self.header.compute_crc(&self.body)
     }
 
     /// Whether the stored checksum is that of the bytes.

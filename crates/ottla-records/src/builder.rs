@@ -1,15 +1,19 @@
 //! Building a batch of magic 2, record by record.
 //!
-//! Records are encoded as they are appended and compressed when the batch is built. Kafka's
-//! `MemoryRecordsBuilder` compresses on the way; the batches mean the same and differ in bytes only where
-//! the codec's output depends on how it is fed.
+//! Records are encoded as they are appended, behind room for the header, and compressed when the batch is
+//! built. So an uncompressed batch is sent out of the very buffer that its records were encoded into.
+//! Kafka's `MemoryRecordsBuilder` compresses on the way; the batches mean the same and differ in bytes only
+//! where the codec's output depends on how it is fed.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-use crate::varint::{size_of_varint, size_of_varlong, write_varint, write_varlong};
+use crate::varint::{
+    MAX_VARINT, MAX_VARLONG, put_varlong, size_of_varint, size_of_varlong, write_varint,
+};
 use crate::{
-    Attributes, BatchHeader, Compression, RecordBatch, RecordHeader, RecordView, TimestampType,
+    Attributes, BatchError, BatchHeader, Compression, RecordBatch, RecordHeader, RecordView,
+    TimestampType,
 };
 
 /// Collects records for one batch.
@@ -30,7 +34,10 @@ pub struct RecordBatchBuilder {
     /// Of the last record appended, -1 before the first.
     last_offset_delta: i32,
     record_count: i32,
-    records: Vec<u8>,
+    /// Room for the header, then the records. Empty until the first of them.
+    buffer: Vec<u8>,
+    /// The records in the buffer are compressed: no more can be appended.
+    is_compressed: bool,
 }
 
 impl RecordBatchBuilder {
@@ -48,14 +55,27 @@ impl RecordBatchBuilder {
             max_timestamp: Timestamp::NONE,
             last_offset_delta: -1,
             record_count: 0,
-            records: Vec::new(),
+            buffer: Vec::new(),
+            is_compressed: false,
         }
+    }
+
+    /// Encodes into this buffer, whose contents are given up and whose room is reused.
+    #[must_use]
+    pub fn in_buffer(mut self, mut buffer: Vec<u8>) -> Self {
+        assert!(
+            self.is_empty(),
+            "the buffer is given before the first record"
+        );
+        buffer.clear();
+        self.buffer = buffer;
+        self
     }
 
     /// Reserves room for records of this many bytes.
     #[must_use]
     pub fn capacity(mut self, bytes: usize) -> Self {
-        self.records.reserve(bytes);
+        self.buffer.reserve(BatchHeader::SIZE + bytes);
         self
     }
 
@@ -144,7 +164,7 @@ impl RecordBatchBuilder {
         );
         let timestamp_delta = self.on_record(offset_delta, timestamp);
         write_record(
-            &mut self.records,
+            &mut self.buffer,
             timestamp_delta,
             offset_delta,
             key,
@@ -170,14 +190,22 @@ impl RecordBatchBuilder {
             + nullable_size(value)
             + size_of_varint(headers.len() as i32)
             + headers.bytes().len();
-        let out = &mut self.records;
+        let out = &mut self.buffer;
         write_start(out, size, timestamp_delta, offset_delta, key, value);
         write_varint(out, headers.len() as i32);
         out.extend_from_slice(headers.bytes());
     }
 
     /// Takes a record into account and returns its timestamp relative to the batch's.
+    #[inline]
     fn on_record(&mut self, offset_delta: i32, timestamp: Timestamp) -> i64 {
+        assert!(
+            !self.is_compressed,
+            "a compressed batch takes no more records"
+        );
+        if self.buffer.is_empty() {
+            self.buffer.resize(BatchHeader::SIZE, 0);
+        }
         if self.record_count == 0 && !self.attributes.has_delete_horizon() {
             self.base_timestamp = timestamp;
         }
@@ -209,8 +237,9 @@ impl RecordBatchBuilder {
     }
 
     /// The batch as it would be without compression.
+    #[inline]
     pub fn uncompressed_size(&self) -> usize {
-        BatchHeader::SIZE + self.records.len()
+        self.buffer.len().max(BatchHeader::SIZE)
     }
 
     /// What the batch would grow to without compression if this record were appended next.
@@ -230,17 +259,48 @@ impl RecordBatchBuilder {
         self.uncompressed_size() + size_of_varint(body as i32) + body
     }
 
+    /// Compresses the records, if they are to be; no more can be appended. What is left for
+    /// [`RecordBatchBuilder::build`] takes no time, whoever calls it.
+    pub fn compress(&mut self) {
+        if self.is_compressed || self.compression == Compression::None {
+            return;
+        }
+        let records = self.buffer.get(BatchHeader::SIZE..).unwrap_or_default();
+        let compressed = self.compression.compress(records);
+        self.buffer.resize(BatchHeader::SIZE, 0);
+        self.buffer.extend_from_slice(&compressed);
+        self.is_compressed = true;
+    }
+
     /// Compresses the records and puts the header in front.
-    pub fn build(self) -> RecordBatch {
-        let body = match self.compression {
-            Compression::None => Bytes::from(self.records),
-            compression => Bytes::from(compression.compress(&self.records)),
-        };
-        let batch_length = i32::try_from(body.len())
+    pub fn build(mut self) -> RecordBatch {
+        self.compress();
+        let mut header = self.header();
+        let mut body = Bytes::from(self.buffer);
+        body = body.slice(BatchHeader::SIZE.min(body.len())..);
+        header.crc = header.compute_crc(&body);
+        RecordBatch::new(header, body)
+    }
+
+    /// As [`RecordBatchBuilder::build`], in one piece and without a copy: the header goes into the room in
+    /// front of the records.
+    pub fn build_in_place(mut self) -> Bytes {
+        self.compress();
+        let mut header = self.header();
+        self.buffer
+            .resize(self.buffer.len().max(BatchHeader::SIZE), 0);
+        header.crc = header.compute_crc(&self.buffer[BatchHeader::SIZE..]);
+        self.buffer[..BatchHeader::SIZE].copy_from_slice(&header.to_bytes());
+        Bytes::from(self.buffer)
+    }
+
+    fn header(&self) -> BatchHeader {
+        let body_size = self.uncompressed_size() - BatchHeader::SIZE;
+        let batch_length = i32::try_from(body_size)
             .ok()
             .and_then(|length| length.checked_add(BatchHeader::MIN_LENGTH))
             .expect("a batch is smaller than 2 GiB");
-        let header = BatchHeader {
+        BatchHeader {
             base_offset: self.base_offset,
             batch_length,
             partition_leader_epoch: self.partition_leader_epoch,
@@ -254,13 +314,34 @@ impl RecordBatchBuilder {
             producer_epoch: self.producer_epoch,
             base_sequence: self.base_sequence,
             record_count: self.record_count,
-        };
-        let mut batch = RecordBatch::new(header, body);
-        batch.header.crc = batch.compute_crc();
-        batch
+        }
     }
 }
 
+/// Makes a batch that was built in one piece another producer's, or moves its sequences. Copies the batch
+/// where somebody else still holds it.
+pub fn replace_producer(
+    batch: Bytes,
+    id: ProducerId,
+    epoch: ProducerEpoch,
+    base_sequence: Sequence,
+) -> Result<Bytes, BatchError> {
+    let mut header = BatchHeader::parse(&batch)?;
+    let mut bytes = match batch.try_into_mut() {
+        Ok(bytes) => bytes,
+        Err(shared) => BytesMut::from(&shared[..]),
+    };
+    (
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    ) = (id, epoch, base_sequence);
+    header.crc = header.compute_crc(&bytes[BatchHeader::SIZE..]);
+    bytes[..BatchHeader::SIZE].copy_from_slice(&header.to_bytes());
+    Ok(bytes.freeze())
+}
+
+#[inline]
 fn write_record(
     out: &mut Vec<u8>,
     timestamp_delta: i64,
@@ -279,6 +360,10 @@ fn write_record(
 }
 
 /// A record of `size` bytes behind its length, up to its headers.
+///
+/// The numbers in front of the key, and those between key and value, are put together beside the buffer
+/// and appended in one go: a buffer that grows byte by byte asks for room with each of them.
+#[inline]
 fn write_start(
     out: &mut Vec<u8>,
     size: usize,
@@ -287,14 +372,29 @@ fn write_start(
     key: Option<&[u8]>,
     value: Option<&[u8]>,
 ) {
-    let size = i32::try_from(size).expect("a record is smaller than 2 GiB");
-    write_varint(out, size);
+    let length = i32::try_from(size).expect("a record is smaller than 2 GiB");
+    out.reserve(size + MAX_VARINT);
+    let mut numbers = [0; 2 * MAX_VARINT + MAX_VARLONG + 1 + MAX_VARINT + MAX_VARINT];
+    let mut at = put_varlong(&mut numbers, 0, i64::from(length));
     // No attribute of a record is in use.
-    out.push(0);
-    write_varlong(out, timestamp_delta);
-    write_varint(out, offset_delta);
-    write_nullable(out, key);
-    write_nullable(out, value);
+    at += 1;
+    at = put_varlong(&mut numbers, at, timestamp_delta);
+    at = put_varlong(&mut numbers, at, i64::from(offset_delta));
+    at = put_varlong(&mut numbers, at, nullable_length(key));
+    if let Some(key) = key {
+        out.extend_from_slice(&numbers[..at]);
+        out.extend_from_slice(key);
+        at = 0;
+    }
+    at = put_varlong(&mut numbers, at, nullable_length(value));
+    out.extend_from_slice(&numbers[..at]);
+    out.extend_from_slice(value.unwrap_or_default());
+}
+
+/// What stands for a length: null is -1.
+#[inline]
+fn nullable_length(bytes: Option<&[u8]>) -> i64 {
+    bytes.map_or(-1, |bytes| bytes.len() as i64)
 }
 
 fn write_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
@@ -330,5 +430,37 @@ fn nullable_size(bytes: Option<&[u8]>) -> usize {
     match bytes {
         Some(bytes) => size_of_varint(bytes.len() as i32) + bytes.len(),
         None => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(builder: RecordBatchBuilder) -> RecordBatchBuilder {
+        let mut builder = builder;
+        let header = RecordHeader::new("h", None);
+        builder.append(Timestamp(5), None, Some(&[b'v'; 300]), &[]);
+        builder.append(Timestamp(1 << 40), Some(b"k"), None, &[header]);
+        builder
+    }
+
+    #[test]
+    fn a_batch_in_one_piece_is_the_same_batch() {
+        for compression in [Compression::None, Compression::Snappy] {
+            let reused = vec![7; 1000];
+            let room = reused.as_ptr();
+            let whole =
+                filled(RecordBatchBuilder::new(compression).in_buffer(reused)).build_in_place();
+            let parts = filled(RecordBatchBuilder::new(compression))
+                .build()
+                .to_bytes();
+            assert_eq!(whole, parts);
+            assert_eq!(whole.as_ptr(), room, "no copy");
+            let (id, epoch, sequence) = (ProducerId(4), ProducerEpoch(2), Sequence(9));
+            let moved = replace_producer(whole, id, epoch, sequence).unwrap();
+            let builder = RecordBatchBuilder::new(compression).producer(id, epoch, sequence);
+            assert_eq!(moved, filled(builder).build().to_bytes());
+        }
     }
 }

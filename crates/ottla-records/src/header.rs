@@ -160,6 +160,14 @@ impl BatchHeader {
         bytes
     }
 
+    /// The checksum that belongs into a header with this body behind it.
+    pub(crate) fn compute_crc(&self, body: &[u8]) -> u32 {
+        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+        digest.update(&self.to_bytes()[Self::CRC_START..]);
+        digest.update(body);
+        digest.finalize() as u32
+    }
+
     /// Header and records together.
     pub const fn size_in_bytes(&self) -> usize {
         BatchPrefix::LOG_OVERHEAD + self.batch_length as usize

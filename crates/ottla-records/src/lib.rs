@@ -28,7 +28,7 @@ mod varint;
 
 pub use attributes::{Attributes, CompressionType, TimestampType};
 pub use batch::{RecordBatch, RecordBatches};
-pub use builder::RecordBatchBuilder;
+pub use builder::{RecordBatchBuilder, replace_producer};
 pub use compression::{Compression, CompressionLevels, InvalidLevel, decompress};
 pub use error::BatchError;
 pub use header::{BatchHeader, BatchPrefix};

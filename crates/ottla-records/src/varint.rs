@@ -60,12 +60,22 @@ pub(crate) fn write_varint(out: &mut Vec<u8>, value: i32) {
 }
 
 pub(crate) fn write_varlong(out: &mut Vec<u8>, value: i64) {
+    let mut bytes = [0; MAX_VARLONG];
+    let length = put_varlong(&mut bytes, 0, value);
+    out.extend_from_slice(&bytes[..length]);
+}
+
+/// Writes a number to `out` from `at` on and gives the place behind it. There must be room.
+#[inline(always)]
+pub(crate) fn put_varlong(out: &mut [u8], mut at: usize, value: i64) -> usize {
     let mut rest = (value << 1 ^ value >> 63) as u64;
     while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
+        out[at] = rest as u8 | 0x80;
         rest >>= 7;
+        at += 1;
     }
-    out.push(rest as u8);
+    out[at] = rest as u8;
+    at + 1
 }
 
 /// Bytes that `write_varint` takes.
