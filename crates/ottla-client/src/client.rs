@@ -378,6 +378,17 @@ impl Client {
             .remove(&(kind, key.to_owned()));
     }
 
+    /// The level that the cluster has finalized for a feature, as one of the open connections was told; 0
+    /// for none.
+    pub fn finalized_feature(&self, name: &str) -> i16 {
+        let slots: Vec<Slot> = self.inner.connections.lock().values().cloned().collect();
+        let levels = slots.iter().filter_map(|slot| {
+            let slot = slot.try_lock().ok()?;
+            Some(slot.as_ref()?.finalized_feature(name))
+        });
+        levels.max().unwrap_or(0)
+    }
+
     /// Whether the cluster serves an API.
     pub async fn serves(&self, api: ApiKey) -> Result<bool, ClientError> {
         let connection = self

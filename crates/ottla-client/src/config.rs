@@ -18,6 +18,9 @@ pub struct ClientConfig {
     pub socket_connection_setup_timeout: Duration,
     pub retry_backoff: Duration,
     pub retry_backoff_max: Duration,
+    /// How long to wait before a leader is connected to again, at first and at most.
+    pub reconnect_backoff: Duration,
+    pub reconnect_backoff_max: Duration,
     pub metadata_max_age: Duration,
     /// The largest response that is read.
     pub max_response_bytes: usize,
@@ -33,6 +36,8 @@ impl Default for ClientConfig {
             socket_connection_setup_timeout: Duration::from_secs(10),
             retry_backoff: Duration::from_millis(100),
             retry_backoff_max: Duration::from_secs(1),
+            reconnect_backoff: Duration::from_millis(50),
+            reconnect_backoff_max: Duration::from_secs(1),
             metadata_max_age: Duration::from_secs(300),
             max_response_bytes: 1 << 30,
         }
@@ -96,6 +101,10 @@ impl ClientConfig {
                 }
                 "retry.backoff.ms" => self.retry_backoff = milliseconds(key, value)?,
                 "retry.backoff.max.ms" => self.retry_backoff_max = milliseconds(key, value)?,
+                "reconnect.backoff.ms" => self.reconnect_backoff = milliseconds(key, value)?,
+                "reconnect.backoff.max.ms" => {
+                    self.reconnect_backoff_max = milliseconds(key, value)?;
+                }
                 "metadata.max.age.ms" => self.metadata_max_age = milliseconds(key, value)?,
                 "security.protocol" if value.eq_ignore_ascii_case("PLAINTEXT") => {}
                 "security.protocol" => {

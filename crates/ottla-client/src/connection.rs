@@ -4,6 +4,9 @@
 //! responses come back in that order. A writer task and a reader task own the two halves of the socket,
 //! so that a caller who goes away in the middle of a request cannot leave half a frame behind. The first
 //! failure closes the connection for everybody: answers would no longer match questions.
+//!
+//! What waits to be written is bounded by those who send: each waits for its answer, or counts its
+//! requests, as the producer does.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -11,9 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use std::io::IoSlice;
+
 use bytes::{Buf, Bytes, BytesMut};
 use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
-use ottla_protocol::{ApiKey, ApiRequest, Encoder, Message, Reader, decode_api_versions_response};
+use ottla_protocol::{
+    ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
+};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,13 +31,34 @@ use tokio::task::AbortHandle;
 use crate::config::ClientConfig;
 use crate::error::ClientError;
 
-type Reply = oneshot::Sender<Result<Bytes, ClientError>>;
+/// Who is told what came of a request, on the thread that finds out: it must not wait. Told in any case,
+/// if only that the connection is gone.
+struct Reply(Option<Box<dyn FnOnce(Result<Bytes, ClientError>) + Send>>);
 
-/// A request on its way to the writer; one that is not answered (acks=0) has no one waiting.
+impl Reply {
+    fn tell(mut self, result: Result<Bytes, ClientError>) {
+        if let Some(tell) = self.0.take() {
+            tell(result);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            tell(Err(ClientError::ClientClosed));
+        }
+    }
+}
+
+/// A request on its way to the writer.
 struct Outgoing {
-    frame: Bytes,
+    /// The frame in pieces; records are where they were encoded.
+    chunks: Vec<Bytes>,
     correlation_id: i32,
-    reply: Option<Reply>,
+    reply: Reply,
+    /// Produce with acks=0 is not; its reply is that it is written.
+    is_answered: bool,
 }
 
 /// A connection to a broker, its API versions known. Dropping it closes the socket.
@@ -39,9 +67,11 @@ pub struct Connection {
     client_id: String,
     request_timeout: Duration,
     correlation_id: AtomicI32,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: mpsc::UnboundedSender<Outgoing>,
     pending: Arc<Pending>,
     versions: HashMap<ApiKey, RangeInclusive<i16>>,
+    /// The levels that the cluster has finalized.
+    features: HashMap<String, i16>,
     tasks: [AbortHandle; 2],
 }
 
@@ -67,7 +97,7 @@ impl Pending {
         };
         let error = self.closed().unwrap_or(ClientError::ClientClosed);
         for (_, reply) in waiting {
-            let _ = reply.send(Err(error.clone()));
+            reply.tell(Err(error.clone()));
         }
     }
 
@@ -76,8 +106,8 @@ impl Pending {
     }
 }
 
-/// How many requests may wait to be written before senders wait too.
-const OUTGOING_REQUESTS: usize = 256;
+/// How many requests the writer takes out of its queue at a time.
+const WRITTEN_TOGETHER: usize = 64;
 
 impl Connection {
     /// Connects and asks for the versions that the broker serves.
@@ -98,7 +128,7 @@ impl Connection {
             .map_err(|error| refused(error.to_string()))?;
         let (read, write) = stream.into_split();
         let pending = Arc::new(Pending::default());
-        let (outgoing, queue) = mpsc::channel(OUTGOING_REQUESTS);
+        let (outgoing, queue) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write_requests(
             write,
             queue,
@@ -119,6 +149,7 @@ impl Connection {
             outgoing,
             pending,
             versions: HashMap::new(),
+            features: HashMap::new(),
             tasks: [writer.abort_handle(), reader.abort_handle()],
         };
         connection.negotiate().await?;
@@ -154,6 +185,11 @@ impl Connection {
             }
             let what = format!("negotiation with {}", self.address);
             ClientError::check(what, response.error_code, None::<&str>)?;
+            self.features = response
+                .finalized_features
+                .iter()
+                .map(|feature| (feature.name.to_string(), feature.max_version_level))
+                .collect();
             self.versions = response
                 .api_keys
                 .iter()
@@ -203,6 +239,21 @@ impl Connection {
         Ok(version)
     }
 
+    /// The level that the cluster has finalized for a feature, 0 for none.
+    pub fn finalized_feature(&self, name: &str) -> i16 {
+        self.features.get(name).copied().unwrap_or(0)
+    }
+
+    /// As [`Connection::send`], in this version at most.
+    pub(crate) async fn send_up_to<R: ApiRequest>(
+        &self,
+        request: &R,
+        newest: i16,
+    ) -> Result<R::Response, ClientError> {
+        let version = self.version(R::API_KEY)?.min(newest);
+        self.send_in(request, version, self.request_timeout).await
+    }
+
     /// Sends a request and waits for its response.
     pub async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ClientError> {
         let version = self.version(R::API_KEY)?;
@@ -246,16 +297,42 @@ impl Connection {
         })
     }
 
-    /// Sends a request that is not answered: a Produce with acks=0.
-    pub async fn send_unanswered<R: ApiRequest>(&self, request: &R) -> Result<(), ClientError> {
-        let version = self.version(R::API_KEY)?;
-        let (frame, correlation_id) = self.frame(request, version)?;
-        self.enqueue(Outgoing {
-            frame,
-            correlation_id,
-            reply: None,
-        })
-        .await
+    /// Puts a request on its way at once, behind all that were sent before, and has `on_answer` told what
+    /// comes back. The caller bounds how many are under way and how long it waits.
+    pub(crate) fn start<R: ApiRequest>(
+        &self,
+        request: &R,
+        version: i16,
+        on_answer: impl FnOnce(Result<R::Response, ClientError>) + Send + 'static,
+    ) {
+        let address = self.address.clone();
+        let decode = move |answer: Result<Bytes, ClientError>| {
+            on_answer(answer.and_then(|frame| {
+                let body = body_of(&address, R::API_KEY, version, frame)?;
+                R::Response::decode_all(&body, version).map_err(|error| {
+                    let what = format!("a response to {}", R::API_KEY);
+                    ClientError::unreadable(&address, &what, error)
+                })
+            }));
+        };
+        self.enqueue(request, version, true, Reply(Some(Box::new(decode))));
+    }
+
+    /// As [`Connection::start`], for a request that is not answered: a Produce with acks=0. `on_written` is
+    /// told when the socket has it.
+    pub(crate) fn start_unanswered<R: ApiRequest>(
+        &self,
+        request: &R,
+        version: i16,
+        on_written: impl FnOnce(Result<(), ClientError>) + Send + 'static,
+    ) {
+        let tell = move |written: Result<Bytes, ClientError>| on_written(written.map(drop));
+        self.enqueue(request, version, false, Reply(Some(Box::new(tell))));
+    }
+
+    /// Ends the connection; whoever waits for an answer hears why.
+    pub(crate) fn close(&self, reason: ClientError) {
+        self.pending.close(reason);
     }
 
     async fn exchange<R: ApiRequest>(
@@ -264,43 +341,50 @@ impl Connection {
         version: i16,
         timeout: Duration,
     ) -> Result<Bytes, ClientError> {
-        let (frame, correlation_id) = self.frame(request, version)?;
         let (reply, response) = oneshot::channel();
-        let exchange = async {
-            self.enqueue(Outgoing {
-                frame,
-                correlation_id,
-                reply: Some(reply),
-            })
-            .await?;
-            response
-                .await
-                .unwrap_or_else(|_| Err(self.closed().unwrap_or(ClientError::ClientClosed)))
+        let tell = move |answer| drop(reply.send(answer));
+        self.enqueue(request, version, true, Reply(Some(Box::new(tell))));
+        let Ok(answer) = tokio::time::timeout(timeout, response).await else {
+            // Answers come in order: what comes after this request would wait for it too.
+            let error = ClientError::TimedOut {
+                address: self.address.clone(),
+                what: R::API_KEY.name().to_owned(),
+                after: timeout,
+            };
+            self.pending.close(error.clone());
+            return Err(error);
         };
-        let mut frame = match tokio::time::timeout(timeout, exchange).await {
-            Ok(result) => result?,
-            Err(_) => {
-                // Answers come in order: what comes after this request would wait for it too.
-                let error = ClientError::TimedOut {
-                    address: self.address.clone(),
-                    what: R::API_KEY.name().to_owned(),
-                    after: timeout,
-                };
-                self.pending.close(error.clone());
-                return Err(error);
-            }
-        };
-        let mut reader = Reader::new(frame.clone());
-        let header =
-            ResponseHeader::decode(&mut reader, R::API_KEY.response_header_version(version));
-        header.map_err(|error| {
-            ClientError::unreadable(&self.address, "the header of a response", error)
-        })?;
-        frame.advance(reader.position());
-        Ok(frame)
+        let frame = answer.unwrap_or(Err(ClientError::ClientClosed))?;
+        body_of(&self.address, R::API_KEY, version, frame)
     }
 
-    fn frame<R: ApiRequest>(&self, request: &R, version: i16) -> Result<(Bytes, i32), ClientError> {
+    fn enqueue<R: ApiRequest>(&self, request: &R, version: i16, is_answered: bool, reply: Reply) {
+        let framed = match self.closed() {
+            Some(error) => Err(error),
+            None => self.frame(request, version),
+        };
+        match framed {
+            Ok((chunks, correlation_id)) => {
+                let outgoing = Outgoing {
+                    chunks,
+                    correlation_id,
+                    reply,
+                    is_answered,
+                };
+                if let Err(refused) = self.outgoing.send(outgoing) {
+                    let error = self.closed().unwrap_or(ClientError::ClientClosed);
+                    refused.0.reply.tell(Err(error));
+                }
+            }
+            Err(error) => reply.tell(Err(error)),
+        }
+    }
+
+    fn frame<R: ApiRequest>(
+        &self,
+        request: &R,
+        version: i16,
+    ) -> Result<(Vec<Bytes>, i32), ClientError> {
         let correlation_id = self.correlation_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
         let header = RequestHeader {
             request_api_key: R::API_KEY.code(),
@@ -312,24 +396,33 @@ impl Connection {
         let mut encoder = Encoder::new();
         header.encode(&mut encoder, R::API_KEY.request_header_version(version))?;
         request.encode(&mut encoder, version)?;
-        let body = encoder.finish().try_into_bytes()?;
-        let length = i32::try_from(body.len())
+        let encoded = encoder.finish();
+        let length = i32::try_from(encoded.len())
             .map_err(|_| ClientError::Unsendable("it is larger than 2 GiB".into()))?;
-        let mut frame = BytesMut::with_capacity(4 + body.len());
-        frame.extend_from_slice(&length.to_be_bytes());
-        frame.extend_from_slice(&body);
-        Ok((frame.freeze(), correlation_id))
-    }
-
-    async fn enqueue(&self, outgoing: Outgoing) -> Result<(), ClientError> {
-        if let Some(error) = self.closed() {
-            return Err(error);
+        let mut chunks = Vec::with_capacity(1 + encoded.chunks.len());
+        chunks.push(Bytes::copy_from_slice(&length.to_be_bytes()));
+        for chunk in encoded.chunks {
+            match chunk {
+                Chunk::Bytes(bytes) => chunks.push(bytes),
+                Chunk::File(_) => return Err(EncodeError::FileRegion.into()),
+            }
         }
-        self.outgoing
-            .send(outgoing)
-            .await
-            .map_err(|_| self.closed().unwrap_or(ClientError::ClientClosed))
+        Ok((chunks, correlation_id))
     }
+}
+
+/// What follows the header of a response.
+fn body_of(
+    address: &str,
+    api: ApiKey,
+    version: i16,
+    mut frame: Bytes,
+) -> Result<Bytes, ClientError> {
+    let mut reader = Reader::new(frame.clone());
+    ResponseHeader::decode(&mut reader, api.response_header_version(version))
+        .map_err(|error| ClientError::unreadable(address, "the header of a response", error))?;
+    frame.advance(reader.position());
+    Ok(frame)
 }
 
 impl Drop for Connection {
@@ -343,35 +436,70 @@ impl Drop for Connection {
 
 async fn write_requests(
     mut socket: OwnedWriteHalf,
-    mut queue: mpsc::Receiver<Outgoing>,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
     pending: Arc<Pending>,
     address: String,
 ) {
-    while let Some(outgoing) = queue.recv().await {
-        if let Some(reply) = outgoing.reply {
-            let closed = {
-                let mut state = pending.state.lock();
-                match &state.closed {
-                    Some(error) => Some((reply, error.clone())),
-                    None => {
-                        state.waiting.push_back((outgoing.correlation_id, reply));
-                        None
-                    }
-                }
-            };
-            if let Some((reply, error)) = closed {
-                let _ = reply.send(Err(error));
+    let mut taken = Vec::with_capacity(WRITTEN_TOGETHER);
+    let mut chunks = VecDeque::new();
+    let mut written = Vec::new();
+    while queue.recv_many(&mut taken, WRITTEN_TOGETHER).await > 0 {
+        for outgoing in taken.drain(..) {
+            let mut state = pending.state.lock();
+            if let Some(error) = state.closed.clone() {
+                drop(state);
+                outgoing.reply.tell(Err(error));
                 continue;
             }
+            if outgoing.is_answered {
+                let waiting = (outgoing.correlation_id, outgoing.reply);
+                state.waiting.push_back(waiting);
+            } else {
+                written.push(outgoing.reply);
+            }
+            chunks.extend(outgoing.chunks);
         }
-        if let Err(error) = socket.write_all(&outgoing.frame).await {
-            pending.close(ClientError::Closed {
+        if let Err(error) = write_chunks(&mut socket, &mut chunks).await {
+            let error = ClientError::Closed {
                 address,
                 reason: error.to_string(),
-            });
+            };
+            pending.close(error.clone());
+            written
+                .into_iter()
+                .for_each(|reply| reply.tell(Err(error.clone())));
             return;
         }
+        written
+            .drain(..)
+            .for_each(|reply| reply.tell(Ok(Bytes::new())));
     }
+}
+
+async fn write_chunks(
+    socket: &mut OwnedWriteHalf,
+    chunks: &mut VecDeque<Bytes>,
+) -> std::io::Result<()> {
+    while !chunks.is_empty() {
+        let mut slices = [IoSlice::new(&[]); WRITTEN_TOGETHER];
+        let count = chunks.len().min(slices.len());
+        for (slice, chunk) in slices.iter_mut().zip(chunks.iter()) {
+            *slice = IoSlice::new(chunk);
+        }
+        let mut sent = socket.write_vectored(&slices[..count]).await?;
+        if sent == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        while let Some(first) = chunks.front_mut() {
+            if sent < first.len() {
+                first.advance(sent);
+                break;
+            }
+            sent -= first.len();
+            chunks.pop_front();
+        }
+    }
+    Ok(())
 }
 
 async fn read_responses(
@@ -390,13 +518,13 @@ async fn read_responses(
             break "it answered a request that was not sent".to_owned();
         };
         if expected != correlation_id {
-            let _ = reply.send(Err(ClientError::Closed {
+            reply.tell(Err(ClientError::Closed {
                 address: address.clone(),
                 reason: "its answers are out of order".into(),
             }));
             break "its answers are out of order".to_owned();
         }
-        let _ = reply.send(Ok(frame));
+        reply.tell(Ok(frame));
     };
     pending.close(ClientError::Closed { address, reason });
 }

@@ -17,6 +17,7 @@ pub mod admin;
 mod consumer;
 mod partitioner;
 mod producer;
+pub mod properties;
 mod scram;
 
 pub use admin::Admin;
@@ -27,5 +28,9 @@ pub use consumer::{Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
 pub use error::{ClientError, default_message};
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use partitioner::{murmur2, partition_for_key};
-pub use producer::{Delivery, Producer, ProducerConfig, ProducerRecord, RecordMetadata};
+pub use producer::{
+    ConsumerGroupMetadata, DeliveredBatch, Delivery, DeliveryCallback, DeliveryListener,
+    OffsetToCommit, Producer, ProducerBuilder, ProducerConfig, ProducerInterceptor,
+    ProducerMetrics, ProducerRecord, RecordMetadata, RecordRef, TrySendError,
+};
 pub use scram::{ScramKeys, ScramMechanism};

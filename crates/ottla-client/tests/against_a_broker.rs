@@ -46,7 +46,7 @@ impl Cluster {
     }
 
     fn producer(&self, config: ProducerConfig) -> Producer {
-        Producer::new(self.admin.client().clone(), config)
+        Producer::new(self.admin.client().clone(), config).expect("a producer")
     }
 
     fn consumer(&self, group: Option<&str>) -> Consumer {
@@ -89,7 +89,7 @@ async fn records_of_a_key_stay_in_order() {
     let cluster = Cluster::start().await;
     cluster.topic("t", 3).await;
     let config = ProducerConfig {
-        idempotence: true,
+        enable_idempotence: Some(true),
         batch_size: 200,
         ..ProducerConfig::default()
     };

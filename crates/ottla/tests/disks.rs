@@ -51,7 +51,7 @@ async fn producer(broker: &BrokerProcess) -> Producer {
         delivery_timeout: Duration::from_secs(2),
         ..Default::default()
     };
-    Producer::new(client(broker).await, config)
+    Producer::new(client(broker).await, config).expect("settings that go together")
 }
 
 /// The numbers of all records of a partition from `start` on.

@@ -44,10 +44,10 @@ async fn produce(client: Client, records: usize, count: Arc<AtomicUsize>) -> BTr
         linger: Duration::from_millis(1),
         batch_size: 1_000,
         delivery_timeout: Duration::from_secs(2),
-        idempotence: true,
+        enable_idempotence: Some(true),
         ..Default::default()
     };
-    let producer = Producer::new(client, config);
+    let producer = Producer::new(client, config).expect("settings that go together");
     let mut acknowledged = BTreeMap::new();
     for first in (0..records).step_by(IN_FLIGHT) {
         let mut deliveries = Vec::new();
@@ -149,7 +149,7 @@ async fn a_broker_whose_last_log_directory_fails_ends_and_says_so() {
         delivery_timeout: Duration::from_secs(2),
         ..Default::default()
     };
-    let producer = Producer::new(client, config);
+    let producer = Producer::new(client, config).expect("settings that go together");
     let _ = producer.send(record(0)).await;
     let status = broker.wait();
     assert_eq!(status.code(), Some(1), "{}", broker.output());

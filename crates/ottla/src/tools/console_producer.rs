@@ -236,13 +236,10 @@ async fn produce(args: &ConsoleProducerArgs) -> anyhow::Result<()> {
     client_config.apply(&settings)?;
     let mut config = ProducerConfig::default();
     config.apply(&settings)?;
-    if !settings.contains_key("enable.idempotence") {
-        config.idempotence = config.acks == -1;
-    }
     let client = Client::unconnected(client_config);
     let who = format!("Producer clientId={}", client.config().client_id);
     let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
-    let producer = Producer::new(client, config);
+    let producer = Producer::new(client, config)?;
 
     let mut lines = read_lines();
     let mut deliveries = JoinSet::new();

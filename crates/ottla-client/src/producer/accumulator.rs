@@ -1,0 +1,635 @@
+//! Everything that has been handed in and is not on its way: one queue of batches a partition
+//! (`org.apache.kafka.clients.producer.internals.RecordAccumulator`).
+//!
+//! Senders append on their own threads: they look the topic up without a lock and hold that of one
+//! partition for the time that it takes to encode a record. One task takes batches out, and puts back
+//! those that have to be sent again. Nothing here knows connections; time is an argument.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use hashbrown::HashMap;
+use ottla_records::{Compression, RecordBatchBuilder};
+use parking_lot::Mutex;
+
+use super::batch::{Delivered, ProducerBatch, next_ratio};
+use super::buffer_pool::{BufferPool, Grant};
+use super::delivery::{Completion, Delivery, DeliveryCallback, Outcome};
+use super::record::RecordRef;
+use super::sequences::{Identity, Sequences};
+use super::sticky::{Load, Sticky};
+use crate::partitioner::partition_for_key;
+
+/// What of the producer's settings decides about batches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BatchRules {
+    pub(super) batch_size: usize,
+    pub(super) linger: Duration,
+    pub(super) compression: Compression,
+    pub(super) ignore_keys: bool,
+    /// `partitioner.adaptive.partitioning.enable`.
+    pub(super) is_adaptive: bool,
+    /// Somebody wants the tags of the records.
+    pub(super) keeps_tags: bool,
+    pub(super) is_transactional: bool,
+    /// One batch of a partition at a time.
+    pub(super) one_in_flight: bool,
+}
+
+/// The queues of a topic's partitions. Replaced when the topic gets more of them.
+pub(super) struct TopicQueues {
+    pub(super) name: Arc<str>,
+    pub(super) partitions: Box<[Arc<PartitionQueue>]>,
+    sticky: Arc<Sticky>,
+    /// What compression leaves of this topic's records, as bits of a float.
+    ratio: Arc<AtomicU32>,
+}
+
+pub(super) struct PartitionQueue {
+    pub(super) topic: Arc<str>,
+    pub(super) partition: i32,
+    pub(super) state: Mutex<QueueState>,
+    ratio: Arc<AtomicU32>,
+}
+
+#[derive(Default)]
+pub(super) struct QueueState {
+    /// Those that have left before, in the order in which they did, then those that have not; the last
+    /// one takes records.
+    pub(super) batches: VecDeque<ProducerBatch>,
+    pub(super) sequences: Sequences,
+    /// Batches that are not in the queue because they are on the wire.
+    pub(super) on_wire: usize,
+}
+
+/// What a sender wants to hear of a record.
+pub(super) enum Interest {
+    Delivery,
+    Callback(DeliveryCallback),
+    /// Nothing but what all are told.
+    Tag(u64),
+}
+
+pub(super) struct Appended {
+    pub(super) delivery: Option<Delivery>,
+    /// The sender has something to look at: a full batch, or the first record of a new one.
+    pub(super) is_news: bool,
+}
+
+/// Why a record was not appended.
+pub(super) enum Refused {
+    NoSuchPartition {
+        partition: i32,
+        partitions: usize,
+    },
+    /// So many bytes of memory have to be granted first.
+    NoMemory {
+        bytes: usize,
+        interest: Interest,
+    },
+}
+
+/// What the sender may do next.
+#[derive(Default)]
+pub(super) struct Ready {
+    /// Leaders with something to send, and all their partitions with batches.
+    pub(super) nodes: BTreeMap<i32, Vec<Arc<PartitionQueue>>>,
+    pub(super) topics_without_leader: BTreeSet<Arc<str>>,
+    /// When there may be more, unless something happens before.
+    pub(super) next_check: Option<Duration>,
+}
+
+pub(super) struct Accumulator {
+    pub(super) rules: BatchRules,
+    pub(super) pool: Arc<BufferPool>,
+    topics: ArcSwap<HashMap<Box<str>, Arc<TopicQueues>>>,
+    /// Flushes that wait; while there is one, no batch lingers.
+    flushes: AtomicUsize,
+    incomplete: Mutex<HashMap<usize, Arc<Completion>>>,
+}
+
+impl Accumulator {
+    pub(super) fn new(rules: BatchRules, pool: Arc<BufferPool>) -> Accumulator {
+        Accumulator {
+            rules,
+            pool,
+            topics: ArcSwap::default(),
+            flushes: AtomicUsize::new(0),
+            incomplete: Mutex::default(),
+        }
+    }
+
+    /// The queues of a topic, once its partitions are known.
+    #[inline]
+    pub(super) fn with_topic<T>(
+        &self,
+        name: &str,
+        then: impl FnOnce(&TopicQueues) -> T,
+    ) -> Option<T> {
+        self.topics.load().get(name).map(|topic| then(topic))
+    }
+
+    pub(super) fn topic_names(&self) -> Vec<String> {
+        self.topics
+            .load()
+            .keys()
+            .map(|name| name.to_string())
+            .collect()
+    }
+
+    /// Learns how many partitions a topic has.
+    pub(super) fn set_partitions(&self, name: &str, count: usize) {
+        self.topics.rcu(|topics| {
+            let known = topics.get(name);
+            if known.is_some_and(|known| known.partitions.len() >= count) || count == 0 {
+                return topics.clone();
+            }
+            let topic = match known {
+                Some(known) => known.grown(count),
+                None => TopicQueues::new(name, count),
+            };
+            let mut topics = HashMap::clone(topics);
+            topics.insert(name.into(), Arc::new(topic));
+            Arc::new(topics)
+        });
+    }
+
+    /// Appends a record to the batch of its partition. `grant` is memory for a new batch, if the caller
+    /// has waited for some; what is not used of it is left there.
+    #[inline]
+    pub(super) fn append(
+        &self,
+        topic: &TopicQueues,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+        interest: Interest,
+        grant: &mut Option<Grant>,
+    ) -> Result<Appended, Refused> {
+        let partitions = topic.partitions.len();
+        let fixed = match (record.partition, record.key) {
+            (Some(partition), _) if (0..partitions as i32).contains(&partition) => {
+                Some(partition as usize)
+            }
+            (Some(partition), _) => {
+                return Err(Refused::NoSuchPartition {
+                    partition,
+                    partitions,
+                });
+            }
+            (None, Some(key)) if !self.rules.ignore_keys => {
+                Some(partition_for_key(key, partitions))
+            }
+            (None, _) => None,
+        };
+        if let Some(index) = fixed {
+            let queue = &topic.partitions[index];
+            let mut state = queue.state.lock();
+            let (appended, _) =
+                self.append_to(queue, &mut state, record, timestamp, interest, grant)?;
+            return Ok(appended);
+        }
+        loop {
+            let choice = topic.sticky.choice();
+            let queue = &topic.partitions[choice.partition()];
+            let mut state = queue.state.lock();
+            if topic.sticky.choice() != choice {
+                // Another thread has filled the batch meanwhile.
+                continue;
+            }
+            let (appended, bytes) =
+                self.append_to(queue, &mut state, record, timestamp, interest, grant)?;
+            let all_full = || {
+                state.batches.back().is_none_or(|last| {
+                    last.is_full(self.rules.batch_size, queue.ratio(&self.rules))
+                })
+            };
+            // A batch that lingers is better filled than left.
+            let may_move = appended.is_news || all_full();
+            topic.sticky.on_produced(
+                choice,
+                bytes,
+                self.rules.batch_size,
+                may_move,
+                partitions,
+                rand::random,
+            );
+            return Ok(appended);
+        }
+    }
+
+    #[inline]
+    fn append_to(
+        &self,
+        queue: &PartitionQueue,
+        state: &mut QueueState,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+        interest: Interest,
+        grant: &mut Option<Grant>,
+    ) -> Result<(Appended, usize), Refused> {
+        let BatchRules { batch_size, .. } = self.rules;
+        let ratio = queue.ratio(&self.rules);
+        if let Some(last) = state.batches.back_mut() {
+            if let Some(placed) = last.try_append(record, timestamp, batch_size, ratio) {
+                let bytes = placed.bytes;
+                let delivery = self.note(last, placed, timestamp, interest);
+                let appended = Appended {
+                    delivery,
+                    is_news: false,
+                };
+                return Ok((appended, bytes));
+            }
+            last.close();
+        }
+        let wanted = batch_size.max(record.size_upper_bound() + ottla_records::BatchHeader::SIZE);
+        let memory = match grant.take_if(|grant| grant.bytes() >= wanted) {
+            Some(memory) => memory,
+            None => match self.pool.try_grant(wanted) {
+                Some(memory) => memory,
+                None => {
+                    return Err(Refused::NoMemory {
+                        bytes: wanted,
+                        interest,
+                    });
+                }
+            },
+        };
+        let builder = RecordBatchBuilder::new(self.rules.compression);
+        let mut batch = ProducerBatch::new(builder, Some(memory), queue.partition, Instant::now());
+        let placed = batch
+            .try_append(record, timestamp, batch_size, ratio)
+            .expect("an empty batch takes any record");
+        let bytes = placed.bytes;
+        let delivery = self.note(&mut batch, placed, timestamp, interest);
+        self.track(&batch.completion);
+        state.batches.push_back(batch);
+        let appended = Appended {
+            delivery,
+            is_news: true,
+        };
+        Ok((appended, bytes))
+    }
+
+    #[inline]
+    fn note(
+        &self,
+        batch: &mut ProducerBatch,
+        placed: Delivered,
+        timestamp: i64,
+        interest: Interest,
+    ) -> Option<Delivery> {
+        if self.rules.keeps_tags {
+            batch.tags.push(match interest {
+                Interest::Tag(tag) => tag,
+                _ => 0,
+            });
+        }
+        match interest {
+            Interest::Delivery => Some(batch.delivery(placed.index, timestamp)),
+            Interest::Callback(callback) => {
+                batch.callbacks.push((placed.index, timestamp, callback));
+                None
+            }
+            Interest::Tag(_) => None,
+        }
+    }
+
+    /// Which leaders have something to be sent now.
+    pub(super) fn ready(
+        &self,
+        now: Instant,
+        sends_all: bool,
+        leader_of: impl Fn(&str, i32) -> Option<i32>,
+        is_available: impl Fn(i32) -> bool,
+    ) -> Ready {
+        let sends_all =
+            sends_all || self.flushes.load(Ordering::Acquire) > 0 || self.pool.is_exhausted();
+        let mut ready = Ready::default();
+        let mut holders: BTreeMap<i32, Vec<Arc<PartitionQueue>>> = BTreeMap::new();
+        let mut ready_nodes = BTreeSet::new();
+        for topic in self.topics.load().values() {
+            let mut loads = Vec::new();
+            for (index, queue) in topic.partitions.iter().enumerate() {
+                let leader = leader_of(&topic.name, queue.partition);
+                let state = queue.state.lock();
+                if let Some(leader) = leader
+                    && self.rules.is_adaptive
+                    && is_available(leader)
+                {
+                    loads.push((index, state.batches.len()));
+                }
+                let Some(first) = state.batches.front() else {
+                    continue;
+                };
+                let Some(leader) = leader else {
+                    ready.topics_without_leader.insert(topic.name.clone());
+                    continue;
+                };
+                if self.rules.one_in_flight && state.on_wire > 0 {
+                    continue;
+                }
+                holders.entry(leader).or_default().push(queue.clone());
+                let ratio = queue.ratio(&self.rules);
+                let is_full =
+                    state.batches.len() > 1 || first.is_full(self.rules.batch_size, ratio);
+                let wait = if first.attempts > 0 {
+                    first.waits_until.saturating_duration_since(now)
+                } else if is_full || sends_all {
+                    Duration::ZERO
+                } else {
+                    self.rules.linger.saturating_sub(first.age(now))
+                };
+                if wait.is_zero() {
+                    ready_nodes.insert(leader);
+                } else {
+                    let next = ready.next_check.get_or_insert(wait);
+                    *next = wait.min(*next);
+                }
+            }
+            if self.rules.is_adaptive {
+                let load = Load::of(&loads, topic.partitions.len());
+                topic.sticky.set_load(load);
+            }
+        }
+        holders.retain(|leader, _| ready_nodes.contains(leader));
+        ready.nodes = holders;
+        ready
+    }
+
+    /// Takes a batch of each partition, from that at `start` on, as many as fit into a request. Only
+    /// partitions that `gate` lets through are sent to.
+    pub(super) fn drain(
+        &self,
+        queues: &[Arc<PartitionQueue>],
+        start: usize,
+        max_request_size: usize,
+        identity: Option<Identity>,
+        now: Instant,
+        mut gate: impl FnMut(&PartitionQueue) -> bool,
+    ) -> Vec<(Arc<PartitionQueue>, ProducerBatch)> {
+        let mut drained: Vec<(Arc<PartitionQueue>, ProducerBatch)> = Vec::new();
+        let mut size = 0;
+        for index in 0..queues.len() {
+            let queue = &queues[(start + index) % queues.len()];
+            let mut state = queue.state.lock();
+            let Some(first) = state.batches.front() else {
+                continue;
+            };
+            let is_waiting = first.attempts > 0 && first.waits_until > now;
+            if is_waiting || !gate(queue) {
+                continue;
+            }
+            if let Some(identity) = identity {
+                let may_leave = match first.ticket {
+                    Some(ticket) => state.sequences.may_repeat(ticket),
+                    None => state.sequences.may_start(identity),
+                };
+                if !may_leave {
+                    continue;
+                }
+            }
+            if !drained.is_empty() && size + first.size() > max_request_size {
+                break;
+            }
+            let mut batch = state.batches.pop_front().expect("looked at above");
+            state.on_wire += 1;
+            if batch.attempts == 0 {
+                let producer = identity.map(|identity| {
+                    let count = batch.record_count as i32;
+                    let (ticket, sequence) = state.sequences.start(identity, count);
+                    batch.ticket = Some(ticket);
+                    (identity, sequence)
+                });
+                drop(state);
+                batch.seal(producer, self.rules.is_transactional);
+                queue.learn_ratio(&self.rules, &batch);
+            }
+            batch.attempts += 1;
+            size += batch.size();
+            drained.push((queue.clone(), batch));
+        }
+        drained
+    }
+
+    /// Puts a batch back to be sent again, behind those that left before it.
+    pub(super) fn put_back(&self, queue: &PartitionQueue, batch: ProducerBatch) {
+        let mut state = queue.state.lock();
+        let at = state.place_of(&batch);
+        state.batches.insert(at, batch);
+    }
+
+    /// Puts the parts of a batch that was too large in its place; false if it cannot be split.
+    pub(super) fn put_back_split(
+        &self,
+        queue: &PartitionQueue,
+        batch: &ProducerBatch,
+        identity: Option<Identity>,
+        now: Instant,
+    ) -> bool {
+        let Some(parts) = batch.split(self.rules.compression, self.rules.batch_size, now) else {
+            return false;
+        };
+        let mut state = queue.state.lock();
+        let counts: Vec<i32> = parts.iter().map(|(_, it)| it.record_count as i32).collect();
+        let places = batch
+            .ticket
+            .map(|ticket| state.sequences.split(ticket, &counts));
+        let mut outcome = Vec::new();
+        for (index, (first, mut part)) in parts.into_iter().enumerate() {
+            let place = places.as_ref().and_then(|places| places.get(index));
+            let producer = identity.zip(place).map(|(identity, (ticket, sequence))| {
+                part.ticket = Some(*ticket);
+                (identity, *sequence)
+            });
+            part.seal(producer, self.rules.is_transactional);
+            part.attempts = 1;
+            self.track(&part.completion);
+            outcome.push((first, part.completion.clone()));
+            let at = match part.ticket {
+                Some(_) => state.place_of(&part),
+                None => index,
+            };
+            state.batches.insert(at, part);
+        }
+        batch.completion.set(Outcome::Split(outcome));
+        true
+    }
+
+    /// Takes out the batches that are older than a record may become.
+    pub(super) fn take_expired(
+        &self,
+        now: Instant,
+        delivery_timeout: Duration,
+    ) -> Vec<(Arc<PartitionQueue>, ProducerBatch)> {
+        self.take_while(|batch| batch.age(now) >= delivery_timeout)
+    }
+
+    /// Takes everything that waits, to be refused.
+    pub(super) fn take_all(&self) -> Vec<(Arc<PartitionQueue>, ProducerBatch)> {
+        self.take_while(|_| true)
+    }
+
+    fn take_while(
+        &self,
+        condition: impl Fn(&ProducerBatch) -> bool,
+    ) -> Vec<(Arc<PartitionQueue>, ProducerBatch)> {
+        let mut taken = Vec::new();
+        for topic in self.topics.load().values() {
+            for queue in &topic.partitions {
+                let mut state = queue.state.lock();
+                while state.batches.front().is_some_and(&condition) {
+                    let batch = state.batches.pop_front().expect("looked at above");
+                    taken.push((queue.clone(), batch));
+                }
+            }
+        }
+        taken
+    }
+
+    /// Goes on under a new identity where a partition cannot go on under the old one and none of its
+    /// batches is on the wire; true if a partition has to wait for that.
+    pub(super) fn has_broken_sequences(&self) -> bool {
+        self.topics.load().values().any(|topic| {
+            topic
+                .partitions
+                .iter()
+                .any(|queue| queue.state.lock().sequences.is_broken())
+        })
+    }
+
+    /// Whether broken partitions can begin anew now.
+    pub(super) fn broken_sequences_are_quiet(&self) -> bool {
+        self.topics.load().values().all(|topic| {
+            topic.partitions.iter().all(|queue| {
+                let state = queue.state.lock();
+                !state.sequences.is_broken() || state.on_wire == 0
+            })
+        })
+    }
+
+    /// Gives the waiting batches of broken partitions new sequences.
+    pub(super) fn begin_sequences_anew(&self, identity: Identity) {
+        for topic in self.topics.load().values() {
+            for queue in &topic.partitions {
+                let mut state = queue.state.lock();
+                let QueueState {
+                    batches, sequences, ..
+                } = &mut *state;
+                if !sequences.is_broken() {
+                    continue;
+                }
+                for (ticket, sequence) in sequences.begin_anew(identity) {
+                    if let Some(batch) = batches.iter_mut().find(|it| it.ticket == Some(ticket)) {
+                        batch.reseal(identity, sequence);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn has_undrained(&self) -> bool {
+        self.topics.load().values().any(|topic| {
+            topic
+                .partitions
+                .iter()
+                .any(|queue| !queue.state.lock().batches.is_empty())
+        })
+    }
+
+    fn track(&self, completion: &Arc<Completion>) {
+        let key = Arc::as_ptr(completion) as usize;
+        self.incomplete.lock().insert(key, completion.clone());
+    }
+
+    pub(super) fn on_completed(&self, completion: &Arc<Completion>) {
+        let key = Arc::as_ptr(completion) as usize;
+        self.incomplete.lock().remove(&key);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.incomplete.lock().is_empty()
+    }
+
+    /// Has every batch leave without lingering until the guard is dropped; gives what has to end.
+    pub(super) fn begin_flush(&self) -> (FlushGuard<'_>, Vec<Arc<Completion>>) {
+        self.flushes.fetch_add(1, Ordering::AcqRel);
+        let incomplete = self.incomplete.lock().values().cloned().collect();
+        (FlushGuard(self), incomplete)
+    }
+}
+
+impl QueueState {
+    /// Where a batch that has left before belongs among those that wait.
+    fn place_of(&self, batch: &ProducerBatch) -> usize {
+        let position = |batch: &ProducerBatch| self.sequences.position(batch.ticket?);
+        let own = position(batch);
+        self.batches
+            .iter()
+            .take_while(|other| own.is_some() && position(other).is_some_and(|it| Some(it) < own))
+            .count()
+    }
+}
+
+/// A flush that waits.
+pub(super) struct FlushGuard<'a>(&'a Accumulator);
+
+impl Drop for FlushGuard<'_> {
+    fn drop(&mut self) {
+        self.0.flushes.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl TopicQueues {
+    fn new(name: &str, count: usize) -> TopicQueues {
+        let topic = TopicQueues {
+            name: name.into(),
+            partitions: Box::default(),
+            sticky: Arc::new(Sticky::new(count, rand::random())),
+            ratio: Arc::new(AtomicU32::new(1f32.to_bits())),
+        };
+        topic.grown(count)
+    }
+
+    fn grown(&self, count: usize) -> TopicQueues {
+        let known = self.partitions.iter().cloned();
+        let more = (self.partitions.len()..count).map(|partition| {
+            Arc::new(PartitionQueue {
+                topic: self.name.clone(),
+                partition: partition as i32,
+                state: Mutex::default(),
+                ratio: self.ratio.clone(),
+            })
+        });
+        TopicQueues {
+            name: self.name.clone(),
+            partitions: known.chain(more).collect(),
+            sticky: self.sticky.clone(),
+            ratio: self.ratio.clone(),
+        }
+    }
+}
+
+impl PartitionQueue {
+    /// What compression is expected to leave; nothing without compression.
+    #[inline]
+    fn ratio(&self, rules: &BatchRules) -> Option<f32> {
+        match rules.compression {
+            Compression::None => None,
+            _ => Some(f32::from_bits(self.ratio.load(Ordering::Relaxed))),
+        }
+    }
+
+    fn learn_ratio(&self, rules: &BatchRules, batch: &ProducerBatch) {
+        if let Some(current) = self.ratio(rules) {
+            let observed = batch.size() as f32 / batch.uncompressed_size().max(1) as f32;
+            let next = next_ratio(current, observed);
+            self.ratio.store(next.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+use super::*;
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
+
+use crate::producer::sequences::Refusal;
+
+const IDENTITY: Identity = Identity {
+    id: ProducerId(1),
+    epoch: ProducerEpoch(0),
+};
+
+fn rules() -> BatchRules {
+    BatchRules {
+        batch_size: 1000,
+        linger: Duration::from_millis(5),
+        compression: Compression::None,
+        ignore_keys: false,
+        is_adaptive: true,
+        keeps_tags: false,
+        is_transactional: false,
+        one_in_flight: false,
+    }
+}
+
+fn accumulator(rules: BatchRules, partitions: usize) -> Accumulator {
+    let accumulator = Accumulator::new(rules, BufferPool::new(10_000, rules.batch_size));
+    accumulator.set_partitions("t", partitions);
+    accumulator
+}
+
+fn append(accumulator: &Accumulator, partition: Option<i32>, value: &[u8]) -> Appended {
+    let record = RecordRef {
+        partition,
+        ..RecordRef::new("t", value)
+    };
+    let appended = accumulator.with_topic("t", |topic| {
+        accumulator.append(topic, &record, 1, Interest::Delivery, &mut None)
+    });
+    appended.unwrap().ok().expect("there is memory")
+}
+
+fn ready(accumulator: &Accumulator, now: Instant) -> Ready {
+    accumulator.ready(now, false, |_, partition| Some(partition % 2), |_| true)
+}
+
+#[test]
+fn a_batch_lingers_unless_it_is_full() {
+    let accumulator = accumulator(rules(), 2);
+    let now = Instant::now();
+    assert!(append(&accumulator, Some(0), &[0; 100]).is_news);
+    assert!(!append(&accumulator, Some(0), &[0; 100]).is_news);
+    let first = ready(&accumulator, now);
+    assert!(first.nodes.is_empty() && first.next_check.unwrap() <= Duration::from_millis(6));
+    let later = ready(&accumulator, now + Duration::from_millis(20));
+    assert_eq!(later.nodes.keys().copied().collect::<Vec<_>>(), [0]);
+    while append(&accumulator, Some(1), &[0; 100]).is_news || accumulator_has_one(&accumulator) {}
+    assert!(ready(&accumulator, now).nodes.contains_key(&1));
+    // Whoever flushes waits for both.
+    let (_guard, incomplete) = accumulator.begin_flush();
+    assert_eq!(incomplete.len(), 3);
+    assert_eq!(ready(&accumulator, now).nodes.len(), 2);
+}
+
+fn accumulator_has_one(accumulator: &Accumulator) -> bool {
+    let topic = accumulator.topics.load()["t"].clone();
+    topic.partitions[1].state.lock().batches.len() == 1
+}
+
+#[test]
+fn memory_runs_out_and_is_waited_for() {
+    let accumulator = accumulator(rules(), 1);
+    let mut taken = 0;
+    let refused = loop {
+        let record = RecordRef {
+            partition: Some(0),
+            ..RecordRef::new("t", &[0; 900])
+        };
+        let appended = accumulator.with_topic("t", |topic| {
+            accumulator.append(topic, &record, 1, Interest::Tag(0), &mut None)
+        });
+        match appended.unwrap() {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(taken, 10);
+    assert!(matches!(refused, Refused::NoMemory { bytes: 1000, .. }));
+}
+
+/// Three batches leave; the first is lost, the second comes early; they arrive in order all the same.
+#[test]
+fn what_is_put_back_leaves_again_in_order() {
+    let accumulator = accumulator(rules(), 1);
+    for number in 0..3 {
+        append(&accumulator, Some(0), &[number; 900]);
+    }
+    let now = Instant::now();
+    let topic = accumulator.topics.load()["t"].clone();
+    let drain = || {
+        let mut drained =
+            accumulator.drain(&topic.partitions, 0, 1 << 20, Some(IDENTITY), now, |_| true);
+        drained.pop().map(|(_, batch)| batch)
+    };
+    let batches: Vec<ProducerBatch> = (0..3).map_while(|_| drain()).collect();
+    assert_eq!(batches.len(), 3);
+    assert!(drain().is_none());
+    let tickets: Vec<_> = batches.iter().map(|batch| batch.ticket.unwrap()).collect();
+    let queue = &topic.partitions[0];
+    {
+        let state = queue.state.lock();
+        let code = ErrorCode::OutOfOrderSequenceNumber;
+        assert_eq!(
+            state.sequences.judge(tickets[1], code, false),
+            Refusal::Early
+        );
+    }
+    for batch in batches.into_iter().rev() {
+        accumulator.put_back(queue, batch);
+    }
+    append(&accumulator, Some(0), &[3; 900]);
+    // Only the first may leave until it has come to its end.
+    let first = drain().expect("the first");
+    assert_eq!(first.ticket, Some(tickets[0]));
+    assert!(drain().is_none());
+    queue.state.lock().sequences.on_written(tickets[0]);
+    assert_eq!(drain().expect("the second").ticket, Some(tickets[1]));
+}
+
+#[test]
+fn a_split_batch_keeps_its_place_and_its_records() {
+    let accumulator = accumulator(rules(), 1);
+    for number in 0..10 {
+        append(&accumulator, Some(0), &[number; 80]);
+    }
+    append(&accumulator, Some(0), &[10; 900]);
+    let now = Instant::now();
+    let topic = accumulator.topics.load()["t"].clone();
+    let queue = &topic.partitions[0];
+    let drain = || {
+        let drained =
+            accumulator.drain(&topic.partitions, 0, 1 << 20, Some(IDENTITY), now, |_| true);
+        drained.into_iter().next().map(|(_, batch)| batch)
+    };
+    let large = drain().unwrap();
+    assert!(accumulator.put_back_split(queue, &large, Some(IDENTITY), now));
+    let mut counts = Vec::new();
+    while let Some(part) = drain() {
+        counts.push(part.record_count);
+        queue
+            .state
+            .lock()
+            .sequences
+            .on_written(part.ticket.unwrap());
+    }
+    assert_eq!(counts.iter().sum::<u32>(), 11);
+    assert!(counts.len() >= 3 && counts.last() == Some(&1), "{counts:?}");
+}
+
+#[test]
+fn keys_decide_unless_they_are_ignored() {
+    for ignore_keys in [false, true] {
+        let accumulator = accumulator(
+            BatchRules {
+                ignore_keys,
+                ..rules()
+            },
+            50,
+        );
+        let mut used = BTreeSet::new();
+        for number in 0..200u32 {
+            let record = RecordRef {
+                key: Some(&number.to_be_bytes()),
+                ..RecordRef::new("t", b"v")
+            };
+            accumulator.with_topic("t", |topic| {
+                let interest = Interest::Delivery;
+                let appended = accumulator.append(topic, &record, 1, interest, &mut None);
+                if appended.is_ok() {
+                    used.insert(partition_for_key(&number.to_be_bytes(), 50));
+                }
+            });
+        }
+        let topic = accumulator.topics.load()["t"].clone();
+        let filled = topic
+            .partitions
+            .iter()
+            .filter(|queue| !queue.state.lock().batches.is_empty())
+            .count();
+        // Ten batches are all that memory allows; the sticky partition takes them one by one.
+        assert_eq!(filled > 7, !ignore_keys, "{filled}");
+    }
+}

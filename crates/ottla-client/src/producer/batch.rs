@@ -1,0 +1,383 @@
+//! A batch of one partition, from its first record to its end
+//! (`org.apache.kafka.clients.producer.internals.ProducerBatch`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_records::{Compression, RecordBatch, RecordBatchBuilder, RecordHeader, replace_producer};
+use ottla_types::{Sequence, Timestamp};
+
+use super::buffer_pool::Grant;
+use super::delivery::{Completion, Delivery, DeliveryCallback};
+use super::record::RecordRef;
+use super::sequences::{Identity, Ticket};
+use crate::error::ClientError;
+
+/// Compressed batches take records until they are expected to come out at `batch.size`; so many times
+/// that size they hold at most before compression, so that memory stays bounded.
+const MOST_EXPANSION: usize = 16;
+
+/// The safety margin of Kafka's `CompressionRatioEstimator`.
+const RATIO_MARGIN: f32 = 1.05;
+
+pub(super) struct ProducerBatch {
+    /// Until the batch is sealed.
+    builder: Option<RecordBatchBuilder>,
+    /// From then on: what is sent, however often.
+    sealed: Bytes,
+    pub(super) record_count: u32,
+    pub(super) completion: Arc<Completion>,
+    /// What the senders gave with their records, where somebody wants to hear of it.
+    pub(super) tags: Vec<u64>,
+    pub(super) callbacks: Vec<(u32, i64, DeliveryCallback)>,
+    grant: Option<Grant>,
+    pub(super) created: Instant,
+    /// Not before then is it sent again.
+    pub(super) waits_until: Instant,
+    pub(super) attempts: u32,
+    /// Its place among those that have left, and its sequence; nothing without idempotence, and before it
+    /// has left.
+    pub(super) ticket: Option<Ticket>,
+    /// Why the last attempt failed.
+    pub(super) last_error: Option<ClientError>,
+    /// Its senders have been told, though it may still be on the wire.
+    pub(super) is_told: bool,
+    is_closed: bool,
+    uncompressed_size: usize,
+}
+
+/// What it takes to tell everybody what became of a batch.
+pub(super) struct Telling {
+    pub(super) completion: Arc<Completion>,
+    pub(super) record_count: u32,
+    pub(super) records: Bytes,
+    pub(super) tags: Vec<u64>,
+    pub(super) callbacks: Vec<(u32, i64, DeliveryCallback)>,
+}
+
+impl ProducerBatch {
+    pub(super) fn new(
+        builder: RecordBatchBuilder,
+        grant: Option<Grant>,
+        partition: i32,
+        now: Instant,
+    ) -> ProducerBatch {
+        let builder = match &grant {
+            Some(grant) => builder.in_buffer(grant.buffer()),
+            None => builder,
+        };
+        ProducerBatch {
+            builder: Some(builder),
+            sealed: Bytes::new(),
+            record_count: 0,
+            completion: Completion::new(partition),
+            tags: Vec::new(),
+            callbacks: Vec::new(),
+            grant,
+            created: now,
+            waits_until: now,
+            attempts: 0,
+            ticket: None,
+            last_error: None,
+            is_told: false,
+            is_closed: false,
+            uncompressed_size: 0,
+        }
+    }
+
+    /// Appends the record if it fits. `ratio` is what compression is expected to leave.
+    #[inline]
+    pub(super) fn try_append(
+        &mut self,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+        batch_size: usize,
+        ratio: Option<f32>,
+    ) -> Option<Delivered> {
+        if self.is_closed {
+            return None;
+        }
+        let builder = self.builder.as_mut()?;
+        let size = builder.uncompressed_size();
+        if self.record_count > 0 {
+            // The bound costs nothing; only what it cannot decide is measured.
+            let limit = room(batch_size, ratio);
+            if size + record.size_upper_bound() > limit {
+                let exact = builder.uncompressed_size_with(
+                    Timestamp(timestamp),
+                    record.key,
+                    record.value,
+                    record.headers,
+                );
+                if exact > limit {
+                    return None;
+                }
+            }
+        }
+        builder.append(
+            Timestamp(timestamp),
+            record.key,
+            record.value,
+            record.headers,
+        );
+        let index = self.record_count;
+        self.record_count += 1;
+        Some(Delivered {
+            index,
+            bytes: builder.uncompressed_size() - size,
+        })
+    }
+
+    pub(super) fn delivery(&self, index: u32, timestamp: i64) -> Delivery {
+        Delivery::new(self.completion.clone(), index, timestamp)
+    }
+
+    /// Whether no further record would fit that is like those in it.
+    pub(super) fn is_full(&self, batch_size: usize, ratio: Option<f32>) -> bool {
+        self.is_closed
+            || self
+                .builder
+                .as_ref()
+                .is_none_or(|builder| builder.uncompressed_size() >= room(batch_size, ratio))
+    }
+
+    /// Takes no more records and compresses those that it has.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        if let Some(builder) = &mut self.builder {
+            if self.uncompressed_size == 0 {
+                self.uncompressed_size = builder.uncompressed_size();
+            }
+            builder.compress();
+        }
+    }
+
+    /// Bytes before compression.
+    pub(super) fn uncompressed_size(&self) -> usize {
+        match &self.builder {
+            Some(builder) if self.uncompressed_size == 0 => builder.uncompressed_size(),
+            _ => self.uncompressed_size,
+        }
+    }
+
+    /// Bytes as far as they are known: what is sent, once the batch is closed.
+    pub(super) fn size(&self) -> usize {
+        match &self.builder {
+            Some(builder) => builder.uncompressed_size(),
+            None => self.sealed.len(),
+        }
+    }
+
+    /// Puts the header in front, as whose batch it is.
+    pub(super) fn seal(&mut self, producer: Option<(Identity, Sequence)>, transactional: bool) {
+        self.close();
+        if let Some(mut builder) = self.builder.take() {
+            builder = builder.transactional(transactional);
+            if let Some((identity, sequence)) = producer {
+                builder = builder.producer(identity.id, identity.epoch, sequence);
+            }
+            self.sealed = builder.build_in_place();
+        }
+    }
+
+    /// Moves a sealed batch to another sequence.
+    pub(super) fn reseal(&mut self, identity: Identity, sequence: Sequence) {
+        let sealed = std::mem::take(&mut self.sealed);
+        self.sealed = replace_producer(sealed, identity.id, identity.epoch, sequence)
+            .expect("a sealed batch can be read");
+    }
+
+    /// What is sent.
+    pub(super) fn records(&self) -> &Bytes {
+        &self.sealed
+    }
+
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.created)
+    }
+
+    /// The records again, in batches of `batch.size` before compression, or half of what this one has if
+    /// it was split before. Nothing if there is but one record.
+    pub(super) fn split(
+        &self,
+        compression: Compression,
+        batch_size: usize,
+        now: Instant,
+    ) -> Option<Vec<(u32, ProducerBatch)>> {
+        if self.record_count < 2 {
+            return None;
+        }
+        let half = self.uncompressed_size() / 2;
+        let batch_size = batch_size.min(half);
+        let mut sealed = self.sealed.clone();
+        let batch = RecordBatch::read(&mut sealed).expect("a sealed batch can be read");
+        let records = batch.records(usize::MAX).expect("they were encoded here");
+        let mut parts: Vec<(u32, ProducerBatch)> = Vec::new();
+        let begin = |first| {
+            let builder = RecordBatchBuilder::new(compression);
+            let mut part = ProducerBatch::new(builder, None, self.completion.partition, now);
+            part.created = self.created;
+            (first, part)
+        };
+        for (index, record) in records.iter().enumerate() {
+            let record = record.expect("it was encoded here");
+            let headers: Vec<RecordHeader> = record
+                .headers
+                .iter()
+                .map(|(key, value)| {
+                    let value = value.map(Bytes::copy_from_slice);
+                    RecordHeader::new(Bytes::copy_from_slice(key), value)
+                })
+                .collect();
+            let view = RecordRef {
+                key: record.key,
+                value: record.value,
+                headers: &headers,
+                ..RecordRef::default()
+            };
+            let timestamp = record.timestamp.0;
+            let fits = parts.last_mut().is_some_and(|(_, part)| {
+                part.try_append(&view, timestamp, batch_size, None)
+                    .is_some()
+            });
+            if !fits {
+                let (first, mut part) = begin(index as u32);
+                part.try_append(&view, timestamp, batch_size, None)
+                    .expect("an empty batch takes any record");
+                parts.push((first, part));
+            }
+        }
+        Some(parts)
+    }
+
+    /// What those who wait are to be told with; nothing the second time.
+    pub(super) fn take_for_telling(&mut self) -> Option<Telling> {
+        if std::mem::replace(&mut self.is_told, true) {
+            return None;
+        }
+        Some(Telling {
+            completion: self.completion.clone(),
+            record_count: self.record_count,
+            records: self.sealed.clone(),
+            tags: std::mem::take(&mut self.tags),
+            callbacks: std::mem::take(&mut self.callbacks),
+        })
+    }
+
+    /// Gives the memory back.
+    pub(super) fn release(&mut self) {
+        let Some(grant) = self.grant.take() else {
+            return;
+        };
+        let sealed = std::mem::take(&mut self.sealed);
+        if sealed.is_unique() {
+            grant.recycle(Vec::from(sealed));
+        }
+    }
+}
+
+/// A record's place in the batch, and the bytes that it took.
+pub(super) struct Delivered {
+    pub(super) index: u32,
+    pub(super) bytes: usize,
+}
+
+/// How large a batch may become before compression.
+#[inline]
+fn room(batch_size: usize, ratio: Option<f32>) -> usize {
+    match ratio {
+        None => batch_size,
+        Some(ratio) => {
+            let expanded = batch_size as f32 / (ratio * RATIO_MARGIN);
+            (expanded as usize).clamp(batch_size / 2, MOST_EXPANSION * batch_size)
+        }
+    }
+}
+
+/// What compression is expected to leave, learned from what it left
+/// (`org.apache.kafka.common.record.internal.CompressionRatioEstimator`): worse is believed at once, better slowly.
+pub(super) fn next_ratio(current: f32, observed: f32) -> f32 {
+    const IMPROVING_STEP: f32 = 0.005;
+    const DETERIORATE_STEP: f32 = 0.05;
+    if observed > current {
+        (current + DETERIORATE_STEP).max(observed)
+    } else {
+        (current - IMPROVING_STEP).max(observed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(compression: Compression) -> ProducerBatch {
+        ProducerBatch::new(
+            RecordBatchBuilder::new(compression),
+            None,
+            0,
+            Instant::now(),
+        )
+    }
+
+    #[test]
+    fn records_fill_a_batch_to_the_byte() {
+        let mut full = batch(Compression::None);
+        let value = [7; 100];
+        let record = RecordRef::new("t", &value);
+        while full.try_append(&record, 5, 1000, None).is_some() {}
+        assert!(
+            full.size() <= 1000 && full.size() + 107 > 1000,
+            "{}",
+            full.size()
+        );
+        // A record larger than a batch has one of its own.
+        assert!(
+            batch(Compression::None)
+                .try_append(&record, 5, 10, None)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn a_batch_is_split_into_the_same_records() {
+        let mut whole = batch(Compression::Snappy);
+        for number in 0..50u8 {
+            let value = [number; 100];
+            whole
+                .try_append(
+                    &RecordRef::new("t", &value),
+                    i64::from(number),
+                    1 << 20,
+                    Some(1.0),
+                )
+                .unwrap();
+        }
+        whole.seal(None, false);
+        let parts = whole
+            .split(Compression::Snappy, 1000, Instant::now())
+            .unwrap();
+        assert!(parts.len() > 5);
+        let mut next = 0;
+        for (first, mut part) in parts {
+            assert_eq!(first, next);
+            part.seal(None, false);
+            let mut bytes = part.records().clone();
+            let batch = RecordBatch::read(&mut bytes).unwrap();
+            for record in batch.records(1 << 20).unwrap() {
+                let record = record.unwrap();
+                assert_eq!(record.timestamp.0, i64::from(next));
+                assert_eq!(record.value.unwrap()[..], [next as u8; 100]);
+                next += 1;
+            }
+        }
+        assert_eq!(next, 50);
+    }
+
+    #[test]
+    fn compression_is_learned_as_kafka_learns_it() {
+        assert_eq!(next_ratio(1.0, 0.2), 0.995);
+        assert_eq!(next_ratio(0.5, 0.52), 0.55);
+        assert_eq!(next_ratio(0.5, 0.9), 0.9);
+    }
+}

@@ -1,0 +1,253 @@
+//! The settings of a producer: names and defaults of Kafka's `ProducerConfig`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ottla_records::{Compression, CompressionType};
+
+use crate::error::ClientError;
+use crate::properties::Value;
+
+/// Settings of a producer, Kafka's keys with underscores. The defaults are Kafka's.
+#[derive(Clone, Debug)]
+pub struct ProducerConfig {
+    /// 0, 1, or -1 for all replicas in sync.
+    pub acks: i16,
+    /// `compression.type` with the level of that codec.
+    pub compression: Compression,
+    /// The size at which a batch leaves. 0 gives each record a batch of its own.
+    pub batch_size: usize,
+    /// How long a batch that is not full waits for more records.
+    pub linger: Duration,
+    /// Bytes that batches may take before `send` waits.
+    pub buffer_memory: usize,
+    /// How long `send` may wait for memory and metadata, and a call about transactions for its answer.
+    pub max_block: Duration,
+    pub max_request_size: usize,
+    pub max_in_flight_requests_per_connection: usize,
+    /// How long a record may take from `send` on, retries included.
+    pub delivery_timeout: Duration,
+    pub retries: u32,
+    /// Nothing: where `acks`, `retries` and the number of requests in flight allow it, as in Kafka.
+    pub enable_idempotence: Option<bool>,
+    /// Keys do not decide about partitions.
+    pub partitioner_ignore_keys: bool,
+    /// Partitions with longer queues get fewer records without keys.
+    pub partitioner_adaptive_partitioning_enable: bool,
+    /// A leader that takes no batches for so long gets no records without keys; zero: never mind.
+    pub partitioner_availability_timeout: Duration,
+    pub transactional_id: Option<String>,
+    pub transaction_timeout: Duration,
+}
+
+impl Default for ProducerConfig {
+    fn default() -> Self {
+        ProducerConfig {
+            acks: -1,
+            compression: Compression::None,
+            batch_size: 16_384,
+            linger: Duration::from_millis(5),
+            buffer_memory: 32 * 1024 * 1024,
+            max_block: Duration::from_secs(60),
+            max_request_size: 1024 * 1024,
+            max_in_flight_requests_per_connection: 5,
+            delivery_timeout: Duration::from_secs(120),
+            retries: i32::MAX as u32,
+            enable_idempotence: None,
+            partitioner_ignore_keys: false,
+            partitioner_adaptive_partitioning_enable: true,
+            partitioner_availability_timeout: Duration::ZERO,
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// More requests in flight than this would let a broker forget a batch that is sent again.
+const MAX_IN_FLIGHT_WITH_IDEMPOTENCE: usize = 5;
+
+impl ProducerConfig {
+    /// Takes the settings that are a producer's out of a properties file; returns the keys that are not.
+    /// See [`crate::properties::producer`] for one that refuses them.
+    pub fn apply(
+        &mut self,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, ClientError> {
+        let mut unknown = Vec::new();
+        for (key, value) in settings {
+            let value = Value::new(key, value);
+            match key.as_str() {
+                "acks" => {
+                    self.acks = match value.text() {
+                        "all" | "-1" => -1,
+                        "0" => 0,
+                        "1" => 1,
+                        _ => return Err(value.refused("all, -1, 0 or 1")),
+                    };
+                }
+                "compression.type" => {
+                    let codec = CompressionType::from_name(value.text())
+                        .ok_or_else(|| value.refused("none, gzip, snappy, lz4 or zstd"))?;
+                    if codec != self.compression.codec() {
+                        self.compression = codec.into();
+                    }
+                }
+                // Below, once the codec is known.
+                "compression.gzip.level" | "compression.lz4.level" | "compression.zstd.level" => {}
+                "batch.size" => self.batch_size = value.number(0..=i32::MAX as u64)? as usize,
+                "linger.ms" => self.linger = value.milliseconds()?,
+                "buffer.memory" => {
+                    self.buffer_memory = value.number(0..=i64::MAX as u64)? as usize;
+                }
+                "max.block.ms" => self.max_block = value.milliseconds()?,
+                "max.request.size" => {
+                    self.max_request_size = value.number(0..=i32::MAX as u64)? as usize;
+                }
+                "max.in.flight.requests.per.connection" => {
+                    self.max_in_flight_requests_per_connection =
+                        value.number(1..=i32::MAX as u64)? as usize;
+                }
+                "delivery.timeout.ms" => self.delivery_timeout = value.milliseconds()?,
+                "retries" => self.retries = value.number(0..=i32::MAX as u64)? as u32,
+                "enable.idempotence" => self.enable_idempotence = Some(value.boolean()?),
+                "partitioner.ignore.keys" => self.partitioner_ignore_keys = value.boolean()?,
+                "partitioner.adaptive.partitioning.enable" => {
+                    self.partitioner_adaptive_partitioning_enable = value.boolean()?;
+                }
+                "partitioner.availability.timeout.ms" => {
+                    self.partitioner_availability_timeout = value.milliseconds()?;
+                }
+                "transactional.id" => {
+                    self.transactional_id = Some(value.non_empty()?.to_owned());
+                }
+                "transaction.timeout.ms" => {
+                    self.transaction_timeout = value.milliseconds()?;
+                }
+                "transaction.two.phase.commit.enable" => {
+                    value.only(&["false"], "this client has no two-phase commit")?;
+                }
+                "partitioner.class" | "interceptor.classes" => {
+                    value.only(&[""], "Java classes cannot be loaded here")?;
+                }
+                "key.serializer" | "value.serializer" => value.java_serde("Serializer")?,
+                _ => unknown.push(key.clone()),
+            }
+        }
+        for codec in ["gzip", "lz4", "zstd"] {
+            let key = format!("compression.{codec}.level");
+            let Some(text) = settings.get(&key) else {
+                continue;
+            };
+            let value = Value::new(&key, text);
+            let codec = CompressionType::from_name(codec).expect("Kafka has it");
+            let levels = codec.levels().expect("it has levels");
+            let accepted = format!(
+                "a level from {} to {}, or {} for the default",
+                levels.min, levels.max, levels.default
+            );
+            let level = value.text().parse().map_err(|_| value.refused(&accepted))?;
+            let compression =
+                Compression::with_level(codec, level).map_err(|_| value.refused(&accepted))?;
+            if self.compression.codec() == codec {
+                self.compression = compression;
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Whether the producer will be idempotent.
+    pub fn is_idempotent(&self) -> bool {
+        self.enable_idempotence.unwrap_or_else(|| {
+            self.transactional_id.is_some()
+                || self.acks == -1
+                    && self.retries > 0
+                    && self.max_in_flight_requests_per_connection <= MAX_IN_FLIGHT_WITH_IDEMPOTENCE
+        })
+    }
+
+    /// Refuses settings that contradict each other.
+    pub fn validate(&self, request_timeout: Duration) -> Result<(), ClientError> {
+        let refuse = |text: String| Err(ClientError::Config(text));
+        if self.is_idempotent() {
+            if self.acks != -1 {
+                return refuse(format!(
+                    "acks={}: idempotence needs acks=all; or give enable.idempotence=false",
+                    self.acks
+                ));
+            }
+            if self.retries == 0 {
+                return refuse("retries=0: idempotence needs at least 1 retry".into());
+            }
+            let in_flight = self.max_in_flight_requests_per_connection;
+            if in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE {
+                return refuse(format!(
+                    "max.in.flight.requests.per.connection={in_flight}: idempotence allows 5 at most"
+                ));
+            }
+        } else if self.transactional_id.is_some() {
+            return refuse("enable.idempotence=false: transactions need idempotence".into());
+        }
+        let least = self.linger + request_timeout;
+        // The default gives way, as in Kafka; what was asked for does not.
+        if self.delivery_timeout < least
+            && self.delivery_timeout != ProducerConfig::default().delivery_timeout
+        {
+            return refuse(format!(
+                "delivery.timeout.ms={}: give at least linger.ms + request.timeout.ms, which is {}",
+                self.delivery_timeout.as_millis(),
+                least.as_millis()
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(settings: &[(&str, &str)]) -> Result<ProducerConfig, ClientError> {
+        let settings = settings
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let mut config = ProducerConfig::default();
+        config.apply(&settings).map(|_| config)
+    }
+
+    #[test]
+    fn a_level_belongs_to_its_codec() {
+        let zstd = applied(&[
+            ("compression.type", "zstd"),
+            ("compression.zstd.level", "7"),
+            ("compression.gzip.level", "9"),
+        ]);
+        assert_eq!(zstd.unwrap().compression, Compression::Zstd { level: 7 });
+        let refused = applied(&[("compression.gzip.level", "10")]).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "compression.gzip.level=10: not accepted; give a level from 1 to 9, or -1 for the default"
+        );
+    }
+
+    #[test]
+    fn idempotence_is_the_default_where_it_can_be() {
+        let timeout = Duration::from_secs(30);
+        assert!(applied(&[]).unwrap().is_idempotent());
+        for setting in [
+            ("acks", "1"),
+            ("retries", "0"),
+            ("max.in.flight.requests.per.connection", "6"),
+        ] {
+            let config = applied(&[setting]).unwrap();
+            assert!(!config.is_idempotent(), "{setting:?}");
+            config.validate(timeout).unwrap();
+            let asked_for = applied(&[setting, ("enable.idempotence", "true")]).unwrap();
+            let refused = asked_for.validate(timeout).unwrap_err().to_string();
+            assert!(refused.contains(setting.0), "{refused}");
+        }
+        let short = applied(&[("delivery.timeout.ms", "30000")]).unwrap();
+        let refused = short.validate(timeout).unwrap_err().to_string();
+        assert!(refused.contains("which is 30005"), "{refused}");
+    }
+}

@@ -1,0 +1,194 @@
+//! How senders learn what became of their records.
+//!
+//! A batch has one completion, shared by all its records: a [`Delivery`] is a reference to it and the
+//! record's place in the batch. Nothing is allocated for a record but where a callback is asked for, and
+//! for those who count rather than wait, a [`DeliveryListener`] is told of whole batches.
+
+use std::sync::Arc;
+
+use tokio::sync::SetOnce;
+
+use super::record::{ProducerRecord, RecordMetadata};
+use crate::error::ClientError;
+
+/// Where a batch has gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    /// -1 where it is not known.
+    pub(super) base_offset: i64,
+    /// -1 where the records keep their own timestamps.
+    pub(super) log_append_time: i64,
+}
+
+impl Written {
+    pub(super) fn metadata(self, partition: i32, index: u32, timestamp: i64) -> RecordMetadata {
+        RecordMetadata {
+            partition,
+            offset: match self.base_offset {
+                ..0 => -1,
+                base_offset => base_offset + i64::from(index),
+            },
+            timestamp: match self.log_append_time {
+                ..0 => timestamp,
+                log_append_time => log_append_time,
+            },
+        }
+    }
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Done(Result<Written, ClientError>),
+    /// The batch was too large and went on as several: each with the index of its first record.
+    Split(Vec<(u32, Arc<Completion>)>),
+}
+
+/// The one completion of a batch.
+#[derive(Debug)]
+pub(super) struct Completion {
+    pub(super) partition: i32,
+    outcome: SetOnce<Outcome>,
+}
+
+impl Completion {
+    pub(super) fn new(partition: i32) -> Arc<Completion> {
+        Arc::new(Completion {
+            partition,
+            outcome: SetOnce::new(),
+        })
+    }
+
+    /// Only the first outcome counts.
+    pub(super) fn set(&self, outcome: Outcome) {
+        let _ = self.outcome.set(outcome);
+    }
+
+    pub(super) async fn wait(self: &Arc<Self>) {
+        let mut pending = vec![self.clone()];
+        while let Some(completion) = pending.pop() {
+            if let Outcome::Split(parts) = completion.outcome.wait().await {
+                pending.extend(parts.iter().map(|(_, part)| part.clone()));
+            }
+        }
+    }
+}
+
+/// What becomes of a record: wait for it, look at it, or drop it.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    completion: Arc<Completion>,
+    index: u32,
+    timestamp: i64,
+}
+
+impl Delivery {
+    pub(super) fn new(completion: Arc<Completion>, index: u32, timestamp: i64) -> Delivery {
+        Delivery {
+            completion,
+            index,
+            timestamp,
+        }
+    }
+
+    pub async fn wait(self) -> Result<RecordMetadata, ClientError> {
+        let (mut completion, mut index) = (self.completion, self.index);
+        loop {
+            let outcome = completion.outcome.wait().await.clone();
+            match outcome {
+                Outcome::Done(result) => {
+                    return result
+                        .map(|it| it.metadata(completion.partition, index, self.timestamp));
+                }
+                Outcome::Split(parts) => (completion, index) = part_of(&parts, index),
+            }
+        }
+    }
+
+    /// What became of the record, if that is known by now.
+    pub fn outcome(&self) -> Option<Result<RecordMetadata, ClientError>> {
+        let (mut completion, mut index) = (self.completion.clone(), self.index);
+        loop {
+            let outcome = completion.outcome.get()?.clone();
+            match outcome {
+                Outcome::Done(result) => {
+                    let metadata =
+                        result.map(|it| it.metadata(completion.partition, index, self.timestamp));
+                    return Some(metadata);
+                }
+                Outcome::Split(parts) => (completion, index) = part_of(&parts, index),
+            }
+        }
+    }
+}
+
+/// The part that holds the record with this index, and its index there.
+fn part_of(parts: &[(u32, Arc<Completion>)], index: u32) -> (Arc<Completion>, u32) {
+    let at = parts.partition_point(|(first, _)| *first <= index);
+    let (first, completion) = &parts[at.max(1) - 1];
+    (completion.clone(), index - first)
+}
+
+/// What is called once about one record.
+pub type DeliveryCallback = Box<dyn FnOnce(Result<RecordMetadata, ClientError>) + Send>;
+
+/// A batch that has come to its end.
+#[derive(Debug)]
+pub struct DeliveredBatch<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    /// The offset of the first record, -1 where it is not known.
+    pub result: Result<i64, &'a ClientError>,
+    pub record_count: u32,
+    /// Bytes as sent, compressed where that is asked for.
+    pub bytes: usize,
+    /// What was given with each record, in their order.
+    pub tags: &'a [u64],
+}
+
+/// Is told of every batch that has come to its end, on the sender's task: it must not wait.
+pub trait DeliveryListener: Send + Sync {
+    fn on_delivered(&self, batch: &DeliveredBatch<'_>);
+}
+
+/// Sees, and may change, every record on its way, and hears what became of it
+/// (`org.apache.kafka.clients.producer.ProducerInterceptor`).
+pub trait ProducerInterceptor: Send + Sync {
+    /// Called on the thread that sends.
+    fn on_send(&self, record: ProducerRecord) -> ProducerRecord {
+        record
+    }
+
+    /// Called on the sender's task: it must not wait.
+    fn on_acknowledgement(&self, _topic: &str, _result: Result<&RecordMetadata, &ClientError>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn records_of_a_split_batch_find_their_part() {
+        let whole = Completion::new(3);
+        let (first, second) = (Completion::new(3), Completion::new(3));
+        let delivery = |index| Delivery::new(whole.clone(), index, 7);
+        assert!(delivery(0).outcome().is_none());
+        whole.set(Outcome::Split(vec![
+            (0, first.clone()),
+            (4, second.clone()),
+        ]));
+        assert!(delivery(4).outcome().is_none());
+        let written = |base_offset| {
+            Outcome::Done(Ok(Written {
+                base_offset,
+                log_append_time: -1,
+            }))
+        };
+        first.set(written(10));
+        second.set(written(20));
+        for (index, offset) in [(0, 10), (3, 13), (4, 20), (6, 22)] {
+            let metadata = delivery(index).wait().await.unwrap();
+            assert_eq!((metadata.offset, metadata.timestamp), (offset, 7));
+        }
+    }
+}

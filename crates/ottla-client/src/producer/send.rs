@@ -1,0 +1,329 @@
+//! `send`, in its forms: at once or waiting for memory, with a delivery, a callback, or a tag.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ottla_records::BatchHeader;
+
+use super::accumulator::{Interest, Refused};
+use super::buffer_pool::Grant;
+use super::delivery::{Delivery, DeliveryCallback};
+use super::record::{ProducerRecord, RecordRef};
+use super::{Producer, Shared};
+use crate::error::ClientError;
+
+/// Why a record could not be sent at once.
+#[derive(Debug)]
+pub enum TrySendError {
+    /// `buffer.memory` is used up.
+    BufferFull,
+    /// The partitions of the topic are not known yet.
+    UnknownTopic,
+    Failed(ClientError),
+}
+
+impl Producer {
+    /// Sends a record, waiting while there is no memory for it or its topic is not known, for
+    /// `max.block.ms` at most. What comes back tells what became of the record.
+    pub async fn send(&self, record: ProducerRecord) -> Result<Delivery, ClientError> {
+        self.send_ref(record.as_ref()).await
+    }
+
+    /// As [`Producer::send`], with a borrowed record.
+    pub async fn send_ref(&self, record: RecordRef<'_>) -> Result<Delivery, ClientError> {
+        let delivery = self.shared.send(record, Interest::Delivery).await?;
+        Ok(delivery.expect("it was asked for"))
+    }
+
+    /// As [`Producer::send`]; the callback is called on the sender's task and must not wait.
+    pub async fn send_with_callback(
+        &self,
+        record: RecordRef<'_>,
+        callback: DeliveryCallback,
+    ) -> Result<(), ClientError> {
+        let interest = Interest::Callback(callback);
+        self.shared.send(record, interest).await.map(drop)
+    }
+
+    /// As [`Producer::send`]; nothing is told but to the listener, which gets the tag.
+    pub async fn send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), ClientError> {
+        self.shared.send(record, Interest::Tag(tag)).await.map(drop)
+    }
+
+    /// As [`Producer::send_ref`], for a thread outside the runtime: it is the thread that waits.
+    pub fn send_blocking(
+        &self,
+        runtime: &tokio::runtime::Handle,
+        record: RecordRef<'_>,
+    ) -> Result<Delivery, ClientError> {
+        match self.try_send(record) {
+            Ok(delivery) => Ok(delivery),
+            Err(TrySendError::Failed(error)) => Err(error),
+            Err(_) => runtime.block_on(self.send_ref(record)),
+        }
+    }
+
+    /// Sends a record at once or not at all. Never waits, so that any thread may call it.
+    #[inline]
+    pub fn try_send(&self, record: RecordRef<'_>) -> Result<Delivery, TrySendError> {
+        let delivery = self.shared.try_send(record, Interest::Delivery)?;
+        Ok(delivery.expect("it was asked for"))
+    }
+
+    /// As [`Producer::try_send`]; nothing is told but to the listener, which gets the tag.
+    #[inline]
+    pub fn try_send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), TrySendError> {
+        self.shared.try_send(record, Interest::Tag(tag)).map(drop)
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn try_send(
+        &self,
+        record: RecordRef<'_>,
+        interest: Interest,
+    ) -> Result<Option<Delivery>, TrySendError> {
+        if !self.interceptors.is_empty() {
+            let record = self.intercepted(record);
+            return self.try_append_now(record.as_ref(), interest);
+        }
+        self.try_append_now(record, interest)
+    }
+
+    #[inline]
+    fn try_append_now(
+        &self,
+        record: RecordRef<'_>,
+        interest: Interest,
+    ) -> Result<Option<Delivery>, TrySendError> {
+        let timestamp = self.check(&record).map_err(TrySendError::Failed)?;
+        match self.append(&record, timestamp, interest, &mut None) {
+            Ok(delivery) => Ok(delivery),
+            Err(Waits::ForMemory { .. }) => {
+                self.wake_sender.notify_one();
+                Err(TrySendError::BufferFull)
+            }
+            Err(Waits::ForTopic { .. }) => Err(TrySendError::UnknownTopic),
+            Err(Waits::InVain(error)) => Err(TrySendError::Failed(error)),
+        }
+    }
+
+    async fn send(
+        &self,
+        record: RecordRef<'_>,
+        interest: Interest,
+    ) -> Result<Option<Delivery>, ClientError> {
+        let intercepted;
+        let record = if self.interceptors.is_empty() {
+            record
+        } else {
+            intercepted = self.intercepted(record);
+            intercepted.as_ref()
+        };
+        let result = self.send_waiting(record, interest).await;
+        if let Err(error) = &result {
+            for interceptor in &self.interceptors {
+                interceptor.on_acknowledgement(record.topic, Err(error));
+            }
+        }
+        result
+    }
+
+    async fn send_waiting(
+        &self,
+        record: RecordRef<'_>,
+        mut interest: Interest,
+    ) -> Result<Option<Delivery>, ClientError> {
+        let timestamp = self.check(&record)?;
+        let mut grant = None;
+        let mut deadline = None;
+        loop {
+            let waits = match self.append(&record, timestamp, interest, &mut grant) {
+                Ok(delivery) => return Ok(delivery),
+                Err(waits) => waits,
+            };
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.config.max_block);
+            match waits {
+                Waits::ForMemory { bytes, back } => {
+                    grant = Some(self.wait_for_memory(bytes, deadline).await?);
+                    interest = back;
+                }
+                Waits::ForTopic { back } => {
+                    self.wait_for_topic(record.topic, deadline).await?;
+                    interest = back;
+                }
+                Waits::InVain(error) => return Err(error),
+            }
+        }
+    }
+
+    fn intercepted(&self, record: RecordRef<'_>) -> ProducerRecord {
+        let start = record.to_owned();
+        self.interceptors
+            .iter()
+            .fold(start, |record, it| it.on_send(record))
+    }
+
+    /// Refuses what can never be sent; gives the record's timestamp.
+    #[inline]
+    fn check(&self, record: &RecordRef<'_>) -> Result<i64, ClientError> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(ClientError::ClientClosed);
+        }
+        let size = record.size_upper_bound();
+        let limit = self.config.max_request_size.min(self.config.buffer_memory);
+        if size + BatchHeader::SIZE > limit {
+            let (name, limit) = match self.config.max_request_size <= limit {
+                true => ("max.request.size", self.config.max_request_size),
+                false => ("buffer.memory", self.config.buffer_memory),
+            };
+            return Err(ClientError::Unsendable(format!(
+                "the record has {} bytes, more than {name}={limit}",
+                size + BatchHeader::SIZE
+            )));
+        }
+        if let Some(transaction) = &self.transaction {
+            transaction.lock().check_may_send()?;
+        }
+        Ok(record.timestamp.unwrap_or_else(now_ms))
+    }
+
+    #[inline]
+    fn append(
+        &self,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+        interest: Interest,
+        grant: &mut Option<Grant>,
+    ) -> Result<Option<Delivery>, Waits> {
+        let mut interest = Some(interest);
+        let appended = self.accumulator.with_topic(record.topic, |topic| {
+            let interest = interest.take().expect("called once");
+            self.accumulator
+                .append(topic, record, timestamp, interest, grant)
+        });
+        match appended {
+            Some(Ok(appended)) => {
+                if appended.is_news {
+                    self.wake_sender.notify_one();
+                }
+                Ok(appended.delivery)
+            }
+            Some(Err(Refused::NoMemory { bytes, interest })) => Err(Waits::ForMemory {
+                bytes,
+                back: interest,
+            }),
+            Some(Err(Refused::NoSuchPartition {
+                partition,
+                partitions,
+            })) => Err(Waits::InVain(ClientError::Unsendable(format!(
+                "topic {} has no partition {partition}; it has {partitions}",
+                record.topic
+            )))),
+            None => Err(Waits::ForTopic {
+                back: interest.expect("it was not taken"),
+            }),
+        }
+    }
+
+    async fn wait_for_memory(&self, bytes: usize, deadline: Instant) -> Result<Grant, ClientError> {
+        let began = Instant::now();
+        let grant = self
+            .accumulator
+            .pool
+            .grant(bytes, || self.wake_sender.notify_one());
+        let left = deadline.saturating_duration_since(began);
+        let granted = tokio::time::timeout(left, grant).await;
+        let waited = began.elapsed().as_micros() as u64;
+        self.counters
+            .bufferpool_wait_micros
+            .fetch_add(waited, Ordering::Relaxed);
+        granted.map_err(|_| {
+            ClientError::Unsendable(format!(
+                "there was no room in buffer.memory={} for {} ms (max.block.ms); \
+                 records come faster than they are written",
+                self.config.buffer_memory,
+                self.config.max_block.as_millis()
+            ))
+        })
+    }
+
+    /// Waits until the partitions of a topic are known.
+    pub(super) async fn wait_for_topic(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<(), ClientError> {
+        let names = [topic.to_owned()];
+        let mut pause = self.client.config().retry_backoff;
+        let mut last = None;
+        loop {
+            if self.accumulator.with_topic(topic, |_| ()).is_some() {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let asked = self.client.refresh_metadata(Some(&names), true);
+            match tokio::time::timeout(left, asked).await {
+                Ok(Ok(metadata)) => {
+                    if let Some(found) = metadata.topics.get(topic) {
+                        self.accumulator
+                            .set_partitions(topic, found.partitions.len());
+                        if found.error.code() != 0 {
+                            let error = ClientError::broker(
+                                format!("topic {topic}"),
+                                found.error.code(),
+                                None::<&str>,
+                            );
+                            if !found.error.is_retriable() {
+                                return Err(error);
+                            }
+                            last = Some(error);
+                        }
+                    }
+                }
+                Ok(Err(error)) if error.is_retriable() => last = Some(error),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => {}
+            }
+            if self.accumulator.with_topic(topic, |_| ()).is_some() {
+                return Ok(());
+            }
+            if Instant::now() + pause >= deadline {
+                let unknown = || {
+                    ClientError::broker(
+                        format!("topic {topic}"),
+                        ottla_types::ErrorCode::UnknownTopicOrPartition.code(),
+                        Some("it does not exist, and the broker has not created it"),
+                    )
+                };
+                return Err(ClientError::GaveUp {
+                    what: format!("finding the partitions of {topic}"),
+                    after: self.config.max_block,
+                    last: Box::new(last.unwrap_or_else(unknown)),
+                });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+/// What a record has to wait for.
+enum Waits {
+    ForMemory {
+        bytes: usize,
+        back: Interest,
+    },
+    ForTopic {
+        back: Interest,
+    },
+    /// It can never be sent.
+    InVain(ClientError),
+}
+
+#[inline]
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as i64)
+}

@@ -1,0 +1,174 @@
+//! What becomes of a batch after an attempt: written, sent again, split, or refused.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use ottla_records::RecordBatch;
+use ottla_types::ErrorCode;
+
+use super::{Sender, is_about_metadata};
+use crate::error::ClientError;
+use crate::producer::accumulator::PartitionQueue;
+use crate::producer::batch::{ProducerBatch, Telling};
+use crate::producer::delivery::{DeliveredBatch, Outcome, Written};
+use crate::producer::sequences::Refusal;
+
+impl Sender {
+    /// An attempt has come to its end.
+    pub(super) fn settle(
+        &mut self,
+        queue: &PartitionQueue,
+        mut batch: ProducerBatch,
+        result: Result<Written, ClientError>,
+    ) {
+        let now = Instant::now();
+        queue.state.lock().on_wire -= 1;
+        let error = match result {
+            Ok(written) => return self.succeed(queue, batch, written),
+            Err(error) => error,
+        };
+        let code = error.code().unwrap_or(ErrorCode::NetworkException);
+        if code == ErrorCode::DuplicateSequenceNumber {
+            // An earlier attempt was written, and its answer lost.
+            let written = Written {
+                base_offset: -1,
+                log_append_time: -1,
+            };
+            return self.succeed(queue, batch, written);
+        }
+        if code == ErrorCode::MessageTooLarge && !batch.is_told {
+            let shared = self.shared.clone();
+            let identity = *shared.identity.lock();
+            if shared
+                .accumulator
+                .put_back_split(queue, &batch, identity, now)
+            {
+                shared.counters.batch_split.fetch_add(1, Relaxed);
+                shared.accumulator.on_completed(&batch.completion);
+                batch.release();
+                return;
+            }
+        }
+        let refusal = batch.ticket.map(|ticket| {
+            let is_transactional = self.shared.transaction.is_some();
+            queue
+                .state
+                .lock()
+                .sequences
+                .judge(ticket, code, is_transactional)
+        });
+        let is_about_sequences = matches!(refusal, Some(Refusal::Early | Refusal::NewEpoch));
+        let may_repeat = (error.is_retriable() || is_about_sequences)
+            && batch.attempts <= self.shared.config.retries
+            && batch.age(now) < self.shared.delivery_timeout()
+            && !batch.is_told
+            && self.shared.may_repeat_batches();
+        if !may_repeat {
+            self.wants_metadata |= error.is_retriable() && is_about_metadata(&error);
+            return self.fail(queue, batch, error);
+        }
+        tracing::debug!(%error, topic = %queue.topic, partition = queue.partition, "a batch goes again");
+        if refusal == Some(Refusal::NewEpoch) {
+            queue.state.lock().sequences.mark_broken();
+            self.wants_new_epoch = true;
+        }
+        self.wants_metadata |= is_about_metadata(&error);
+        self.shared
+            .counters
+            .record_retry
+            .fetch_add(batch.record_count.into(), Relaxed);
+        let config = self.shared.client.config();
+        let grown = config.retry_backoff * 2u32.saturating_pow((batch.attempts - 1).min(16));
+        let pause = grown.min(config.retry_backoff_max);
+        batch.waits_until = now + pause.mul_f64(rand::random_range(0.8..1.2));
+        batch.last_error = Some(error);
+        self.shared.accumulator.put_back(queue, batch);
+    }
+
+    fn succeed(&mut self, queue: &PartitionQueue, mut batch: ProducerBatch, written: Written) {
+        if let Some(ticket) = batch.ticket {
+            queue.state.lock().sequences.on_written(ticket);
+        }
+        let telling = batch.take_for_telling();
+        self.tell(queue, telling, Ok(written));
+        batch.release();
+    }
+
+    /// A batch has failed for good.
+    pub(super) fn fail(
+        &mut self,
+        queue: &PartitionQueue,
+        mut batch: ProducerBatch,
+        error: ClientError,
+    ) {
+        if let Some(ticket) = batch.ticket {
+            queue.state.lock().sequences.on_failed(ticket);
+            self.wants_new_epoch = true;
+        }
+        self.shared.on_batch_failed(&error, batch.ticket.is_some());
+        let telling = batch.take_for_telling();
+        self.tell(queue, telling, Err(error));
+        batch.release();
+    }
+
+    /// Tells everybody who wants to know. Only the first time counts.
+    pub(super) fn tell(
+        &self,
+        queue: &PartitionQueue,
+        telling: Option<Telling>,
+        result: Result<Written, ClientError>,
+    ) {
+        let Some(telling) = telling else { return };
+        let shared = &self.shared;
+        let count = u64::from(telling.record_count);
+        let counter = match result {
+            Ok(_) => &shared.counters.record_send,
+            Err(_) => &shared.counters.record_error,
+        };
+        counter.fetch_add(count, Relaxed);
+        if let Some(listener) = &shared.listener {
+            listener.on_delivered(&DeliveredBatch {
+                topic: &queue.topic,
+                partition: queue.partition,
+                result: result.as_ref().map(|written| written.base_offset),
+                record_count: telling.record_count,
+                bytes: telling.records.len(),
+                tags: &telling.tags,
+            });
+        }
+        if !shared.interceptors.is_empty() {
+            self.tell_interceptors(queue, &telling, &result);
+        }
+        for (index, timestamp, callback) in telling.callbacks {
+            let metadata = result
+                .clone()
+                .map(|written| written.metadata(queue.partition, index, timestamp));
+            callback(metadata);
+        }
+        telling.completion.set(Outcome::Done(result));
+        shared.accumulator.on_completed(&telling.completion);
+    }
+
+    fn tell_interceptors(
+        &self,
+        queue: &PartitionQueue,
+        telling: &Telling,
+        result: &Result<Written, ClientError>,
+    ) {
+        let mut bytes = telling.records.clone();
+        let records = RecordBatch::read(&mut bytes).and_then(|batch| batch.records(usize::MAX));
+        let timestamps: Vec<i64> = match &records {
+            Ok(records) => records.iter().flatten().map(|it| it.timestamp.0).collect(),
+            // It was never sealed.
+            Err(_) => vec![-1; telling.record_count as usize],
+        };
+        for (index, timestamp) in timestamps.into_iter().enumerate() {
+            let metadata = result
+                .as_ref()
+                .map(|written| written.metadata(queue.partition, index as u32, timestamp));
+            for interceptor in &self.shared.interceptors {
+                interceptor.on_acknowledgement(&queue.topic, metadata.as_ref().map_err(|it| *it));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A Produce request out of batches, and its answer back to them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::InitProducerIdRequest;
+use ottla_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use ottla_protocol::messages::produce_response::{PartitionProduceResponse, ProduceResponse};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Uuid};
+
+use super::{Event, InFlight, Sender};
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::producer::accumulator::PartitionQueue;
+use crate::producer::batch::ProducerBatch;
+use crate::producer::delivery::Written;
+use crate::producer::sequences::Identity;
+use crate::producer::transaction::LAST_PRODUCE_VERSION_BEFORE_V2;
+
+/// Topics are named by their ids alone from here on.
+const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 13;
+
+impl Sender {
+    pub(super) fn send(
+        &mut self,
+        node: i32,
+        connection: Arc<Connection>,
+        batches: Vec<(Arc<PartitionQueue>, ProducerBatch)>,
+        now: Instant,
+    ) {
+        let shared = self.shared.clone();
+        let mut version = connection.version(ApiKey::Produce);
+        if shared.transaction.is_some() && !shared.is_transaction_v2() {
+            version = version.map(|version| version.min(LAST_PRODUCE_VERSION_BEFORE_V2));
+        }
+        let metadata = shared.client.metadata();
+        let topic_id = |topic: &str| {
+            let topic = metadata.topics.get(topic);
+            topic.map_or(Uuid::ZERO, |it| it.topic_id)
+        };
+        let mut topics: Vec<TopicProduceData> = Vec::new();
+        for (queue, batch) in &batches {
+            let data = PartitionProduceData {
+                index: queue.partition,
+                records: Some(batch.records().clone().into()),
+                ..Default::default()
+            };
+            match topics.last_mut() {
+                Some(topic) if *topic.name == *queue.topic => topic.partition_data.push(data),
+                _ => topics.push(TopicProduceData {
+                    name: queue.topic.to_string().into(),
+                    topic_id: topic_id(&queue.topic),
+                    partition_data: vec![data],
+                    ..Default::default()
+                }),
+            }
+            let counters = &shared.counters;
+            let waited = now.saturating_duration_since(batch.created).as_micros() as u64;
+            counters.on_batch(batch.size(), batch.uncompressed_size(), waited);
+        }
+        let id = self.next_request;
+        self.next_request += 1;
+        let events = self.event_sender.clone();
+        let version = match version {
+            // A topic whose id is not known has to be named.
+            Ok(version) if topics.iter().any(|topic| topic.topic_id == Uuid::ZERO) => {
+                version.min(FIRST_VERSION_WITH_TOPIC_IDS - 1)
+            }
+            Ok(version) => version,
+            Err(error) => {
+                let _ = events.send(Event::Answered(id, Err(error)));
+                0
+            }
+        };
+        let request = ProduceRequest {
+            transactional_id: shared.config.transactional_id.clone().map(Into::into),
+            acks: shared.config.acks,
+            timeout_ms: shared.client.config().request_timeout.as_millis() as i32,
+            topic_data: topics,
+            ..Default::default()
+        };
+        self.in_flight.insert(
+            id,
+            InFlight {
+                node,
+                connection: connection.clone(),
+                sent: now,
+                version,
+                batches,
+            },
+        );
+        shared.counters.set_in_flight(self.in_flight.len());
+        match (version, shared.config.acks) {
+            (0, _) => {}
+            (_, 0) => connection.start_unanswered(&request, version, move |written| {
+                let _ = events.send(Event::Answered(id, written.map(|()| None)));
+            }),
+            _ => connection.start(&request, version, move |answer| {
+                let _ = events.send(Event::Answered(id, answer.map(Some)));
+            }),
+        }
+    }
+
+    pub(super) fn on_answered(
+        &mut self,
+        id: u64,
+        answer: Result<Option<ProduceResponse>, ClientError>,
+    ) {
+        let Some(request) = self.in_flight.remove(&id) else {
+            return;
+        };
+        let now = Instant::now();
+        self.shared.counters.on_request(now - request.sent);
+        self.shared.counters.set_in_flight(self.in_flight.len());
+        if let Some(node) = self.nodes.get_mut(&request.node) {
+            node.in_flight -= 1;
+            if let Ok(Some(response)) = &answer {
+                let throttle = u64::try_from(response.throttle_time_ms).unwrap_or(0);
+                node.throttled_until = now + std::time::Duration::from_millis(throttle);
+            }
+        }
+        let response = match answer {
+            Ok(Some(response)) => response,
+            Ok(None) => {
+                let unknown = Written {
+                    base_offset: -1,
+                    log_append_time: -1,
+                };
+                for (queue, batch) in request.batches {
+                    self.settle(&queue, batch, Ok(unknown));
+                }
+                return;
+            }
+            Err(error) => {
+                // Put back last to first, so that without sequences too they keep their order.
+                for (queue, batch) in request.batches.into_iter().rev() {
+                    self.settle(&queue, batch, Err(error.clone()));
+                }
+                return;
+            }
+        };
+        let metadata = self.shared.client.metadata();
+        let mut found: HashMap<(&str, i32), &PartitionProduceResponse> = HashMap::new();
+        for topic in &response.responses {
+            let name = match request.version >= FIRST_VERSION_WITH_TOPIC_IDS {
+                true => metadata.topic_name(topic.topic_id).unwrap_or_default(),
+                false => &*topic.name,
+            };
+            for partition in &topic.partition_responses {
+                found.insert((name, partition.index), partition);
+            }
+        }
+        for (queue, batch) in request.batches {
+            let what = || format!("producing to {}-{}", queue.topic, queue.partition);
+            let result = match found.get(&(&*queue.topic, queue.partition)) {
+                Some(answer) => {
+                    let message = answer.error_message.as_ref();
+                    let record = answer.record_errors.first();
+                    let message =
+                        message.or(record.and_then(|it| it.batch_index_error_message.as_ref()));
+                    ClientError::check(what(), answer.error_code, message).map(|()| Written {
+                        base_offset: answer.base_offset,
+                        log_append_time: answer.log_append_time_ms,
+                    })
+                }
+                None => Err(ClientError::broker(
+                    what(),
+                    ErrorCode::UnknownServerError.code(),
+                    Some("the answer does not mention it"),
+                )),
+            };
+            self.settle(&queue, batch, result);
+        }
+    }
+}
+
+/// Who a producer without transactions is.
+pub(super) async fn init_producer_id(client: &Client) -> Result<Identity, ClientError> {
+    client
+        .retrying("InitProducerId", async || {
+            let request = InitProducerIdRequest {
+                transactional_id: None,
+                transaction_timeout_ms: i32::MAX,
+                ..Default::default()
+            };
+            let response = client.any_node().await?.send(&request).await?;
+            ClientError::check("a producer id", response.error_code, None::<&str>)?;
+            Ok(Identity {
+                id: ProducerId(response.producer_id),
+                epoch: ProducerEpoch(response.producer_epoch),
+            })
+        })
+        .await
+}

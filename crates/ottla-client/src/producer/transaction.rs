@@ -1,0 +1,701 @@
+//! Transactions: records of several partitions, and the offsets of what they were made of, become visible
+//! together or not at all (KIP-98). Where the cluster has `transaction.version` 2, partitions and offsets
+//! need not be announced and every transaction has a producer epoch of its own (KIP-890).
+//!
+//! [`TransactionState`] is pure; the calls around it talk to the transaction's coordinator. Kafka:
+//! `TransactionManager`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use ottla_protocol::messages::add_partitions_to_txn_request::{
+    AddPartitionsToTxnRequest, AddPartitionsToTxnTopic,
+};
+use ottla_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use ottla_protocol::messages::{AddOffsetsToTxnRequest, EndTxnRequest, InitProducerIdRequest};
+use ottla_protocol::{ApiKey, ApiRequest};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
+
+use super::accumulator::PartitionQueue;
+use super::sequences::Identity;
+use super::{Producer, Shared};
+use crate::client::CoordinatorKind;
+use crate::error::ClientError;
+
+pub(super) const LAST_PRODUCE_VERSION_BEFORE_V2: i16 = 11;
+const LAST_END_TXN_VERSION_BEFORE_V2: i16 = 4;
+const LAST_TXN_OFFSET_COMMIT_VERSION_BEFORE_V2: i16 = 4;
+/// Later versions are for brokers among themselves.
+const LAST_ADD_PARTITIONS_VERSION_OF_CLIENTS: i16 = 3;
+
+/// An offset that a transaction commits: that of the next record to read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OffsetToCommit {
+    pub offset: i64,
+    /// Of the record before; -1 where it is not known.
+    pub leader_epoch: i32,
+    pub metadata: String,
+}
+
+impl OffsetToCommit {
+    pub fn new(offset: i64) -> OffsetToCommit {
+        OffsetToCommit {
+            offset,
+            leader_epoch: -1,
+            metadata: String::new(),
+        }
+    }
+}
+
+/// Who commits offsets through a transaction: what [`crate::Consumer::group_metadata`] says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConsumerGroupMetadata {
+    pub group_id: String,
+    /// -1 outside a group.
+    pub generation_id: i32,
+    pub member_id: String,
+    pub group_instance_id: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Phase {
+    #[default]
+    Uninitialized,
+    Ready,
+    InTransaction,
+    Committing,
+    Aborting,
+    /// The transaction can only be aborted.
+    Abortable(ClientError),
+    /// The producer can only be closed.
+    Fatal(ClientError),
+}
+
+type TopicPartition = (String, i32);
+
+/// Where the producer stands.
+#[derive(Default)]
+pub(super) struct TransactionState {
+    phase: Phase,
+    /// `transaction.version` of the cluster is 2 or more, as seen when the transaction began.
+    is_v2: bool,
+    /// Partitions and groups are in it, so that it has to be ended.
+    has_started: bool,
+    added: BTreeMap<TopicPartition, ()>,
+    pending: BTreeMap<TopicPartition, ()>,
+    is_adding: bool,
+    add_after: Option<Instant>,
+    /// Sequences are missing: the next transaction needs another epoch.
+    needs_new_epoch: bool,
+}
+
+impl TransactionState {
+    /// Whether records may be sent now.
+    pub(super) fn check_may_send(&self) -> Result<(), ClientError> {
+        match &self.phase {
+            Phase::InTransaction => Ok(()),
+            Phase::Abortable(error) | Phase::Fatal(error) => Err(error.clone()),
+            _ => Err(misuse("begin_transaction comes before send")),
+        }
+    }
+
+    /// Whether batches of a partition may leave; notes those that have to be added first.
+    fn may_leave(&mut self, topic: &str, partition: i32) -> bool {
+        if !matches!(self.phase, Phase::InTransaction | Phase::Committing) {
+            return false;
+        }
+        let key = (topic.to_owned(), partition);
+        if self.added.contains_key(&key) {
+            return true;
+        }
+        if self.is_v2 {
+            self.added.insert(key, ());
+            self.has_started = true;
+            return true;
+        }
+        self.pending.insert(key, ());
+        false
+    }
+
+    fn take_pending(&mut self, now: Instant) -> Option<Vec<TopicPartition>> {
+        let is_early = self.add_after.is_some_and(|after| after > now);
+        if self.is_adding || self.pending.is_empty() || is_early {
+            return None;
+        }
+        self.is_adding = true;
+        Some(std::mem::take(&mut self.pending).into_keys().collect())
+    }
+
+    fn on_added(&mut self, partitions: Vec<TopicPartition>, result: Result<(), ClientError>) {
+        self.is_adding = false;
+        match result {
+            Ok(()) => {
+                self.has_started = true;
+                self.added.extend(partitions.into_iter().map(|it| (it, ())));
+            }
+            Err(error) => self.on_error(error),
+        }
+    }
+
+    /// Something of the transaction has failed.
+    fn on_error(&mut self, error: ClientError) {
+        if matches!(self.phase, Phase::Fatal(_) | Phase::Aborting) && !is_fatal(&error) {
+            return;
+        }
+        if matches!(self.phase, Phase::Fatal(_)) {
+            return;
+        }
+        self.phase = match is_fatal(&error) {
+            true => Phase::Fatal(error),
+            false => Phase::Abortable(error),
+        };
+    }
+
+    fn begin(&mut self, is_v2: bool) -> Result<(), ClientError> {
+        match &self.phase {
+            Phase::Ready => {}
+            Phase::Uninitialized => {
+                return Err(misuse("init_transactions comes before begin_transaction"));
+            }
+            Phase::Abortable(error) | Phase::Fatal(error) => return Err(error.clone()),
+            _ => return Err(misuse("the last transaction has not been ended")),
+        }
+        *self = TransactionState {
+            phase: Phase::InTransaction,
+            is_v2,
+            needs_new_epoch: self.needs_new_epoch,
+            ..TransactionState::default()
+        };
+        Ok(())
+    }
+
+    fn begin_commit(&mut self) -> Result<(), ClientError> {
+        self.check_may_send()?;
+        self.phase = Phase::Committing;
+        Ok(())
+    }
+
+    fn begin_abort(&mut self) -> Result<(), ClientError> {
+        match &self.phase {
+            Phase::InTransaction | Phase::Abortable(_) | Phase::Committing => {
+                self.phase = Phase::Aborting;
+                Ok(())
+            }
+            Phase::Fatal(error) => Err(error.clone()),
+            _ => Err(misuse("there is no transaction to abort")),
+        }
+    }
+}
+
+fn misuse(text: &str) -> ClientError {
+    ClientError::Config(text.to_owned())
+}
+
+/// Whether a producer is of no more use after an error.
+fn is_fatal(error: &ClientError) -> bool {
+    matches!(
+        error.code(),
+        Some(
+            ErrorCode::ProducerFenced
+                | ErrorCode::TransactionCoordinatorFenced
+                | ErrorCode::ClusterAuthorizationFailed
+                | ErrorCode::TransactionalIdAuthorizationFailed
+                | ErrorCode::UnsupportedVersion
+                | ErrorCode::UnsupportedForMessageFormat
+                | ErrorCode::InvalidProducerIdMapping
+        )
+    ) || matches!(error, ClientError::Unsupported { .. })
+}
+
+impl Producer {
+    /// Fences what other producers of this `transactional.id` left behind, and waits for their last
+    /// transaction to end. Comes before everything else, once.
+    pub async fn init_transactions(&self) -> Result<(), ClientError> {
+        let shared = &self.shared;
+        let state = shared.transactional()?;
+        if !matches!(state.lock().phase, Phase::Uninitialized) {
+            return Err(misuse("init_transactions has been called before"));
+        }
+        let identity = shared
+            .within_max_block(shared.init_producer_id(None))
+            .await?;
+        *shared.identity.lock() = Some(identity);
+        state.lock().phase = Phase::Ready;
+        Ok(())
+    }
+
+    pub fn begin_transaction(&self) -> Result<(), ClientError> {
+        let state = self.shared.transactional()?;
+        let is_v2 = self.shared.client.finalized_feature("transaction.version") >= 2;
+        state.lock().begin(is_v2)
+    }
+
+    /// Commits offsets of a consumer's group with the transaction. The consumer itself must not commit.
+    pub async fn send_offsets_to_transaction(
+        &self,
+        offsets: &BTreeMap<(String, i32), OffsetToCommit>,
+        group: &ConsumerGroupMetadata,
+    ) -> Result<(), ClientError> {
+        let shared = &self.shared;
+        let state = shared.transactional()?;
+        state.lock().check_may_send()?;
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        let sent = shared
+            .within_max_block(shared.send_offsets(offsets, group))
+            .await;
+        let mut state = state.lock();
+        match sent {
+            Ok(()) => state.has_started = true,
+            Err(error) => {
+                state.on_error(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what there is and makes it visible. An error means that the transaction has to be aborted,
+    /// unless the producer is of no more use; see [`Producer::abort_transaction`].
+    pub async fn commit_transaction(&self) -> Result<(), ClientError> {
+        let shared = &self.shared;
+        let state = shared.transactional()?;
+        state.lock().begin_commit()?;
+        shared.flush().await;
+        if let Phase::Abortable(error) | Phase::Fatal(error) = &state.lock().phase {
+            return Err(error.clone());
+        }
+        self.end_transaction(true).await
+    }
+
+    /// Gives up what is not sent and takes back what is.
+    pub async fn abort_transaction(&self) -> Result<(), ClientError> {
+        let shared = &self.shared;
+        shared.transactional()?.lock().begin_abort()?;
+        shared.wake_sender.notify_one();
+        // What is on the wire has to come back first: it must not land in the next transaction.
+        shared.flush().await;
+        self.end_transaction(false).await
+    }
+
+    async fn end_transaction(&self, commits: bool) -> Result<(), ClientError> {
+        let shared = &self.shared;
+        let state = shared.transactional()?;
+        let (has_started, needs_new_epoch, is_v2) = {
+            let state = state.lock();
+            (state.has_started, state.needs_new_epoch, state.is_v2)
+        };
+        let end = async {
+            let mut identity = None;
+            if has_started {
+                identity = shared.end(commits, is_v2).await?;
+            }
+            if needs_new_epoch && identity.is_none() {
+                let current = *shared.identity.lock();
+                identity = Some(shared.init_producer_id(current).await?);
+            }
+            Ok(identity)
+        };
+        match shared.within_max_block(end).await {
+            Ok(identity) => {
+                if let Some(identity) = identity {
+                    *shared.identity.lock() = Some(identity);
+                }
+                *state.lock() = TransactionState {
+                    phase: Phase::Ready,
+                    ..TransactionState::default()
+                };
+                Ok(())
+            }
+            Err(error) => {
+                let mut state = state.lock();
+                state.phase = match is_fatal(&error) {
+                    true => Phase::Fatal(error.clone()),
+                    false => Phase::Abortable(error.clone()),
+                };
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn transactional(&self) -> Result<&parking_lot::Mutex<TransactionState>, ClientError> {
+        self.transaction
+            .as_ref()
+            .ok_or_else(|| misuse("transactions need a transactional.id"))
+    }
+
+    fn transactional_id(&self) -> &str {
+        self.config.transactional_id.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn is_transaction_v2(&self) -> bool {
+        self.transaction
+            .as_ref()
+            .is_some_and(|state| state.lock().is_v2)
+    }
+
+    pub(super) fn is_completing_transaction(&self) -> bool {
+        let completing = |state: &TransactionState| matches!(state.phase, Phase::Committing);
+        self.transaction
+            .as_ref()
+            .is_some_and(|state| completing(&state.lock()))
+    }
+
+    /// What waits is given up with its transaction.
+    pub(super) fn discards_batches(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|state| {
+            matches!(
+                state.lock().phase,
+                Phase::Aborting | Phase::Abortable(_) | Phase::Fatal(_)
+            )
+        })
+    }
+
+    pub(super) fn may_repeat_batches(&self) -> bool {
+        !self.discards_batches()
+    }
+
+    pub(super) fn why_discarded(&self) -> ClientError {
+        let phase = self
+            .transaction
+            .as_ref()
+            .map(|state| state.lock().phase.clone());
+        match phase {
+            Some(Phase::Abortable(error) | Phase::Fatal(error)) => error,
+            _ => ClientError::Unsendable("its transaction was aborted".into()),
+        }
+    }
+
+    pub(super) fn may_leave(&self, queue: &PartitionQueue) -> bool {
+        match &self.transaction {
+            Some(state) => state.lock().may_leave(&queue.topic, queue.partition),
+            None => true,
+        }
+    }
+
+    /// A batch of the transaction has failed for good; one that has left leaves a gap behind.
+    pub(super) fn on_batch_failed(&self, error: &ClientError, has_left: bool) {
+        if let Some(state) = &self.transaction {
+            let mut state = state.lock();
+            state.needs_new_epoch |= has_left;
+            state.on_error(error.clone());
+        }
+    }
+
+    pub(super) fn take_pending_partitions(&self) -> Option<Vec<TopicPartition>> {
+        self.transaction
+            .as_ref()?
+            .lock()
+            .take_pending(Instant::now())
+    }
+
+    /// Announces partitions to the coordinator before anything is written to them.
+    pub(super) async fn add_partitions_to_transaction(&self, partitions: Vec<TopicPartition>) {
+        let result = self
+            .within_max_block(self.add_partitions(&partitions))
+            .await;
+        if let Some(state) = &self.transaction {
+            state.lock().on_added(partitions, result);
+        }
+    }
+
+    async fn add_partitions(&self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        let identity = self.known_identity()?;
+        let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+        for (topic, partition) in partitions {
+            topics.entry(topic).or_default().push(*partition);
+        }
+        let request = AddPartitionsToTxnRequest {
+            v3_and_below_transactional_id: self.transactional_id().to_owned().into(),
+            v3_and_below_producer_id: identity.id.0,
+            v3_and_below_producer_epoch: identity.epoch.0,
+            v3_and_below_topics: topics
+                .into_iter()
+                .map(|(name, partitions)| AddPartitionsToTxnTopic {
+                    name: name.to_owned().into(),
+                    partitions,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        };
+        self.ask_coordinator(
+            &request,
+            LAST_ADD_PARTITIONS_VERSION_OF_CLIENTS,
+            |response| {
+                response
+                    .results_by_topic_v3_and_below
+                    .iter()
+                    .flat_map(|topic| &topic.results_by_partition)
+                    .map(|partition| partition.partition_error_code)
+                    // What the others would have been told counts less than why.
+                    .filter(|code| *code != ErrorCode::OperationNotAttempted.code())
+                    .find(|code| *code != 0)
+                    .unwrap_or(0)
+            },
+        )
+        .await
+        .map(drop)
+    }
+
+    async fn init_producer_id(&self, current: Option<Identity>) -> Result<Identity, ClientError> {
+        let request = InitProducerIdRequest {
+            transactional_id: Some(self.transactional_id().to_owned().into()),
+            transaction_timeout_ms: self.config.transaction_timeout.as_millis() as i32,
+            producer_id: current.map_or(-1, |identity| identity.id.0),
+            producer_epoch: current.map_or(-1, |identity| identity.epoch.0),
+            ..Default::default()
+        };
+        let response = self
+            .ask_coordinator(&request, i16::MAX, |response| response.error_code)
+            .await?;
+        Ok(Identity {
+            id: ProducerId(response.producer_id),
+            epoch: ProducerEpoch(response.producer_epoch),
+        })
+    }
+
+    /// Ends the transaction; gives the identity for the next one where the coordinator assigns it.
+    async fn end(&self, commits: bool, is_v2: bool) -> Result<Option<Identity>, ClientError> {
+        let identity = self.known_identity()?;
+        let request = EndTxnRequest {
+            transactional_id: self.transactional_id().to_owned().into(),
+            producer_id: identity.id.0,
+            producer_epoch: identity.epoch.0,
+            committed: commits,
+            ..Default::default()
+        };
+        let newest = match is_v2 {
+            true => i16::MAX,
+            false => LAST_END_TXN_VERSION_BEFORE_V2,
+        };
+        let response = self
+            .ask_coordinator(&request, newest, |response| response.error_code)
+            .await?;
+        Ok((response.producer_id >= 0).then_some(Identity {
+            id: ProducerId(response.producer_id),
+            epoch: ProducerEpoch(response.producer_epoch),
+        }))
+    }
+
+    async fn send_offsets(
+        &self,
+        offsets: &BTreeMap<TopicPartition, OffsetToCommit>,
+        group: &ConsumerGroupMetadata,
+    ) -> Result<(), ClientError> {
+        let identity = self.known_identity()?;
+        let is_v2 = self.is_transaction_v2();
+        if !is_v2 {
+            let request = AddOffsetsToTxnRequest {
+                transactional_id: self.transactional_id().to_owned().into(),
+                producer_id: identity.id.0,
+                producer_epoch: identity.epoch.0,
+                group_id: group.group_id.clone().into(),
+                ..Default::default()
+            };
+            self.ask_coordinator(&request, i16::MAX, |response| response.error_code)
+                .await?;
+            if let Some(state) = &self.transaction {
+                state.lock().has_started = true;
+            }
+        }
+        let mut topics: BTreeMap<&str, Vec<TxnOffsetCommitRequestPartition>> = BTreeMap::new();
+        for ((topic, partition), offset) in offsets {
+            let partition = TxnOffsetCommitRequestPartition {
+                partition_index: *partition,
+                committed_offset: offset.offset,
+                committed_leader_epoch: offset.leader_epoch,
+                committed_metadata: Some(offset.metadata.clone().into()),
+                ..Default::default()
+            };
+            topics.entry(topic).or_default().push(partition);
+        }
+        let request = TxnOffsetCommitRequest {
+            transactional_id: self.transactional_id().to_owned().into(),
+            group_id: group.group_id.clone().into(),
+            producer_id: identity.id.0,
+            producer_epoch: identity.epoch.0,
+            generation_id: group.generation_id,
+            member_id: group.member_id.clone().into(),
+            group_instance_id: group.group_instance_id.clone().map(Into::into),
+            topics: topics
+                .into_iter()
+                .map(|(name, partitions)| TxnOffsetCommitRequestTopic {
+                    name: name.to_owned().into(),
+                    partitions,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        };
+        let newest = match is_v2 {
+            true => i16::MAX,
+            false => LAST_TXN_OFFSET_COMMIT_VERSION_BEFORE_V2,
+        };
+        self.ask(
+            CoordinatorKind::Group,
+            &group.group_id,
+            &request,
+            newest,
+            |response| {
+                let topics = response.topics.iter();
+                topics
+                    .flat_map(|topic| &topic.partitions)
+                    .map(|partition| partition.error_code)
+                    .find(|code| *code != 0)
+                    .unwrap_or(0)
+            },
+        )
+        .await
+        .map(drop)
+    }
+
+    fn known_identity(&self) -> Result<Identity, ClientError> {
+        let identity = *self.identity.lock();
+        identity.ok_or_else(|| misuse("init_transactions comes before everything else"))
+    }
+
+    async fn ask_coordinator<R: ApiRequest>(
+        &self,
+        request: &R,
+        newest_version: i16,
+        error_of: impl Fn(&R::Response) -> i16,
+    ) -> Result<R::Response, ClientError> {
+        let kind = CoordinatorKind::Transaction;
+        self.ask(
+            kind,
+            self.transactional_id(),
+            request,
+            newest_version,
+            error_of,
+        )
+        .await
+    }
+
+    /// Asks a coordinator until it knows the answer; the caller limits the time.
+    async fn ask<R: ApiRequest>(
+        &self,
+        kind: CoordinatorKind,
+        key: &str,
+        request: &R,
+        newest_version: i16,
+        error_of: impl Fn(&R::Response) -> i16,
+    ) -> Result<R::Response, ClientError> {
+        let client = &self.client;
+        loop {
+            let attempt = async {
+                let coordinator = client.coordinator(kind, key).await?;
+                let connection = client.connection(&coordinator.address()).await?;
+                let response = connection.send_up_to(request, newest_version).await?;
+                ClientError::check(R::API_KEY.name(), error_of(&response), None::<&str>)?;
+                Ok::<_, ClientError>(response)
+            };
+            let error = match attempt.await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            // The epoch of a producer that another one has taken the place of.
+            if error.code() == Some(ErrorCode::InvalidProducerEpoch)
+                && R::API_KEY != ApiKey::TxnOffsetCommit
+            {
+                return Err(ClientError::broker(
+                    R::API_KEY.name(),
+                    ErrorCode::ProducerFenced.code(),
+                    Some("another producer with this transactional.id has taken over"),
+                ));
+            }
+            if !error.is_retriable() {
+                return Err(error);
+            }
+            tracing::debug!(%error, "asking the coordinator again");
+            // The end of the last transaction takes the brokers a moment only.
+            let pause = match error.code() {
+                Some(ErrorCode::ConcurrentTransactions) => Duration::from_millis(20),
+                _ => {
+                    client.forget_coordinator(kind, key);
+                    client.config().retry_backoff
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn within_max_block<T>(
+        &self,
+        call: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let limit = self.config.max_block;
+        match tokio::time::timeout(limit, call).await {
+            Ok(result) => result,
+            Err(_) => Err(ClientError::GaveUp {
+                what: format!(
+                    "a call about the transactions of {}",
+                    self.transactional_id()
+                ),
+                after: limit,
+                last: Box::new(ClientError::Unsendable("max.block.ms is over".into())),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(is_v2: bool) -> TransactionState {
+        let mut state = TransactionState {
+            phase: Phase::Ready,
+            ..TransactionState::default()
+        };
+        state.begin(is_v2).unwrap();
+        state
+    }
+
+    #[test]
+    fn partitions_are_added_before_they_are_written_to() {
+        let mut state = begun(false);
+        assert!(!state.may_leave("t", 1));
+        let partitions = state.take_pending(Instant::now()).unwrap();
+        assert_eq!(partitions, [("t".to_owned(), 1)]);
+        assert!(!state.may_leave("t", 2));
+        assert!(
+            state.take_pending(Instant::now()).is_none(),
+            "one request at a time"
+        );
+        state.on_added(partitions, Ok(()));
+        assert!(state.may_leave("t", 1) && !state.may_leave("t", 2));
+        // The newer protocol has the first batch announce its partition.
+        let mut state = begun(true);
+        assert!(state.may_leave("t", 1) && state.has_started);
+    }
+
+    #[test]
+    fn an_error_stops_sending_until_the_transaction_is_aborted() {
+        let error = |code: ErrorCode| ClientError::broker("x", code.code(), None::<&str>);
+        let mut state = begun(true);
+        state.on_error(error(ErrorCode::InvalidTxnState));
+        assert!(state.check_may_send().is_err() && state.begin_commit().is_err());
+        assert!(!state.may_leave("t", 1));
+        state.begin_abort().unwrap();
+        let mut state = begun(true);
+        state.on_error(error(ErrorCode::ProducerFenced));
+        assert!(state.begin_abort().is_err(), "fenced for good");
+    }
+
+    #[test]
+    fn calls_come_in_order() {
+        let mut state = TransactionState::default();
+        assert!(state.begin(true).is_err() && state.check_may_send().is_err());
+        let mut state = begun(true);
+        assert!(state.begin(true).is_err());
+        state.begin_commit().unwrap();
+        assert!(state.check_may_send().is_err());
+    }
+}

@@ -1,0 +1,244 @@
+//! Settings as text, under the names that Kafka's clients give them.
+//!
+//! A key that the client does not have, or a value that it does not take, is an error that names the key,
+//! the value and what is accepted: a misspelt setting that is silently ignored costs days. Kafka's clients
+//! warn about unknown keys and go on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::config::ClientConfig;
+use crate::consumer::ConsumerConfig;
+use crate::error::ClientError;
+use crate::producer::ProducerConfig;
+
+/// Keys that every client of Kafka has and that change nothing here: they tune Java's networking and
+/// metrics. They are accepted, so that a file that serves Kafka's clients serves this one.
+const WITHOUT_EFFECT: &[&str] = &[
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "config.providers",
+    "connections.max.idle.ms",
+    "enable.metrics.push",
+    "metadata.max.idle.ms",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "receive.buffer.bytes",
+    "security.providers",
+    "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms",
+];
+
+/// The settings of a producer, none of them unknown.
+pub fn producer(
+    settings: &BTreeMap<String, String>,
+) -> Result<(ClientConfig, ProducerConfig), ClientError> {
+    let (mut client, mut producer) = (ClientConfig::default(), ProducerConfig::default());
+    let unknown = [client.apply(settings)?, producer.apply(settings)?];
+    refuse_unknown(settings, &unknown, "producer")?;
+    producer.validate(client.request_timeout)?;
+    Ok((client, producer))
+}
+
+/// The settings of a consumer, none of them unknown.
+pub fn consumer(
+    settings: &BTreeMap<String, String>,
+) -> Result<(ClientConfig, ConsumerConfig), ClientError> {
+    let (mut client, mut consumer) = (ClientConfig::default(), ConsumerConfig::default());
+    let unknown = [client.apply(settings)?, consumer.apply(settings)?];
+    refuse_unknown(settings, &unknown, "consumer")?;
+    Ok((client, consumer))
+}
+
+/// The settings of an admin client, none of them unknown.
+pub fn admin(settings: &BTreeMap<String, String>) -> Result<ClientConfig, ClientError> {
+    let mut client = ClientConfig::default();
+    let unknown = [client.apply(settings)?];
+    let unknown = unknown.map(|keys| {
+        let retries = |key: &String| key != "retries" && key != "bootstrap.controllers";
+        keys.into_iter().filter(retries).collect()
+    });
+    refuse_unknown(settings, &unknown, "admin client")?;
+    Ok(client)
+}
+
+/// Refuses a key that nobody knew.
+fn refuse_unknown(
+    settings: &BTreeMap<String, String>,
+    unknown: &[Vec<String>],
+    whose: &str,
+) -> Result<(), ClientError> {
+    for (key, value) in settings {
+        let is_unknown = unknown.iter().all(|keys| keys.contains(key));
+        if is_unknown && !WITHOUT_EFFECT.contains(&key.as_str()) {
+            return Err(ClientError::Config(format!(
+                "{key}={value}: the {whose} has no such setting; \
+                 give one of Kafka 4.3's, or leave it out"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A value on its way to a field.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Value<'a> {
+    pub(crate) fn new(key: &'a str, value: &'a str) -> Value<'a> {
+        let value = value.trim();
+        Value { key, value }
+    }
+
+    pub(crate) fn text(self) -> &'a str {
+        self.value
+    }
+
+    pub(crate) fn refused(self, accepted: impl fmt::Display) -> ClientError {
+        // What must not be seen is not repeated.
+        let secret = ["password", "jaas", "private", "keystore.key"];
+        let value = match secret.iter().any(|part| self.key.contains(part)) {
+            true => "[hidden]",
+            false => self.value,
+        };
+        let key = self.key;
+        ClientError::Config(format!("{key}={value}: not accepted; give {accepted}"))
+    }
+
+    pub(crate) fn number(self, range: RangeInclusive<u64>) -> Result<u64, ClientError> {
+        match self.value.parse() {
+            Ok(number) if range.contains(&number) => Ok(number),
+            _ => Err(self.refused(format_args!(
+                "a number from {} to {}",
+                range.start(),
+                range.end()
+            ))),
+        }
+    }
+
+    pub(crate) fn milliseconds(self) -> Result<Duration, ClientError> {
+        match self.value.parse::<u64>() {
+            Ok(number) if i64::try_from(number).is_ok() => Ok(Duration::from_millis(number)),
+            _ => Err(self.refused("a number of milliseconds, 0 or more")),
+        }
+    }
+
+    pub(crate) fn boolean(self) -> Result<bool, ClientError> {
+        match self.value.to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(self.refused("true or false")),
+        }
+    }
+
+    pub(crate) fn non_empty(self) -> Result<&'a str, ClientError> {
+        match self.value {
+            "" => Err(self.refused("a text that is not empty")),
+            value => Ok(value),
+        }
+    }
+
+    /// Only these values; `why` no others.
+    pub(crate) fn only(self, values: &[&str], why: &str) -> Result<(), ClientError> {
+        if values
+            .iter()
+            .any(|value| self.value.eq_ignore_ascii_case(value))
+        {
+            return Ok(());
+        }
+        let listed: Vec<&str> = values
+            .iter()
+            .map(|value| if value.is_empty() { "nothing" } else { value })
+            .collect();
+        Err(self.refused(format_args!("{}: {why}", listed.join(" or "))))
+    }
+
+    /// The serializers and deserializers that leave bytes as they are: what this client does anyway.
+    pub(crate) fn java_serde(self, kind: &str) -> Result<(), ClientError> {
+        let known = ["ByteArray", "ByteBuffer", "Bytes", "String", "Void"]
+            .map(|name| format!("org.apache.kafka.common.serialization.{name}{kind}"));
+        if known.iter().any(|name| name == self.value) {
+            return Ok(());
+        }
+        Err(self.refused(format_args!(
+            "org.apache.kafka.common.serialization.ByteArray{kind} or leave it out: \
+             Java classes cannot be loaded here, and keys and values are bytes"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn an_unknown_key_is_named() {
+        let given = settings(&[("bootstrap.servers", "a:1"), ("linger.sm", "5")]);
+        let refused = producer(&given).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("linger.sm=5: the producer has no such setting"),
+            "{refused}"
+        );
+        // A producer's setting is not a consumer's.
+        let given = settings(&[("linger.ms", "5")]);
+        producer(&given).unwrap();
+        assert!(consumer(&given).is_err());
+        assert!(admin(&given).is_err());
+    }
+
+    #[test]
+    fn bad_values_are_named_with_what_is_accepted() {
+        for (key, value, message) in [
+            (
+                "linger.ms",
+                "-1",
+                "linger.ms=-1: not accepted; give a number of milliseconds, 0 or more",
+            ),
+            ("acks", "2", "acks=2: not accepted; give all, -1, 0 or 1"),
+            (
+                "batch.size",
+                "3000000000",
+                "batch.size=3000000000: not accepted; give a number from 0 to 2147483647",
+            ),
+            (
+                "enable.idempotence",
+                "yes",
+                "enable.idempotence=yes: not accepted; give true or false",
+            ),
+        ] {
+            let refused = producer(&settings(&[(key, value)])).unwrap_err();
+            assert_eq!(refused.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn files_of_kafkas_clients_are_read() {
+        let given = settings(&[
+            (
+                "key.serializer",
+                "org.apache.kafka.common.serialization.StringSerializer",
+            ),
+            ("metrics.recording.level", "INFO"),
+            ("send.buffer.bytes", "131072"),
+        ]);
+        producer(&given).unwrap();
+        let given = settings(&[("key.serializer", "com.example.AvroSerializer")]);
+        assert!(producer(&given).is_err());
+    }
+}
