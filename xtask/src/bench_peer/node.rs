@@ -1,15 +1,23 @@
 //! The measures of one node on an empty directory, which go through every [`Row`] in turn.
+//!
+//! A start takes milliseconds, and whatever the machine does meanwhile is most of a bad one: so a turn begins with
+//! several, each on a fresh directory and with nothing left to be written, of which the median counts and the longest
+//! stands beside.
+
+use std::path::Path;
 
 use anyhow::Result;
 
 use super::disk::Scratch;
 use super::rows::{Bench, Row};
-use super::table::Results;
+use super::table::{Results, median};
 use super::{Setting, handed_over};
-use crate::peer::NodeOptions;
+use crate::peer::{InstalledPeer, Node, NodeOptions};
 
 /// A deleted topic's files go soon, so that the next row finds their space free.
 const DELETE_SOON: (&str, &str) = ("log.segment.delete.delay.ms", "1000");
+
+const STARTS: usize = 5;
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let options = setting.options;
@@ -23,13 +31,19 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         let scratch = Scratch::new(broker.id(), disk_of(&rows, options.records, gigabytes))?;
         let mut overrides = vec![(DELETE_SOON.0.to_owned(), DELETE_SOON.1.to_owned())];
         overrides.extend(options.overrides.iter().cloned());
-        let node = broker.start(NodeOptions {
-            dir: scratch.path().to_path_buf(),
-            overrides,
-            ..NodeOptions::default()
-        })?;
+        if rows.contains(&Row::Startup) {
+            let mut times = start_times(broker, &overrides)?;
+            times.sort_by(f64::total_cmp);
+            let mut add =
+                |measure: &str, value| results.add(side, round, measure.to_owned(), value);
+            add("start-up: exec to first answer, ms", median(&times));
+            add(
+                &format!("start-up: the longest of {STARTS}, ms"),
+                times[STARTS - 1],
+            );
+        }
         let mut bench = Bench {
-            node,
+            node: start(broker, scratch.path(), &overrides)?,
             kafka: setting.kafka,
             load_generator: setting.load_generator,
             records: options.records,
@@ -45,6 +59,27 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         }
         Ok(())
     })
+}
+
+fn start(broker: &InstalledPeer, dir: &Path, overrides: &[(String, String)]) -> Result<Node> {
+    broker.start(NodeOptions {
+        dir: dir.to_path_buf(),
+        overrides: overrides.to_vec(),
+        ..NodeOptions::default()
+    })
+}
+
+/// Milliseconds from exec to the first answer, of starts on fresh directories.
+fn start_times(broker: &InstalledPeer, overrides: &[(String, String)]) -> Result<Vec<f64>> {
+    let one = |_| {
+        let scratch = Scratch::new(&format!("{}-start", broker.id()), 100_000_000)?;
+        rustix::fs::sync();
+        let mut node = start(broker, scratch.path(), overrides)?;
+        let time = node.time_to_first_answer().as_secs_f64() * 1e3;
+        handed_over::stop(&mut node)?;
+        Ok(time)
+    };
+    (0..STARTS).map(one).collect()
 }
 
 /// The most that these rows have on the disk at once; each deletes what the next does not read.

@@ -18,7 +18,7 @@ const RECORD_BYTES: u64 = 100;
 /// A row of the node's table, which may give several measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Row {
-    /// From exec to the first answered ApiVersions, and memory at rest.
+    /// From exec to the first answered ApiVersions, of several starts, and memory at rest.
     Startup,
     /// Kafka's ProducerPerformance.
     Producer,
@@ -70,7 +70,7 @@ pub struct Bench<'a> {
 impl Bench<'_> {
     pub fn run(&mut self, row: Row) -> Result<()> {
         match row {
-            Row::Startup => self.startup(),
+            Row::Startup => self.at_rest(),
             Row::Producer => self.producer(),
             Row::Consumer => self.consumer(),
             Row::LargeBatches => self.large_batches(),
@@ -88,9 +88,7 @@ impl Bench<'_> {
         self.measured.push((measure.to_owned(), value));
     }
 
-    fn startup(&mut self) -> Result<()> {
-        let time = self.node.time_to_first_answer().as_secs_f64() * 1e3;
-        self.add("start-up: exec to first answer, ms", time);
+    fn at_rest(&mut self) -> Result<()> {
         std::thread::sleep(Duration::from_secs(5));
         let resident = ProcessReading::of(self.node.pid())?.resident_mb();
         self.add("memory at rest, MB", resident);
