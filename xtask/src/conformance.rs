@@ -2,7 +2,8 @@
 //! Kafka, and every difference is reported.
 //!
 //! A client's script prints one line of JSON a step; `known-differences.toml` names the steps where the brokers may
-//! differ, each with its reason, and a named difference that no longer occurs is an error too. Besides the scripts,
+//! differ, each with its reason, and a named difference that no longer occurs is an error too. Some scripts need nodes
+//! with more than one log directory, or with somebody who takes clients' metrics: those get a pair of their own. Besides the scripts,
 //! the advertised API tables are compared, Kafka's command line tools are run beside ours, each broker's segments are read by both brokers' tools, and each broker is
 //! started on the directory that the other one holds.
 
@@ -10,23 +11,27 @@ mod api_table;
 mod clients;
 mod comparison;
 mod directory_in_use;
+mod equipped;
 mod run;
 mod segments;
 mod tool_pairs;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::peer::{InstalledPeer, Node, NodeOptions, Peer};
 use crate::report::Tally;
-use crate::workspace;
+use crate::{java, workspace};
+use clients::Prepared;
+use comparison::KnownDifferences;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only this client: java, tools, confluent, aiokafka, franz, sarama or kafkajs; may be repeated.
+    /// Only this client: java, tools, confluent, aiokafka, franz, sarama, kafkajs, log-dirs or telemetry; may be
+    /// repeated.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
@@ -65,6 +70,8 @@ pub struct Side {
     label: String,
     peer: InstalledPeer,
     node: Node,
+    /// What its scripts are told besides its address.
+    arguments: Vec<String>,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -88,43 +95,96 @@ fn run_counted(options: &Options) -> Result<Tally> {
     };
     let prepared = clients::prepare(&selected, &kafka)?;
     println!("clients are ready after {:.0?}", began.elapsed());
+    let (equipped, plain): (Vec<Prepared>, Vec<Prepared>) = prepared
+        .into_iter()
+        .partition(|prepared| prepared.client.needs_equipped());
 
-    let out = workspace::target_dir().join("conformance");
-    let (left, right) = match options.broker {
-        Brokers::Kafka => (
-            start(&kafka, "kafka", &out)?,
-            start(&kafka, "kafka-again", &out)?,
-        ),
-        Brokers::Ottla => {
-            let ottla = Peer::load("ottla")?.install()?;
-            (
-                start(&ottla, "ottla", &out)?,
-                start(&ottla, "ottla-again", &out)?,
-            )
-        }
-        Brokers::Both => {
-            let ottla = Peer::load("ottla")?.install()?;
-            (start(&kafka, "kafka", &out)?, start(&ottla, "ottla", &out)?)
-        }
+    let comparison = Comparison {
+        kafka,
+        options,
+        known: KnownDifferences::load(options.broker == Brokers::Both)?,
+        out: workspace::target_dir().join("conformance"),
     };
-    let mut sides = [left, right];
-    let compares_two = options.broker == Brokers::Both;
-    let known = comparison::KnownDifferences::load(compares_two)?;
     let mut tally = Tally::default();
+    if !plain.is_empty() || options.tool_pairs_only {
+        tally.add(comparison.of_plain_nodes(&plain)?);
+    }
+    if !equipped.is_empty() {
+        tally.add(comparison.of_equipped_nodes(&equipped)?);
+    }
+    Ok(tally)
+}
 
-    if compares_two {
-        tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
+/// What all parts of a run share.
+struct Comparison<'a> {
+    kafka: InstalledPeer,
+    options: &'a Options,
+    known: KnownDifferences,
+    out: PathBuf,
+}
+
+impl Comparison<'_> {
+    /// Two brokers, each started by `start` under a label of its own.
+    fn sides(
+        &self,
+        start: impl Fn(&InstalledPeer, &str, &Path) -> Result<Side>,
+    ) -> Result<[Side; 2]> {
+        let (kafka, out) = (&self.kafka, &self.out);
+        if self.options.broker == Brokers::Kafka {
+            return Ok([
+                start(kafka, "kafka", out)?,
+                start(kafka, "kafka-again", out)?,
+            ]);
+        }
+        let ottla = Peer::load("ottla")?.install()?;
+        Ok(match self.options.broker {
+            Brokers::Ottla => [
+                start(&ottla, "ottla", out)?,
+                start(&ottla, "ottla-again", out)?,
+            ],
+            Brokers::Both | Brokers::Kafka => {
+                [start(kafka, "kafka", out)?, start(&ottla, "ottla", out)?]
+            }
+        })
     }
-    if !options.tool_pairs_only {
-        tally.add(run::scripts(&prepared, &sides, options.jobs, &out, &known)?);
+
+    fn of_equipped_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
+        let reporter = java::classes(&self.kafka, "reporter")?;
+        let mut sides =
+            self.sides(|peer, label, out| equipped::start(peer, label, out, &reporter))?;
+        let jobs = self.options.jobs;
+        let tally = run::scripts(clients, &sides, jobs, &self.out, &self.known)?;
+        stop(&mut sides)?;
+        Ok(tally)
     }
-    if compares_two && options.clients.is_empty() {
-        tally.add(tool_pairs::compare(&sides, &out, &known)?);
+
+    fn of_plain_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
+        let (options, out, known) = (self.options, &self.out, &self.known);
+        let mut sides = self.sides(start)?;
+        let compares_two = options.broker == Brokers::Both;
+        let mut tally = Tally::default();
+        if compares_two {
+            tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
+        }
+        if !options.tool_pairs_only {
+            tally.add(run::scripts(clients, &sides, options.jobs, out, known)?);
+        }
+        if compares_two && options.clients.is_empty() {
+            tally.add(tool_pairs::compare(&sides, out, known)?);
+        }
+        if compares_two && options.clients.is_empty() && !options.tool_pairs_only {
+            tally.add(directory_in_use::check(&sides, out)?);
+        }
+        stop(&mut sides)?;
+        if compares_two && !options.tool_pairs_only {
+            tally.add(segments::cross_read(&sides[0], &sides[1], out)?);
+        }
+        Ok(tally)
     }
-    if compares_two && options.clients.is_empty() && !options.tool_pairs_only {
-        tally.add(directory_in_use::check(&sides, &out)?);
-    }
-    for side in &mut sides {
+}
+
+fn stop(sides: &mut [Side; 2]) -> Result<()> {
+    for side in sides {
         if let Some(status) = side.node.ended()? {
             bail!(
                 "{} ended by itself ({status}):\n{}",
@@ -135,31 +195,38 @@ fn run_counted(options: &Options) -> Result<Tally> {
         let status = side.node.stop()?;
         println!("{} stopped: {status}", side.label);
     }
-    if compares_two && !options.tool_pairs_only {
-        tally.add(segments::cross_read(&sides[0], &sides[1], &out)?);
-    }
-    Ok(tally)
+    Ok(())
 }
 
 fn start(peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
-    let dir = out.join(label);
+    start_with(peer, label, out.join(label), &[])
+}
+
+fn start_with(
+    peer: &InstalledPeer,
+    label: &str,
+    dir: PathBuf,
+    settings: &[(&str, String)],
+) -> Result<Side> {
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
     }
     let overrides = [
         // Groups begin soon, and a second member's join is not held back for three seconds.
-        ("group.initial.rebalance.delay.ms", "500"),
-        ("auto.create.topics.enable", "true"),
+        ("group.initial.rebalance.delay.ms", "500".to_owned()),
+        ("auto.create.topics.enable", "true".to_owned()),
     ];
     let overrides = overrides
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .to_vec();
+        .iter()
+        .chain(settings)
+        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .collect();
     let features = match peer.id() {
         "kafka" => NOT_FINALIZED.map(|name| format!("{name}=0")).to_vec(),
         _ => Vec::new(),
     };
     let node = peer.start(NodeOptions {
-        dir: dir.clone(),
+        dir,
         port: None,
         overrides,
         features,
@@ -169,6 +236,7 @@ fn start(peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
         label: label.to_owned(),
         peer: peer.clone(),
         node,
+        arguments: Vec::new(),
     })
 }
 

@@ -1,12 +1,10 @@
 // The conformance script of Kafka's own command line tools: `java -cp JARS ToolsScript.java BOOTSTRAP`.
 //
-// Each tool runs in this one process, since a new Java process for each would take longer than the tools do: its
-// output is caught and its exit becomes an exception. Every step prints one line of JSON, {"step": …, "outcome": …},
+// Each tool runs in this one process (see ToolRun). Every step prints one line of JSON, {"step": …, "outcome": …},
 // where the outcome is the lines that the tool printed, free of values that differ from run to run.
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -14,7 +12,6 @@ import java.nio.file.Path;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.regex.Pattern;
-import org.apache.kafka.common.utils.Exit;
 
 public final class ToolsScript {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -24,8 +21,6 @@ public final class ToolsScript {
 
     public static void main(String[] arguments) throws Exception {
         bootstrap = arguments[0];
-        Exit.setExitProcedure(ToolsScript::exited);
-        Exit.setHaltProcedure(ToolsScript::exited);
         topics();
         records();
         groups();
@@ -209,7 +204,7 @@ public final class ToolsScript {
         // Tools with subcommands of their own take the address before or after them.
         boolean addressFirst = tool.equals("MetadataQuorumCommand") || tool.equals("FeatureCommand");
         all.addAll(addressFirst ? 0 : all.size(), List.of("--bootstrap-server", bootstrap));
-        emit(step, shown(step, output(() -> call(name, all.toArray(new String[0])))));
+        emit(step, shown(step, ToolRun.of(name, all.toArray(new String[0]))));
     }
 
     private static void produce(String step, String input, String... arguments) {
@@ -217,67 +212,8 @@ public final class ToolsScript {
         all.addAll(List.of("--bootstrap-server", bootstrap));
         var stdin = System.in;
         System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
-        emit(step, shown(step, output(() -> call(TOOLS + "ConsoleProducer", all.toArray(new String[0])))));
+        emit(step, shown(step, ToolRun.of(TOOLS + "ConsoleProducer", all.toArray(new String[0]))));
         System.setIn(stdin);
-    }
-
-    private static void call(String name, String[] arguments) throws Throwable {
-        try {
-            Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
-        } catch (java.lang.reflect.InvocationTargetException error) {
-            throw error.getCause();
-        }
-    }
-
-    private interface Tool {
-        void run() throws Throwable;
-    }
-
-    /** Everything that the tool prints on either stream, and its exit status if it is not 0. */
-    private static String output(Tool tool) {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        PrintStream stream = new PrintStream(bytes, true, StandardCharsets.UTF_8);
-        PrintStream err = System.err;
-        System.setOut(stream);
-        System.setErr(stream);
-        String ending = "";
-        exit = null;
-        caught = bytes;
-        ExecutorService runner = Executors.newSingleThreadExecutor(task -> {
-            Thread thread = new Thread(task);
-            thread.setDaemon(true);
-            return thread;
-        });
-        try {
-            runner.submit(() -> {
-                try {
-                    tool.run();
-                    return null;
-                } catch (Throwable error) {
-                    throw new ExecutionException(error);
-                }
-            }).get(60, TimeUnit.SECONDS);
-        } catch (TimeoutException error) {
-            ending = "! it did not end in a minute";
-        } catch (Exception error) {
-            Throwable root = error;
-            while (root instanceof ExecutionException && root.getCause() != null) {
-                root = root.getCause();
-            }
-            if (!(root instanceof Exited)) {
-                ending = "! " + root.getClass().getSimpleName() + ": " + root.getMessage();
-            }
-        } finally {
-            runner.shutdownNow();
-            System.setOut(OUT);
-            System.setErr(err);
-        }
-        if (exit != null) {
-            // The process would have ended there, whatever the tool does with the exception.
-            String until = new String(bytes.toByteArray(), 0, exit.length, StandardCharsets.UTF_8);
-            return exit.status == 0 ? until : until + "! exit status " + exit.status;
-        }
-        return bytes.toString(StandardCharsets.UTF_8) + ending;
     }
 
     private static final Pattern TIMES = Pattern.compile("\\b1[0-9]{12}\\b|\\[?20\\d\\d-\\d\\d-\\d\\d[ T][\\d:,.]+\\]?");
@@ -339,28 +275,6 @@ public final class ToolsScript {
             Thread.sleep(1000);
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
-        }
-    }
-
-    /** The tool's first exit, and the output it is caught in. */
-    private static volatile Exited exit;
-    private static volatile ByteArrayOutputStream caught;
-
-    private static void exited(int status, String message) {
-        if (exit == null) {
-            exit = new Exited(status, caught.size());
-        }
-        throw exit;
-    }
-
-    /** The end of a tool that would have been the end of this process. */
-    private static final class Exited extends RuntimeException {
-        final int status;
-        final int length;
-
-        Exited(int status, int length) {
-            this.status = status;
-            this.length = length;
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Where Kafka does the same: `org.apache.kafka.common.config.ConfigDef`.
 
+use std::collections::HashSet;
 use std::fmt;
 
 /// The type of a setting's value. The discriminants are those of `DescribeConfigs` responses.
@@ -65,7 +66,7 @@ pub enum Validator {
     OneOf(&'static [&'static str]),
     OneOfAnyCase(&'static [&'static str]),
     NonEmpty,
-    /// Any values, none twice, none empty.
+    /// Any values, none empty; what stands there again is left out.
     List,
     /// As `List`, with at least one value.
     NonEmptyList,
@@ -243,13 +244,34 @@ impl ConfigDef {
                 Some(number) => ConfigValue::Double(number),
                 None => return Err(self.invalid(text, self.not_a_number(), "not a number")),
             },
-            ConfigType::List => ConfigValue::List(split_list(trimmed)),
+            ConfigType::List => ConfigValue::List(self.list_items(trimmed)),
             ConfigType::String | ConfigType::Class | ConfigType::Password => {
                 ConfigValue::Text(trimmed.to_owned())
             }
         };
         self.validator.check(self, text, &value)?;
         Ok(value)
+    }
+
+    /// The items of a list. Kafka's `ConfigDef.parseValue` leaves out what stands there again.
+    pub(crate) fn list_items(&self, text: &str) -> Vec<String> {
+        let mut items = split_list(text);
+        if self.validator.takes_items_once() {
+            let mut seen = HashSet::new();
+            items.retain(|item| seen.insert(item.clone()));
+        }
+        items
+    }
+
+    /// The first item of a list that stands there again and is left out for it.
+    pub fn repeated_item(&self, text: &str) -> Option<String> {
+        if self.config_type != ConfigType::List || !self.validator.takes_items_once() {
+            return None;
+        }
+        let mut seen = HashSet::new();
+        split_list(text.trim())
+            .into_iter()
+            .find(|item| !seen.insert(item.clone()))
     }
 
     /// The default as a value; `None` where there is none.
@@ -318,9 +340,9 @@ impl ConfigDef {
             Validator::NonEmptyListOf(values) => {
                 return format!("one or more of {}, separated by commas", values.join(", "));
             }
-            Validator::List => return "values separated by commas, none twice".into(),
+            Validator::List => return "values separated by commas".into(),
             Validator::NonEmptyList => {
-                return "one or more values separated by commas, none twice".into();
+                return "one or more values separated by commas".into();
             }
             Validator::GzipLevel => return "1 to 9, or -1 for the default level".into(),
             Validator::QuorumVoters => {
@@ -436,6 +458,17 @@ pub(crate) fn split_list(text: &str) -> Vec<String> {
 }
 
 impl Validator {
+    /// Whether it is one of Kafka's `ValidList`s, in which an item counts once.
+    fn takes_items_once(self) -> bool {
+        matches!(
+            self,
+            Validator::List
+                | Validator::NonEmptyList
+                | Validator::ListOf(_)
+                | Validator::NonEmptyListOf(_)
+        )
+    }
+
     fn check(self, def: &ConfigDef, text: &str, value: &ConfigValue) -> Result<(), InvalidValue> {
         match (self, value) {
             (Validator::AtLeast(min), _) => check_range(def, text, value, min, f64::INFINITY),
@@ -594,12 +627,6 @@ fn check_list(
         let problem =
             format!("Configuration '{name}' must not be empty. Valid values include: {valid}");
         return Err(def.invalid(text, problem, "empty"));
-    }
-    for (index, item) in items.iter().enumerate() {
-        if items[..index].contains(item) {
-            let problem = format!("Configuration '{name}' values must not be duplicated.");
-            return Err(def.invalid(text, problem, &format!("{item} stands there twice")));
-        }
     }
     for item in items {
         if item.is_empty() {

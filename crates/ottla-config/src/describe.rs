@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::broker_config::BrokerConfig;
-use crate::config_def::{ConfigDef, ConfigType, split_list};
+use crate::config_def::{ConfigDef, ConfigType};
 use crate::tables::{
     CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, broker_config, broker_configs,
 };
@@ -393,9 +393,9 @@ fn synonym(name: &str, value: &Option<String>, source: ConfigSource) -> Synonym 
 }
 
 /// A value as Kafka prints it once it has been parsed: lists without blanks, booleans in small letters.
-fn as_written(def: &ConfigDef, text: &str) -> String {
+pub(crate) fn as_written(def: &ConfigDef, text: &str) -> String {
     match def.config_type {
-        ConfigType::List => split_list(text).join(","),
+        ConfigType::List => def.list_items(text).join(","),
         ConfigType::Boolean => text.trim().to_ascii_lowercase(),
         ConfigType::Int | ConfigType::Short | ConfigType::Long => text
             .trim()

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use ottla_config::{BrokerConfig, ConfigDef, ConfigValue, TopicConfig};
 use ottla_metadata::{ConfigResource, ConfigResourceType};
 use ottla_types::{BrokerId, ErrorCode};
+use regex::Regex;
 
 use crate::auto_create_topics::broker_setting;
 use crate::decision::{ApiError, ControllerContext};
@@ -284,7 +285,9 @@ fn validate_client_metrics(resource: &ConfigResource, settings: &Settings) -> Re
             let mut parts = pattern.split('=');
             let is_valid = match (parts.next(), parts.next(), parts.next()) {
                 (Some(parameter), Some(value), None) => {
-                    !value.is_empty() && CLIENT_MATCH_PARAMETERS.contains(&parameter.trim())
+                    !value.is_empty()
+                        && CLIENT_MATCH_PARAMETERS.contains(&parameter.trim())
+                        && Regex::new(value.trim()).is_ok()
                 }
                 _ => false,
             };

@@ -18,11 +18,15 @@ pub enum Client {
     Franz,
     Sarama,
     Kafkajs,
+    LogDirs,
+    Telemetry,
 }
 
 impl Client {
     /// In the order in which they start: the ones that take longest first.
-    const ALL: [Client; 7] = [
+    const ALL: [Client; 9] = [
+        Client::LogDirs,
+        Client::Telemetry,
         Client::Java,
         Client::Kafkajs,
         Client::Tools,
@@ -41,7 +45,14 @@ impl Client {
             Client::Franz => "franz",
             Client::Sarama => "sarama",
             Client::Kafkajs => "kafkajs",
+            Client::LogDirs => "log-dirs",
+            Client::Telemetry => "telemetry",
         }
+    }
+
+    /// Whether its script needs nodes that have more than the other clients' (see `equipped.rs`).
+    pub fn needs_equipped(self) -> bool {
+        matches!(self, Client::LogDirs | Client::Telemetry)
     }
 }
 
@@ -54,12 +65,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The script against the broker at that address.
-    pub fn command(&self, bootstrap: &str) -> Command {
+    /// The script against the broker at that address; some scripts need to know more of it.
+    pub fn command(&self, bootstrap: &str, more: &[String]) -> Command {
         let mut command = Command::new(&self.words[0]);
         command
             .args(&self.words[1..])
             .arg(bootstrap)
+            .args(more)
             .current_dir(&self.dir);
         command
     }
@@ -98,6 +110,8 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
                 Client::Franz => go("franz"),
                 Client::Sarama => go("sarama"),
                 Client::Kafkajs => node("kafkajs_script.js"),
+                Client::LogDirs => java::program(kafka, "equipped", "LogDirsScript"),
+                Client::Telemetry => java::program(kafka, "equipped", "TelemetryScript"),
             }
             .with_context(|| format!("cannot set up the client `{name}`"))?;
             let dir = out_dir().join("work").join(name);
@@ -223,7 +237,7 @@ mod tests {
 
     #[test]
     fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
-        assert_eq!(selected(&[]).unwrap().len(), 7);
+        assert_eq!(selected(&[]).unwrap().len(), 9);
         assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
         let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
         assert!(

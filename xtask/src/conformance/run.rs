@@ -107,7 +107,7 @@ fn run_one(client: &Prepared, side: &Side, out: &Path) -> Result<Vec<Line>> {
         base.with_extension(format!("{}.err", side.label))
     });
     let bootstrap = side.node.bootstrap();
-    let mut command = client.command(&bootstrap);
+    let mut command = client.command(&bootstrap, &side.arguments);
     command
         .stdout(Stdio::from(File::create(&stdout)?))
         .stderr(Stdio::from(File::create(&stderr)?));

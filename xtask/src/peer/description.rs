@@ -106,6 +106,15 @@ impl InstalledPeer {
         self.places.get("class_path").map(String::as_str)
     }
 
+    /// The same peer with more on its Java class path, for plugins.
+    pub fn with_classes(mut self, folder: &Path) -> InstalledPeer {
+        if let Some(class_path) = self.places.get_mut("class_path") {
+            class_path.push(':');
+            class_path.push_str(&folder.display().to_string());
+        }
+        self
+    }
+
     /// The command that runs one of the peer's tools, to which the caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
         let mut command = self.command(&self.peer.tool, &BTreeMap::new());

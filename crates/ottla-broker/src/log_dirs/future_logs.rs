@@ -47,7 +47,10 @@ impl std::fmt::Debug for Future {
 impl LogDirs {
     /// The directory that AlterReplicaLogDirs names, which must be able to take a replica.
     pub(crate) fn destination(&self, path: &str) -> Result<DirectoryId, ErrorCode> {
-        let dir = self.dirs.iter().find(|dir| dir.path == Path::new(path));
+        // Kafka compares with `getAbsolutePath`, in which no separator stands at the end; a path to which one was added
+        // names no directory for it.
+        let shown = |dir: &LogDir| dir.path.components().as_path().as_os_str() == path;
+        let dir = self.dirs.iter().find(|dir| shown(dir));
         match dir {
             None => Err(ErrorCode::LogDirNotFound),
             Some(dir) if !dir.is_online() => Err(ErrorCode::KafkaStorageError),

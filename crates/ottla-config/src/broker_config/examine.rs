@@ -33,6 +33,13 @@ impl BrokerConfig {
             let place = || properties.place(&property.key);
             match setting_of(&property.key) {
                 Some(def) => {
+                    if let Some(item) = def.repeated_item(&property.value) {
+                        let key = &property.key;
+                        let message =
+                            format!("{key}: {item} stands there more than once; it counts once");
+                        let place = place();
+                        examined.warnings.push(Warning { place, message });
+                    }
                     if let Err(problem) = check(def, property, place) {
                         left_out.insert(property.key.as_str());
                         examined.problems.push(problem);

@@ -296,6 +296,13 @@ fn values_that_are_refused() {
             "Illegal client matching pattern: color=red",
         ),
         (
+            CLIENT_METRICS,
+            "m",
+            ("match", SET, Some("client_id=(((")),
+            ErrorCode::InvalidConfig,
+            "Illegal client matching pattern: client_id=(((",
+        ),
+        (
             64,
             "x",
             ("a", SET, Some("1")),
