@@ -3,9 +3,10 @@
 //!
 //! A client's script prints one line of JSON a step; `known-differences.toml` names the steps where the brokers may
 //! differ, each with its reason, and a named difference that no longer occurs is an error too. Some scripts need nodes
-//! with more than one log directory, or with somebody who takes clients' metrics: those get a pair of their own. Besides the scripts,
-//! the advertised API tables are compared, Kafka's command line tools are run beside ours, each broker's segments are read by both brokers' tools, and each broker is
-//! started on the directory that the other one holds.
+//! with several log directories and with somebody who takes clients' metrics; those run on a pair of their own.
+//! Besides the scripts, the advertised API tables are compared, Kafka's command line tools are run beside ours, each
+//! broker's segments are read by both brokers' tools, and each broker is started on the directory that the other one
+//! holds.
 
 mod api_table;
 mod clients;

@@ -84,7 +84,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "conformance",
-        what: "seven clients against Ottla and Apache Kafka",
+        what: "nine scripts against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
     Suite {
