@@ -2,7 +2,9 @@
 //! `cargo run --release -p ottla-records --example validation_cost`.
 //!
 //! The batches lie in memory that the processor's cache does not hold, as they do when they come from a
-//! socket; the best of several rounds is printed.
+//! socket; the best of several rounds is printed. The last column is the longest that a broker's thread is
+//! kept by one batch: the records of `INLINE_DECOMPRESSED_BYTES` in `ottla-broker`, compressed well enough to
+//! be looked through where they were read.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,17 +16,20 @@ use ottla_records::{
 use ottla_types::Timestamp;
 
 const BATCH_BYTES: usize = 64 * 1024;
+/// As `INLINE_DECOMPRESSED_BYTES` in `ottla-broker`.
+const LARGEST_BYTES: usize = 1024 * 1024;
 const VALUE_BYTES: usize = 100;
 const BATCHES: usize = 512;
 const ROUNDS: usize = 40;
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-fn batch(codec: CompressionType, seed: u64) -> RecordBatch {
-    let mut builder = RecordBatchBuilder::new(Compression::from(codec)).capacity(BATCH_BYTES);
+/// With `fresh` bytes of each value that no other has.
+fn batch(codec: CompressionType, seed: u64, bytes: usize, fresh: usize) -> RecordBatch {
+    let mut builder = RecordBatchBuilder::new(Compression::from(codec)).capacity(bytes);
     let mut state = seed | 1;
     let mut value = [0; VALUE_BYTES];
-    while builder.uncompressed_size() + VALUE_BYTES + 20 < BATCH_BYTES {
-        for byte in &mut value {
+    while builder.uncompressed_size() + VALUE_BYTES + 20 < bytes {
+        for byte in &mut value[..fresh] {
             state = state
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
@@ -46,9 +51,13 @@ fn best(mut round: impl FnMut()) -> Duration {
 
 fn main() {
     println!("{BATCHES} batches of {BATCH_BYTES} bytes, records of {VALUE_BYTES} bytes");
-    println!("codec    crc GB/s  validate GB/s  ns/record (with crc)  ns/record (without crc)");
+    println!(
+        "codec    crc GB/s  validate GB/s  ns/record (with crc)  ns/record (without crc)  largest inline, ms"
+    );
     for codec in CompressionType::ALL {
-        let batches: Vec<RecordBatch> = (0..BATCHES).map(|i| batch(codec, i as u64)).collect();
+        let batches: Vec<RecordBatch> = (0..BATCHES)
+            .map(|i| batch(codec, i as u64, BATCH_BYTES, VALUE_BYTES))
+            .collect();
         let records: i64 = batches
             .iter()
             .map(|batch| i64::from(batch.header.record_count))
@@ -68,14 +77,21 @@ fn main() {
                 black_box(result).expect("the batch is valid");
             }
         });
+        let large = batch(codec, 1, LARGEST_BYTES, 4);
+        let largest = best(|| {
+            let origin = AppendOrigin::Client;
+            let result = validate(large.clone(), &rules, origin, &"t-0", NOW, &mut buffers);
+            black_box(result).expect("the batch is valid");
+        });
         let per_record = |time: Duration| time.as_nanos() as f64 / records as f64;
         println!(
-            "{:8} {:8.1} {:14.2} {:21.2} {:24.2}",
+            "{:8} {:8.1} {:14.2} {:21.2} {:24.2} {:19.2}",
             codec.name(),
             stored as f64 / crc.as_nanos() as f64,
             (records as usize * VALUE_BYTES) as f64 / whole.as_nanos() as f64,
             per_record(whole),
             per_record(whole.saturating_sub(crc)),
+            largest.as_secs_f64() * 1e3,
         );
     }
 }

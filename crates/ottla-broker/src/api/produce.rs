@@ -41,7 +41,8 @@ use crate::{Broker, RequestContext};
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 
 /// After so long a request decompresses nothing more on the thread of its connection: it may name any
-/// number of partitions.
+/// number of partitions. Ten batches at the limits of [`inline_rules`](crate::partition::PartitionSettings::inline_rules)
+/// with the slowest codec, or a few dozen with the others.
 const INLINE_TIME: Duration = Duration::from_millis(10);
 
 thread_local! {

@@ -7,8 +7,12 @@ use ottla_records::{Compression, RecordBatch, ValidationRules};
 use ottla_replica::ReplicaSettings;
 
 /// Most bytes of compressed records that are looked through on the thread of a connection, and most bytes
-/// that these may decompress to. Batches of a producer's usual sizes stay below both; at the speed of gzip,
-/// the slowest codec, the second is a few milliseconds.
+/// that these may decompress to. Batches of a producer's usual sizes stay below both.
+///
+/// Measured with the example `validation_cost` of `ottla-records` on a busy machine with two cores: records
+/// that hardly compress go through at 0.12 (gzip), 0.60 (zstd), 0.69 (snappy) and 0.82 GB/s (lz4), so that the
+/// first limit is 1 ms of gzip; a mebibyte of records that compress well takes 0.78, 0.45, 0.38 and 0.37 ms.
+/// A wake of another thread would cost two hundredths of that.
 const INLINE_COMPRESSED_BYTES: usize = 64 * 1024;
 const INLINE_DECOMPRESSED_BYTES: usize = 1024 * 1024;
 /// How many times larger than compressed the records of a batch are expected to be at most.
