@@ -1,8 +1,10 @@
 //! Workloads, load generators, histograms and reports.
 //!
-//! `workload` knows what is sent and when, and no broker. `load` is the bare generator behind `ottla-load`. The rest is
-//! `ottla bench`: `scenario` says what is measured, `figures` what comes out.
+//! `workload` knows what is sent and when, and no broker; `drive` puts it on a cluster with the native client. `load` is
+//! the bare generator behind `ottla-load`. The rest is `ottla bench`: `scenario` says what is measured, `figures` what
+//! comes out.
 
+pub mod drive;
 pub mod figures;
 pub mod load;
 pub mod machine;

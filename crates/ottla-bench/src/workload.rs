@@ -9,4 +9,5 @@ pub mod latencies;
 pub mod pacing;
 pub mod percentiles;
 pub mod random;
+pub mod tag;
 pub mod values;

@@ -114,7 +114,7 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
     match command {
         Command::Server(args) => server::run(args),
         Command::Preflight(args) => preflight::run(args),
-        Command::Tool(tool) => tools::run(tool),
+        Command::Tool(tool) => tools::run(tool, command_line.len() > 2),
         Command::ServerStart(args) => scripts::server_start::run(args, command_line),
         Command::ServerStop(args) => scripts::server_stop::run(&args),
         Command::InstallScripts(args) => scripts::install::run(&args),

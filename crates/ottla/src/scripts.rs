@@ -97,12 +97,14 @@ fn run_class(arguments: Vec<String>) -> Called {
             }
         }
     };
-    // Before Kafka 4 the tools were classes of kafka.tools and kafka.admin.
+    // Before Kafka 4 the tools were classes of kafka.tools and kafka.admin, and in 0.8 one of the clients'.
+    const FORMER: [&str; 2] = ["kafka.", "org.apache.kafka.clients.tools."];
     let simple = |class: &str| class.rsplit('.').next().unwrap_or_default().to_owned();
     let known = SCRIPTS.iter().find(|script| {
         !script.class.is_empty()
             && (script.class == class
-                || (class.starts_with("kafka.") && simple(script.class) == simple(&class)))
+                || (FORMER.iter().any(|package| class.starts_with(package))
+                    && simple(script.class) == simple(&class)))
     });
     match known.map(|script| (script, script.outcome)) {
         Some((_, Outcome::Serves(command, _))) => {
@@ -193,6 +195,14 @@ mod tests {
                 "-daemon",
                 "server.properties"
             ])
+        );
+        assert_eq!(
+            run(&[
+                "kafka-run-class.sh",
+                "org.apache.kafka.clients.tools.ProducerPerformance",
+                "test7"
+            ]),
+            line(&["kafka-run-class.sh", "producer-perf-test", "test7"])
         );
         assert!(matches!(
             run(&["kafka-run-class.sh", "com.example.Mine"]),

@@ -10,7 +10,9 @@ mod admin_client;
 mod broken_pipe;
 mod connection_warnings;
 mod java_exceptions;
+mod java_numbers;
 mod local_time;
+mod performance;
 mod retired_flags;
 mod topic_filter;
 mod topic_partitions_file;
@@ -30,6 +32,7 @@ mod groups;
 mod leader_election;
 mod log_dirs;
 mod metadata_quorum;
+mod producer_perf_test;
 mod reassign_partitions;
 mod replica_verification;
 mod storage;
@@ -66,10 +69,11 @@ pub enum Tool {
     DumpLog(dump_log::DumpLogArgs),
     ConsoleProducer(Box<console_producer::ConsoleProducerArgs>),
     ConsoleConsumer(Box<console_consumer::ConsoleConsumerArgs>),
+    ProducerPerfTest(Box<producer_perf_test::ProducerPerfTestArgs>),
 }
 
-/// Runs a tool to its end.
-pub fn run(tool: Tool) -> ExitCode {
+/// Runs a tool to its end. Some say something else where nothing stands behind their name.
+pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
     // The console clients still have records to send, or offsets to commit.
     if !matches!(tool, Tool::ConsoleProducer(_) | Tool::ConsoleConsumer(_)) {
         broken_pipe::end_with_it();
@@ -94,6 +98,7 @@ pub fn run(tool: Tool) -> ExitCode {
         Tool::DumpLog(args) => dump_log::run(args),
         Tool::ConsoleProducer(args) => console_producer::run(*args),
         Tool::ConsoleConsumer(args) => console_consumer::run(*args),
+        Tool::ProducerPerfTest(args) => producer_perf_test::run(*args, has_arguments),
     }
 }
 

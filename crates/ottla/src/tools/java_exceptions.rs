@@ -17,6 +17,7 @@ pub(super) fn class_name(error: &ClientError) -> String {
         Some(ErrorCode::RequestTimedOut) => "Timeout".to_owned(),
         None => match error {
             ClientError::Unsupported { .. } => "UnsupportedVersion".to_owned(),
+            ClientError::Unsendable(_) => "RecordTooLarge".to_owned(),
             _ => "Timeout".to_owned(),
         },
         // Most of Java's names are those of the codes in other letters.

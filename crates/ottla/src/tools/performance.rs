@@ -1,0 +1,135 @@
+//! What Kafka's three measuring tools share here: settings, and what is said beside the lines that Kafka's print.
+//!
+//! Standard output holds Kafka's lines and nothing else, so that scripts that read the last one go on working. What
+//! Ottla knows beyond them, it says on standard error.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use ottla_bench::workload::latencies::Latencies;
+use ottla_bench::workload::percentiles::write_percentiles;
+
+use super::java_numbers::fixed;
+
+/// How a tool ends that could not begin.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// With an exception that nobody catches, as the Java process prints it: the class, and what it says.
+    Uncaught(&'static str, String),
+    Other(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble::Other(error.into())
+    }
+}
+
+pub(super) const ILLEGAL_ARGUMENT: &str = "java.lang.IllegalArgumentException";
+pub(super) const CONFIG_EXCEPTION: &str = "org.apache.kafka.common.config.ConfigException";
+const NO_SUCH_FILE: &str = "java.nio.file.NoSuchFileException";
+
+pub(super) fn end(result: Result<(), Trouble>) -> ExitCode {
+    match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Trouble::Uncaught(class, text)) => {
+            eprintln!("Exception in thread \"main\" {class}: {text}");
+        }
+        Err(Trouble::Other(error)) => eprintln!("{error:#}"),
+    }
+    ExitCode::FAILURE
+}
+
+/// The settings of a file.
+pub(super) fn settings_of_file(path: Option<&str>) -> Result<BTreeMap<String, String>, Trouble> {
+    match path {
+        None => Ok(BTreeMap::new()),
+        Some(path) if !Path::new(path).exists() => {
+            Err(Trouble::Uncaught(NO_SUCH_FILE, path.to_owned()))
+        }
+        Some(path) => Ok(super::load_properties(path)?),
+    }
+}
+
+/// Asks for `bootstrap.servers`, without which Kafka's clients are not made.
+pub(super) fn require_servers(settings: &BTreeMap<String, String>) -> Result<(), Trouble> {
+    match settings.contains_key("bootstrap.servers") {
+        true => Ok(()),
+        false => Err(Trouble::Uncaught(
+            CONFIG_EXCEPTION,
+            "Missing required configuration \"bootstrap.servers\" which has no default value."
+                .into(),
+        )),
+    }
+}
+
+/// Prints metrics, named `group:name:{tags}`, as Kafka's tools do (`ToolsUtils.printMetrics`).
+pub(super) fn print_metrics(metrics: &[(String, f64)]) {
+    let width = metrics.iter().map(|(name, _)| name.len()).max();
+    let width = width.unwrap_or_default();
+    println!("\n{:<width$}   Value", "Metric Name");
+    for (name, value) in metrics {
+        println!("{name:<width$} : {}", fixed(*value, 3));
+    }
+}
+
+/// Says a distribution in one line on standard error.
+pub(super) fn show_latency(what: &str, latencies: &Latencies) {
+    let Some(report) = latencies.report() else {
+        return;
+    };
+    eprintln!(
+        "{what}, µs: mean {:.1}, 50th {:.1}, 90th {:.1}, 99th {:.1}, 99.9th {:.1}, 99.99th {:.1}, max {:.1} \
+         ({} records)",
+        report.mean_us,
+        report.p50_us,
+        report.p90_us,
+        report.p99_us,
+        report.p99_9_us,
+        report.p99_99_us,
+        report.max_us,
+        report.count
+    );
+}
+
+/// Writes a distribution where `--histogram-out` says.
+pub(super) fn write_histogram(path: &Path, latencies: &Latencies) -> anyhow::Result<()> {
+    let write = || -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        write_percentiles(latencies, &mut file)?;
+        file.flush()
+    };
+    write().with_context(|| format!("--histogram-out {} cannot be written", path.display()))
+}
+
+/// Beside the file that is asked for: `run.hgrm` -> `run.sent.hgrm`.
+pub(super) fn beside(path: &Path, which: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_os_string();
+    name.push(".");
+    name.push(which);
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_file_stands_beside_the_first() {
+        for (path, second) in [
+            ("a/run.hgrm", "a/run.sent.hgrm"),
+            ("run", "run.sent"),
+            ("a.b/run", "a.b/run.sent"),
+        ] {
+            assert_eq!(beside(Path::new(path), "sent"), PathBuf::from(second));
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! `producer-perf-test`: Kafka's `kafka-producer-perf-test.sh`, and the command lines of the same tool since 0.8.
+//!
+//! With a rate it is an open loop: latencies count from the instant at which a record was due, whatever held up the
+//! ones before it. Without one they count from handing the record over, as in Kafka's tool.
+
+mod arguments;
+mod stats;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Command};
+use ottla_bench::drive::produce::{self, Handed, ProduceLoad};
+use ottla_bench::workload::pacing::RunClock;
+use ottla_bench::workload::values::{Content, ValueSizes, ValueSource};
+use ottla_client::{Client, ClientConfig, ClientError, Producer, ProducerConfig};
+
+use super::connection_warnings;
+use super::performance::{
+    self, CONFIG_EXCEPTION, ILLEGAL_ARGUMENT, Trouble, beside, show_latency, write_histogram,
+};
+use arguments::{Payload, Plan, Refusal};
+use stats::Stats;
+
+const SCRIPT: &str = "kafka-producer-perf-test";
+
+/// Measure how fast, and with what latency, records are produced.
+///
+/// What Kafka's tool prints is printed to standard output; what is known beyond that, to standard error: with a rate
+/// both latencies, from when records were due and from when they were sent, and how many could not be sent.
+///
+/// The form of Kafka 0.8 is understood as well: TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...
+#[derive(Args, Debug, Default)]
+#[command(args_override_self = true)]
+pub struct ProducerPerfTestArgs {
+    /// Brokers to connect to first; goes before bootstrap.servers of properties.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: Option<String>,
+    /// Produce records to this topic.
+    #[arg(long)]
+    topic: Option<String>,
+    /// How many records to produce.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    num_records: Option<String>,
+    /// Bytes of each record; `0-1800` draws each record's size evenly from that range.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    record_size: Option<String>,
+    /// A text file of which each record is a part, drawn at random.
+    #[arg(long, value_name = "FILE")]
+    payload_file: Option<String>,
+    /// Records are 0, 1, 2 and so on, in decimal.
+    #[arg(long)]
+    payload_monotonic: bool,
+    /// What separates the parts of --payload-file, a regular expression; the end of a line if not given.
+    #[arg(long, value_name = "REGEX", default_value = "\\n")]
+    payload_delimiter: String,
+    /// Records per second, of all threads together; -1 for no limit.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    throughput: Option<String>,
+    /// Deprecated: write --command-property.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., hide = true)]
+    producer_props: Option<Vec<String>>,
+    /// Settings of the producer; they go before those of --command-config.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    command_property: Option<Vec<String>>,
+    /// Deprecated: write --command-config.
+    #[arg(long = "producer.config", value_name = "FILE", hide = true)]
+    producer_config: Option<String>,
+    /// Properties file with settings of the producer.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// Print the producer's metrics at the end.
+    #[arg(long)]
+    print_metrics: bool,
+    /// Produce in transactions under this id.
+    #[arg(long, value_name = "ID")]
+    transactional_id: Option<String>,
+    /// Commit each transaction after so long; 3000 if there are transactions and this is not given.
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    transaction_duration_ms: Option<String>,
+    /// Leave the first so many records out of a second summary.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "0",
+        allow_hyphen_values = true
+    )]
+    warmup_records: String,
+    /// How often to print progress.
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value = "5000",
+        allow_hyphen_values = true
+    )]
+    reporting_interval: String,
+    /// Send with so many threads over one producer (KAFKA-3554).
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1",
+        allow_hyphen_values = true
+    )]
+    num_threads: String,
+    /// Fill records with 32-bit numbers below this instead of capital letters: the lower, the more there is to
+    /// compress (KAFKA-3554).
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    value_bound: Option<String>,
+    /// Which keys records get: none, range (0, 1 and so on, again and again) or random (KIP-1299).
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "none")]
+    key_distribution: String,
+    /// How many keys there are.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    record_key_range: Option<String>,
+    /// What random sizes, values and keys begin with.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "0",
+        allow_hyphen_values = true
+    )]
+    random_seed: String,
+    /// Write the distribution of latencies there, in HdrHistogram's percentile format; with a rate a second file
+    /// beside it, `.sent`, counts from when records were sent.
+    #[arg(long, value_name = "FILE")]
+    histogram_out: Option<PathBuf>,
+    /// TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]..., as in Kafka 0.8.
+    #[arg(hide = true, allow_negative_numbers = true)]
+    positional: Vec<String>,
+}
+
+pub fn run(args: ProducerPerfTestArgs, has_arguments: bool) -> ExitCode {
+    if !has_arguments {
+        let mut command = ProducerPerfTestArgs::augment_args(Command::new(SCRIPT));
+        let _ = command.print_long_help();
+        return ExitCode::SUCCESS;
+    }
+    match arguments::plan(&args) {
+        Ok(plan) => performance::end(measure(&args, &plan)),
+        Err(Refusal::Usage(text)) => {
+            eprintln!("{SCRIPT}: error: {text}");
+            ExitCode::FAILURE
+        }
+        Err(Refusal::Trouble(trouble)) => performance::end(Err(trouble)),
+    }
+}
+
+fn measure(args: &ProducerPerfTestArgs, plan: &Plan) -> Result<(), Trouble> {
+    performance::require_servers(&plan.settings)?;
+    let refused = |error: ClientError| Trouble::Uncaught(CONFIG_EXCEPTION, error.to_string());
+    let mut client_config = ClientConfig::default();
+    client_config.apply(&plan.settings).map_err(refused)?;
+    let mut config = ProducerConfig::default();
+    config.apply(&plan.settings).map_err(refused)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let values = prepare(plan)?;
+    if plan.warmup_records > 0 {
+        println!(
+            "Warmup first {} records. Steady state results will print after the complete test summary.",
+            plan.warmup_records
+        );
+    }
+    let handed = Arc::new(Handed::new(plan.threads));
+    let load = ProduceLoad {
+        topic: plan.topic.clone(),
+        records: plan.records,
+        warmup_records: plan.warmup_records,
+        threads: plan.threads,
+        transaction_duration: plan.transaction_duration,
+        records_per_second: plan.records_per_second,
+        values,
+        keys: plan.keys,
+        seed: plan.seed,
+    };
+    let _inside = runtime.enter();
+    let client = Client::unconnected(client_config);
+    let who = format!("Producer clientId={}", client.config().client_id);
+    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
+    let clock = RunClock::start();
+    let stats = Arc::new(Stats::new(
+        clock,
+        plan.reporting_interval,
+        plan.warmup_records > 0,
+        handed.clone(),
+    ));
+    let producer = Producer::builder(client, config)
+        .listener(stats.clone())
+        .start()
+        .map_err(refused)?;
+    if plan.transaction_duration.is_some() {
+        runtime.block_on(producer.init_transactions())?;
+    }
+    let on_refused = |error: &ClientError| stats.on_failed(1, error);
+    produce::run(
+        &producer,
+        runtime.handle(),
+        &load,
+        clock,
+        &handed,
+        &on_refused,
+    )?;
+    runtime.block_on(producer.close());
+    warnings.abort();
+    stats.print_totals();
+    if args.print_metrics {
+        performance::print_metrics(&metrics(&producer));
+    }
+    say_more(args, plan, &stats)
+}
+
+/// Under the names that Kafka's producer has for them.
+fn metrics(producer: &Producer) -> Vec<(String, f64)> {
+    let metrics = producer.metrics();
+    let client_id = &producer.client().config().client_id;
+    [
+        ("batch-size-avg", metrics.batch_size_avg),
+        ("batch-split-total", metrics.batch_split_total as f64),
+        (
+            "buffer-available-bytes",
+            metrics.buffer_available_bytes as f64,
+        ),
+        ("buffer-total-bytes", metrics.buffer_total_bytes as f64),
+        (
+            "bufferpool-wait-time-ns-total",
+            metrics.bufferpool_wait_time_ms * 1e6,
+        ),
+        ("compression-rate-avg", metrics.compression_rate_avg),
+        ("outgoing-byte-total", metrics.outgoing_byte_total as f64),
+        ("record-error-total", metrics.record_error_total as f64),
+        ("record-queue-time-avg", metrics.record_queue_time_avg_ms),
+        ("record-retry-total", metrics.record_retry_total as f64),
+        ("record-send-total", metrics.record_send_total as f64),
+        ("request-latency-avg", metrics.request_latency_avg_ms),
+        ("request-latency-max", metrics.request_latency_max_ms),
+        ("request-total", metrics.request_total as f64),
+        ("requests-in-flight", metrics.requests_in_flight as f64),
+    ]
+    .into_iter()
+    .map(|(name, value)| {
+        let name = format!("producer-metrics:{name}:{{client-id={client_id}}}");
+        (name, value)
+    })
+    .collect()
+}
+
+/// The values of the records, made before the clock starts.
+fn prepare(plan: &Plan) -> Result<ValueSource, Trouble> {
+    Ok(match &plan.payload {
+        Payload::Random { content, sizes } => {
+            ValueSource::random(*content, *sizes, plan.seed, plan.records)
+        }
+        Payload::Listed(values) if values.is_empty() => {
+            return Err(Trouble::Uncaught(
+                ILLEGAL_ARGUMENT,
+                "No payload file, record size or payload-monotonic option provided.".into(),
+            ));
+        }
+        Payload::Listed(values) => ValueSource::listed(values.clone()),
+        Payload::Counted => ValueSource::Counted,
+    })
+}
+
+/// What Kafka's tool does not say.
+fn say_more(args: &ProducerPerfTestArgs, plan: &Plan, stats: &Stats) -> Result<(), Trouble> {
+    stats.show_failures();
+    stats.with_latencies(|from_due, from_sent| -> Result<(), Trouble> {
+        match plan.records_per_second {
+            Some(rate) => {
+                eprintln!("open loop at {rate} records/sec");
+                show_latency("latency from when a record was due", from_due);
+                show_latency("latency from when a record was sent", from_sent);
+            }
+            None => show_latency("latency from when a record was sent", from_sent),
+        }
+        if let Payload::Random { content, sizes } = plan.payload {
+            eprintln!("values: {}", describe(content, sizes));
+        }
+        if let Some(path) = &args.histogram_out {
+            write_histogram(path, from_due)?;
+            if plan.records_per_second.is_some() {
+                write_histogram(&beside(path, "sent"), from_sent)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn describe(content: Content, sizes: ValueSizes) -> String {
+    let of = match content {
+        Content::Letters => "random capital letters".to_owned(),
+        Content::Numbers { bound } => format!("random 32-bit numbers below {bound}"),
+    };
+    let size = match sizes.most - sizes.least {
+        0 => format!("{} bytes", sizes.most),
+        _ => format!("{} to {} bytes", sizes.least, sizes.most),
+    };
+    format!(
+        "{size} of {of}, which no codec makes smaller than {:.1} %",
+        content.floor() * 100.0
+    )
+}
