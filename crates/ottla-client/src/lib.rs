@@ -28,6 +28,8 @@ pub use consumer::{Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
 pub use error::{ClientError, default_message};
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use partitioner::{murmur2, partition_for_key};
+#[doc(hidden)]
+pub use producer::offline::OfflineProducer;
 pub use producer::{
     ConsumerGroupMetadata, DeliveredBatch, Delivery, DeliveryCallback, DeliveryListener,
     OffsetToCommit, Producer, ProducerBuilder, ProducerConfig, ProducerInterceptor,

@@ -13,11 +13,13 @@ mod buffer_pool;
 mod config;
 mod delivery;
 mod metrics;
+pub(crate) mod offline;
 mod record;
 mod send;
 mod sender;
 mod sequences;
 mod sticky;
+mod topics;
 mod transaction;
 
 use std::sync::Arc;
@@ -64,8 +66,6 @@ struct Shared {
     transaction: Option<Mutex<TransactionState>>,
     /// Something may be ready to be sent.
     wake_sender: Notify,
-    /// The partitions of a topic have become known.
-    metadata_changed: Notify,
     is_closed: AtomicBool,
     /// What is left is refused instead of sent.
     is_aborted: AtomicBool,
@@ -107,6 +107,15 @@ impl ProducerBuilder {
 
     /// Starts the sender on the runtime that this is called in.
     pub fn start(self) -> Result<Producer, ClientError> {
+        let shared = Arc::new(self.shared()?);
+        tokio::spawn(sender::run(shared.clone()));
+        Ok(Producer {
+            _owner: Arc::new(LastOwner(shared.clone())),
+            shared,
+        })
+    }
+
+    fn shared(self) -> Result<Shared, ClientError> {
         let ProducerBuilder {
             client,
             config,
@@ -125,28 +134,23 @@ impl ProducerBuilder {
             one_in_flight: config.max_in_flight_requests_per_connection == 1,
         };
         let pool = BufferPool::new(config.buffer_memory, config.batch_size);
-        let shared = Arc::new(Shared {
+        let transaction = config
+            .transactional_id
+            .is_some()
+            .then(|| Mutex::new(TransactionState::default()));
+        Ok(Shared {
             accumulator: Accumulator::new(rules, pool),
             counters: Counters::default(),
             listener,
             interceptors,
             identity: Mutex::default(),
-            transaction: config
-                .transactional_id
-                .is_some()
-                .then(|| Mutex::new(TransactionState::default())),
+            transaction,
             wake_sender: Notify::new(),
-            metadata_changed: Notify::new(),
             is_closed: AtomicBool::new(false),
             is_aborted: AtomicBool::new(false),
             sender_ended: tokio::sync::SetOnce::new(),
             client,
             config,
-        });
-        tokio::spawn(sender::run(shared.clone()));
-        Ok(Producer {
-            _owner: Arc::new(LastOwner(shared.clone())),
-            shared,
         })
     }
 }
@@ -207,12 +211,8 @@ impl Producer {
     pub async fn partitions_for(&self, topic: &str) -> Result<usize, ClientError> {
         let deadline = Instant::now() + self.shared.config.max_block;
         self.shared.wait_for_topic(topic, deadline).await?;
-        let count = |topic: &accumulator::TopicQueues| topic.partitions.len();
-        Ok(self
-            .shared
-            .accumulator
-            .with_topic(topic, count)
-            .unwrap_or_default())
+        let found = self.shared.accumulator.topics.get(topic);
+        Ok(found.map_or(0, |topic| topic.partitions.len()))
     }
 }
 

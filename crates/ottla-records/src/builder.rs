@@ -136,6 +136,7 @@ impl RecordBatchBuilder {
     }
 
     /// Appends a record at the next offset.
+    #[inline]
     pub fn append(
         &mut self,
         timestamp: Timestamp,
@@ -150,6 +151,7 @@ impl RecordBatchBuilder {
 
     /// Appends a record `offset_delta` after the base offset, more than the record before it. Offsets
     /// may be left out, as compaction does.
+    #[inline]
     pub fn append_at(
         &mut self,
         offset_delta: i32,
@@ -407,6 +409,7 @@ fn write_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
+#[inline]
 fn record_body_size(
     timestamp_delta: i64,
     offset_delta: i32,
@@ -414,10 +417,10 @@ fn record_body_size(
     value: Option<&[u8]>,
     headers: &[RecordHeader],
 ) -> usize {
-    let headers_size: usize = headers
-        .iter()
-        .map(|header| nullable_size(Some(&header.key)) + nullable_size(header.value.as_deref()))
-        .sum();
+    let headers_size = match headers {
+        [] => 0,
+        headers => size_of_headers(headers),
+    };
     1 + size_of_varlong(timestamp_delta)
         + size_of_varint(offset_delta)
         + nullable_size(key)
@@ -426,6 +429,14 @@ fn record_body_size(
         + headers_size
 }
 
+fn size_of_headers(headers: &[RecordHeader]) -> usize {
+    headers
+        .iter()
+        .map(|header| nullable_size(Some(&header.key)) + nullable_size(header.value.as_deref()))
+        .sum()
+}
+
+#[inline]
 fn nullable_size(bytes: Option<&[u8]>) -> usize {
     match bytes {
         Some(bytes) => size_of_varint(bytes.len() as i32) + bytes.len(),

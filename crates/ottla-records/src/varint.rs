@@ -55,10 +55,12 @@ pub(crate) fn read_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
     None
 }
 
+#[inline]
 pub(crate) fn write_varint(out: &mut Vec<u8>, value: i32) {
     write_varlong(out, i64::from(value));
 }
 
+#[inline]
 pub(crate) fn write_varlong(out: &mut Vec<u8>, value: i64) {
     let mut bytes = [0; MAX_VARLONG];
     let length = put_varlong(&mut bytes, 0, value);
@@ -79,11 +81,13 @@ pub(crate) fn put_varlong(out: &mut [u8], mut at: usize, value: i64) -> usize {
 }
 
 /// Bytes that `write_varint` takes.
+#[inline]
 pub(crate) const fn size_of_varint(value: i32) -> usize {
     size_of_varlong(value as i64)
 }
 
 /// Bytes that `write_varlong` takes.
+#[inline]
 pub(crate) const fn size_of_varlong(value: i64) -> usize {
     let zigzag = (value << 1 ^ value >> 63) as u64;
     let bits = 64 - (zigzag | 1).leading_zeros() as usize;

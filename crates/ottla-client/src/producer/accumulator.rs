@@ -7,20 +7,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use ottla_records::{Compression, RecordBatchBuilder};
 use parking_lot::Mutex;
 
-use super::batch::{Delivered, ProducerBatch, next_ratio};
+use super::batch::{Delivered, ProducerBatch};
 use super::buffer_pool::{BufferPool, Grant};
 use super::delivery::{Completion, Delivery, DeliveryCallback, Outcome};
 use super::record::RecordRef;
 use super::sequences::{Identity, Sequences};
-use super::sticky::{Load, Sticky};
+use super::sticky::{Load, Produced};
+use super::topics::{PartitionQueue, TopicQueues, TopicTable};
 use crate::partitioner::partition_for_key;
 
 /// What of the producer's settings decides about batches.
@@ -39,22 +39,6 @@ pub(super) struct BatchRules {
     pub(super) one_in_flight: bool,
 }
 
-/// The queues of a topic's partitions. Replaced when the topic gets more of them.
-pub(super) struct TopicQueues {
-    pub(super) name: Arc<str>,
-    pub(super) partitions: Box<[Arc<PartitionQueue>]>,
-    sticky: Arc<Sticky>,
-    /// What compression leaves of this topic's records, as bits of a float.
-    ratio: Arc<AtomicU32>,
-}
-
-pub(super) struct PartitionQueue {
-    pub(super) topic: Arc<str>,
-    pub(super) partition: i32,
-    pub(super) state: Mutex<QueueState>,
-    ratio: Arc<AtomicU32>,
-}
-
 #[derive(Default)]
 pub(super) struct QueueState {
     /// Those that have left before, in the order in which they did, then those that have not; the last
@@ -63,6 +47,7 @@ pub(super) struct QueueState {
     pub(super) sequences: Sequences,
     /// Batches that are not in the queue because they are on the wire.
     pub(super) on_wire: usize,
+    produced: Produced,
 }
 
 /// What a sender wants to hear of a record.
@@ -105,7 +90,7 @@ pub(super) struct Ready {
 pub(super) struct Accumulator {
     pub(super) rules: BatchRules,
     pub(super) pool: Arc<BufferPool>,
-    topics: ArcSwap<HashMap<Box<str>, Arc<TopicQueues>>>,
+    pub(super) topics: TopicTable,
     /// Flushes that wait; while there is one, no batch lingers.
     flushes: AtomicUsize,
     incomplete: Mutex<HashMap<usize, Arc<Completion>>>,
@@ -116,45 +101,10 @@ impl Accumulator {
         Accumulator {
             rules,
             pool,
-            topics: ArcSwap::default(),
+            topics: TopicTable::default(),
             flushes: AtomicUsize::new(0),
             incomplete: Mutex::default(),
         }
-    }
-
-    /// The queues of a topic, once its partitions are known.
-    #[inline]
-    pub(super) fn with_topic<T>(
-        &self,
-        name: &str,
-        then: impl FnOnce(&TopicQueues) -> T,
-    ) -> Option<T> {
-        self.topics.load().get(name).map(|topic| then(topic))
-    }
-
-    pub(super) fn topic_names(&self) -> Vec<String> {
-        self.topics
-            .load()
-            .keys()
-            .map(|name| name.to_string())
-            .collect()
-    }
-
-    /// Learns how many partitions a topic has.
-    pub(super) fn set_partitions(&self, name: &str, count: usize) {
-        self.topics.rcu(|topics| {
-            let known = topics.get(name);
-            if known.is_some_and(|known| known.partitions.len() >= count) || count == 0 {
-                return topics.clone();
-            }
-            let topic = match known {
-                Some(known) => known.grown(count),
-                None => TopicQueues::new(name, count),
-            };
-            let mut topics = HashMap::clone(topics);
-            topics.insert(name.into(), Arc::new(topic));
-            Arc::new(topics)
-        });
     }
 
     /// Appends a record to the batch of its partition. `grant` is memory for a new batch, if the caller
@@ -201,21 +151,19 @@ impl Accumulator {
             }
             let (appended, bytes) =
                 self.append_to(queue, &mut state, record, timestamp, interest, grant)?;
-            let all_full = || {
-                state.batches.back().is_none_or(|last| {
-                    last.is_full(self.rules.batch_size, queue.ratio(&self.rules))
-                })
-            };
+            let QueueState {
+                batches, produced, ..
+            } = &mut *state;
+            let batch_size = self.rules.batch_size;
             // A batch that lingers is better filled than left.
-            let may_move = appended.is_news || all_full();
-            topic.sticky.on_produced(
-                choice,
-                bytes,
-                self.rules.batch_size,
-                may_move,
-                partitions,
-                rand::random,
-            );
+            let may_move = || {
+                let is_full =
+                    |last: &ProducerBatch| last.is_full(batch_size, queue.ratio(&self.rules));
+                appended.is_news || batches.back().is_none_or(is_full)
+            };
+            topic
+                .sticky
+                .on_produced(choice, produced, bytes, batch_size, may_move, partitions);
             return Ok(appended);
         }
     }
@@ -310,7 +258,7 @@ impl Accumulator {
         let mut ready = Ready::default();
         let mut holders: BTreeMap<i32, Vec<Arc<PartitionQueue>>> = BTreeMap::new();
         let mut ready_nodes = BTreeSet::new();
-        for topic in self.topics.load().values() {
+        for topic in self.topics.all() {
             let mut loads = Vec::new();
             for (index, queue) in topic.partitions.iter().enumerate() {
                 let leader = leader_of(&topic.name, queue.partition);
@@ -477,7 +425,7 @@ impl Accumulator {
         condition: impl Fn(&ProducerBatch) -> bool,
     ) -> Vec<(Arc<PartitionQueue>, ProducerBatch)> {
         let mut taken = Vec::new();
-        for topic in self.topics.load().values() {
+        for topic in self.topics.all() {
             for queue in &topic.partitions {
                 let mut state = queue.state.lock();
                 while state.batches.front().is_some_and(&condition) {
@@ -492,7 +440,7 @@ impl Accumulator {
     /// Goes on under a new identity where a partition cannot go on under the old one and none of its
     /// batches is on the wire; true if a partition has to wait for that.
     pub(super) fn has_broken_sequences(&self) -> bool {
-        self.topics.load().values().any(|topic| {
+        self.topics.all().any(|topic| {
             topic
                 .partitions
                 .iter()
@@ -502,7 +450,7 @@ impl Accumulator {
 
     /// Whether broken partitions can begin anew now.
     pub(super) fn broken_sequences_are_quiet(&self) -> bool {
-        self.topics.load().values().all(|topic| {
+        self.topics.all().all(|topic| {
             topic.partitions.iter().all(|queue| {
                 let state = queue.state.lock();
                 !state.sequences.is_broken() || state.on_wire == 0
@@ -512,7 +460,7 @@ impl Accumulator {
 
     /// Gives the waiting batches of broken partitions new sequences.
     pub(super) fn begin_sequences_anew(&self, identity: Identity) {
-        for topic in self.topics.load().values() {
+        for topic in self.topics.all() {
             for queue in &topic.partitions {
                 let mut state = queue.state.lock();
                 let QueueState {
@@ -531,7 +479,7 @@ impl Accumulator {
     }
 
     pub(super) fn has_undrained(&self) -> bool {
-        self.topics.load().values().any(|topic| {
+        self.topics.all().any(|topic| {
             topic
                 .partitions
                 .iter()
@@ -579,55 +527,6 @@ pub(super) struct FlushGuard<'a>(&'a Accumulator);
 impl Drop for FlushGuard<'_> {
     fn drop(&mut self) {
         self.0.flushes.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl TopicQueues {
-    fn new(name: &str, count: usize) -> TopicQueues {
-        let topic = TopicQueues {
-            name: name.into(),
-            partitions: Box::default(),
-            sticky: Arc::new(Sticky::new(count, rand::random())),
-            ratio: Arc::new(AtomicU32::new(1f32.to_bits())),
-        };
-        topic.grown(count)
-    }
-
-    fn grown(&self, count: usize) -> TopicQueues {
-        let known = self.partitions.iter().cloned();
-        let more = (self.partitions.len()..count).map(|partition| {
-            Arc::new(PartitionQueue {
-                topic: self.name.clone(),
-                partition: partition as i32,
-                state: Mutex::default(),
-                ratio: self.ratio.clone(),
-            })
-        });
-        TopicQueues {
-            name: self.name.clone(),
-            partitions: known.chain(more).collect(),
-            sticky: self.sticky.clone(),
-            ratio: self.ratio.clone(),
-        }
-    }
-}
-
-impl PartitionQueue {
-    /// What compression is expected to leave; nothing without compression.
-    #[inline]
-    fn ratio(&self, rules: &BatchRules) -> Option<f32> {
-        match rules.compression {
-            Compression::None => None,
-            _ => Some(f32::from_bits(self.ratio.load(Ordering::Relaxed))),
-        }
-    }
-
-    fn learn_ratio(&self, rules: &BatchRules, batch: &ProducerBatch) {
-        if let Some(current) = self.ratio(rules) {
-            let observed = batch.size() as f32 / batch.uncompressed_size().max(1) as f32;
-            let next = next_ratio(current, observed);
-            self.ratio.store(next.to_bits(), Ordering::Relaxed);
-        }
     }
 }
 

@@ -66,18 +66,35 @@ impl Producer {
     /// Sends a record at once or not at all. Never waits, so that any thread may call it.
     #[inline]
     pub fn try_send(&self, record: RecordRef<'_>) -> Result<Delivery, TrySendError> {
-        let delivery = self.shared.try_send(record, Interest::Delivery)?;
-        Ok(delivery.expect("it was asked for"))
+        self.shared.try_send_for_delivery(record)
     }
 
     /// As [`Producer::try_send`]; nothing is told but to the listener, which gets the tag.
     #[inline]
     pub fn try_send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), TrySendError> {
-        self.shared.try_send(record, Interest::Tag(tag)).map(drop)
+        self.shared.try_send_tagged(record, tag)
     }
 }
 
 impl Shared {
+    #[inline]
+    pub(super) fn try_send_for_delivery(
+        &self,
+        record: RecordRef<'_>,
+    ) -> Result<Delivery, TrySendError> {
+        let delivery = self.try_send(record, Interest::Delivery)?;
+        Ok(delivery.expect("it was asked for"))
+    }
+
+    #[inline]
+    pub(super) fn try_send_tagged(
+        &self,
+        record: RecordRef<'_>,
+        tag: u64,
+    ) -> Result<(), TrySendError> {
+        self.try_send(record, Interest::Tag(tag)).map(drop)
+    }
+
     #[inline]
     fn try_send(
         &self,
@@ -197,33 +214,30 @@ impl Shared {
         interest: Interest,
         grant: &mut Option<Grant>,
     ) -> Result<Option<Delivery>, Waits> {
-        let mut interest = Some(interest);
-        let appended = self.accumulator.with_topic(record.topic, |topic| {
-            let interest = interest.take().expect("called once");
-            self.accumulator
-                .append(topic, record, timestamp, interest, grant)
-        });
+        let Some(topic) = self.accumulator.topics.get(record.topic) else {
+            return Err(Waits::ForTopic { back: interest });
+        };
+        let appended = self
+            .accumulator
+            .append(topic, record, timestamp, interest, grant);
         match appended {
-            Some(Ok(appended)) => {
+            Ok(appended) => {
                 if appended.is_news {
                     self.wake_sender.notify_one();
                 }
                 Ok(appended.delivery)
             }
-            Some(Err(Refused::NoMemory { bytes, interest })) => Err(Waits::ForMemory {
+            Err(Refused::NoMemory { bytes, interest }) => Err(Waits::ForMemory {
                 bytes,
                 back: interest,
             }),
-            Some(Err(Refused::NoSuchPartition {
+            Err(Refused::NoSuchPartition {
                 partition,
                 partitions,
-            })) => Err(Waits::InVain(ClientError::Unsendable(format!(
+            }) => Err(Waits::InVain(ClientError::Unsendable(format!(
                 "topic {} has no partition {partition}; it has {partitions}",
                 record.topic
             )))),
-            None => Err(Waits::ForTopic {
-                back: interest.expect("it was not taken"),
-            }),
         }
     }
 
@@ -259,7 +273,7 @@ impl Shared {
         let mut pause = self.client.config().retry_backoff;
         let mut last = None;
         loop {
-            if self.accumulator.with_topic(topic, |_| ()).is_some() {
+            if self.accumulator.topics.get(topic).is_some() {
                 return Ok(());
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -268,6 +282,7 @@ impl Shared {
                 Ok(Ok(metadata)) => {
                     if let Some(found) = metadata.topics.get(topic) {
                         self.accumulator
+                            .topics
                             .set_partitions(topic, found.partitions.len());
                         if found.error.code() != 0 {
                             let error = ClientError::broker(
@@ -286,7 +301,7 @@ impl Shared {
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {}
             }
-            if self.accumulator.with_topic(topic, |_| ()).is_some() {
+            if self.accumulator.topics.get(topic).is_some() {
                 return Ok(());
             }
             if Instant::now() + pause >= deadline {

@@ -18,9 +18,9 @@ use ottla_types::{ErrorCode, ProducerEpoch};
 use tokio::sync::mpsc;
 
 use super::Shared;
-use super::accumulator::PartitionQueue;
 use super::batch::ProducerBatch;
 use super::sequences::Identity;
+use super::topics::PartitionQueue;
 use crate::client::Owner;
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -260,7 +260,6 @@ impl Sender {
             Event::MetadataRefreshed => {
                 self.is_refreshing = false;
                 self.learn_partitions();
-                self.shared.metadata_changed.notify_waiters();
             }
             Event::Identified(identified) => self.on_identified(identified),
             Event::PartitionsAdded => {}
@@ -372,8 +371,12 @@ impl Sender {
         let since = now.saturating_duration_since(self.metadata_asked);
         let is_due = self.wants_metadata && since >= config.retry_backoff
             || since >= config.metadata_max_age;
-        let names = self.shared.accumulator.topic_names();
-        if self.is_refreshing || !is_due || names.is_empty() {
+        if self.is_refreshing || !is_due {
+            return;
+        }
+        let topics = self.shared.accumulator.topics.all();
+        let names: Vec<String> = topics.map(|topic| topic.name.to_string()).collect();
+        if names.is_empty() {
             return;
         }
         self.is_refreshing = true;
@@ -390,10 +393,10 @@ impl Sender {
 
     fn learn_partitions(&self) {
         let metadata = self.shared.client.metadata();
-        for name in self.shared.accumulator.topic_names() {
-            if let Some(topic) = metadata.topics.get(&name) {
-                let count = topic.partitions.len();
-                self.shared.accumulator.set_partitions(&name, count);
+        let topics = &self.shared.accumulator.topics;
+        for known in topics.all() {
+            if let Some(topic) = metadata.topics.get(&*known.name) {
+                topics.set_partitions(&known.name, topic.partitions.len());
             }
         }
     }

@@ -2,7 +2,7 @@
 //! to another, the less is waiting for a partition the sooner to it
 //! (`org.apache.kafka.clients.producer.internals.BuiltInPartitioner`, KIP-794).
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -20,10 +20,17 @@ impl Choice {
     }
 }
 
+/// What went to a partition since it was chosen; kept with the partition, under its lock.
+#[derive(Debug, Default)]
+pub(super) struct Produced {
+    choice: Option<Choice>,
+    bytes: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct Sticky {
+    /// Changed only under the lock of the partition that it stands for.
     choice: AtomicU64,
-    produced_bytes: AtomicUsize,
     /// From which the next partition is drawn; nothing draws from all alike.
     load: Mutex<Option<Load>>,
 }
@@ -67,7 +74,6 @@ impl Sticky {
         let first = (random % partitions.max(1) as u64) as u32;
         Sticky {
             choice: AtomicU64::new(Choice::new(0, first).0),
-            produced_bytes: AtomicUsize::new(0),
             load: Mutex::new(None),
         }
     }
@@ -82,24 +88,32 @@ impl Sticky {
     pub(super) fn on_produced(
         &self,
         choice: Choice,
+        produced: &mut Produced,
         bytes: usize,
         batch_size: usize,
-        may_move: bool,
+        may_move: impl FnOnce() -> bool,
         partitions: usize,
-        random: impl FnOnce() -> u64,
     ) {
-        let produced = self.produced_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if produced >= batch_size && may_move || produced >= 2 * batch_size {
-            let random = random();
-            let next = match &*self.load.lock() {
-                Some(load) => load.draw(random),
-                None => (random % partitions.max(1) as u64) as usize,
+        if produced.choice != Some(choice) {
+            *produced = Produced {
+                choice: Some(choice),
+                bytes: 0,
             };
-            self.produced_bytes.store(0, Ordering::Relaxed);
-            let moves = (choice.0 >> 32) as u32;
-            let next = Choice::new(moves.wrapping_add(1), next as u32);
-            self.choice.store(next.0, Ordering::Release);
         }
+        produced.bytes += bytes;
+        if produced.bytes >= batch_size && (produced.bytes >= 2 * batch_size || may_move()) {
+            self.move_on(choice, partitions, rand::random());
+        }
+    }
+
+    fn move_on(&self, choice: Choice, partitions: usize, random: u64) {
+        let next = match &*self.load.lock() {
+            Some(load) => load.draw(random),
+            None => (random % partitions.max(1) as u64) as usize,
+        };
+        let moves = (choice.0 >> 32) as u32;
+        let next = Choice::new(moves.wrapping_add(1), next as u32);
+        self.choice.store(next.0, Ordering::Release);
     }
 
     pub(super) fn set_load(&self, load: Option<Load>) {
@@ -131,20 +145,18 @@ mod tests {
     #[test]
     fn it_moves_after_a_batch_and_not_before() {
         let sticky = Sticky::new(4, 1);
-        let choice = sticky.choice();
-        assert_eq!(choice.partition(), 1);
-        sticky.on_produced(choice, 60, 100, true, 4, || 3);
-        assert_eq!(sticky.choice(), choice);
+        let mut produced = Produced::default();
+        let mut produce = |bytes, may_move| {
+            let choice = sticky.choice();
+            sticky.on_produced(choice, &mut produced, bytes, 100, || may_move, 4);
+            sticky.choice() != choice
+        };
+        assert!(!produce(60, true));
         // Enough, but a batch would stay half full.
-        sticky.on_produced(choice, 60, 100, false, 4, || 3);
-        assert_eq!(sticky.choice(), choice);
-        sticky.on_produced(choice, 1, 100, true, 4, || 3);
-        assert_eq!(sticky.choice().partition(), 3);
-        sticky.on_produced(sticky.choice(), 200, 100, false, 4, || 3);
-        assert_ne!(
-            sticky.choice(),
-            choice,
-            "the same partition is another choice"
-        );
+        assert!(!produce(60, false));
+        assert!(produce(1, true));
+        // The count begins anew with each choice, be it the same partition.
+        assert!(!produce(199, false));
+        assert!(produce(1, false));
     }
 }

@@ -19,8 +19,8 @@ use ottla_protocol::messages::{AddOffsetsToTxnRequest, EndTxnRequest, InitProduc
 use ottla_protocol::{ApiKey, ApiRequest};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
-use super::accumulator::PartitionQueue;
 use super::sequences::Identity;
+use super::topics::PartitionQueue;
 use super::{Producer, Shared};
 use crate::client::CoordinatorKind;
 use crate::error::ClientError;

@@ -23,7 +23,7 @@ fn rules() -> BatchRules {
 
 fn accumulator(rules: BatchRules, partitions: usize) -> Accumulator {
     let accumulator = Accumulator::new(rules, BufferPool::new(10_000, rules.batch_size));
-    accumulator.set_partitions("t", partitions);
+    accumulator.topics.set_partitions("t", partitions);
     accumulator
 }
 
@@ -32,10 +32,9 @@ fn append(accumulator: &Accumulator, partition: Option<i32>, value: &[u8]) -> Ap
         partition,
         ..RecordRef::new("t", value)
     };
-    let appended = accumulator.with_topic("t", |topic| {
-        accumulator.append(topic, &record, 1, Interest::Delivery, &mut None)
-    });
-    appended.unwrap().ok().expect("there is memory")
+    let topic = accumulator.topics.get("t").unwrap();
+    let appended = accumulator.append(topic, &record, 1, Interest::Delivery, &mut None);
+    appended.ok().expect("there is memory")
 }
 
 fn ready(accumulator: &Accumulator, now: Instant) -> Ready {
@@ -61,7 +60,7 @@ fn a_batch_lingers_unless_it_is_full() {
 }
 
 fn accumulator_has_one(accumulator: &Accumulator) -> bool {
-    let topic = accumulator.topics.load()["t"].clone();
+    let topic = accumulator.topics.get("t").unwrap();
     topic.partitions[1].state.lock().batches.len() == 1
 }
 
@@ -74,10 +73,8 @@ fn memory_runs_out_and_is_waited_for() {
             partition: Some(0),
             ..RecordRef::new("t", &[0; 900])
         };
-        let appended = accumulator.with_topic("t", |topic| {
-            accumulator.append(topic, &record, 1, Interest::Tag(0), &mut None)
-        });
-        match appended.unwrap() {
+        let topic = accumulator.topics.get("t").unwrap();
+        match accumulator.append(topic, &record, 1, Interest::Tag(0), &mut None) {
             Ok(_) => taken += 1,
             Err(refused) => break refused,
         }
@@ -94,7 +91,7 @@ fn what_is_put_back_leaves_again_in_order() {
         append(&accumulator, Some(0), &[number; 900]);
     }
     let now = Instant::now();
-    let topic = accumulator.topics.load()["t"].clone();
+    let topic = accumulator.topics.get("t").unwrap();
     let drain = || {
         let mut drained =
             accumulator.drain(&topic.partitions, 0, 1 << 20, Some(IDENTITY), now, |_| true);
@@ -133,7 +130,7 @@ fn a_split_batch_keeps_its_place_and_its_records() {
     }
     append(&accumulator, Some(0), &[10; 900]);
     let now = Instant::now();
-    let topic = accumulator.topics.load()["t"].clone();
+    let topic = accumulator.topics.get("t").unwrap();
     let queue = &topic.partitions[0];
     let drain = || {
         let drained =
@@ -165,21 +162,15 @@ fn keys_decide_unless_they_are_ignored() {
             },
             50,
         );
-        let mut used = BTreeSet::new();
         for number in 0..200u32 {
             let record = RecordRef {
                 key: Some(&number.to_be_bytes()),
                 ..RecordRef::new("t", b"v")
             };
-            accumulator.with_topic("t", |topic| {
-                let interest = Interest::Delivery;
-                let appended = accumulator.append(topic, &record, 1, interest, &mut None);
-                if appended.is_ok() {
-                    used.insert(partition_for_key(&number.to_be_bytes(), 50));
-                }
-            });
+            let topic = accumulator.topics.get("t").unwrap();
+            let _ = accumulator.append(topic, &record, 1, Interest::Delivery, &mut None);
         }
-        let topic = accumulator.topics.load()["t"].clone();
+        let topic = accumulator.topics.get("t").unwrap();
         let filled = topic
             .partitions
             .iter()

@@ -8,10 +8,10 @@ use ottla_types::ErrorCode;
 
 use super::{Sender, is_about_metadata};
 use crate::error::ClientError;
-use crate::producer::accumulator::PartitionQueue;
 use crate::producer::batch::{ProducerBatch, Telling};
 use crate::producer::delivery::{DeliveredBatch, Outcome, Written};
 use crate::producer::sequences::Refusal;
+use crate::producer::topics::PartitionQueue;
 
 impl Sender {
     /// An attempt has come to its end.

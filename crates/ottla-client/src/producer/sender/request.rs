@@ -16,10 +16,10 @@ use super::{Event, InFlight, Sender};
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::error::ClientError;
-use crate::producer::accumulator::PartitionQueue;
 use crate::producer::batch::ProducerBatch;
 use crate::producer::delivery::Written;
 use crate::producer::sequences::Identity;
+use crate::producer::topics::PartitionQueue;
 use crate::producer::transaction::LAST_PRODUCE_VERSION_BEFORE_V2;
 
 /// Topics are named by their ids alone from here on.

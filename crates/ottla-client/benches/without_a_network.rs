@@ -1,0 +1,80 @@
+//! What producing and consuming 100-byte records cost on one core, without a network.
+//!
+//! `cargo bench -p ottla-client` prints the median and the spread of several rounds. Nothing is measured
+//! before all memory has been touched once. Time is that of the thread, so that a machine busy with other
+//! things says nearly the same; what such a machine does to the caches shows all the same.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use ottla_client::{OfflineProducer, ProducerConfig, RecordRef};
+
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_millis(300);
+const RECORD_BYTES: usize = 100;
+
+fn main() {
+    let config = |batch_size: usize| ProducerConfig {
+        batch_size,
+        acks: 1,
+        ..ProducerConfig::default()
+    };
+    produce("producer, tagged, batch.size=16384", config(16_384), false);
+    produce(
+        "producer, with deliveries, batch.size=16384",
+        config(16_384),
+        true,
+    );
+    produce("producer, tagged, batch.size=65536", config(65_536), false);
+    let idempotent = ProducerConfig {
+        acks: -1,
+        ..config(16_384)
+    };
+    produce(
+        "producer, idempotent, tagged, batch.size=16384",
+        idempotent,
+        false,
+    );
+}
+
+fn produce(name: &str, config: ProducerConfig, with_deliveries: bool) {
+    let mut producer = OfflineProducer::new(config, "topic", 6).expect("settings that go together");
+    let payload = [b'x'; RECORD_BYTES];
+    let mut round = || {
+        let (began, mut count) = (thread_time(), 0u64);
+        while thread_time() - began < ROUND {
+            for _ in 0..20_000 {
+                let record = RecordRef::new("topic", &payload);
+                if with_deliveries {
+                    black_box(producer.try_send(record).expect("there is memory"));
+                } else {
+                    producer
+                        .try_send_tagged(record, count)
+                        .expect("there is memory");
+                }
+                count += 1;
+            }
+            black_box(producer.deliver_all());
+        }
+        count as f64 / (thread_time() - began).as_secs_f64()
+    };
+    round();
+    report(name, (0..ROUNDS).map(|_| round()).collect());
+}
+
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn report(name: &str, mut rates: Vec<f64>) {
+    rates.sort_by(f64::total_cmp);
+    let million = |rate: f64| rate / 1e6;
+    println!(
+        "{name:<52} {:6.2} million records/s (from {:.2} to {:.2}), {:.1} ns each",
+        million(rates[rates.len() / 2]),
+        million(rates[0]),
+        million(rates[rates.len() - 1]),
+        1e9 / rates[rates.len() / 2]
+    );
+}

@@ -1,0 +1,186 @@
+//! The topics that a producer has sent to, and the queues of their partitions.
+//!
+//! Looked at for every record, changed when a topic is sent to for the first time or gets more partitions.
+//! So nothing in it ever moves or goes: buckets are chains that only grow, and looking a topic up reads
+//! memory and writes none.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ottla_records::Compression;
+use parking_lot::Mutex;
+
+use super::accumulator::{BatchRules, QueueState};
+use super::batch::{ProducerBatch, next_ratio};
+use super::sticky::Sticky;
+
+const BUCKETS: usize = 256;
+
+pub(super) struct TopicTable {
+    hasher: hashbrown::DefaultHashBuilder,
+    buckets: Box<[OnceLock<Arc<TopicQueues>>]>,
+    /// One changes the table at a time.
+    changing: Mutex<()>,
+}
+
+/// The queues of a topic's partitions.
+pub(super) struct TopicQueues {
+    pub(super) name: Arc<str>,
+    pub(super) partitions: Box<[Arc<PartitionQueue>]>,
+    pub(super) sticky: Arc<Sticky>,
+    /// The same topic with more partitions, once it has got them.
+    grown: OnceLock<Arc<TopicQueues>>,
+    /// Another topic of the same bucket.
+    next: OnceLock<Arc<TopicQueues>>,
+}
+
+pub(super) struct PartitionQueue {
+    pub(super) topic: Arc<str>,
+    pub(super) partition: i32,
+    pub(super) state: Mutex<QueueState>,
+    /// What compression leaves of this topic's records, as bits of a float.
+    ratio: Arc<AtomicU32>,
+}
+
+impl Default for TopicTable {
+    fn default() -> TopicTable {
+        TopicTable {
+            hasher: Default::default(),
+            buckets: (0..BUCKETS).map(|_| OnceLock::new()).collect(),
+            changing: Mutex::default(),
+        }
+    }
+}
+
+impl TopicTable {
+    #[inline]
+    pub(super) fn get(&self, name: &str) -> Option<&TopicQueues> {
+        let mut topic = self.bucket(name).get()?;
+        while *topic.name != *name {
+            topic = topic.next.get()?;
+        }
+        Some(topic.newest())
+    }
+
+    #[inline]
+    fn bucket(&self, name: &str) -> &OnceLock<Arc<TopicQueues>> {
+        &self.buckets[self.hasher.hash_one(name) as usize % BUCKETS]
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &TopicQueues> {
+        self.buckets
+            .iter()
+            .flat_map(|bucket| std::iter::successors(bucket.get(), |topic| topic.next.get()))
+            .map(|topic| topic.newest())
+    }
+
+    /// Learns how many partitions a topic has; it never has fewer than it had.
+    pub(super) fn set_partitions(&self, name: &str, count: usize) {
+        let _changing = self.changing.lock();
+        match self.get(name) {
+            Some(known) if known.partitions.len() < count => {
+                let _ = known.grown.set(Arc::new(known.with_partitions(count)));
+            }
+            None if count > 0 => {
+                let topic = Arc::new(TopicQueues::new(name, count));
+                let mut place = self.bucket(name);
+                while let Some(other) = place.get() {
+                    place = &other.next;
+                }
+                let _ = place.set(topic);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl TopicQueues {
+    fn new(name: &str, count: usize) -> TopicQueues {
+        TopicQueues {
+            name: name.into(),
+            partitions: Box::default(),
+            sticky: Arc::new(Sticky::new(count, rand::random())),
+            grown: OnceLock::new(),
+            next: OnceLock::new(),
+        }
+        .with_partitions(count)
+    }
+
+    fn with_partitions(&self, count: usize) -> TopicQueues {
+        let ratio = match self.partitions.first() {
+            Some(first) => first.ratio.clone(),
+            None => Arc::new(AtomicU32::new(1f32.to_bits())),
+        };
+        let known = self.partitions.iter().cloned();
+        let more = (self.partitions.len()..count).map(|partition| {
+            Arc::new(PartitionQueue {
+                topic: self.name.clone(),
+                partition: partition as i32,
+                state: Mutex::default(),
+                ratio: ratio.clone(),
+            })
+        });
+        TopicQueues {
+            name: self.name.clone(),
+            partitions: known.chain(more).collect(),
+            sticky: self.sticky.clone(),
+            grown: OnceLock::new(),
+            next: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    fn newest(&self) -> &TopicQueues {
+        let mut topic = self;
+        while let Some(grown) = topic.grown.get() {
+            topic = grown;
+        }
+        topic
+    }
+}
+
+impl PartitionQueue {
+    /// What compression is expected to leave; nothing without compression.
+    #[inline]
+    pub(super) fn ratio(&self, rules: &BatchRules) -> Option<f32> {
+        match rules.compression {
+            Compression::None => None,
+            _ => Some(f32::from_bits(self.ratio.load(Ordering::Relaxed))),
+        }
+    }
+
+    pub(super) fn learn_ratio(&self, rules: &BatchRules, batch: &ProducerBatch) {
+        if let Some(current) = self.ratio(rules) {
+            let observed = batch.size() as f32 / batch.uncompressed_size().max(1) as f32;
+            let next = next_ratio(current, observed);
+            self.ratio.store(next.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_stay_where_they_are_and_only_grow() {
+        let table = TopicTable::default();
+        assert!(table.get("t0").is_none());
+        for number in 0..1000 {
+            table.set_partitions(&format!("t{number}"), 1 + number % 3);
+        }
+        table.set_partitions("none", 0);
+        assert!(table.get("none").is_none());
+        assert_eq!(table.all().count(), 1000);
+        let before = table.get("t7").unwrap();
+        assert_eq!(before.partitions.len(), 2);
+        let first = Arc::as_ptr(&before.partitions[0]);
+        table.set_partitions("t7", 5);
+        table.set_partitions("t7", 3);
+        let after = table.get("t7").unwrap();
+        assert_eq!(after.partitions.len(), 5);
+        assert_eq!(Arc::as_ptr(&after.partitions[0]), first);
+        assert_eq!(table.all().count(), 1000);
+    }
+}
