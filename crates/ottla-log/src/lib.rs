@@ -40,8 +40,8 @@ pub use jobs::{
 };
 pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 pub use log::{
-    AppendInfo, DEFAULT_WRITEBACK_BYTES, Log, LogStartOffsetError, OpenParams, RecoveryProgress,
-    RecoveryReport,
+    AppendInfo, DEFAULT_WRITEBACK_BYTES, DamagedLog, Log, LogStartOffsetError, OpenParams,
+    RecoveryProgress, RecoveryReport, WholeSegment, whole_segments,
 };
 pub use producer_state::{
     AppendOrigin, BatchMetadata, CompletedTxn, ProducerError, ProducerStage, ProducerState,

@@ -24,6 +24,7 @@ use crate::reader::{LogReader, SegmentList, Shared};
 use crate::segment::Segment;
 
 mod append;
+mod damage;
 mod leftovers;
 mod maintain;
 mod open;
@@ -37,6 +38,7 @@ mod tests;
 mod truncate;
 
 pub use append::AppendInfo;
+pub use damage::{DamagedLog, WholeSegment, whole_segments};
 use maintain::PendingJobs;
 pub use open::{DEFAULT_WRITEBACK_BYTES, OpenParams, RecoveryReport};
 pub use recovery_progress::RecoveryProgress;

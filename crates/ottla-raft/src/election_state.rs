@@ -25,7 +25,7 @@ pub enum ElectionStateError {
     NotJson(String),
     #[error("data_version {0} is not known; this release reads 0 and 1")]
     UnknownVersion(i64),
-    #[error("the field {0} is missing or has the wrong type")]
+    #[error("the field {0} is missing, has the wrong type or is out of range")]
     Field(&'static str),
 }
 
@@ -75,8 +75,13 @@ impl ElectionState {
                 voters.insert(BrokerId(id));
             }
         }
+        let epoch = int("leaderEpoch")?;
+        // The next election adds one.
+        if !(0..i32::MAX).contains(&epoch) {
+            return Err(ElectionStateError::Field("leaderEpoch"));
+        }
         Ok(ElectionState {
-            epoch: LeaderEpoch(int("leaderEpoch")?),
+            epoch: LeaderEpoch(epoch),
             leader: (leader >= 0).then_some(BrokerId(leader)),
             voted: (voted >= 0).then(|| ReplicaKey::new(BrokerId(voted), directory_id)),
             voters,

@@ -52,6 +52,8 @@ pub enum QuorumError {
          give controller.quorum.voters one entry, or format with --standalone"
     )]
     MoreThanOneVoter(usize),
+    #[error("the last epoch of the metadata log is {0}, and there is none after it")]
+    NoEpochLeft(LeaderEpoch),
 }
 
 /// A control record of the metadata log.
@@ -131,6 +133,9 @@ impl Quorum {
                 epoch: log_end.epoch,
                 ..ElectionState::initial()
             };
+        }
+        if election.epoch.value() == i32::MAX {
+            return Err(QuorumError::NoEpochLeft(election.epoch));
         }
         election.voters = voters
             .voters()

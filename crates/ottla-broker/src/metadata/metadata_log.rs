@@ -15,7 +15,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
-use ottla_log::{AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError};
+use ottla_log::{
+    AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError, whole_segments,
+};
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
     ElectionState, KRaftVersion, LogEnd, SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
@@ -81,6 +83,8 @@ impl MetadataLog {
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
+        // Recovery cuts the log at the first bad byte, and nobody else has what would be cut off.
+        whole_segments(&dir).map_err(|error| fail(error.to_string()))?;
         let (log, _) = Log::open(OpenParams {
             dir: dir.clone(),
             topic_partition: TopicPartition::new("__cluster_metadata", 0),
@@ -111,7 +115,13 @@ impl MetadataLog {
         if let Some(&newest) = snapshots.last()
             && newest.end_offset > metadata_log.log.log_end_offset()
         {
-            // The snapshot was fetched, and the log not yet cut: everything in the log is in it.
+            // Everything in the log is in it: the snapshot was fetched, and the log not yet cut; or the log was
+            // cut short, and what stood behind the snapshot is gone.
+            tracing::warn!(
+                dir = %dir.display(), log_end_offset = %metadata_log.log.log_end_offset(),
+                snapshot_end_offset = %newest.end_offset,
+                "the metadata log ends before its newest snapshot, and goes on behind that"
+            );
             metadata_log
                 .log
                 .truncate_fully_and_start_at(newest.end_offset, None, now)
@@ -141,18 +151,27 @@ impl MetadataLog {
             let size_bytes = fs::metadata(&path)
                 .map_err(|error| error.to_string())?
                 .len();
-            let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
+            let is_newest = Some(&id) == snapshots.last();
+            let snapshot = match read_snapshot(&path) {
+                Ok(snapshot) => Some(snapshot),
+                Err(error) if is_newest => return Err(error.to_string()),
+                Err(error) => {
+                    tracing::warn!("{error}; a newer snapshot holds all that was in it");
+                    None
+                }
+            };
+            let written_at = |snapshot: &Snapshot| snapshot.last_contained_log_time;
             self.snapshots.insert(
                 id,
                 StoredSnapshot {
                     id,
                     size_bytes,
-                    last_contained_log_time: snapshot.last_contained_log_time,
+                    last_contained_log_time: snapshot.as_ref().map_or(Timestamp(0), written_at),
                 },
             );
-            if Some(&id) != snapshots.last() {
+            let Some(snapshot) = snapshot.filter(|_| is_newest) else {
                 continue;
-            }
+            };
             loaded.kraft_version = snapshot.kraft_version;
             loaded.are_voters_in_log = snapshot.voters.is_some() && id != SnapshotId::BOOTSTRAP;
             loaded.voters = snapshot.voters;

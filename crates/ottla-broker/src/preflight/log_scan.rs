@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
+use ottla_log::WholeSegment;
 use ottla_log::file_names::{LOG_SUFFIX, SWAP_SUFFIX, offset_from_file_name};
 use ottla_records::{BatchError, RecordBatch};
 use ottla_types::Offset;
@@ -17,6 +18,16 @@ pub(super) struct SegmentFile {
     pub(super) base_offset: Offset,
     pub(super) path: PathBuf,
     pub(super) size: u64,
+}
+
+impl From<WholeSegment> for SegmentFile {
+    fn from(segment: WholeSegment) -> SegmentFile {
+        SegmentFile {
+            base_offset: segment.base_offset,
+            path: segment.path,
+            size: segment.valid_bytes,
+        }
+    }
 }
 
 /// The segments of a log, first offset first; those too that a cleaner was about to put in their place.

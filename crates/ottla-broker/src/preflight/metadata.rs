@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ottla_config::{BrokerConfig, Support, UpdateMode, broker_config, topic_config};
 use ottla_log::checkpoint::MetaProperties;
+use ottla_log::whole_segments;
 use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_metadata::{
     ConfigResource, ConfigResourceType, Feature, MetadataImage, MetadataLoader, MetadataVersion,
@@ -128,7 +129,11 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
             }
             next_offset = id.end_offset;
         }
-        let segments = log_scan::segments(dir).map_err(unreadable)?;
+        let segments: Vec<_> = whole_segments(dir)
+            .map_err(|error| error.to_string())?
+            .into_iter()
+            .map(log_scan::SegmentFile::from)
+            .collect();
         if let Some(first) = segments.first()
             && first.base_offset > next_offset
         {

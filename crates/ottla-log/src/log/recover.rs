@@ -188,7 +188,8 @@ impl SegmentScan<'_> {
         let mut max_timestamp: Option<TimestampOffset> = None;
         let mut last_index_entry = 0;
         loop {
-            let batch = match self.next_valid(&mut scanner, &outcome) {
+            let base_offset = self.segment.base_offset;
+            let batch = match next_valid(&mut scanner, base_offset, outcome.next_offset) {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 Err(Invalid::Io(error)) => return Err(error),
@@ -233,48 +234,6 @@ impl SegmentScan<'_> {
         Ok(outcome)
     }
 
-    /// The next batch if it is whole and valid; its bytes are looked at only for magic 2, as no other
-    /// has producers or epochs.
-    fn next_valid(
-        &self,
-        scanner: &mut BatchScanner<'_>,
-        outcome: &ScanOutcome,
-    ) -> Result<Option<(BatchLocation, Option<RecordBatch>)>, Invalid> {
-        let Some(location) = scanner.next_batch()? else {
-            return Ok(None);
-        };
-        let bytes = scanner.bytes(&location)?;
-        let is_behind = location.base_offset < outcome.next_offset && location.header.is_some();
-        if is_behind || !fits_relative(location.last_offset, self.segment.base_offset) {
-            return Err(Invalid::Batch(format!(
-                "offsets {} to {} do not follow {}",
-                location.base_offset, location.last_offset, outcome.next_offset
-            )));
-        }
-        let Some(header) = location.header else {
-            LegacyMessage::read(&mut Bytes::copy_from_slice(bytes))
-                .and_then(|message| message.verify_crc())
-                .map_err(|error| Invalid::Batch(error.to_string()))?;
-            return Ok(Some((location, None)));
-        };
-        let crc = crc_fast::checksum(
-            crc_fast::CrcAlgorithm::Crc32Iscsi,
-            &bytes[BatchHeader::CRC_START..],
-        ) as u32;
-        if crc != header.crc {
-            return Err(Invalid::Batch(format!(
-                "the stored checksum is {:#010x}, but the bytes give {crc:#010x}",
-                header.crc
-            )));
-        }
-        // Only markers are looked into; other bodies need not be copied.
-        let body = match header.is_control() {
-            true => Bytes::copy_from_slice(&bytes[BatchHeader::SIZE..]),
-            false => Bytes::new(),
-        };
-        Ok(Some((location, Some(header_and_body(header, body)))))
-    }
-
     fn apply(&mut self, batch: &RecordBatch) {
         let header = &batch.header;
         let is_newer = self
@@ -311,6 +270,48 @@ impl SegmentScan<'_> {
     }
 }
 
+/// The next batch of a segment that begins at `base_offset`, if it is whole, valid and not behind `next_offset`; its bytes are looked at only for magic 2, as no other
+/// has producers or epochs.
+pub(super) fn next_valid(
+    scanner: &mut BatchScanner<'_>,
+    base_offset: Offset,
+    next_offset: Offset,
+) -> Result<Option<(BatchLocation, Option<RecordBatch>)>, Invalid> {
+    let Some(location) = scanner.next_batch()? else {
+        return Ok(None);
+    };
+    let bytes = scanner.bytes(&location)?;
+    let is_behind = location.base_offset < next_offset && location.header.is_some();
+    if is_behind || !fits_relative(location.last_offset, base_offset) {
+        return Err(Invalid::Batch(format!(
+            "offsets {} to {} do not follow {}",
+            location.base_offset, location.last_offset, next_offset
+        )));
+    }
+    let Some(header) = location.header else {
+        LegacyMessage::read(&mut Bytes::copy_from_slice(bytes))
+            .and_then(|message| message.verify_crc())
+            .map_err(|error| Invalid::Batch(error.to_string()))?;
+        return Ok(Some((location, None)));
+    };
+    let crc = crc_fast::checksum(
+        crc_fast::CrcAlgorithm::Crc32Iscsi,
+        &bytes[BatchHeader::CRC_START..],
+    ) as u32;
+    if crc != header.crc {
+        return Err(Invalid::Batch(format!(
+            "the stored checksum is {:#010x}, but the bytes give {crc:#010x}",
+            header.crc
+        )));
+    }
+    // Only markers are looked into; other bodies need not be copied.
+    let body = match header.is_control() {
+        true => Bytes::copy_from_slice(&bytes[BatchHeader::SIZE..]),
+        false => Bytes::new(),
+    };
+    Ok(Some((location, Some(header_and_body(header, body)))))
+}
+
 /// A batch whose body stands for itself only where it was read; the length in the header is not that of
 /// the body otherwise, so it is set to it.
 fn header_and_body(mut header: BatchHeader, body: Bytes) -> RecordBatch {
@@ -318,7 +319,7 @@ fn header_and_body(mut header: BatchHeader, body: Bytes) -> RecordBatch {
     RecordBatch::new(header, body)
 }
 
-enum Invalid {
+pub(super) enum Invalid {
     Io(io::Error),
     Batch(String),
 }

@@ -1,6 +1,9 @@
 //! What becomes of requests when the disk refuses the metadata log.
 
+mod broken_cases;
+
 use std::io::ErrorKind;
+use std::path::Path;
 
 use ottla_config::Properties;
 use ottla_protocol::metadata_records::TopicRecord;
@@ -26,24 +29,7 @@ impl Story {
 
     fn begin_with(settings: &[(&str, &str)]) -> Story {
         let data = tempfile::tempdir().expect("a directory");
-        let mut properties = Properties::new("the test");
-        for (key, value) in [
-            ("process.roles", "broker,controller"),
-            ("node.id", "1"),
-            (
-                "listeners",
-                "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-            ),
-            ("controller.listener.names", "CONTROLLER"),
-            ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
-            ("log.dirs", data.path().to_str().expect("characters")),
-        ] {
-            properties.set(key, value);
-        }
-        for (key, value) in settings {
-            properties.set(key, value);
-        }
-        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        let config = config_of(&properties_of(data.path(), settings));
         format_standalone(&config).expect("formats");
         let identity = read_identity(&config)
             .expect("reads")
@@ -90,6 +76,32 @@ impl Story {
         self.published = published.lock().last().cloned().unwrap_or_default();
         std::mem::take(&mut self.answers.lock())
     }
+}
+
+fn properties_of(data: &Path, settings: &[(&str, &str)]) -> Properties {
+    let mut properties = Properties::new("the test");
+    for (key, value) in [
+        ("process.roles", "broker,controller"),
+        ("node.id", "1"),
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        ),
+        ("controller.listener.names", "CONTROLLER"),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+        ("log.dirs", data.to_str().expect("characters")),
+    ] {
+        properties.set(key, value);
+    }
+    for (key, value) in settings {
+        properties.set(key, value);
+    }
+    properties
+}
+
+fn config_of(properties: &Properties) -> BrokerConfig {
+    let (config, _) = BrokerConfig::from_properties(properties).expect("good settings");
+    config
 }
 
 fn topics(image: &ottla_metadata::MetadataImage) -> Vec<String> {
