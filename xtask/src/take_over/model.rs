@@ -94,11 +94,19 @@ impl Partition {
         self.start = offset;
     }
 
-    /// Takes back what was deleted since the partition started there.
+    /// Whether a kill may have brought the start back to there. It need not be where the partition started before:
+    /// segments below the new start may have been deleted already, and then the first that is left begins the partition.
+    fn may_start_again_at(&self, start: i64) -> bool {
+        let first = self.deleted.first_key_value();
+        first.is_some_and(|(first, _)| (*first..self.start).contains(&start))
+    }
+
+    /// Takes back what was deleted from there on.
     fn undelete(&mut self, start: i64) {
-        for deleted in self.deleted.split_off(&start).into_values() {
-            self.records.extend(deleted);
+        for deleted in self.deleted.values_mut() {
+            self.records.extend(deleted.split_off(&start));
         }
+        self.deleted.retain(|before, _| *before < start);
         self.start = start;
     }
 
@@ -265,7 +273,7 @@ fn compare_partition(
     wrong: &mut Vec<String>,
 ) -> usize {
     let start = int(&found["start"]);
-    if partition.deleted.contains_key(&start) {
+    if partition.may_start_again_at(start) {
         partition.undelete(start);
     }
     if start != partition.start && kind != Kind::Compacted {

@@ -150,3 +150,27 @@ fn a_kill_may_undo_a_deletion_of_records_and_a_clean_stop_may_not() {
     stopped.stopped_cleanly();
     assert!(!wrong(&mut stopped, &[(0, "a"), (1, "b")]).is_empty());
 }
+
+#[test]
+fn a_kill_may_bring_back_no_more_than_the_segments_that_are_left() {
+    let rows = json!([
+        row(0, "a", None, false),
+        row(1, "b", None, false),
+        row(2, "c", None, false),
+    ]);
+    let found_from = |start: i64, records: &[(i64, &str)]| {
+        let mut found = found(records);
+        found["0"]["start"] = json!(start);
+        let mut model = model(Kind::Plain, &rows);
+        model.topics.get_mut("t").unwrap().partitions[0].delete_before(2);
+        let mut findings = Findings::default();
+        model.compare_records("t", &found, &mut findings);
+        findings.wrong
+    };
+    // The segment of the first record was deleted before the kill, and the next one holds two records.
+    let none: [String; 0] = [];
+    assert_eq!(found_from(1, &[(1, "b"), (2, "c")]), none);
+    assert!(!found_from(1, &[(1, "x"), (2, "c")]).is_empty());
+    assert!(!found_from(1, &[(2, "c")]).is_empty());
+    assert!(!found_from(3, &[]).is_empty());
+}
