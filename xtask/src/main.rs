@@ -14,6 +14,7 @@ mod peer;
 mod take_over;
 mod test;
 mod tidy;
+mod toolchains;
 
 mod java;
 mod process;
@@ -52,6 +53,8 @@ enum Command {
     Peer(peer::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
     Tidy(tidy::Options),
+    /// Show which programs of other languages the suites need, and install those that are missing.
+    Toolchains(toolchains::Options),
 }
 
 fn main() {
@@ -66,6 +69,7 @@ fn main() {
         Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),
+        Command::Toolchains(options) => toolchains::run(&options),
     };
     if let Err(error) = outcome {
         eprintln!("error: {error:#}");

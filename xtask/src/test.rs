@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 
 use crate::process::OwnedChild;
 use crate::report::Tally;
-use crate::{toolchain, workspace};
+use crate::workspace;
 
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
@@ -32,6 +32,11 @@ struct Suite {
 }
 
 const SUITES: &[Suite] = &[
+    Suite {
+        name: "toolchains",
+        what: "the programs that the suites need are there",
+        command: || xtask(&["toolchains"]),
+    },
     Suite {
         name: "tidy",
         what: "names, lengths, dependencies, licence",
@@ -116,8 +121,6 @@ pub fn run(options: &Options) -> Result<()> {
             bail!("no suite is called `{name}`; there are {}", all.join(", "));
         }
     }
-    // Some crates below the broker's are in C.
-    toolchain::require(&toolchain::C_COMPILER)?;
     let began = Instant::now();
     let mut total = Tally::default();
     for suite in SUITES {

@@ -140,21 +140,11 @@ fn python(script: &str) -> Result<Vec<String>> {
     let requirements = sources.join("requirements.txt");
     let binary = environment.join("bin/python");
     once(&environment, &[&requirements], || {
-        if process::output_of(
+        process::output_of(
             Command::new("python3")
                 .args(["-m", "venv"])
                 .arg(&environment),
-        )
-        .is_err()
-        {
-            // Debian splits the module off into a package of its own.
-            toolchain::install(&toolchain::PYTHON)?;
-            process::output_of(
-                Command::new("python3")
-                    .args(["-m", "venv"])
-                    .arg(&environment),
-            )?;
-        }
+        )?;
         process::output_of(
             Command::new(&binary)
                 .args([
@@ -177,19 +167,21 @@ fn python(script: &str) -> Result<Vec<String>> {
 }
 
 fn go(program: &str) -> Result<Vec<String>> {
-    toolchain::require(&toolchain::GO)?;
+    let module = source_dir().join("go");
+    let go = toolchain::go::for_module(&module)?;
     let binary = out_dir().join("go").join(program);
     process::output_of(
-        Command::new("go")
+        Command::new(go)
             .args(["build", "-buildvcs=false", "-o"])
             .arg(&binary)
             .arg(format!("./{program}"))
-            .current_dir(source_dir().join("go")),
+            .current_dir(module),
     )?;
     Ok(vec![binary.display().to_string()])
 }
 
 fn node(script: &str) -> Result<Vec<String>> {
+    toolchain::require(&toolchain::NODE)?;
     toolchain::require(&toolchain::NPM)?;
     let sources = source_dir().join("node");
     let folder = out_dir().join("node");
