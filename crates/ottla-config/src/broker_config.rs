@@ -271,6 +271,8 @@ broker_config! {
     ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",
     ottla_http_listener: Option<String> = "ottla.http.listener",
     ottla_metrics_reporter_dir: Option<String> = "ottla.metrics.reporter.dir",
+    ottla_metrics_reporter_file_max_bytes: i64 = "ottla.metrics.reporter.file.max.bytes",
+    ottla_metrics_reporter_files: i32 = "ottla.metrics.reporter.files",
     ottla_metrics_reporter_format: String = "ottla.metrics.reporter.format",
     ottla_metrics_reporter_interval_ms: i64 = "ottla.metrics.reporter.interval.ms",
     ottla_page_cache_max_bytes: i64 = "ottla.page.cache.max.bytes",

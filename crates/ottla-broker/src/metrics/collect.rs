@@ -21,6 +21,7 @@ use ottla_types::TopicName;
 use super::family::Family;
 use super::process;
 use crate::Broker;
+pub(crate) use client_telemetry::CLIENT_METRIC_PREFIX;
 
 /// Everything, as of now. Looks at every partition: not for a thread that serves sockets.
 pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {

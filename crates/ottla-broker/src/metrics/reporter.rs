@@ -1,22 +1,38 @@
 //! Writes all metrics into a directory every few seconds, for those who have no Prometheus: one CSV file a
-//! metric, to which a line is added each time, or one JSON file with a line for each time.
+//! metric, to which a line is added each time, or one JSON file with a line for each time. What clients pushed is
+//! in one CSV file: they choose the names, and neither how many files there are nor how they are called is theirs to say.
 //!
 //! `ottla.metrics.reporter.dir`, `.format` and `.interval.ms`. A directory that cannot be written to is
 //! complained of once a minute and tried again; nothing else suffers from it.
+//!
+//! What is kept is bounded: a file that has reached `.file.max.bytes` becomes `NAME.1`, the one that had that name
+//! `NAME.2`, and so on; `.files` are kept of each, the one that is written to among them, and what is older is deleted.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::collect;
-use super::family::Family;
+use super::collect::CLIENT_METRIC_PREFIX;
+use super::family::{Family, Sample};
 use crate::Broker;
 use crate::complaints::Complaints;
+
+const CLIENT_METRICS_FILE: &str = "client_metrics.csv";
+
+/// How much is kept of each file.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    /// From this size on a file is set aside before the next line; a line is never cut.
+    file_max_bytes: u64,
+    /// How many there are of a file, the one that is written to among them; at least 1.
+    files: u32,
+}
 
 /// Runs until the broker stops, and writes once more then.
 pub(crate) async fn report_to_files(broker: Arc<Broker>) {
@@ -26,6 +42,10 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
     };
     let is_json = config.ottla_metrics_reporter_format == "json";
     let interval_ms = u64::try_from(config.ottla_metrics_reporter_interval_ms).unwrap_or(1);
+    let kept = Kept {
+        file_max_bytes: u64::try_from(config.ottla_metrics_reporter_file_max_bytes).unwrap_or(1),
+        files: u32::try_from(config.ottla_metrics_reporter_files).unwrap_or(1),
+    };
     drop(config);
     let complaints = Arc::new(Complaints::default());
     let mut ticks = tokio::time::interval(Duration::from_millis(interval_ms.max(1)));
@@ -41,8 +61,8 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
             let families = collect(&broker);
             let timestamp_ms = broker.timestamp().0;
             let written = match is_json {
-                true => append_json(Path::new(&dir), timestamp_ms, &families),
-                false => append_csv(Path::new(&dir), timestamp_ms, &families),
+                true => append_json(Path::new(&dir), kept, timestamp_ms, &families),
+                false => append_csv(Path::new(&dir), kept, timestamp_ms, &families),
             };
             if let Err(error) = written {
                 complaints.say(|| {
@@ -60,28 +80,50 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
     }
 }
 
-/// One file for each metric, with a line for each of its values.
-fn append_csv(dir: &Path, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
+/// One file for each metric, with a line for each of its values, and one for all that clients pushed.
+fn append_csv(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
+    let families = families.iter().filter(|family| !family.samples.is_empty());
+    let (pushed, own): (Vec<&Family>, Vec<&Family>) =
+        families.partition(|family| family.name.starts_with(CLIENT_METRIC_PREFIX));
     let mut lines = String::new();
-    for family in families.iter().filter(|family| !family.samples.is_empty()) {
-        let mut file = append_to(&dir.join(format!("{}.csv", family.name)))?;
+    for family in own {
         lines.clear();
-        if file.metadata()?.len() == 0 {
-            lines.push_str("timestamp_ms,labels,value\n");
-        }
         for sample in &family.samples {
-            let labels = sample.to_string().replace('"', "\"\"");
-            let _ = writeln!(lines, "{timestamp_ms},\"{labels}\",{}", sample.value);
+            let _ = writeln!(lines, "{timestamp_ms},{},{}", quoted(sample), sample.value);
         }
-        // One write, so that who reads meanwhile finds whole lines.
-        file.write_all(lines.as_bytes())?;
+        let file = dir.join(format!("{}.csv", family.name));
+        append_lines(&file, kept, "timestamp_ms,labels,value", &lines)?;
     }
-    Ok(())
+    lines.clear();
+    for family in pushed {
+        for sample in &family.samples {
+            let (name, labels) = (&family.name, quoted(sample));
+            let _ = writeln!(lines, "{timestamp_ms},{name},{labels},{}", sample.value);
+        }
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let file = dir.join(CLIENT_METRICS_FILE);
+    append_lines(&file, kept, "timestamp_ms,metric,labels,value", &lines)
+}
+
+fn quoted(sample: &Sample) -> String {
+    format!("\"{}\"", sample.to_string().replace('"', "\"\""))
+}
+
+/// In one write, so that who reads meanwhile finds whole lines.
+fn append_lines(path: &Path, kept: Kept, heading: &str, lines: &str) -> io::Result<()> {
+    let mut file = append_to(path, kept)?;
+    match file.metadata()?.len() {
+        0 => file.write_all(format!("{heading}\n{lines}").as_bytes()),
+        _ => file.write_all(lines.as_bytes()),
+    }
 }
 
 /// One file, to which one line is added that holds everything.
-fn append_json(dir: &Path, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
+fn append_json(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
     let metrics: Map<String, Value> = families
         .iter()
@@ -99,16 +141,74 @@ fn append_json(dir: &Path, timestamp_ms: i64, families: &[Family]) -> io::Result
         .collect();
     let mut line = json!({"timestamp_ms": timestamp_ms, "metrics": metrics}).to_string();
     line.push('\n');
-    append_to(&dir.join("metrics.jsonl"))?.write_all(line.as_bytes())
+    append_to(&dir.join("metrics.jsonl"), kept)?.write_all(line.as_bytes())
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
+/// The file to write to; one that is full makes room for a new one first.
+fn append_to(path: &Path, kept: Kept) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let length = file.metadata()?.len();
+    if length == 0 || length < kept.file_max_bytes {
+        return Ok(file);
+    }
+    set_aside(path, kept)?;
     OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Gives each file the name of the next older one. The oldest is replaced, or deleted where only one is kept; a
+/// file that is not there has no successor.
+fn set_aside(path: &Path, kept: Kept) -> io::Result<()> {
+    let older = |number: u32| -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        if number > 0 {
+            name.push(format!(".{number}"));
+        }
+        name.into()
+    };
+    for number in (1..kept.files).rev() {
+        absent_is_fine(std::fs::rename(older(number - 1), older(number)))?;
+    }
+    // With more than one kept its name is free by now.
+    absent_is_fine(std::fs::remove_file(path))?;
+    delete_numbered_from(path, kept.files)
+}
+
+/// What an earlier start kept more of is deleted too.
+fn delete_numbered_from(path: &Path, first: u32) -> io::Result<()> {
+    let (Some(dir), Some(name)) = (
+        path.parent(),
+        path.file_name().and_then(|name| name.to_str()),
+    ) else {
+        return Ok(());
+    };
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let found = entry.file_name();
+        let number = found
+            .to_str()
+            .and_then(|found| found.strip_prefix(name)?.strip_prefix('.')?.parse().ok());
+        if number.is_some_and(|number: u32| number >= first) {
+            absent_is_fine(std::fs::remove_file(entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+fn absent_is_fine(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL: Kept = Kept {
+        file_max_bytes: 1 << 20,
+        files: 3,
+    };
 
     fn families() -> Vec<Family> {
         let name = "kafka_log_log_size";
@@ -123,8 +223,8 @@ mod tests {
     fn csv_grows_by_a_line_each_time() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().join("made");
-        append_csv(&dir, 5, &families()).expect("written");
-        append_csv(&dir, 6, &families()).expect("written");
+        append_csv(&dir, ALL, 5, &families()).expect("written");
+        append_csv(&dir, ALL, 6, &families()).expect("written");
         let text = std::fs::read_to_string(dir.join("kafka_log_log_size.csv")).expect("a file");
         assert_eq!(
             text,
@@ -136,8 +236,8 @@ mod tests {
     #[test]
     fn json_has_a_line_each_time() {
         let dir = tempfile::tempdir().expect("a directory");
-        append_json(dir.path(), 5, &families()).expect("written");
-        append_json(dir.path(), 6, &families()).expect("written");
+        append_json(dir.path(), ALL, 5, &families()).expect("written");
+        append_json(dir.path(), ALL, 6, &families()).expect("written");
         let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).expect("a file");
         let lines: Vec<Value> = text
             .lines()
@@ -148,5 +248,84 @@ mod tests {
         let sample = &lines[1]["metrics"]["kafka_log_log_size"][0];
         assert_eq!(sample["labels"]["topic"], "a,\"b");
         assert_eq!(sample["value"], 17.5);
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).expect("a directory");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name())
+            .map(|name| name.into_string().expect("UTF-8"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn no_more_than_so_many_files_are_kept_and_each_begins_with_the_heading() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let kept = Kept {
+            // Two times fit: a file is set aside when it has reached the size, not before.
+            file_max_bytes: 90,
+            files: 3,
+        };
+        for time in 10..19 {
+            append_csv(dir.path(), kept, time, &families()).expect("written");
+        }
+        let file = "kafka_log_log_size.csv";
+        let all = [file.to_owned(), format!("{file}.1"), format!("{file}.2")];
+        assert_eq!(names(dir.path()), all);
+        let times: Vec<Vec<String>> = all
+            .iter()
+            .map(|name| {
+                let text = std::fs::read_to_string(dir.path().join(name)).expect("a file");
+                let mut lines = text.lines();
+                assert_eq!(lines.next(), Some("timestamp_ms,labels,value"));
+                lines.map(|line| line[..2].to_owned()).collect()
+            })
+            .collect();
+        assert_eq!(times, [vec!["18"], vec!["16", "17"], vec!["14", "15"]]);
+    }
+
+    #[test]
+    fn what_clients_pushed_is_in_one_file_whatever_they_call_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let long = format!("client_{}", "x".repeat(300));
+        let families = [&long, "client_b"].map(|name| {
+            Family::gauge(name.to_owned(), "").sample([("client_id", "c".to_owned())], 1.0)
+        });
+        append_csv(dir.path(), ALL, 5, &families).expect("written");
+        assert_eq!(names(dir.path()), ["client_metrics.csv"]);
+        let text = std::fs::read_to_string(dir.path().join("client_metrics.csv")).expect("a file");
+        assert_eq!(
+            text,
+            format!(
+                "timestamp_ms,metric,labels,value\n5,{long},\"client_id=c\",1\n5,client_b,\"client_id=c\",1\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_smaller_number_of_files_deletes_what_is_too_much() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let each_its_own = |files| Kept {
+            file_max_bytes: 1,
+            files,
+        };
+        let others = ["metrics.jsonl.gz", "metrics.jsonl.1.gz", "else.jsonl.9"];
+        for name in others {
+            std::fs::write(dir.path().join(name), "").expect("written");
+        }
+        for time in 0..6 {
+            append_json(dir.path(), each_its_own(4), time, &families()).expect("written");
+        }
+        assert_eq!(names(dir.path()).len(), others.len() + 4);
+        append_json(dir.path(), each_its_own(1), 6, &families()).expect("written");
+        let mut left = names(dir.path());
+        left.retain(|name| !others.contains(&name.as_str()));
+        assert_eq!(left, ["metrics.jsonl"]);
+        assert_eq!(names(dir.path()).len(), others.len() + 1);
+        let text = std::fs::read_to_string(dir.path().join("metrics.jsonl")).expect("a file");
+        let line: Value = serde_json::from_str(&text).expect("one line of JSON");
+        assert_eq!(line["timestamp_ms"], 6);
     }
 }

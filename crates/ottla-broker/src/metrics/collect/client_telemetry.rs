@@ -10,6 +10,9 @@ use crate::Broker;
 use crate::metrics::family::{Family, Kind};
 use crate::telemetry::ClientMetricKind;
 
+/// Begins the name of each metric that a client pushed, and of no other.
+pub(crate) const CLIENT_METRIC_PREFIX: &str = "client_";
+
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     // Where clients disagree of what kind a metric is, the first one says it.
     let mut by_name: BTreeMap<String, Family> = BTreeMap::new();
@@ -18,7 +21,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         .for_each_client(broker.now_ms(), |id, client_id, metrics| {
             for metric in metrics {
                 let is_counter = metric.kind == ClientMetricKind::Counter;
-                let name = format!("client_{}", prometheus_name(&metric.name));
+                let name = format!("{CLIENT_METRIC_PREFIX}{}", prometheus_name(&metric.name));
                 // Every counter ends so when it is shown.
                 let name = match name.strip_suffix("_total") {
                     Some(stem) if is_counter => stem.to_owned(),
