@@ -6,13 +6,18 @@
 //!
 //! The two run as processes of their own on one partition's directory, without a broker: `conformance/java/cleaner`
 //! and the example `clean` of ottla-log. `cargo xtask bench-peer --only compaction` measures them.
+//!
+//! Then Kafka's broker is started on a directory that holds the last of the logs that Ottla compacted, and its console
+//! consumer must read every record that the dump has.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::peer::{InstalledPeer, Peer};
+use crate::peer::{InstalledPeer, NodeOptions, Peer};
+use crate::report::Tally;
 use crate::{java, process, workspace};
 
 #[derive(clap::Args)]
@@ -32,6 +37,8 @@ pub struct Options {
 pub const START_MS: u64 = 1_700_000_000_000;
 pub const DAY_MS: u64 = 86_400_000;
 const SMALL_SEGMENT_BYTES: u64 = 16 * 1024;
+const TOPIC: &str = "compacted";
+const PARTITION: &str = "compacted-0";
 
 /// The two cleaners, as commands but for their arguments.
 struct Cleaners {
@@ -50,10 +57,25 @@ pub fn run(options: &Options) -> Result<()> {
         ottla: vec![example()?.display().to_string()],
         peer,
     };
+    let mut tally = Tally::default();
+    let mut last = None;
     for seed in options.seed..options.seed + options.logs {
         let lines = compare(&cleaners, dir, seed).with_context(|| format!("seed {seed}"))?;
-        println!("ok   seed {seed}: {lines} batches and records alike");
+        println!(
+            "ok   seed {seed}: {} batches and records alike",
+            lines.len()
+        );
+        tally.add(Tally::of(true));
+        last = Some((seed, lines));
     }
+    if let Some((seed, lines)) = last {
+        let read = serve(&cleaners.peer, dir, seed, &lines).with_context(|| {
+            format!("Kafka's broker on the log that Ottla compacted, seed {seed}")
+        })?;
+        println!("ok   Kafka's broker serves the {read} records that Ottla's compaction left");
+        tally.add(Tally::of(true));
+    }
+    println!("{tally}");
     Ok(())
 }
 
@@ -71,9 +93,14 @@ pub fn command(words: &[String]) -> Command {
     command
 }
 
-fn compare(cleaners: &Cleaners, dir: &Path, seed: u64) -> Result<usize> {
-    let log = |side: &str| dir.join(format!("{side}-{seed}")).join("compacted-0");
-    let (kafka, ottla) = (log("kafka"), log("ottla"));
+/// Where one side's log of a seed lies.
+fn log_of(dir: &Path, side: &str, seed: u64) -> PathBuf {
+    dir.join(format!("{side}-{seed}")).join(PARTITION)
+}
+
+/// The lines of the dump, which both have.
+fn compare(cleaners: &Cleaners, dir: &Path, seed: u64) -> Result<Vec<String>> {
+    let (kafka, ottla) = (log_of(dir, "kafka", seed), log_of(dir, "ottla", seed));
     let mut make = command(&cleaners.ottla);
     process::output_of(make.arg("mix").arg(&ottla).arg(seed.to_string()))?;
     copy(&ottla, &kafka)?;
@@ -120,7 +147,74 @@ fn compare(cleaners: &Cleaners, dir: &Path, seed: u64) -> Result<usize> {
             ours.len()
         );
     }
-    Ok(ours.len())
+    Ok(ours)
+}
+
+/// Gives the log that Ottla compacted to a broker of Kafka's, as the log of a topic of that name, and reads it; returns
+/// how many records there are.
+fn serve(kafka: &InstalledPeer, dir: &Path, seed: u64, dumped: &[String]) -> Result<usize> {
+    let options = NodeOptions {
+        dir: dir.join("broker"),
+        // What the log is made of is long past every retention.
+        overrides: vec![("log.cleaner.enable".to_owned(), "false".to_owned())],
+        ..NodeOptions::default()
+    };
+    let mut node = kafka.start(options.clone())?;
+    let mut create = kafka.tool("org.apache.kafka.tools.TopicCommand");
+    create.args(["--bootstrap-server", &node.bootstrap(), "--create"]);
+    create.args(["--topic", TOPIC, "--config", "cleanup.policy=compact"]);
+    process::output_of(&mut create)?;
+    node.stop()?;
+
+    let held = node.data_dir().join(PARTITION);
+    for entry in std::fs::read_dir(&held)? {
+        let path = entry?.path();
+        if path
+            .file_name()
+            .is_some_and(|name| name != "partition.metadata")
+        {
+            std::fs::remove_file(path)?;
+        }
+    }
+    copy(&log_of(dir, "ottla", seed), &held)?;
+
+    let mut node = kafka.start(options)?;
+    let written: BTreeSet<u64> = dumped
+        .iter()
+        .filter_map(|line| record_offset(line))
+        .collect();
+    let mut consume = kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
+    consume.args(["--bootstrap-server", &node.bootstrap(), "--topic", TOPIC]);
+    consume.args(["--from-beginning", "--timeout-ms", "20000"]);
+    consume.args(["--max-messages", &written.len().to_string()]);
+    for (property, is_printed) in [("print.offset", "true"), ("print.value", "false")] {
+        consume.args(["--formatter-property", &format!("{property}={is_printed}")]);
+    }
+    let printed = process::output_of(&mut consume)?;
+    let read: BTreeSet<u64> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("Offset:")?.trim().parse().ok())
+        .collect();
+    if read != written {
+        let lacking: Vec<&u64> = written.symmetric_difference(&read).take(5).collect();
+        bail!(
+            "of {} records {} were read; the first that only one of both has: {lacking:?}\n{}",
+            written.len(),
+            read.len(),
+            node.output_tail()
+        );
+    }
+    node.stop()?;
+    Ok(read.len())
+}
+
+/// The offset of a record that consumers see, in a line of the dump.
+fn record_offset(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("| offset: ")?;
+    if rest.contains("endTxnMarker: ") {
+        return None;
+    }
+    rest.split(' ').next()?.parse().ok()
 }
 
 /// Has a cleaner compact a log at each of these times, and gives back what it printed.
@@ -196,7 +290,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::comparable;
+    use super::{comparable, record_offset};
+
+    #[test]
+    fn only_what_a_consumer_sees_counts_as_a_record() {
+        assert_eq!(
+            record_offset("| offset: 7 CreateTime: 5 keySize: 3"),
+            Some(7)
+        );
+        let marker =
+            "| offset: 8 CreateTime: 5 keySize: 4 endTxnMarker: COMMIT coordinatorEpoch: 0";
+        assert_eq!(record_offset(marker), None);
+        assert_eq!(record_offset("baseOffset: 7 lastOffset: 9"), None);
+    }
 
     #[test]
     fn what_may_differ_is_left_out_of_a_line() {

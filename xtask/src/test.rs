@@ -93,6 +93,11 @@ const SUITES: &[Suite] = &[
         command: || xtask(&["conformance"]),
     },
     Suite {
+        name: "compare-cleaning",
+        what: "compaction beside Kafka's own cleaner, and served by Kafka",
+        command: || xtask(&["compare-cleaning", "--logs", "2"]),
+    },
+    Suite {
         name: "take-over",
         what: "one directory in the hands of Kafka and Ottla in turn",
         command: || xtask(&["take-over"]),
@@ -165,7 +170,7 @@ fn run_suite(suite: &Suite) -> Result<Tally> {
     let tally = judged(is_ok, counted(&printed));
     let verdict = if tally.failed == 0 { "ok  " } else { "FAIL" };
     println!(
-        "{verdict} {:<15} {:>8}   {tally:<26} {}",
+        "{verdict} {:<16} {:>8}   {tally:<26} {}",
         suite.name,
         shown(took),
         suite.what
