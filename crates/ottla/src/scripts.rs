@@ -100,6 +100,11 @@ fn run_class(arguments: Vec<String>) -> Called {
     // Before Kafka 4 the tools were classes of kafka.tools and kafka.admin, and in 0.8 one of the clients'.
     const FORMER: [&str; 2] = ["kafka.", "org.apache.kafka.clients.tools."];
     let simple = |class: &str| class.rsplit('.').next().unwrap_or_default().to_owned();
+    // Until 0.8 the measurement of latencies had another name.
+    let class = match simple(&class).as_str() {
+        "TestEndToEndLatency" => "kafka.tools.EndToEndLatency".to_owned(),
+        _ => class,
+    };
     let known = SCRIPTS.iter().find(|script| {
         !script.class.is_empty()
             && (script.class == class

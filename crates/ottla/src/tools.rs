@@ -14,6 +14,7 @@ mod java_numbers;
 mod local_time;
 mod performance;
 mod retired_flags;
+mod simple_date_format;
 mod topic_filter;
 mod topic_partitions_file;
 
@@ -24,8 +25,10 @@ mod configs;
 mod console_consumer;
 mod console_producer;
 mod consumer_groups;
+mod consumer_perf_test;
 mod delete_records;
 mod dump_log;
+mod e2e_latency;
 mod features;
 mod get_offsets;
 mod groups;
@@ -69,6 +72,9 @@ pub enum Tool {
     DumpLog(dump_log::DumpLogArgs),
     ConsoleProducer(Box<console_producer::ConsoleProducerArgs>),
     ConsoleConsumer(Box<console_consumer::ConsoleConsumerArgs>),
+    ConsumerPerfTest(Box<consumer_perf_test::ConsumerPerfTestArgs>),
+    #[command(name = "e2e-latency")]
+    E2eLatency(Box<e2e_latency::E2eLatencyArgs>),
     ProducerPerfTest(Box<producer_perf_test::ProducerPerfTestArgs>),
 }
 
@@ -98,6 +104,8 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::DumpLog(args) => dump_log::run(args),
         Tool::ConsoleProducer(args) => console_producer::run(*args),
         Tool::ConsoleConsumer(args) => console_consumer::run(*args),
+        Tool::ConsumerPerfTest(args) => consumer_perf_test::run(*args),
+        Tool::E2eLatency(args) => e2e_latency::run(*args),
         Tool::ProducerPerfTest(args) => producer_perf_test::run(*args, has_arguments),
     }
 }

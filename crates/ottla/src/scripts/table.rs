@@ -31,8 +31,6 @@ const fn script(name: &'static str, class: &'static str, outcome: Outcome) -> Sc
 }
 
 const CONNECT: &str = "Kafka Connect is a Java framework that runs beside brokers; run Kafka's own against this broker";
-const PERFORMANCE: &str =
-    "Kafka's measuring tools are Java programs; run Kafka's own against this broker";
 const VERIFIABLE: &str = "it serves Kafka's own system tests; run Kafka's own against this broker";
 
 /// In the order of their names.
@@ -51,11 +49,11 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-console-producer", "org.apache.kafka.tools.ConsoleProducer", Serves("console-producer", "Java line readers are refused")),
     script("kafka-console-share-consumer", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", NotServed("share groups are not served yet")),
     script("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", Serves("consumer-groups", "")),
-    script("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance", NotServed(PERFORMANCE)),
+    script("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance", Serves("consumer-perf-test", "")),
     script("kafka-delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand", NotServed("delegation tokens are for clients that log in, and SASL is not served yet")),
     script("kafka-delete-records", "org.apache.kafka.tools.DeleteRecordsCommand", Serves("delete-records", "")),
     script("kafka-dump-log", "org.apache.kafka.tools.DumpLogSegments", Serves("dump-log", "Java decoder classes other than Kafka's own are refused")),
-    script("kafka-e2e-latency", "org.apache.kafka.tools.EndToEndLatency", NotServed(PERFORMANCE)),
+    script("kafka-e2e-latency", "org.apache.kafka.tools.EndToEndLatency", Serves("e2e-latency", "joins no group and commits nothing")),
     script("kafka-features", "org.apache.kafka.tools.FeatureCommand", Serves("features", "")),
     script("kafka-get-offsets", "org.apache.kafka.tools.GetOffsetShell", Serves("get-offsets", "")),
     script("kafka-groups", "org.apache.kafka.tools.GroupsCommand", Serves("groups", "")),

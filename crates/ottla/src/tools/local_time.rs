@@ -12,7 +12,7 @@ pub(super) fn now() -> String {
 }
 
 /// A moment by the calendar and the clock of the machine's time zone.
-fn broken_down(seconds: libc::time_t) -> libc::tm {
+pub(super) fn broken_down(seconds: libc::time_t) -> libc::tm {
     // SAFETY: all zeroes is a value of this struct of numbers and one pointer, which is read by nobody here.
     let mut time: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to values that live through the call, and the tools that call this change

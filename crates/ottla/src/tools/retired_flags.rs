@@ -23,6 +23,8 @@ const RETIRED: &[RetiredFlag] = &[
             "get-offsets",
             "console-producer",
             "console-consumer",
+            "consumer-perf-test",
+            "producer-perf-test",
         ],
         advice: "write --bootstrap-server host:9092",
     },

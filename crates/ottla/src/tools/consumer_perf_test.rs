@@ -1,0 +1,410 @@
+//! `consumer-perf-test`: Kafka's `kafka-consumer-perf-test.sh`.
+
+mod progress;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use ottla_client::{Client, ClientConfig, ClientError, Consumer, ConsumerConfig};
+use regex::Regex;
+
+use super::simple_date_format::SimpleDateFormat;
+use super::{block_on, connection_warnings, key_values, load_properties};
+use progress::Progress;
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// Measure how fast records are consumed.
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true)]
+pub struct ConsumerPerfTestArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: Option<String>,
+    /// The topic to consume.
+    #[arg(long)]
+    topic: Option<String>,
+    /// Consume the topics whose whole names match a regular expression.
+    #[arg(long, value_name = "REGEX")]
+    include: Option<String>,
+    /// The group to join; a new one if not given.
+    #[arg(long)]
+    group: Option<String>,
+    /// Bytes to fetch from a partition at a time (max.partition.fetch.bytes).
+    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    fetch_size: String,
+    /// A setting of the consumer; can be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    command_property: Vec<String>,
+    /// Where the group has no offset, begin at the end instead of the beginning.
+    #[arg(long)]
+    from_latest: bool,
+    /// Bytes of the socket's receive buffer (receive.buffer.bytes).
+    #[arg(long, value_name = "BYTES", default_value = "2097152")]
+    socket_buffer_size: String,
+    /// Deprecated: write --command-config.
+    #[arg(long = "consumer.config", value_name = "FILE", hide = true)]
+    consumer_config: Option<String>,
+    /// Properties file with settings of the consumer.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// Print the consumer's metrics at the end.
+    #[arg(long)]
+    print_metrics: bool,
+    /// Print progress every --reporting-interval instead of one line at the end.
+    #[arg(long)]
+    show_detailed_stats: bool,
+    /// End when no record has come for so long.
+    #[arg(long, value_name = "MS", default_value = "10000", num_args = 0..=1, default_missing_value = "10000")]
+    timeout: String,
+    /// Deprecated: write --num-records.
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    messages: Option<String>,
+    /// How many records to consume.
+    #[arg(long, value_name = "NUMBER")]
+    num_records: Option<String>,
+    /// How often to print progress.
+    #[arg(long, value_name = "MS", default_value = "5000")]
+    reporting_interval: String,
+    /// How times are shown, a pattern of java.text.SimpleDateFormat.
+    #[arg(long, value_name = "FORMAT", default_value = "yyyy-MM-dd HH:mm:ss:SSS")]
+    date_format: String,
+    /// Do not print the names of the columns.
+    #[arg(long)]
+    hide_header: bool,
+    /// Has no effect, as since Kafka 0.9: there is one thread.
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    threads: Option<String>,
+    /// Has no effect, as since Kafka 0.9.
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    num_fetch_threads: Option<String>,
+    /// Words that are no flags have no effect, as in Kafka's tool.
+    #[arg(hide = true)]
+    ignored: Vec<String>,
+}
+
+pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
+    if let Err(text) = check(&args) {
+        eprintln!("{text}");
+        return ExitCode::FAILURE;
+    }
+    if args.messages.is_some() {
+        println!("Warning: --messages is deprecated. Use --num-records instead.");
+    }
+    if args.consumer_config.is_some() {
+        println!("Warning: --consumer.config is deprecated. Use --command-config instead.");
+    }
+    for (flag, value) in [
+        ("--threads", &args.threads),
+        ("--num-fetch-threads", &args.num_fetch_threads),
+    ] {
+        if value.is_some() {
+            eprintln!("{flag} has no effect: the test has one thread");
+        }
+    }
+    if !args.hide_header {
+        println!("{}", progress::header(args.show_detailed_stats));
+    }
+    block_on(async {
+        match measure(&args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+/// What Kafka's tool refuses before it prints anything, in its words.
+fn check(args: &ConsumerPerfTestArgs) -> Result<(), String> {
+    if args.bootstrap_server.is_none() {
+        return Err("Missing required argument \"[bootstrap-server]\"".into());
+    }
+    if args.topic.is_some() == args.include.is_some() {
+        return Err(
+            "Exactly one of the following arguments is required: [topic], [include]".into(),
+        );
+    }
+    if args.messages.is_some() == args.num_records.is_some() {
+        return Err(
+            "Exactly one of the following arguments is required: [messages], [num-records]".into(),
+        );
+    }
+    if args.consumer_config.is_some() && args.command_config.is_some() {
+        return Err(
+            "Option \"[consumer.config]\" can't be used with option \"[command-config]\"".into(),
+        );
+    }
+    Ok(())
+}
+
+/// A number among the arguments.
+fn number<T: std::str::FromStr>(option: &str, text: &str) -> anyhow::Result<T> {
+    text.parse()
+        .ok()
+        .with_context(|| format!("Cannot parse argument '{text}' of option {option}"))
+}
+
+/// Flags go before properties, these before the file.
+fn settings(args: &ConsumerPerfTestArgs) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut settings = match args
+        .consumer_config
+        .as_ref()
+        .or(args.command_config.as_ref())
+    {
+        Some(path) => load_properties(path)?,
+        None => BTreeMap::new(),
+    };
+    settings.extend(key_values(&args.command_property));
+    let fetch_size: i32 = number("fetch-size", &args.fetch_size)?;
+    let socket_buffer_size: i32 = number("socket-buffer-size", &args.socket_buffer_size)?;
+    let group = args
+        .group
+        .clone()
+        .unwrap_or_else(|| format!("perf-consumer-{}", rand::random_range(0..100_000)));
+    let reset = if args.from_latest {
+        "latest"
+    } else {
+        "earliest"
+    };
+    for (key, value) in [
+        (
+            "bootstrap.servers",
+            args.bootstrap_server.clone().unwrap_or_default(),
+        ),
+        ("group.id", group),
+        ("receive.buffer.bytes", socket_buffer_size.to_string()),
+        ("max.partition.fetch.bytes", fetch_size.to_string()),
+        ("auto.offset.reset", reset.to_owned()),
+        ("check.crcs", "false".to_owned()),
+    ] {
+        settings.insert(key.to_owned(), value);
+    }
+    settings
+        .entry("client.id".into())
+        .or_insert_with(|| "perf-consumer-client".into());
+    Ok(settings)
+}
+
+async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
+    let settings = settings(args)?;
+    let mut client_config = ClientConfig::default();
+    let mut config = ConsumerConfig::default();
+    client_config
+        .apply(&settings)
+        .and_then(|_| config.apply(&settings))
+        .context("Failed to construct kafka consumer")?;
+    let (option, text) = match (&args.messages, &args.num_records) {
+        (Some(text), _) => ("messages", text),
+        (None, text) => ("num-records", text.as_ref().context("checked before")?),
+    };
+    let records: i64 = number(option, text)?;
+    let timeout_ms: i64 = number("timeout", &args.timeout)?;
+    let interval_ms: u64 = number("reporting-interval", &args.reporting_interval)?;
+    if interval_ms == 0 {
+        bail!("Reporting interval must be greater than 0.");
+    }
+    let format = SimpleDateFormat::new(&args.date_format)?;
+    let client = Client::unconnected(client_config);
+    let group = config.group_id.clone().unwrap_or_default();
+    let who = format!(
+        "Consumer clientId={}, groupId={group}",
+        client.config().client_id
+    );
+    let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
+    let mut consumer = Consumer::new(client.clone(), config);
+    let mut progress =
+        Progress::start(Duration::from_millis(interval_ms), args.show_detailed_stats);
+    let timeout = Duration::from_millis(timeout_ms.max(0).cast_unsigned());
+    let wanted = u64::try_from(records).unwrap_or_default();
+    consume(
+        args,
+        &client,
+        &mut consumer,
+        wanted,
+        timeout,
+        &mut progress,
+        &format,
+    )
+    .await?;
+    if progress.records() < wanted {
+        println!(
+            "WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms) exceeded. \
+             You can use the --timeout option to increase the timeout."
+        );
+    }
+    progress.end();
+    if !args.show_detailed_stats {
+        println!("{}", progress.total_line(&format));
+    }
+    if args.print_metrics {
+        let client_id = &client.config().client_id;
+        super::performance::print_metrics(&progress.metrics(client_id));
+    }
+    warnings.abort();
+    // What was consumed is counted; a group that cannot be left any more has been told by its timeout.
+    if let Err(error) = consumer.close().await {
+        eprintln!("WARN the group could not be left in order: {error}");
+    }
+    Ok(())
+}
+
+/// Consumes until there are enough records, or none have come for too long.
+async fn consume(
+    args: &ConsumerPerfTestArgs,
+    client: &Client,
+    consumer: &mut Consumer,
+    wanted: u64,
+    timeout: Duration,
+    progress: &mut Progress,
+    format: &SimpleDateFormat,
+) -> anyhow::Result<()> {
+    let mut is_subscribed = false;
+    let mut has_warned = false;
+    let mut last_consumed = Instant::now();
+    while progress.records() < wanted && last_consumed.elapsed() <= timeout {
+        // A cluster that does not answer is tried for as long as records are waited for, and no longer.
+        let patience = timeout.saturating_sub(last_consumed.elapsed()) + POLL;
+        let polled = tokio::time::timeout(patience, async {
+            if !is_subscribed {
+                is_subscribed = subscribe(args, client, consumer).await?;
+            }
+            match is_subscribed {
+                true => consumer.poll(POLL).await.map_err(anyhow::Error::from),
+                false => {
+                    tokio::time::sleep(POLL).await;
+                    Ok(Vec::new())
+                }
+            }
+        });
+        let records = match polled.await {
+            Err(_) => continue,
+            Ok(Ok(records)) => records,
+            Ok(Err(error)) if may_pass(&error) => {
+                if !std::mem::replace(&mut has_warned, true) {
+                    eprintln!("WARN {error:#}; trying again");
+                }
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
+            Ok(Err(error)) => return Err(error),
+        };
+        progress.on_assignment(consumer.assignment().is_empty());
+        if records.is_empty() {
+            continue;
+        }
+        last_consumed = Instant::now();
+        let bytes = |part: &Option<bytes::Bytes>| part.as_ref().map_or(0, |it| it.len() as u64);
+        let read = records
+            .iter()
+            .map(|it| bytes(&it.key) + bytes(&it.value))
+            .sum();
+        if let Some(line) = progress.on_records(records.len() as u64, read, format) {
+            println!("{line}");
+        }
+    }
+    Ok(())
+}
+
+fn may_pass(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::GaveUp { .. }) => true,
+        Some(error) => error.is_retriable(),
+        None => false,
+    }
+}
+
+/// False while no topic matches the pattern.
+async fn subscribe(
+    args: &ConsumerPerfTestArgs,
+    client: &Client,
+    consumer: &mut Consumer,
+) -> anyhow::Result<bool> {
+    let topics = match (&args.topic, &args.include) {
+        (Some(topic), _) => vec![topic.clone()],
+        (None, pattern) => {
+            let pattern = pattern.as_deref().unwrap_or_default();
+            let pattern = Regex::new(&format!("^(?:{pattern})$"))?;
+            let metadata = client.refresh_metadata(None, false).await?;
+            let topics = metadata.topics.values();
+            topics
+                .filter(|topic| !topic.is_internal && pattern.is_match(&topic.name))
+                .map(|topic| topic.name.clone())
+                .collect()
+        }
+    };
+    if topics.is_empty() {
+        return Ok(false);
+    }
+    consumer.subscribe(&topics)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches};
+
+    use super::*;
+
+    fn args(line: &str) -> ConsumerPerfTestArgs {
+        let command = ConsumerPerfTestArgs::augment_args(Command::new("t"));
+        let words = std::iter::once("t").chain(line.split_whitespace());
+        ConsumerPerfTestArgs::from_arg_matches(&command.get_matches_from(words)).unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_words_of_kafkas_tool() {
+        for (line, text) in [
+            (
+                "--topic t",
+                "Missing required argument \"[bootstrap-server]\"",
+            ),
+            (
+                "--bootstrap-server h:1",
+                "Exactly one of the following arguments is required: [topic], [include]",
+            ),
+            (
+                "--bootstrap-server h:1 --topic t --include t --num-records 1",
+                "Exactly one of the following arguments is required: [topic], [include]",
+            ),
+            (
+                "--bootstrap-server h:1 --topic t --num-records 1 --messages 1",
+                "Exactly one of the following arguments is required: [messages], [num-records]",
+            ),
+            (
+                "--bootstrap-server h:1 --topic t --messages 1 --consumer.config a --command-config b",
+                "Option \"[consumer.config]\" can't be used with option \"[command-config]\"",
+            ),
+        ] {
+            assert_eq!(check(&args(line)).unwrap_err(), text);
+        }
+        assert_eq!(
+            number::<i64>("num-records", "x").unwrap_err().to_string(),
+            "Cannot parse argument 'x' of option num-records"
+        );
+    }
+
+    /// As the published command of 2014 has it, but for ZooKeeper.
+    #[test]
+    fn flags_go_before_properties() {
+        let args = args(
+            "--bootstrap-server h:1 --messages 50000000 --topic test --threads 1 --fetch-size 7 \
+             --command-property max.partition.fetch.bytes=9 --command-property client.id=me --timeout 5",
+        );
+        check(&args).unwrap();
+        let settings = settings(&args).unwrap();
+        for (key, value) in [
+            ("max.partition.fetch.bytes", "7"),
+            ("client.id", "me"),
+            ("auto.offset.reset", "earliest"),
+            ("receive.buffer.bytes", "2097152"),
+        ] {
+            assert_eq!(settings[key], value);
+        }
+        assert!(settings["group.id"].starts_with("perf-consumer-"));
+    }
+}
