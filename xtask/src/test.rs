@@ -3,13 +3,16 @@
 //! A suite runs as a child process whose output is kept below the target directory and shown in full when it fails. A
 //! suite that cannot run has failed; none is left out. The release binary is built once, and every suite that needs a
 //! running broker uses that one.
+//!
+//! What compiles with all cores goes first, one after the other; then two lanes run beside each other, because the
+//! directories that change hands mostly wait for brokers to start and stop.
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::process::OwnedChild;
 use crate::report::Tally;
@@ -25,7 +28,17 @@ pub struct Options {
     suites: Vec<String>,
 }
 
+/// What runs beside what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// Before all others.
+    First,
+    Tests,
+    TakeOver,
+}
+
 struct Suite {
+    lane: Lane,
     name: &'static str,
     what: &'static str,
     command: fn() -> Command,
@@ -33,21 +46,25 @@ struct Suite {
 
 const SUITES: &[Suite] = &[
     Suite {
+        lane: Lane::First,
         name: "toolchains",
         what: "the programs that the suites need are there",
         command: || xtask(&["toolchains"]),
     },
     Suite {
+        lane: Lane::First,
         name: "tidy",
         what: "names, lengths, dependencies, licence",
         command: || xtask(&["tidy"]),
     },
     Suite {
+        lane: Lane::First,
         name: "fmt",
         what: "rustfmt agrees",
         command: || cargo(&["fmt", "--all", "--check"]),
     },
     Suite {
+        lane: Lane::First,
         name: "clippy",
         what: "no warnings",
         command: || {
@@ -63,56 +80,67 @@ const SUITES: &[Suite] = &[
         },
     },
     Suite {
+        lane: Lane::First,
         name: "release",
         what: "the binary that the other suites start",
         command: || cargo(&["build", "--release", "--locked", "--package", "ottla"]),
     },
     Suite {
+        lane: Lane::Tests,
         name: "unit",
         what: "tests beside the code, and of the broker's process",
         command: || cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]),
     },
     Suite {
+        lane: Lane::Tests,
         name: "codegen",
         what: "the schema files are what Kafka's jars give",
         command: || xtask(&["codegen", "--check"]),
     },
     Suite {
+        lane: Lane::Tests,
         name: "golden",
         what: "messages against Kafka's classes",
         command: || xtask(&["golden"]),
     },
     Suite {
+        lane: Lane::Tests,
         name: "golden-records",
         what: "record batches against Kafka's classes",
         command: || xtask(&["golden-records"]),
     },
     Suite {
+        lane: Lane::Tests,
         name: "conformance",
         what: "nine scripts against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
     Suite {
+        lane: Lane::Tests,
         name: "compare-cleaning",
         what: "compaction beside Kafka's own cleaner, and served by Kafka",
         command: || xtask(&["compare-cleaning", "--logs", "2"]),
     },
     Suite {
+        lane: Lane::TakeOver,
         name: "take-over",
         what: "one directory in the hands of Kafka and Ottla in turn",
         command: || xtask(&["take-over"]),
     },
     Suite {
+        lane: Lane::TakeOver,
         name: "take-over-static",
         what: "the same with static voters",
         command: || xtask(&["take-over", "--changes", "2", "--static-voters"]),
     },
     Suite {
+        lane: Lane::TakeOver,
         name: "take-over-3.9",
         what: "a directory of Kafka 3.9",
         command: || xtask(&["take-over", "--changes", "2", "--from", "kafka39"]),
     },
     Suite {
+        lane: Lane::TakeOver,
         name: "take-over-4.0",
         what: "a directory of Kafka 4.0",
         command: || xtask(&["take-over", "--changes", "2", "--from", "kafka40"]),
@@ -127,11 +155,26 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     let began = Instant::now();
-    let mut total = Tally::default();
-    for suite in SUITES {
-        if options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name) {
-            total.add(run_suite(suite)?);
+    let lane = |lane| {
+        let is_asked_for = |suite: &&Suite| {
+            options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name)
+        };
+        let mut total = Tally::default();
+        for suite in SUITES.iter().filter(|suite| suite.lane == lane) {
+            if is_asked_for(&suite) {
+                total.add(run_suite(suite)?);
+            }
         }
+        anyhow::Ok(total)
+    };
+    let mut total = lane(Lane::First)?;
+    let [tests, take_over] = std::thread::scope(|scope| {
+        [Lane::Tests, Lane::TakeOver]
+            .map(|name| scope.spawn(move || lane(name)))
+            .map(|lane| lane.join())
+    });
+    for tally in [tests, take_over] {
+        total.add(tally.map_err(|_| anyhow!("a lane of suites panicked"))??);
     }
     println!("in {}", shown(began.elapsed()));
     println!("{total}");
@@ -169,22 +212,24 @@ fn run_suite(suite: &Suite) -> Result<Tally> {
     let is_ok = status.as_ref().is_ok_and(|status| status.success());
     let tally = judged(is_ok, counted(&printed));
     let verdict = if tally.failed == 0 { "ok  " } else { "FAIL" };
-    println!(
-        "{verdict} {:<16} {:>8}   {tally:<26} {}",
+    let mut text = format!(
+        "{verdict} {:<16} {:>8}   {tally:<26} {}\n",
         suite.name,
         shown(took),
         suite.what
     );
     if tally.failed > 0 {
-        println!("{}", printed.trim_end());
-        match status {
-            Ok(status) => println!(
-                "---- {} ended with {status}; this is all that it printed",
+        let why = match status {
+            Ok(status) => format!(
+                "{} ended with {status}; this is all that it printed",
                 suite.name
             ),
-            Err(why) => println!("---- {}: {why}", suite.name),
-        }
+            Err(why) => format!("{}: {why}", suite.name),
+        };
+        text.push_str(&format!("{}\n---- {why}\n", printed.trim_end()));
     }
+    // In one piece: another lane prints, too.
+    print!("{text}");
     Ok(tally)
 }
 
