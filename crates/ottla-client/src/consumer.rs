@@ -3,162 +3,75 @@
 //! `poll` does everything: it joins the group when there is one to join, finds where to begin, fetches
 //! from every leader at once and hands out what has come. Only heartbeats run beside it. A consumer is
 //! one owner's: its methods take `&mut self`.
+//!
+//! The pure parts are `records`, `session` and `assignors`; the rest is the shell around them.
 
+mod assignors;
+mod config;
 mod fetch;
 mod group;
-mod range_assignor;
+mod offsets;
+mod records;
+mod session;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use ottla_records::{RecordHeader, TimestampType};
-use ottla_types::ErrorCode;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::admin::{Admin, CommittedOffset, OffsetSpec};
+use crate::admin::Admin;
 use crate::client::{Client, Owner};
-use crate::config::milliseconds;
 use crate::error::ClientError;
+use crate::producer::ConsumerGroupMetadata;
 use fetch::Fetched;
-use group::{Membership, Place};
+use group::{Joined, Membership, Place};
+use records::CompletedFetch;
+use session::FetchSession;
 
-/// What to do where there is no committed offset, or none that the log still has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OffsetReset {
-    Earliest,
-    Latest,
-    /// An error.
-    None,
-}
-
-/// Settings of a consumer. The defaults are Kafka's.
-#[derive(Clone, Debug)]
-pub struct ConsumerConfig {
-    pub group_id: Option<String>,
-    pub group_instance_id: Option<String>,
-    pub offset_reset: OffsetReset,
-    pub auto_commit: bool,
-    pub auto_commit_interval: Duration,
-    pub read_committed: bool,
-    pub fetch_min_bytes: i32,
-    pub fetch_max_bytes: i32,
-    pub fetch_max_wait: Duration,
-    pub max_partition_fetch_bytes: i32,
-    pub max_poll_records: usize,
-    pub session_timeout: Duration,
-    pub heartbeat_interval: Duration,
-    pub max_poll_interval: Duration,
-    pub allow_auto_create_topics: bool,
-}
-
-impl Default for ConsumerConfig {
-    fn default() -> Self {
-        ConsumerConfig {
-            group_id: None,
-            group_instance_id: None,
-            offset_reset: OffsetReset::Latest,
-            auto_commit: true,
-            auto_commit_interval: Duration::from_secs(5),
-            read_committed: false,
-            fetch_min_bytes: 1,
-            fetch_max_bytes: 50 * 1024 * 1024,
-            fetch_max_wait: Duration::from_millis(500),
-            max_partition_fetch_bytes: 1024 * 1024,
-            max_poll_records: 500,
-            session_timeout: Duration::from_secs(45),
-            heartbeat_interval: Duration::from_secs(3),
-            max_poll_interval: Duration::from_secs(300),
-            allow_auto_create_topics: true,
-        }
-    }
-}
-
-impl ConsumerConfig {
-    /// Takes the settings of Kafka's consumer that apply here out of a properties file; returns those
-    /// that this consumer does not know.
-    pub fn apply(
-        &mut self,
-        settings: &BTreeMap<String, String>,
-    ) -> Result<Vec<String>, ClientError> {
-        let mut unknown = Vec::new();
-        for (key, value) in settings {
-            let value = value.trim();
-            let wrong = |accepted: &str| {
-                ClientError::Config(format!("{key}={value}: not accepted; give {accepted}"))
-            };
-            let bytes = || value.parse::<i32>().map_err(|_| wrong("a number of bytes"));
-            let boolean = || value.parse::<bool>().map_err(|_| wrong("true or false"));
-            match key.as_str() {
-                "group.id" => self.group_id = Some(value.to_owned()).filter(|id| !id.is_empty()),
-                "group.instance.id" => self.group_instance_id = Some(value.to_owned()),
-                "auto.offset.reset" => {
-                    self.offset_reset = match value.to_ascii_lowercase().as_str() {
-                        "earliest" => OffsetReset::Earliest,
-                        "latest" => OffsetReset::Latest,
-                        "none" => OffsetReset::None,
-                        _ => return Err(wrong("earliest, latest or none")),
-                    };
-                }
-                "enable.auto.commit" => self.auto_commit = boolean()?,
-                "auto.commit.interval.ms" => self.auto_commit_interval = milliseconds(key, value)?,
-                "isolation.level" => {
-                    self.read_committed = match value.to_ascii_lowercase().as_str() {
-                        "read_committed" => true,
-                        "read_uncommitted" => false,
-                        _ => return Err(wrong("read_committed or read_uncommitted")),
-                    };
-                }
-                "fetch.min.bytes" => self.fetch_min_bytes = bytes()?,
-                "fetch.max.bytes" => self.fetch_max_bytes = bytes()?,
-                "fetch.max.wait.ms" => self.fetch_max_wait = milliseconds(key, value)?,
-                "max.partition.fetch.bytes" => self.max_partition_fetch_bytes = bytes()?,
-                "max.poll.records" => {
-                    self.max_poll_records = value.parse().map_err(|_| wrong("a number"))?;
-                }
-                "session.timeout.ms" => self.session_timeout = milliseconds(key, value)?,
-                "heartbeat.interval.ms" => self.heartbeat_interval = milliseconds(key, value)?,
-                "max.poll.interval.ms" => self.max_poll_interval = milliseconds(key, value)?,
-                "allow.auto.create.topics" => self.allow_auto_create_topics = boolean()?,
-                _ => unknown.push(key.clone()),
-            }
-        }
-        Ok(unknown)
-    }
-}
-
-/// A record that has been read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConsumerRecord {
-    pub topic: String,
-    pub partition: i32,
-    pub offset: i64,
-    pub leader_epoch: i32,
-    pub timestamp: i64,
-    pub timestamp_type: TimestampType,
-    pub key: Option<Bytes>,
-    pub value: Option<Bytes>,
-    pub headers: Vec<RecordHeader>,
-}
+pub use assignors::Assignor;
+pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
+pub use offsets::CommitOffset;
+pub use records::{ConsumerRecord, FetchedBatch};
 
 /// A partition by topic name and number.
 pub(crate) type Partition = (String, i32);
 
 /// Where a consumer stands in a partition.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Position {
     /// The offset of the next record to hand out; nothing until it has been found out.
     next: Option<i64>,
+    /// Of the last record handed out, -1 where it is not known.
     leader_epoch: i32,
     /// What has been fetched from `next` on.
-    buffered: VecDeque<ConsumerRecord>,
-    /// The offset behind what has been fetched.
-    fetched_to: Option<i64>,
+    fetched: Option<CompletedFetch>,
     is_fetching: bool,
+    is_paused: bool,
+    /// Changes when the position does otherwise than by handing out records, so that answers to older
+    /// questions are told.
+    generation: u64,
+    /// As the last answer said; nothing before it.
+    high_watermark: Option<i64>,
+    last_stable_offset: Option<i64>,
+    log_start_offset: Option<i64>,
+    /// The replica that the leader said is nearer, and until when that is believed.
+    read_replica: Option<(i32, Instant)>,
 }
 
-/// A place in a group with what came of joining.
-type Joined = (Membership, Result<Vec<Partition>, ClientError>);
+/// Is told when partitions come and go (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`).
+/// Called from within `poll`.
+pub trait RebalanceListener: Send {
+    fn on_partitions_assigned(&mut self, _partitions: &[(String, i32)]) {}
+
+    /// They are given up; what was handed out has been committed, if that is automatic.
+    fn on_partitions_revoked(&mut self, _partitions: &[(String, i32)]) {}
+
+    /// Others may have them already.
+    fn on_partitions_lost(&mut self, partitions: &[(String, i32)]) {
+        self.on_partitions_revoked(partitions);
+    }
+}
 
 /// Reads records.
 pub struct Consumer {
@@ -168,16 +81,23 @@ pub struct Consumer {
     admin: Admin,
     config: ConsumerConfig,
     positions: BTreeMap<Partition, Position>,
-    /// Raised when the assignment or a position changes, so that old answers are told from new ones.
-    epoch: u64,
+    next_generation: u64,
+    sessions: BTreeMap<i32, FetchSession>,
+    /// Leaders with a fetch under way: one at a time, since a broker answers one after the other.
+    fetching: BTreeSet<i32>,
     fetches: JoinSet<Fetched>,
+    /// Names shared by all records of a topic.
+    names: BTreeMap<String, Arc<str>>,
     subscription: Vec<String>,
+    listener: Option<Box<dyn RebalanceListener>>,
     /// The place in the group; away while it is being joined.
     membership: Option<Membership>,
     joining: Option<JoinHandle<Joined>>,
     /// The same place, at hand while the membership is away.
     place: Option<Place>,
     last_auto_commit: Instant,
+    refreshing: Option<JoinHandle<()>>,
+    last_refresh: Instant,
     /// Where the next poll begins to look, so that no partition starves.
     next_partition: usize,
 }
@@ -190,13 +110,19 @@ impl Consumer {
             client,
             config,
             positions: BTreeMap::new(),
-            epoch: 0,
+            next_generation: 0,
+            sessions: BTreeMap::new(),
+            fetching: BTreeSet::new(),
             fetches: JoinSet::new(),
+            names: BTreeMap::new(),
             subscription: Vec::new(),
+            listener: None,
             membership: None,
             joining: None,
             place: None,
             last_auto_commit: Instant::now(),
+            refreshing: None,
+            last_refresh: Instant::now(),
             next_partition: 0,
         }
     }
@@ -214,11 +140,53 @@ impl Consumer {
                 "subscribing to topics needs a group; give group.id".into(),
             ));
         };
+        if self.config.group_protocol == GroupProtocol::Consumer {
+            return Err(ClientError::Config(
+                "group.protocol=consumer: this client speaks the classic protocol only".into(),
+            ));
+        }
         self.subscription = topics.to_vec();
+        if let Some(membership) = &self.membership {
+            membership.rejoin();
+            return Ok(());
+        }
         let membership = Membership::new(self.client.clone(), group, self.config.clone());
         self.place = Some(membership.place());
         self.membership = Some(membership);
         Ok(())
+    }
+
+    /// As [`Consumer::subscribe`]; the listener is told of what comes and goes.
+    pub fn subscribe_with_listener(
+        &mut self,
+        topics: &[String],
+        listener: Box<dyn RebalanceListener>,
+    ) -> Result<(), ClientError> {
+        self.listener = Some(listener);
+        self.subscribe(topics)
+    }
+
+    /// Reads nothing any more, and leaves the group.
+    pub async fn unsubscribe(&mut self) {
+        self.subscription.clear();
+        if let Some(joining) = self.joining.take() {
+            joining.abort();
+            if let Some(place) = self.place.take() {
+                place.give_up_while_joining().await;
+            }
+        }
+        if let Some(membership) = self.membership.take() {
+            membership.leave().await;
+        }
+        self.replace_assignment(&[]);
+    }
+
+    pub fn config(&self) -> &ConsumerConfig {
+        &self.config
+    }
+
+    pub fn subscription(&self) -> &[String] {
+        &self.subscription
     }
 
     /// The partitions that this consumer reads.
@@ -226,36 +194,86 @@ impl Consumer {
         self.positions.keys().cloned().collect()
     }
 
-    /// The offset of the next record that `poll` hands out for a partition, once it is known.
-    pub fn position(&self, partition: &Partition) -> Option<i64> {
-        self.positions.get(partition)?.next
+    /// Who this consumer is in its group, for [`crate::Producer::send_offsets_to_transaction`].
+    pub fn group_metadata(&self) -> ConsumerGroupMetadata {
+        let (generation_id, member_id) = match &self.membership {
+            Some(membership) => membership.generation_and_id(),
+            None => (-1, String::new()),
+        };
+        ConsumerGroupMetadata {
+            group_id: self.config.group_id.clone().unwrap_or_default(),
+            generation_id,
+            member_id,
+            group_instance_id: self.config.group_instance_id.clone(),
+        }
     }
 
-    /// Goes to an offset.
-    pub fn seek(&mut self, partition: &Partition, offset: i64) {
-        self.epoch += 1;
-        if let Some(position) = self.positions.get_mut(partition) {
-            *position = Position {
-                next: Some(offset),
-                leader_epoch: -1,
-                ..Position::default()
-            };
+    /// Hands out nothing of these partitions until they are resumed, and keeps them.
+    pub fn pause(&mut self, partitions: &[Partition]) {
+        self.set_paused(partitions, true);
+    }
+
+    pub fn resume(&mut self, partitions: &[Partition]) {
+        self.set_paused(partitions, false);
+    }
+
+    fn set_paused(&mut self, partitions: &[Partition], is_paused: bool) {
+        for partition in partitions {
+            if let Some(position) = self.positions.get_mut(partition) {
+                position.is_paused = is_paused;
+            }
         }
+    }
+
+    pub fn paused(&self) -> Vec<Partition> {
+        let paused = self.positions.iter().filter(|(_, it)| it.is_paused);
+        paused.map(|(partition, _)| partition.clone()).collect()
     }
 
     /// The next records, or none if none come within the time.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ConsumerRecord>, ClientError> {
+        let limit = self.config.max_poll_records;
+        self.poll_for(timeout, |consumer| consumer.take_records(limit))
+            .await
+    }
+
+    /// As [`Consumer::poll`], with the records where they are: whole batches, borrowed one record after the
+    /// other, and so many that they hold `max.poll.records` or a little more.
+    pub async fn poll_batches(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Vec<FetchedBatch>, ClientError> {
+        let limit = self.config.max_poll_records;
+        self.poll_for(timeout, |consumer| consumer.take_batches(limit))
+            .await
+    }
+
+    async fn poll_for<T>(
+        &mut self,
+        timeout: Duration,
+        take: impl Fn(&mut Consumer) -> Result<Vec<T>, ClientError>,
+    ) -> Result<Vec<T>, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
+            if let Some(membership) = &self.membership {
+                membership.on_polled();
+            }
             if !self.keep_membership(deadline).await? {
                 return Ok(Vec::new());
             }
+            self.watch_topics();
             self.auto_commit().await;
-            let records = self.take_buffered();
-            if !records.is_empty() {
+            // What has come by now is taken in without waiting.
+            while let Some(finished) = self.fetches.try_join_next() {
+                if let Ok(fetched) = finished {
+                    self.on_fetched(fetched).await?;
+                }
+            }
+            let taken = take(self)?;
+            if !taken.is_empty() {
                 // What comes next is fetched while the caller is busy with these.
                 self.start_fetches().await?;
-                return Ok(records);
+                return Ok(taken);
             }
             self.find_positions().await?;
             self.start_fetches().await?;
@@ -269,38 +287,6 @@ impl Consumer {
                 Ok(Some(Ok(fetched))) => self.on_fetched(fetched).await?,
                 Ok(Some(Err(_))) | Err(_) => {}
                 Ok(None) => tokio::time::sleep(pause).await,
-            }
-        }
-    }
-
-    /// Commits the positions of everything handed out so far.
-    pub async fn commit(&mut self) -> Result<(), ClientError> {
-        let offsets: BTreeMap<Partition, (i64, i32)> = self
-            .positions
-            .iter()
-            .filter_map(|(partition, position)| {
-                Some((partition.clone(), (position.next?, position.leader_epoch)))
-            })
-            .collect();
-        let Some(group) = self.config.group_id.clone() else {
-            return Err(ClientError::Config(
-                "committing offsets needs a group; give group.id".into(),
-            ));
-        };
-        match &mut self.membership {
-            Some(membership) => membership.commit(&offsets).await,
-            None if self.joining.is_some() => Err(ClientError::broker(
-                format!("committing offsets of group {group}"),
-                ErrorCode::RebalanceInProgress.code(),
-                Some("the members are being redistributed; commit again after the next poll"),
-            )),
-            None => {
-                let plain = offsets
-                    .into_iter()
-                    .map(|(key, (offset, _))| (key, offset))
-                    .collect();
-                let results = self.admin.alter_offsets(&group, &plain).await?;
-                results.into_values().collect()
             }
         }
     }
@@ -319,21 +305,35 @@ impl Consumer {
             false => Ok(()),
         };
         if let Some(membership) = self.membership.take() {
+            let held = self.assignment();
+            if let Some(listener) = &mut self.listener
+                && !held.is_empty()
+            {
+                listener.on_partitions_revoked(&held);
+            }
             membership.leave().await;
         }
         committed
     }
 
+    fn new_position(&mut self) -> Position {
+        self.next_generation += 1;
+        Position {
+            leader_epoch: -1,
+            generation: self.next_generation,
+            ..Position::default()
+        }
+    }
+
+    /// Keeps the positions of partitions that stay.
     fn replace_assignment(&mut self, partitions: &[Partition]) {
-        self.epoch += 1;
         let mut positions = BTreeMap::new();
         for partition in partitions {
-            let mut kept = self.positions.remove(partition).unwrap_or(Position {
-                leader_epoch: -1,
-                ..Position::default()
-            });
-            kept.is_fetching = false;
-            positions.insert(partition.clone(), kept);
+            let position = match self.positions.remove(partition) {
+                Some(position) => position,
+                None => self.new_position(),
+            };
+            positions.insert(partition.clone(), position);
         }
         self.positions = positions;
     }
@@ -343,146 +343,218 @@ impl Consumer {
     /// who may be waiting for the same caller.
     async fn keep_membership(&mut self, deadline: Instant) -> Result<bool, ClientError> {
         if self.joining.is_none() {
-            if !self.membership.as_ref().is_some_and(Membership::must_join) {
+            let Some(membership) = &self.membership else {
+                return Ok(true);
+            };
+            if !membership.must_join() {
                 return Ok(true);
             }
-            if self.config.auto_commit && !self.positions.is_empty() {
+            let is_lost = membership.is_forgotten();
+            let keeps_reading = membership.is_cooperative() && !is_lost;
+            if self.config.auto_commit && !self.positions.is_empty() && !is_lost {
                 // Others will begin where this commit stands.
                 self.commit_quietly().await;
+            }
+            if !keeps_reading {
+                self.give_up_all(is_lost);
             }
             let Some(mut membership) = self.membership.take() else {
                 return Ok(true);
             };
-            let topics = self.subscription.clone();
+            let (topics, owned) = (self.subscription.clone(), self.assignment());
             self.joining = Some(tokio::spawn(async move {
-                let joined = membership.join(&topics).await;
+                let joined = membership.join(&topics, &owned).await;
                 (membership, joined)
             }));
         }
         let Some(joining) = &mut self.joining else {
             return Ok(true);
         };
-        let left = deadline.saturating_duration_since(Instant::now());
+        // What is kept is read on meanwhile.
+        let left = match self.positions.is_empty() {
+            true => deadline.saturating_duration_since(Instant::now()),
+            false => Duration::ZERO,
+        };
         let Ok(finished) = tokio::time::timeout(left, joining).await else {
-            return Ok(false);
+            return Ok(!self.positions.is_empty());
         };
         self.joining = None;
         let (membership, joined) = finished.map_err(|_| ClientError::ClientClosed)?;
         self.membership = Some(membership);
-        let assigned = joined?;
-        // Whoever had a partition in between may have moved on: positions are asked for again.
-        self.positions.clear();
-        self.replace_assignment(&assigned);
+        self.take_assignment(&joined?);
         self.last_auto_commit = Instant::now();
         Ok(true)
     }
 
-    async fn auto_commit(&mut self) {
-        let due = self.config.auto_commit
-            && self.config.group_id.is_some()
-            && self.last_auto_commit.elapsed() >= self.config.auto_commit_interval;
-        if due {
-            self.last_auto_commit = Instant::now();
-            self.commit_quietly().await;
+    /// Gives everything up before joining.
+    fn give_up_all(&mut self, is_lost: bool) {
+        let held = self.assignment();
+        self.positions.clear();
+        if let Some(listener) = &mut self.listener
+            && !held.is_empty()
+        {
+            match is_lost {
+                true => listener.on_partitions_lost(&held),
+                false => listener.on_partitions_revoked(&held),
+            }
         }
     }
 
-    async fn commit_quietly(&mut self) {
-        if let Err(error) = self.commit().await {
-            tracing::warn!(%error, "offsets could not be committed");
+    fn take_assignment(&mut self, assigned: &[Partition]) {
+        let held: BTreeSet<Partition> = self.positions.keys().cloned().collect();
+        let kept: BTreeSet<Partition> = assigned.iter().cloned().collect();
+        let revoked: Vec<Partition> = held.difference(&kept).cloned().collect();
+        let added: Vec<Partition> = kept.difference(&held).cloned().collect();
+        if !revoked.is_empty() {
+            if let Some(listener) = &mut self.listener {
+                listener.on_partitions_revoked(&revoked);
+            }
+            // Those that are to have them get them in another round.
+            if let Some(membership) = &self.membership {
+                membership.rejoin();
+            }
+        }
+        self.replace_assignment(assigned);
+        if let Some(listener) = &mut self.listener {
+            listener.on_partitions_assigned(&added);
         }
     }
 
-    /// Takes up to `max.poll.records` out of what has been fetched.
-    fn take_buffered(&mut self) -> Vec<ConsumerRecord> {
+    /// Looks from time to time whether subscribed topics have come, gone or grown; sooner where one is
+    /// missing. The member that assigned the partitions has them assigned anew.
+    fn watch_topics(&mut self) {
+        let metadata = self.client.metadata();
+        if let Some(membership) = &self.membership {
+            membership.on_metadata(&metadata);
+        }
+        if self
+            .refreshing
+            .as_ref()
+            .is_some_and(|task| !task.is_finished())
+        {
+            return;
+        }
+        let mut names: BTreeSet<&String> = self.subscription.iter().collect();
+        names.extend(self.positions.keys().map(|(topic, _)| topic));
+        let is_missing = |name: &&String| !metadata.topics.contains_key(*name);
+        let config = self.client.config();
+        let patience = match names.iter().any(is_missing) {
+            true => config.retry_backoff_max,
+            false => config.metadata_max_age,
+        };
+        if names.is_empty() || self.last_refresh.elapsed() < patience {
+            return;
+        }
+        self.last_refresh = Instant::now();
+        let names: Vec<String> = names.into_iter().cloned().collect();
+        let (client, creates) = (self.client.clone(), self.config.allow_auto_create_topics);
+        self.refreshing = Some(tokio::spawn(async move {
+            if let Err(error) = client.refresh_metadata(Some(&names), creates).await {
+                tracing::debug!(%error, "no metadata");
+            }
+        }));
+    }
+
+    /// Takes up to so many records out of what has been fetched.
+    fn take_records(&mut self, limit: usize) -> Result<Vec<ConsumerRecord>, ClientError> {
         let mut records = Vec::new();
+        self.take(|partition, position| {
+            let Some(fetched) = &mut position.fetched else {
+                return Ok(records.len() < limit);
+            };
+            while records.len() < limit {
+                match fetched.next_record() {
+                    Ok(Some(record)) => {
+                        position.next = Some(record.offset + 1);
+                        position.leader_epoch = record.leader_epoch;
+                        records.push(record);
+                    }
+                    Ok(None) => {
+                        position.next = Some(fetched.next_offset());
+                        position.fetched = None;
+                        return Ok(true);
+                    }
+                    Err(error) => {
+                        position.fetched = None;
+                        // What came before it is handed out first; then it is met again.
+                        return match records.is_empty() {
+                            true => Err(unreadable(partition, error)),
+                            false => Ok(true),
+                        };
+                    }
+                }
+            }
+            Ok(false)
+        })?;
+        Ok(records)
+    }
+
+    fn take_batches(&mut self, limit: usize) -> Result<Vec<FetchedBatch>, ClientError> {
+        let mut batches: Vec<FetchedBatch> = Vec::new();
+        let mut count = 0;
+        self.take(|partition, position| {
+            let Some(fetched) = &mut position.fetched else {
+                return Ok(count < limit);
+            };
+            while count < limit {
+                match fetched.next_batch() {
+                    Ok(Some(batch)) => {
+                        position.next = Some(fetched.next_offset());
+                        position.leader_epoch = batch.leader_epoch;
+                        count += batch.record_count();
+                        batches.push(batch);
+                    }
+                    Ok(None) => {
+                        position.next = Some(fetched.next_offset());
+                        position.fetched = None;
+                        return Ok(true);
+                    }
+                    Err(error) => {
+                        position.fetched = None;
+                        return match batches.is_empty() {
+                            true => Err(unreadable(partition, error)),
+                            false => Ok(true),
+                        };
+                    }
+                }
+            }
+            Ok(false)
+        })?;
+        Ok(batches)
+    }
+
+    /// Goes over the partitions, another first each time, until `from` has enough.
+    fn take(
+        &mut self,
+        mut from: impl FnMut(&Partition, &mut Position) -> Result<bool, ClientError>,
+    ) -> Result<(), ClientError> {
         let count = self.positions.len();
         if count == 0 {
-            return records;
+            return Ok(());
         }
         let start = self.next_partition % count;
-        for index in 0..count {
-            let position = self.positions.values_mut().nth((start + index) % count);
-            let position = position.expect("the index is below the count");
-            while records.len() < self.config.max_poll_records {
-                let Some(record) = position.buffered.pop_front() else {
-                    break;
-                };
-                position.next = Some(record.offset + 1);
-                position.leader_epoch = record.leader_epoch;
-                records.push(record);
+        // A partition is drained before the next one is begun, as far as the limit allows.
+        for index in (start..count).chain(0..start) {
+            let Some((partition, position)) = self.positions.iter_mut().nth(index) else {
+                continue;
+            };
+            if position.is_paused {
+                continue;
             }
-            if position.buffered.is_empty() && position.fetched_to > position.next {
-                // What was fetched ended in records that are not handed out, such as markers.
-                position.next = position.fetched_to;
+            if !from(partition, position)? {
+                self.next_partition = index;
+                return Ok(());
             }
-            if records.len() >= self.config.max_poll_records {
-                break;
-            }
-        }
-        self.next_partition = start + 1;
-        records
-    }
-
-    /// Finds out where to begin in partitions that have no position yet.
-    async fn find_positions(&mut self) -> Result<(), ClientError> {
-        let missing: Vec<Partition> = self
-            .positions
-            .iter()
-            .filter(|(_, position)| position.next.is_none())
-            .map(|(partition, _)| partition.clone())
-            .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let committed: BTreeMap<Partition, CommittedOffset> = match &self.config.group_id {
-            Some(group) => self.admin.committed_offsets(group).await?,
-            None => BTreeMap::new(),
-        };
-        let mut to_reset = Vec::new();
-        for partition in missing {
-            match committed.get(&partition) {
-                Some(committed) => {
-                    let position = self.positions.get_mut(&partition).expect("it is assigned");
-                    position.next = Some(committed.offset);
-                    position.leader_epoch = committed.leader_epoch;
-                }
-                None => to_reset.push(partition),
-            }
-        }
-        self.reset(&to_reset, "there is no committed offset").await
-    }
-
-    async fn reset(&mut self, partitions: &[Partition], why: &str) -> Result<(), ClientError> {
-        let Some((topic, partition)) = partitions.first() else {
-            return Ok(());
-        };
-        let spec = match self.config.offset_reset {
-            OffsetReset::Earliest => OffsetSpec::Earliest,
-            OffsetReset::Latest => OffsetSpec::Latest,
-            OffsetReset::None => {
-                return Err(ClientError::broker(
-                    format!("{topic}-{partition}"),
-                    ErrorCode::OffsetOutOfRange.code(),
-                    Some(format!("{why}, and auto.offset.reset is none")),
-                ));
-            }
-        };
-        let offsets = self
-            .admin
-            .list_offsets(partitions, spec, self.config.read_committed)
-            .await;
-        for (partition, listed) in offsets {
-            let listed = listed?;
-            if let Some(position) = self.positions.get_mut(&partition) {
-                *position = Position {
-                    next: Some(listed.offset),
-                    leader_epoch: -1,
-                    ..Position::default()
-                };
-            }
+            self.next_partition = index + 1;
         }
         Ok(())
+    }
+}
+
+fn unreadable((topic, partition): &Partition, error: ottla_records::BatchError) -> ClientError {
+    ClientError::Records {
+        partition: format!("{topic}-{partition}"),
+        error,
     }
 }
 
@@ -491,6 +563,9 @@ impl Drop for Consumer {
         self.client.disown(self.fetch_owner);
         if let Some(joining) = &self.joining {
             joining.abort();
+        }
+        if let Some(refreshing) = &self.refreshing {
+            refreshing.abort();
         }
     }
 }

@@ -24,7 +24,10 @@ pub use admin::Admin;
 pub use client::{Client, CoordinatorKind};
 pub use config::ClientConfig;
 pub use connection::Connection;
-pub use consumer::{Consumer, ConsumerConfig, ConsumerRecord, OffsetReset};
+pub use consumer::{
+    Assignor, CommitOffset, Consumer, ConsumerConfig, ConsumerRecord, FetchedBatch, GroupProtocol,
+    OffsetReset, RebalanceListener,
+};
 pub use error::{ClientError, default_message};
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use partitioner::{murmur2, partition_for_key};

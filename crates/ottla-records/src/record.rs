@@ -169,6 +169,11 @@ impl BatchRecords {
         })
     }
 
+    /// How many records the header says there are.
+    pub fn record_count(&self) -> i32 {
+        self.header.record_count
+    }
+
     /// The uncompressed records one after the other.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ottla_protocol::messages::consumer_protocol_assignment::{
     ConsumerProtocolAssignment, TopicPartition as AssignedTopic,
 };
+use ottla_protocol::messages::consumer_protocol_subscription::TopicPartition as OwnedTopic;
 use ottla_protocol::messages::join_group_request::{JoinGroupRequest, JoinGroupRequestProtocol};
 use ottla_protocol::messages::join_group_response::JoinGroupResponse;
 use ottla_protocol::messages::leave_group_request::{LeaveGroupRequest, MemberIdentity};
@@ -21,14 +23,19 @@ use ottla_types::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::range_assignor::{self, Subscriber};
-use super::{ConsumerConfig, Partition};
+use super::assignors::{Assignor, Subscriber, sticky_data};
+use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::admin::groups::decode_assignment;
 use crate::client::{Client, CoordinatorKind, Owner};
 use crate::error::ClientError;
+use crate::metadata::Metadata;
 
 const PROTOCOL_TYPE: &str = "consumer";
-const ASSIGNOR: &str = "range";
+/// Owned partitions came with version 1, the generation with 2.
+const SUBSCRIPTION_VERSION: i16 = 2;
+
+/// A place in a group with what came of joining.
+pub(super) type Joined = (Membership, Result<Vec<Partition>, ClientError>);
 
 /// A place in a group, kept by heartbeats.
 pub(super) struct Membership {
@@ -47,6 +54,11 @@ pub(super) struct Membership {
     /// Set by heartbeats when the group does not know this member any more.
     forgotten: Arc<AtomicBool>,
     heartbeats: Option<JoinHandle<()>>,
+    last_poll: Arc<Mutex<Instant>>,
+    /// What the leader of the group assigned the partitions by; nothing for the other members.
+    assigned_counts: Option<BTreeMap<String, usize>>,
+    /// What this member had at last, which the sticky assignor is told though it has been given up.
+    last_assignment: Vec<Partition>,
 }
 
 impl Membership {
@@ -61,6 +73,46 @@ impl Membership {
             rejoin: Arc::new(AtomicBool::new(true)),
             forgotten: Arc::default(),
             heartbeats: None,
+            last_poll: Arc::new(Mutex::new(Instant::now())),
+            assigned_counts: None,
+            last_assignment: Vec::new(),
+        }
+    }
+
+    /// The owner is there: `max.poll.interval.ms` begins anew.
+    pub(super) fn on_polled(&self) {
+        *self.last_poll.lock() = Instant::now();
+    }
+
+    /// Joins again with the next poll.
+    pub(super) fn rejoin(&self) {
+        self.rejoin.store(true, Ordering::Release);
+    }
+
+    /// The group does not know this member any more.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
+    /// Only where every assignor can, as in Kafka: the members have to agree on one later.
+    pub(super) fn is_cooperative(&self) -> bool {
+        let strategies = &self.config.partition_assignment_strategy;
+        !strategies.is_empty() && strategies.iter().all(|it| it.is_cooperative())
+    }
+
+    pub(super) fn generation_and_id(&self) -> (i32, String) {
+        (self.generation, self.id())
+    }
+
+    /// The member that assigned the partitions has them assigned anew when there are others.
+    pub(super) fn on_metadata(&self, metadata: &Metadata) {
+        if let Some(assigned) = &self.assigned_counts {
+            let has_changed = assigned
+                .iter()
+                .any(|(topic, count)| partition_count(metadata, topic) != *count);
+            if has_changed {
+                self.rejoin();
+            }
         }
     }
 
@@ -83,14 +135,21 @@ impl Membership {
     }
 
     /// Joins, however long the other members take; gives the partitions of this member.
-    pub(super) async fn join(&mut self, topics: &[String]) -> Result<Vec<Partition>, ClientError> {
+    pub(super) async fn join(
+        &mut self,
+        topics: &[String],
+        owned: &[Partition],
+    ) -> Result<Vec<Partition>, ClientError> {
         self.stop_heartbeats();
         if self.forgotten.swap(false, Ordering::AcqRel) {
             self.member_id.lock().clear();
         }
         loop {
-            match self.try_join(topics).await {
-                Ok(assigned) => return Ok(assigned),
+            match self.try_join(topics, owned).await {
+                Ok(assigned) => {
+                    self.last_assignment.clone_from(&assigned);
+                    return Ok(assigned);
+                }
                 Err(error) => {
                     match error.code() {
                         // The coordinator has given a member id to come back with (KIP-394).
@@ -117,11 +176,47 @@ impl Membership {
         }
     }
 
-    async fn try_join(&mut self, topics: &[String]) -> Result<Vec<Partition>, ClientError> {
+    /// What this member says of itself to the one that assigns.
+    fn subscription(
+        &self,
+        topics: &[String],
+        owned: &[Partition],
+        assignor: Assignor,
+    ) -> Result<Bytes, ClientError> {
         let subscription = ConsumerProtocolSubscription {
             topics: topics.iter().map(|topic| topic.clone().into()).collect(),
+            user_data: sticky_data::encode(assignor, &self.last_assignment, self.generation),
+            owned_partitions: by_topic(owned)
+                .into_iter()
+                .map(|(topic, partitions)| OwnedTopic {
+                    topic: topic.into(),
+                    partitions,
+                    ..Default::default()
+                })
+                .collect(),
+            generation_id: self.generation,
             ..Default::default()
         };
+        with_version(&subscription, SUBSCRIPTION_VERSION)
+    }
+
+    async fn try_join(
+        &mut self,
+        topics: &[String],
+        owned: &[Partition],
+    ) -> Result<Vec<Partition>, ClientError> {
+        let protocols = self
+            .config
+            .partition_assignment_strategy
+            .iter()
+            .map(|assignor| {
+                Ok(JoinGroupRequestProtocol {
+                    name: assignor.name().into(),
+                    metadata: self.subscription(topics, owned, *assignor)?,
+                    ..Default::default()
+                })
+            })
+            .collect::<Result<Vec<_>, ClientError>>()?;
         let request = JoinGroupRequest {
             group_id: self.group.clone().into(),
             session_timeout_ms: self.config.session_timeout.as_millis() as i32,
@@ -129,11 +224,7 @@ impl Membership {
             member_id: self.id().into(),
             group_instance_id: self.config.group_instance_id.clone().map(Into::into),
             protocol_type: PROTOCOL_TYPE.into(),
-            protocols: vec![JoinGroupRequestProtocol {
-                name: ASSIGNOR.into(),
-                metadata: with_version(&subscription, 1)?,
-                ..Default::default()
-            }],
+            protocols,
             ..Default::default()
         };
         let joined = self.ask(&request, true).await?;
@@ -142,8 +233,8 @@ impl Membership {
         }
         self.check("joining", joined.error_code)?;
         self.generation = joined.generation_id;
-        let is_leader = joined.leader == joined.member_id && !joined.skip_assignment;
-        let assignments = match is_leader {
+        self.assigned_counts = None;
+        let assignments = match joined.leader == joined.member_id {
             true => self.assign_members(&joined).await?,
             false => Vec::new(),
         };
@@ -153,7 +244,7 @@ impl Membership {
             member_id: self.id().into(),
             group_instance_id: self.config.group_instance_id.clone().map(Into::into),
             protocol_type: Some(PROTOCOL_TYPE.into()),
-            protocol_name: joined.protocol_name.clone().or(Some(ASSIGNOR.into())),
+            protocol_name: joined.protocol_name.clone(),
             assignments,
             ..Default::default()
         };
@@ -166,35 +257,69 @@ impl Membership {
 
     /// The leader's part: who gets which partitions.
     async fn assign_members(
-        &self,
+        &mut self,
         joined: &JoinGroupResponse,
     ) -> Result<Vec<SyncGroupRequestAssignment>, ClientError> {
+        let name = joined.protocol_name.as_deref().unwrap_or_default();
+        let assignor = Assignor::from_name(name).ok_or_else(|| ClientError::Unreadable {
+            address: format!("the coordinator of {}", self.group),
+            what: format!("the assignor {name:?}"),
+            reason: "this member has not named it".into(),
+        })?;
         let mut members = Vec::new();
         let mut names = BTreeSet::new();
         for member in &joined.members {
-            let topics = decode_subscription(&member.metadata)?;
+            let subscription = decode_subscription(&member.metadata)?;
+            let topics: Vec<String> = subscription
+                .topics
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             names.extend(topics.iter().cloned());
+            let mut owned = subscription
+                .owned_partitions
+                .iter()
+                .flat_map(|topic| {
+                    let name = &topic.topic;
+                    topic
+                        .partitions
+                        .iter()
+                        .map(move |it| (name.to_string(), *it))
+                })
+                .collect();
+            let mut generation = subscription.generation_id;
+            if let Some((had, when)) = sticky_data::decode(assignor, &subscription.user_data) {
+                if assignor == Assignor::Sticky {
+                    owned = had;
+                }
+                generation = generation.max(when);
+            }
             members.push(Subscriber {
                 member_id: member.member_id.to_string(),
                 instance_id: member.group_instance_id.as_ref().map(ToString::to_string),
                 topics,
+                owned,
+                generation,
             });
         }
         let names: Vec<String> = names.into_iter().collect();
         let create = self.config.allow_auto_create_topics;
         let metadata = self.client.refresh_metadata(Some(&names), create).await?;
-        let counts = names
+        let watched = names
             .iter()
-            .filter_map(|name| Some((name.clone(), metadata.topics.get(name)?.partitions.len())))
-            .collect();
+            .map(|name| (name.clone(), partition_count(&metadata, name)));
+        let watched: BTreeMap<String, usize> = watched.collect();
+        let mut counts = watched.clone();
+        counts.retain(|_, count| *count > 0);
+        self.assigned_counts = Some(watched);
+        if joined.skip_assignment {
+            // A static leader that came back: the assignment stands, and is only watched over.
+            return Ok(Vec::new());
+        }
         let mut assignments = Vec::new();
-        for (member_id, partitions) in range_assignor::assign(&members, &counts) {
-            let mut by_topic: BTreeMap<String, Vec<i32>> = BTreeMap::new();
-            for (topic, partition) in partitions {
-                by_topic.entry(topic).or_default().push(partition);
-            }
+        for (member_id, partitions) in assignor.assign(&members, &counts) {
             let assignment = ConsumerProtocolAssignment {
-                assigned_partitions: by_topic
+                assigned_partitions: by_topic(&partitions)
                     .into_iter()
                     .map(|(topic, partitions)| AssignedTopic {
                         topic: topic.into(),
@@ -216,19 +341,19 @@ impl Membership {
     /// this member has joined.
     pub(super) async fn commit(
         &mut self,
-        offsets: &BTreeMap<Partition, (i64, i32)>,
+        offsets: &BTreeMap<Partition, CommitOffset>,
     ) -> Result<(), ClientError> {
         if offsets.is_empty() || self.generation < 0 {
             return Ok(());
         }
         let metadata = self.client.metadata();
         let mut topics: Vec<OffsetCommitRequestTopic> = Vec::new();
-        for ((topic, partition), (offset, leader_epoch)) in offsets {
+        for ((topic, partition), offset) in offsets {
             let committed = OffsetCommitRequestPartition {
                 partition_index: *partition,
-                committed_offset: *offset,
-                committed_leader_epoch: *leader_epoch,
-                committed_metadata: Some("".into()),
+                committed_offset: offset.offset,
+                committed_leader_epoch: offset.leader_epoch,
+                committed_metadata: Some(offset.metadata.clone().into()),
                 ..Default::default()
             };
             match topics.iter_mut().find(|it| *it.name == **topic) {
@@ -324,9 +449,23 @@ impl Membership {
         };
         let interval = self.config.heartbeat_interval;
         let (rejoin, forgotten) = (self.rejoin.clone(), self.forgotten.clone());
+        let (last_poll, patience) = (self.last_poll.clone(), self.config.max_poll_interval);
+        let place = self.place();
         self.heartbeats = Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(interval).await;
+                if last_poll.lock().elapsed() >= patience {
+                    // The owner is stuck: others may have its partitions.
+                    tracing::warn!(
+                        group,
+                        "no poll within max.poll.interval.ms={}; leaving the group",
+                        patience.as_millis()
+                    );
+                    forgotten.store(true, Ordering::Release);
+                    rejoin.store(true, Ordering::Release);
+                    place.give_up(owner).await;
+                    return;
+                }
                 let answer = async {
                     let coordinator = client.coordinator(CoordinatorKind::Group, &group).await?;
                     client
@@ -444,7 +583,7 @@ fn with_version<M: Message>(message: &M, version: i16) -> Result<Bytes, ClientEr
     Ok(bytes.freeze())
 }
 
-fn decode_subscription(bytes: &Bytes) -> Result<Vec<String>, ClientError> {
+fn decode_subscription(bytes: &Bytes) -> Result<ConsumerProtocolSubscription, ClientError> {
     let unreadable = |reason: String| ClientError::Unreadable {
         address: "a group member".into(),
         what: "a subscription".into(),
@@ -455,11 +594,19 @@ fn decode_subscription(bytes: &Bytes) -> Result<Vec<String>, ClientError> {
         return Err(unreadable("it has no version".into()));
     }
     let version = body.get_i16().clamp(0, 3);
-    let subscription = ConsumerProtocolSubscription::decode(&mut Reader::new(body), version)
-        .map_err(|error| unreadable(error.to_string()))?;
-    Ok(subscription
-        .topics
-        .iter()
-        .map(ToString::to_string)
-        .collect())
+    ConsumerProtocolSubscription::decode(&mut Reader::new(body), version)
+        .map_err(|error| unreadable(error.to_string()))
+}
+
+fn by_topic(partitions: &[Partition]) -> BTreeMap<String, Vec<i32>> {
+    let mut by_topic: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for (topic, partition) in partitions {
+        by_topic.entry(topic.clone()).or_default().push(*partition);
+    }
+    by_topic
+}
+
+fn partition_count(metadata: &Metadata, topic: &str) -> usize {
+    let topic = metadata.topics.get(topic);
+    topic.map_or(0, |topic| topic.partitions.len())
 }

@@ -253,7 +253,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
 fn go_back(consumer: &mut Consumer, records: impl Iterator<Item = ConsumerRecord>) {
     let mut seen = BTreeSet::new();
     for record in records {
-        let partition = (record.topic.clone(), record.partition);
+        let partition = (record.topic.to_string(), record.partition);
         if seen.insert(partition.clone()) {
             consumer.seek(&partition, record.offset);
         }

@@ -3,33 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use super::Partition;
-
-/// A member that takes part: what orders it among the others, and the topics it wants.
-pub(super) struct Subscriber {
-    pub(super) member_id: String,
-    pub(super) instance_id: Option<String>,
-    pub(super) topics: Vec<String>,
-}
+use super::{Assignment, Subscriber, ordered};
 
 /// The partitions of each member; `counts` says how many each topic has.
-pub(super) fn assign(
-    members: &[Subscriber],
-    counts: &BTreeMap<String, usize>,
-) -> BTreeMap<String, Vec<Partition>> {
-    let mut assigned: BTreeMap<String, Vec<Partition>> = members
+pub(super) fn assign(members: &[Subscriber], counts: &BTreeMap<String, usize>) -> Assignment {
+    let mut assigned: Assignment = members
         .iter()
         .map(|member| (member.member_id.clone(), Vec::new()))
         .collect();
-    // Static members come first, by their instance ids, so that they keep their place over restarts.
-    let mut ordered: Vec<&Subscriber> = members.iter().collect();
-    ordered.sort_by_key(|member| {
-        (
-            member.instance_id.is_none(),
-            &member.instance_id,
-            &member.member_id,
-        )
-    });
+    let ordered = ordered(members);
     for (topic, count) in counts {
         let interested: Vec<&&Subscriber> = ordered
             .iter()
@@ -61,12 +43,12 @@ mod tests {
     fn member(id: &str, topics: &[&str]) -> Subscriber {
         Subscriber {
             member_id: id.into(),
-            instance_id: None,
             topics: topics.iter().map(|topic| (*topic).into()).collect(),
+            ..Subscriber::default()
         }
     }
 
-    fn numbers(assigned: &BTreeMap<String, Vec<Partition>>, id: &str, topic: &str) -> Vec<i32> {
+    fn numbers(assigned: &Assignment, id: &str, topic: &str) -> Vec<i32> {
         assigned[id]
             .iter()
             .filter(|(name, _)| name == topic)

@@ -1,0 +1,137 @@
+//! Who of a group reads which partitions, decided by one of its members (`group.protocol=classic`).
+//!
+//! Pure functions from members and numbers of partitions to an assignment; the same as those of Kafka's
+//! Java client, so that members of both kinds can share a group.
+
+mod range;
+mod round_robin;
+mod sticky;
+pub(super) mod sticky_data;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Partition;
+
+/// Kafka's assignors.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Assignor {
+    Range,
+    RoundRobin,
+    /// Keeps what members have, as far as that is balanced.
+    Sticky,
+    /// As `Sticky`; what moves is given up first and assigned in another round, while the rest is read on.
+    CooperativeSticky,
+}
+
+/// A member that takes part: what orders it among the others, and the topics it wants.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Subscriber {
+    pub(super) member_id: String,
+    pub(super) instance_id: Option<String>,
+    pub(super) topics: Vec<String>,
+    /// What it has, as it says itself.
+    pub(super) owned: Vec<Partition>,
+    /// In which generation it got that; -1 where it does not say.
+    pub(super) generation: i32,
+}
+
+pub(super) type Assignment = BTreeMap<String, Vec<Partition>>;
+
+impl Assignor {
+    pub(super) const ACCEPTED: &str = "range, roundrobin, sticky or cooperative-sticky, or the Java \
+         classes org.apache.kafka.clients.consumer.RangeAssignor, RoundRobinAssignor, StickyAssignor or \
+         CooperativeStickyAssignor, separated by commas";
+
+    const ALL: [Assignor; 4] = [
+        Assignor::Range,
+        Assignor::RoundRobin,
+        Assignor::Sticky,
+        Assignor::CooperativeSticky,
+    ];
+
+    /// By the name in the protocol, or that of Kafka's class.
+    pub fn from_name(name: &str) -> Option<Assignor> {
+        Assignor::ALL.into_iter().find(|assignor| {
+            let class = match assignor {
+                Assignor::Range => "RangeAssignor",
+                Assignor::RoundRobin => "RoundRobinAssignor",
+                Assignor::Sticky => "StickyAssignor",
+                Assignor::CooperativeSticky => "CooperativeStickyAssignor",
+            };
+            let qualified = name.strip_prefix("org.apache.kafka.clients.consumer.");
+            assignor.name() == name || qualified == Some(class)
+        })
+    }
+
+    /// The name in the protocol.
+    pub fn name(self) -> &'static str {
+        match self {
+            Assignor::Range => "range",
+            Assignor::RoundRobin => "roundrobin",
+            Assignor::Sticky => "sticky",
+            Assignor::CooperativeSticky => "cooperative-sticky",
+        }
+    }
+
+    /// Members go on reading what they keep while the others are waited for.
+    pub(super) fn is_cooperative(self) -> bool {
+        self == Assignor::CooperativeSticky
+    }
+
+    /// The partitions of each member; `counts` says how many each topic has.
+    pub(super) fn assign(
+        self,
+        members: &[Subscriber],
+        counts: &BTreeMap<String, usize>,
+    ) -> Assignment {
+        match self {
+            Assignor::Range => range::assign(members, counts),
+            Assignor::RoundRobin => round_robin::assign(members, counts),
+            Assignor::Sticky => sticky::assign(members, counts),
+            Assignor::CooperativeSticky => {
+                let assigned = sticky::assign(members, counts);
+                without_moving(members, assigned)
+            }
+        }
+    }
+}
+
+/// Static members come first, by their instance ids, so that they keep their place over restarts.
+fn ordered(members: &[Subscriber]) -> Vec<&Subscriber> {
+    let mut ordered: Vec<&Subscriber> = members.iter().collect();
+    ordered.sort_by_key(|member| {
+        (
+            member.instance_id.is_none(),
+            &member.instance_id,
+            &member.member_id,
+        )
+    });
+    ordered
+}
+
+/// Leaves out what another member still has: it gives that up first.
+fn without_moving(members: &[Subscriber], assigned: Assignment) -> Assignment {
+    let owners: BTreeMap<&Partition, &str> = members
+        .iter()
+        .flat_map(|member| {
+            let owned = member.owned.iter();
+            owned.map(|partition| (partition, member.member_id.as_str()))
+        })
+        .collect();
+    let moves = |member: &str, partition: &Partition| {
+        owners.get(partition).is_some_and(|owner| *owner != member)
+    };
+    assigned
+        .into_iter()
+        .map(|(member, mut partitions)| {
+            partitions.retain(|partition| !moves(&member, partition));
+            (member, partitions)
+        })
+        .collect()
+}
+
+/// The topics that exist and that a member wants.
+fn wanted<'a>(member: &'a Subscriber, counts: &BTreeMap<String, usize>) -> BTreeSet<&'a str> {
+    let topics = member.topics.iter().map(String::as_str);
+    topics.filter(|topic| counts.contains_key(*topic)).collect()
+}

@@ -1,0 +1,335 @@
+//! Kafka's sticky assignor: as even as can be, and as much as can be left where it is
+//! (`org.apache.kafka.clients.consumer.internals.AbstractStickyAssignor`).
+//!
+//! Where all members want the same topics, the result is that of Kafka's class: members keep what they have
+//! up to their fair share, and what is left over goes to those with the fewest, in the order of their ids.
+//! Where they want different ones, members keep what they have, what is free goes to the member with the
+//! fewest that wants it, and partitions move while that makes two members more even. Kafka's class does the
+//! same with other tie-breaks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Assignment, Subscriber, wanted};
+use crate::consumer::Partition;
+
+pub(super) fn assign(members: &[Subscriber], counts: &BTreeMap<String, usize>) -> Assignment {
+    let mut partitions: BTreeSet<Partition> = BTreeSet::new();
+    for (topic, count) in counts {
+        if members.iter().any(|member| member.topics.contains(topic)) {
+            partitions.extend((0..*count).map(|partition| (topic.clone(), partition as i32)));
+        }
+    }
+    let owned = kept(members, counts, &partitions);
+    let first = members.first().map(|member| wanted(member, counts));
+    let are_alike = members
+        .iter()
+        .all(|member| Some(wanted(member, counts)) == first);
+    match are_alike {
+        true => assign_alike(&owned, partitions),
+        false => assign_different(members, owned, partitions),
+    }
+}
+
+/// What each member has and may keep: of members that claim the same, the one of the newest generation
+/// has it; two of the same generation have both lost it.
+fn kept(
+    members: &[Subscriber],
+    counts: &BTreeMap<String, usize>,
+    partitions: &BTreeSet<Partition>,
+) -> Assignment {
+    let newest = members.iter().map(|it| it.generation).max().unwrap_or(-1);
+    let mut claims: BTreeMap<&Partition, Vec<&str>> = BTreeMap::new();
+    for member in members {
+        // What was assigned in an older generation has gone to others since.
+        if member.generation < newest {
+            continue;
+        }
+        let topics = wanted(member, counts);
+        for partition in &member.owned {
+            if partitions.contains(partition) && topics.contains(partition.0.as_str()) {
+                claims.entry(partition).or_default().push(&member.member_id);
+            }
+        }
+    }
+    let mut kept: Assignment = members
+        .iter()
+        .map(|member| (member.member_id.clone(), Vec::new()))
+        .collect();
+    for (partition, claimants) in claims {
+        if let [owner] = claimants[..]
+            && let Some(partitions) = kept.get_mut(owner)
+        {
+            partitions.push(partition.clone());
+        }
+    }
+    kept
+}
+
+/// Everybody wants everything.
+fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assignment {
+    let members = owned.len();
+    if members == 0 {
+        return Assignment::new();
+    }
+    let least = partitions.len() / members;
+    let most = partitions.len().div_ceil(members);
+    // So many members have one more than the others.
+    let mut places_with_most = partitions.len() % members;
+    let mut assigned = Assignment::new();
+    for (member, owned) in owned {
+        let mut share = least;
+        if owned.len() >= most && most > least && places_with_most > 0 {
+            places_with_most -= 1;
+            share = most;
+        }
+        let keeps: Vec<Partition> = owned.iter().take(share).cloned().collect();
+        for partition in &keeps {
+            partitions.remove(partition);
+        }
+        assigned.insert(member.clone(), keeps);
+    }
+    // What is left goes by partition number, and topic by topic within a number, to the members in turn.
+    let mut free: Vec<Partition> = partitions.into_iter().collect();
+    free.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
+    let mut free = free.into_iter();
+    let mut wanting: Vec<String> = assigned
+        .iter()
+        .filter(|(_, partitions)| partitions.len() < most)
+        .map(|(member, _)| member.clone())
+        .collect();
+    // The fair share of all comes before the one more of some.
+    for share in [least, most] {
+        loop {
+            let mut gave = false;
+            wanting.retain(|member| {
+                let Some(partitions) = assigned.get_mut(member) else {
+                    return false;
+                };
+                if partitions.len() < share
+                    && let Some(partition) = free.next()
+                {
+                    partitions.push(partition);
+                    gave = true;
+                }
+                partitions.len() < most
+            });
+            if !gave {
+                break;
+            }
+        }
+    }
+    assigned
+}
+
+/// Members want different topics.
+fn assign_different(
+    members: &[Subscriber],
+    mut assigned: Assignment,
+    partitions: BTreeSet<Partition>,
+) -> Assignment {
+    let wants = |member: &str, topic: &str| {
+        members
+            .iter()
+            .any(|it| it.member_id == member && it.topics.iter().any(|it| it == topic))
+    };
+    let taken: BTreeSet<Partition> = assigned.values().flatten().cloned().collect();
+    // Topics that few want come first, while those few still have room.
+    let mut free: Vec<&Partition> = partitions.difference(&taken).collect();
+    free.sort_by_key(|(topic, partition)| {
+        let takers = members
+            .iter()
+            .filter(|it| it.topics.contains(topic))
+            .count();
+        (takers, topic.clone(), *partition)
+    });
+    for partition in free {
+        let fewest = assigned
+            .iter()
+            .filter(|(member, _)| wants(member, &partition.0))
+            .min_by_key(|(member, partitions)| (partitions.len(), (*member).clone()))
+            .map(|(member, _)| member.clone());
+        if let Some(partitions) = fewest.and_then(|member| assigned.get_mut(&member)) {
+            partitions.push(partition.clone());
+        }
+    }
+    // Every move makes the sum of the squares smaller, so that this ends.
+    while let Some((from, to, index)) = improving_move(&assigned, &wants) {
+        let Some(partition) = assigned.get_mut(&from).map(|it| it.remove(index)) else {
+            break;
+        };
+        if let Some(partitions) = assigned.get_mut(&to) {
+            partitions.push(partition);
+        }
+    }
+    assigned
+}
+
+/// A partition whose move makes two members more even: from, to, and its place.
+fn improving_move(
+    assigned: &Assignment,
+    wants: &impl Fn(&str, &str) -> bool,
+) -> Option<(String, String, usize)> {
+    let mut fullest: Vec<_> = assigned.iter().collect();
+    fullest.sort_by_key(|(_, partitions)| std::cmp::Reverse(partitions.len()));
+    for (from, partitions) in &fullest {
+        for (to, others) in fullest.iter().rev() {
+            if others.len() + 1 >= partitions.len() {
+                break;
+            }
+            let movable = partitions.iter().rposition(|(topic, _)| wants(to, topic));
+            if let Some(index) = movable {
+                return Some(((*from).clone(), (*to).clone(), index));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consumer::assignors::Assignor;
+
+    fn member(id: &str, topics: &[&str], owned: &[(&str, i32)]) -> Subscriber {
+        Subscriber {
+            member_id: id.into(),
+            instance_id: None,
+            topics: topics.iter().map(|topic| (*topic).into()).collect(),
+            owned: owned
+                .iter()
+                .map(|(topic, partition)| ((*topic).into(), *partition))
+                .collect(),
+            generation: if owned.is_empty() { -1 } else { 1 },
+        }
+    }
+
+    fn counts(counts: &[(&str, usize)]) -> BTreeMap<String, usize> {
+        let counts = counts
+            .iter()
+            .map(|(topic, count)| ((*topic).into(), *count));
+        counts.collect()
+    }
+
+    fn shown(assigned: &Assignment) -> Vec<String> {
+        assigned
+            .iter()
+            .map(|(member, partitions)| {
+                let mut partitions: Vec<String> = partitions
+                    .iter()
+                    .map(|(topic, partition)| format!("{topic}{partition}"))
+                    .collect();
+                partitions.sort();
+                format!("{member}: {}", partitions.join(" "))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_new_group_is_even() {
+        let members = ["A", "B", "C"].map(|id| member(id, &["t", "u"], &[]));
+        let assigned = assign(&members, &counts(&[("t", 2), ("u", 2)]));
+        assert_eq!(shown(&assigned), ["A: t0 u1", "B: u0", "C: t1"]);
+    }
+
+    #[test]
+    fn members_keep_what_they_have_up_to_their_share() {
+        let members = [
+            member("A", &["t"], &[("t", 0), ("t", 1), ("t", 2)]),
+            member("B", &["t"], &[("t", 3), ("t", 4), ("t", 5)]),
+            member("C", &["t"], &[]),
+        ];
+        let assigned = assign(&members, &counts(&[("t", 6)]));
+        assert_eq!(shown(&assigned), ["A: t0 t1", "B: t3 t4", "C: t2 t5"]);
+        // One has gone: what it had goes to those that are left, and nothing else moves.
+        let assigned = assign(&members[..2], &counts(&[("t", 8)]));
+        assert_eq!(shown(&assigned), ["A: t0 t1 t2 t6", "B: t3 t4 t5 t7"]);
+    }
+
+    #[test]
+    fn what_moves_is_given_up_first_where_members_cooperate() {
+        let members = [
+            member("A", &["t"], &[("t", 0), ("t", 1), ("t", 2)]),
+            member("B", &["t"], &[]),
+        ];
+        let partitions = counts(&[("t", 3)]);
+        let assigned = Assignor::CooperativeSticky.assign(&members, &partitions);
+        assert_eq!(shown(&assigned), ["A: t0 t1", "B: "]);
+        let members = [
+            member("A", &["t"], &[("t", 0), ("t", 1)]),
+            Subscriber {
+                generation: 1,
+                ..member("B", &["t"], &[])
+            },
+        ];
+        let assigned = Assignor::CooperativeSticky.assign(&members, &partitions);
+        assert_eq!(shown(&assigned), ["A: t0 t1", "B: t2"]);
+    }
+
+    #[test]
+    fn an_old_generation_has_lost_what_it_claims() {
+        let mut members = [
+            member("A", &["t"], &[("t", 0), ("t", 1)]),
+            member("B", &["t"], &[("t", 0), ("t", 1)]),
+        ];
+        members[1].generation = 2;
+        let assigned = assign(&members, &counts(&[("t", 2)]));
+        assert_eq!(shown(&assigned), ["A: t1", "B: t0"]);
+    }
+
+    /// Whatever the members want and have: everything goes to somebody who wants it, once, and no single
+    /// move makes it more even.
+    #[test]
+    fn different_wishes_are_met_evenly() {
+        use rand::{RngExt, SeedableRng};
+        let mut random = rand::rngs::StdRng::seed_from_u64(7);
+        for _ in 0..300 {
+            let topics = ["a", "b", "c", "d"];
+            let counts: BTreeMap<String, usize> = topics
+                .iter()
+                .map(|topic| ((*topic).to_owned(), random.random_range(1..6)))
+                .collect();
+            let mut members: Vec<Subscriber> = (0..random.random_range(1..6))
+                .map(|id| {
+                    let wanted: Vec<&str> = topics
+                        .into_iter()
+                        .filter(|_| random.random_bool(0.6))
+                        .collect();
+                    member(&format!("m{id}"), &wanted, &[])
+                })
+                .collect();
+            for _ in 0..3 {
+                let assigned = assign(&members, &counts);
+                let mut seen = BTreeSet::new();
+                for (id, partitions) in &assigned {
+                    let it = members.iter().find(|it| it.member_id == *id).unwrap();
+                    for partition in partitions {
+                        assert!(it.topics.contains(&partition.0));
+                        assert!(seen.insert(partition.clone()), "given twice");
+                    }
+                }
+                let wanted = |topic: &String| members.iter().any(|it| it.topics.contains(topic));
+                let expected: usize = counts
+                    .iter()
+                    .filter(|(topic, _)| wanted(topic))
+                    .map(|(_, count)| count)
+                    .sum();
+                assert_eq!(seen.len(), expected);
+                let wants = |member: &str, topic: &str| {
+                    let it = members.iter().find(|it| it.member_id == member).unwrap();
+                    it.topics.iter().any(|it| it == topic)
+                };
+                assert_eq!(improving_move(&assigned, &wants), None);
+                // Asked again, nothing moves; then one member goes.
+                for member in &mut members {
+                    member.owned = assigned[&member.member_id].clone();
+                    member.generation = 1;
+                }
+                let again = assign(&members, &counts);
+                assert_eq!(shown(&again), shown(&assigned));
+                if members.len() > 1 {
+                    members.pop();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The settings of a consumer: names and defaults of Kafka's `ConsumerConfig`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::assignors::Assignor;
+use crate::error::ClientError;
+use crate::properties::Value;
+
+/// What to do where there is no committed offset, or none that the log still has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffsetReset {
+    Earliest,
+    Latest,
+    /// The first record that is not older than this (KIP-1106).
+    ByDuration(Duration),
+    /// An error.
+    None,
+}
+
+/// How members of a group get their partitions: `group.protocol`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupProtocol {
+    /// One of the members decides.
+    Classic,
+    /// The coordinator decides (KIP-848).
+    Consumer,
+}
+
+/// Settings of a consumer, Kafka's keys with underscores. The defaults are Kafka's.
+#[derive(Clone, Debug)]
+pub struct ConsumerConfig {
+    pub group_id: Option<String>,
+    pub group_instance_id: Option<String>,
+    pub group_protocol: GroupProtocol,
+    /// The coordinator's assignor, with [`GroupProtocol::Consumer`]; nothing leaves it to the coordinator.
+    pub group_remote_assignor: Option<String>,
+    /// In the order of preference, with [`GroupProtocol::Classic`].
+    pub partition_assignment_strategy: Vec<Assignor>,
+    /// `auto.offset.reset`.
+    pub offset_reset: OffsetReset,
+    /// `enable.auto.commit`.
+    pub auto_commit: bool,
+    pub auto_commit_interval: Duration,
+    /// `isolation.level=read_committed`.
+    pub read_committed: bool,
+    pub check_crcs: bool,
+    /// Where this consumer stands, so that a replica near it may serve it.
+    pub client_rack: Option<String>,
+    pub fetch_min_bytes: i32,
+    pub fetch_max_bytes: i32,
+    pub fetch_max_wait: Duration,
+    pub max_partition_fetch_bytes: i32,
+    pub max_poll_records: usize,
+    pub session_timeout: Duration,
+    pub heartbeat_interval: Duration,
+    pub max_poll_interval: Duration,
+    pub allow_auto_create_topics: bool,
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        ConsumerConfig {
+            group_id: None,
+            group_instance_id: None,
+            group_protocol: GroupProtocol::Classic,
+            group_remote_assignor: None,
+            partition_assignment_strategy: vec![Assignor::Range, Assignor::CooperativeSticky],
+            offset_reset: OffsetReset::Latest,
+            auto_commit: true,
+            auto_commit_interval: Duration::from_secs(5),
+            read_committed: false,
+            check_crcs: true,
+            client_rack: None,
+            fetch_min_bytes: 1,
+            fetch_max_bytes: 50 * 1024 * 1024,
+            fetch_max_wait: Duration::from_millis(500),
+            max_partition_fetch_bytes: 1024 * 1024,
+            max_poll_records: 500,
+            session_timeout: Duration::from_secs(45),
+            heartbeat_interval: Duration::from_secs(3),
+            max_poll_interval: Duration::from_secs(300),
+            allow_auto_create_topics: true,
+        }
+    }
+}
+
+impl ConsumerConfig {
+    /// Takes the settings that are a consumer's out of a properties file; returns the keys that are not.
+    /// See [`crate::properties::consumer`] for one that refuses them.
+    pub fn apply(
+        &mut self,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, ClientError> {
+        let mut unknown = Vec::new();
+        for (key, value) in settings {
+            let value = Value::new(key, value);
+            let size = || value.number(0..=i32::MAX as u64).map(|it| it as i32);
+            match key.as_str() {
+                "group.id" => {
+                    self.group_id = Some(value.text().to_owned()).filter(|it| !it.is_empty())
+                }
+                "group.instance.id" => {
+                    self.group_instance_id = Some(value.non_empty()?.to_owned());
+                }
+                "group.protocol" => {
+                    self.group_protocol = match value.text().to_ascii_lowercase().as_str() {
+                        "classic" => GroupProtocol::Classic,
+                        "consumer" => GroupProtocol::Consumer,
+                        _ => return Err(value.refused("classic or consumer")),
+                    };
+                }
+                "group.remote.assignor" => {
+                    self.group_remote_assignor = Some(value.text().to_owned());
+                }
+                "partition.assignment.strategy" => {
+                    let parts = value.text().split(',').map(str::trim);
+                    let assignors = parts.map(|part| {
+                        Assignor::from_name(part).ok_or_else(|| value.refused(Assignor::ACCEPTED))
+                    });
+                    self.partition_assignment_strategy = assignors.collect::<Result<_, _>>()?;
+                }
+                "auto.offset.reset" => self.offset_reset = offset_reset(value)?,
+                "enable.auto.commit" => self.auto_commit = value.boolean()?,
+                "auto.commit.interval.ms" => self.auto_commit_interval = value.milliseconds()?,
+                "isolation.level" => {
+                    self.read_committed = match value.text().to_ascii_lowercase().as_str() {
+                        "read_committed" => true,
+                        "read_uncommitted" => false,
+                        _ => return Err(value.refused("read_committed or read_uncommitted")),
+                    };
+                }
+                "check.crcs" => self.check_crcs = value.boolean()?,
+                "client.rack" => {
+                    self.client_rack = Some(value.text().to_owned()).filter(|it| !it.is_empty());
+                }
+                "fetch.min.bytes" => self.fetch_min_bytes = size()?,
+                "fetch.max.bytes" => self.fetch_max_bytes = size()?,
+                "fetch.max.wait.ms" => self.fetch_max_wait = value.milliseconds()?,
+                "max.partition.fetch.bytes" => self.max_partition_fetch_bytes = size()?,
+                "max.poll.records" => {
+                    self.max_poll_records = value.number(1..=i32::MAX as u64)? as usize;
+                }
+                "session.timeout.ms" => self.session_timeout = value.milliseconds()?,
+                "heartbeat.interval.ms" => self.heartbeat_interval = value.milliseconds()?,
+                "max.poll.interval.ms" => self.max_poll_interval = value.milliseconds()?,
+                "allow.auto.create.topics" => self.allow_auto_create_topics = value.boolean()?,
+                "exclude.internal.topics" => {
+                    value.only(&["true"], "topics are named one by one")?;
+                }
+                "interceptor.classes" => value.only(&[""], "Java classes cannot be loaded here")?,
+                "key.deserializer" | "value.deserializer" => value.java_serde("Deserializer")?,
+                _ => unknown.push(key.clone()),
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+fn offset_reset(value: Value<'_>) -> Result<OffsetReset, ClientError> {
+    let text = value.text().to_ascii_lowercase();
+    let accepted =
+        "earliest, latest, none, or by_duration: with an ISO 8601 duration, as in by_duration:PT2H";
+    match text.as_str() {
+        "earliest" => Ok(OffsetReset::Earliest),
+        "latest" => Ok(OffsetReset::Latest),
+        "none" => Ok(OffsetReset::None),
+        _ => text
+            .strip_prefix("by_duration:")
+            .and_then(iso_duration)
+            .map(OffsetReset::ByDuration)
+            .ok_or_else(|| value.refused(accepted)),
+    }
+}
+
+/// A duration as Java's `Duration.parse` reads it, in lower case: `p1dt2h3m4.5s`. Negative ones are not.
+fn iso_duration(text: &str) -> Option<Duration> {
+    let (days, time) = match text.strip_prefix('p')?.split_once('t') {
+        Some((days, time)) if !time.is_empty() => (days, time),
+        Some(_) => return None,
+        None => (text.strip_prefix('p')?, ""),
+    };
+    let mut seconds = 0f64;
+    let mut units = [("d", 86_400f64), ("h", 3600f64), ("m", 60f64), ("s", 1f64)].iter();
+    let mut is_empty = true;
+    for (part, is_days) in [(days, true), (time, false)] {
+        let mut rest = part;
+        while !rest.is_empty() {
+            let end = rest.find(|it: char| it.is_ascii_alphabetic())?;
+            let (number, tail) = rest.split_at(end);
+            let (unit, tail) = tail.split_at(1);
+            let (_, factor) = units.by_ref().find(|(name, _)| *name == unit)?;
+            if is_days != (unit == "d") || number.contains('.') && unit != "s" {
+                return None;
+            }
+            let number: f64 = number.parse().ok().filter(|it: &f64| *it >= 0.0)?;
+            seconds += number * factor;
+            is_empty = false;
+            rest = tail;
+        }
+    }
+    (!is_empty).then(|| Duration::try_from_secs_f64(seconds).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_java_reads_them() {
+        for (text, seconds) in [
+            ("pt2h", Some(7200.0)),
+            ("p1dt1h1m1.5s", Some(90_061.5)),
+            ("p3d", Some(259_200.0)),
+            ("pt0s", Some(0.0)),
+            ("p", None),
+            ("pt", None),
+            ("p1h", None),
+            ("pt1m1h", None),
+            ("pt-1h", None),
+            ("2h", None),
+        ] {
+            assert_eq!(
+                iso_duration(text).map(|it| it.as_secs_f64()),
+                seconds,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let apply = |key: &str, value: &str| {
+            let mut config = ConsumerConfig::default();
+            let settings = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+            config.apply(&settings).map(|_| config)
+        };
+        let config = apply("auto.offset.reset", "by_duration:PT1M").unwrap();
+        assert_eq!(
+            config.offset_reset,
+            OffsetReset::ByDuration(Duration::from_secs(60))
+        );
+        let assignors = apply(
+            "partition.assignment.strategy",
+            "org.apache.kafka.clients.consumer.RoundRobinAssignor, range",
+        );
+        assert_eq!(
+            assignors.unwrap().partition_assignment_strategy,
+            [Assignor::RoundRobin, Assignor::Range]
+        );
+        for (key, value) in [
+            ("auto.offset.reset", "first"),
+            ("max.poll.records", "0"),
+            ("partition.assignment.strategy", "com.example.Own"),
+            ("group.protocol", "new"),
+        ] {
+            let refused = apply(key, value).unwrap_err().to_string();
+            assert!(
+                refused.starts_with(&format!("{key}={value}: not accepted")),
+                "{refused}"
+            );
+        }
+    }
+}

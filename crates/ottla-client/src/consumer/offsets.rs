@@ -1,0 +1,276 @@
+//! Positions and committed offsets: where a consumer begins, stands, and says that it has been.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ottla_types::ErrorCode;
+
+use super::{Consumer, OffsetReset, Partition};
+use crate::admin::{CommittedOffset, ListedOffset, OffsetSpec};
+use crate::error::ClientError;
+
+/// An offset to commit: that of the next record to read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommitOffset {
+    pub offset: i64,
+    /// Of the record before, -1 where it is not known.
+    pub leader_epoch: i32,
+    pub metadata: String,
+}
+
+impl Consumer {
+    /// The offset of the next record that `poll` hands out for a partition, once it is known.
+    pub fn position(&self, partition: &Partition) -> Option<i64> {
+        self.positions.get(partition)?.next
+    }
+
+    /// How many records are ahead of the position, as of the last answer of the leader.
+    pub fn current_lag(&self, partition: &Partition) -> Option<i64> {
+        let position = self.positions.get(partition)?;
+        let end = match self.config.read_committed {
+            true => position.last_stable_offset?,
+            false => position.high_watermark?,
+        };
+        Some((end - position.next?).max(0))
+    }
+
+    /// Goes to an offset.
+    pub fn seek(&mut self, partition: &Partition, offset: i64) {
+        if !self.positions.contains_key(partition) {
+            return;
+        }
+        let mut position = self.new_position();
+        position.next = Some(offset);
+        position.is_paused = self.positions.get(partition).is_some_and(|it| it.is_paused);
+        self.positions.insert(partition.clone(), position);
+    }
+
+    pub async fn seek_to_beginning(&mut self, partitions: &[Partition]) -> Result<(), ClientError> {
+        let offsets = self.beginning_offsets(partitions).await?;
+        offsets
+            .iter()
+            .for_each(|(partition, offset)| self.seek(partition, *offset));
+        Ok(())
+    }
+
+    pub async fn seek_to_end(&mut self, partitions: &[Partition]) -> Result<(), ClientError> {
+        let offsets = self.end_offsets(partitions).await?;
+        offsets
+            .iter()
+            .for_each(|(partition, offset)| self.seek(partition, *offset));
+        Ok(())
+    }
+
+    pub async fn beginning_offsets(
+        &self,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, i64>, ClientError> {
+        self.list(partitions, OffsetSpec::Earliest).await
+    }
+
+    /// Behind the last record that this consumer would be given.
+    pub async fn end_offsets(
+        &self,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, i64>, ClientError> {
+        self.list(partitions, OffsetSpec::Latest).await
+    }
+
+    async fn list(
+        &self,
+        partitions: &[Partition],
+        spec: OffsetSpec,
+    ) -> Result<BTreeMap<Partition, i64>, ClientError> {
+        let read_committed = self.config.read_committed;
+        let listed = self
+            .admin
+            .list_offsets(partitions, spec, read_committed)
+            .await;
+        listed
+            .into_iter()
+            .map(|(partition, listed)| Ok((partition, listed?.offset)))
+            .collect()
+    }
+
+    /// The first record of each partition that is not older than its time; nothing where there is none.
+    pub async fn offsets_for_times(
+        &self,
+        times: &BTreeMap<Partition, i64>,
+    ) -> Result<BTreeMap<Partition, Option<ListedOffset>>, ClientError> {
+        let mut by_time: BTreeMap<i64, Vec<Partition>> = BTreeMap::new();
+        for (partition, time) in times {
+            by_time.entry(*time).or_default().push(partition.clone());
+        }
+        let mut found = BTreeMap::new();
+        for (time, partitions) in by_time {
+            let spec = OffsetSpec::Timestamp(time);
+            let read_committed = self.config.read_committed;
+            for (partition, listed) in self
+                .admin
+                .list_offsets(&partitions, spec, read_committed)
+                .await
+            {
+                let listed = Some(listed?).filter(|listed| listed.offset >= 0);
+                found.insert(partition, listed);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the group has committed.
+    pub async fn committed(&self) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
+        self.admin.committed_offsets(self.group()?).await
+    }
+
+    /// Commits the positions of everything handed out so far.
+    pub async fn commit(&mut self) -> Result<(), ClientError> {
+        let offsets: BTreeMap<Partition, CommitOffset> = self
+            .positions
+            .iter()
+            .filter_map(|(partition, position)| {
+                let offset = CommitOffset {
+                    offset: position.next?,
+                    leader_epoch: position.leader_epoch,
+                    metadata: String::new(),
+                };
+                Some((partition.clone(), offset))
+            })
+            .collect();
+        self.commit_offsets(&offsets).await
+    }
+
+    /// Commits these offsets.
+    pub async fn commit_offsets(
+        &mut self,
+        offsets: &BTreeMap<Partition, CommitOffset>,
+    ) -> Result<(), ClientError> {
+        let group = self.group()?.to_owned();
+        match &mut self.membership {
+            Some(membership) => membership.commit(offsets).await,
+            None if self.joining.is_some() => Err(ClientError::broker(
+                format!("committing offsets of group {group}"),
+                ErrorCode::RebalanceInProgress.code(),
+                Some("the members are being redistributed; commit again after the next poll"),
+            )),
+            None => {
+                let plain = offsets
+                    .iter()
+                    .map(|(partition, offset)| (partition.clone(), offset.offset))
+                    .collect();
+                let results = self.admin.alter_offsets(&group, &plain).await?;
+                results.into_values().collect()
+            }
+        }
+    }
+
+    fn group(&self) -> Result<&str, ClientError> {
+        self.config.group_id.as_deref().ok_or_else(|| {
+            ClientError::Config("committing offsets needs a group; give group.id".into())
+        })
+    }
+
+    pub(super) async fn auto_commit(&mut self) {
+        let due = self.config.auto_commit
+            && self.config.group_id.is_some()
+            && self.last_auto_commit.elapsed() >= self.config.auto_commit_interval;
+        if due {
+            self.last_auto_commit = Instant::now();
+            self.commit_quietly().await;
+        }
+    }
+
+    pub(super) async fn commit_quietly(&mut self) {
+        if let Err(error) = self.commit().await {
+            tracing::warn!(%error, "offsets could not be committed");
+        }
+    }
+
+    /// Finds out where to begin in partitions that have no position yet.
+    pub(super) async fn find_positions(&mut self) -> Result<(), ClientError> {
+        let metadata = self.client.metadata();
+        let missing: Vec<Partition> = self
+            .positions
+            .iter()
+            .filter(|(_, position)| position.next.is_none())
+            .map(|(partition, _)| partition.clone())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let committed: BTreeMap<Partition, CommittedOffset> = match &self.config.group_id {
+            Some(group) => self.admin.committed_offsets(group).await?,
+            None => BTreeMap::new(),
+        };
+        let mut to_reset = Vec::new();
+        for partition in missing {
+            match committed.get(&partition) {
+                Some(committed) => {
+                    if let Some(position) = self.positions.get_mut(&partition) {
+                        position.next = Some(committed.offset);
+                        position.leader_epoch = committed.leader_epoch;
+                    }
+                }
+                // A topic that is not there yet is waited for.
+                None if metadata.cluster_id.is_some()
+                    && !metadata.topics.contains_key(&partition.0)
+                    && !self.is_there(&partition.0).await? => {}
+                None => to_reset.push(partition),
+            }
+        }
+        self.reset(&to_reset, "there is no committed offset").await
+    }
+
+    async fn is_there(&self, topic: &str) -> Result<bool, ClientError> {
+        let names = [topic.to_owned()];
+        let creates = self.config.allow_auto_create_topics;
+        let metadata = self.client.refresh_metadata(Some(&names), creates).await?;
+        Ok(metadata
+            .topics
+            .get(topic)
+            .is_some_and(|topic| topic.error == ErrorCode::None))
+    }
+
+    pub(super) async fn reset(
+        &mut self,
+        partitions: &[Partition],
+        why: &str,
+    ) -> Result<(), ClientError> {
+        let Some((topic, partition)) = partitions.first() else {
+            return Ok(());
+        };
+        let spec = match self.config.offset_reset {
+            OffsetReset::Earliest => OffsetSpec::Earliest,
+            OffsetReset::Latest => OffsetSpec::Latest,
+            OffsetReset::ByDuration(age) => {
+                let now = SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .unwrap_or_default();
+                OffsetSpec::Timestamp(now.saturating_sub(age).as_millis() as i64)
+            }
+            OffsetReset::None => {
+                return Err(ClientError::broker(
+                    format!("{topic}-{partition}"),
+                    ErrorCode::OffsetOutOfRange.code(),
+                    Some(format!("{why}, and auto.offset.reset is none")),
+                ));
+            }
+        };
+        let read_committed = self.config.read_committed;
+        let listed = self
+            .admin
+            .list_offsets(partitions, spec, read_committed)
+            .await;
+        for (partition, listed) in listed {
+            let mut offset = listed?.offset;
+            if offset < 0 {
+                // No record is as young as that.
+                let latest = self
+                    .list(std::slice::from_ref(&partition), OffsetSpec::Latest)
+                    .await?;
+                offset = latest.get(&partition).copied().unwrap_or(0);
+            }
+            self.seek(&partition, offset);
+        }
+        Ok(())
+    }
+}

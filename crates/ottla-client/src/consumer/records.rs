@@ -1,0 +1,274 @@
+//! What a fetch of one partition brought back, read as it is asked for.
+//!
+//! Pure. Batches are checked and decompressed one at a time, when their records are wanted; keys and values
+//! are slices of the response. Control records are left out, and under `read_committed` the records of
+//! aborted transactions too (`org.apache.kafka.clients.consumer.internals.CompletedFetch`).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_protocol::messages::fetch_response::AbortedTransaction;
+use ottla_records::control::ControlRecordType;
+use ottla_records::legacy::{AnyBatch, LegacyMessage};
+use ottla_records::{
+    BatchError, BatchRecords, Compression, RecordBatch, RecordBatchBuilder, RecordHeader,
+    RecordView, TimestampType,
+};
+
+/// Decompressed batches larger than this are taken for an attack.
+const MAX_BATCH_BYTES: usize = 1 << 30;
+
+/// A record that has been read, owned: its key and value are slices of the response.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConsumerRecord {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub offset: i64,
+    pub leader_epoch: i32,
+    pub timestamp: i64,
+    pub timestamp_type: TimestampType,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    pub headers: Vec<RecordHeader>,
+}
+
+/// The records of one batch that have not been handed out, borrowed as they are looked at.
+#[derive(Clone, Debug)]
+pub struct FetchedBatch {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub leader_epoch: i32,
+    pub timestamp_type: TimestampType,
+    /// Records before it are in the batch and not wanted.
+    first_offset: i64,
+    /// Inclusive.
+    last_offset: i64,
+    records: BatchRecords,
+}
+
+impl FetchedBatch {
+    /// The records, none of them copied.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = Result<RecordView<'_>, BatchError>> {
+        let first_offset = self.first_offset;
+        self.records.iter().filter(move |record| {
+            record
+                .as_ref()
+                .map_or(true, |record| record.offset.0 >= first_offset)
+        })
+    }
+
+    /// How many records the batch has, those before the position included.
+    pub fn record_count(&self) -> usize {
+        usize::try_from(self.records.record_count()).unwrap_or(0)
+    }
+
+    /// The offset of the last record, or of the place where it was.
+    pub fn last_offset(&self) -> i64 {
+        self.last_offset
+    }
+
+    /// The next record, owned.
+    fn next_record(&mut self) -> Option<Result<ConsumerRecord, BatchError>> {
+        loop {
+            let record = match self.records.next()? {
+                Ok(record) if record.offset.0 < self.first_offset => continue,
+                Ok(record) => record,
+                Err(error) => return Some(Err(error)),
+            };
+            self.first_offset = record.offset.0 + 1;
+            return Some(Ok(ConsumerRecord {
+                topic: self.topic.clone(),
+                partition: self.partition,
+                offset: record.offset.0,
+                leader_epoch: self.leader_epoch,
+                timestamp: record.timestamp.0,
+                timestamp_type: self.timestamp_type,
+                key: record.key,
+                value: record.value,
+                headers: record.headers,
+            }));
+        }
+    }
+}
+
+/// What a fetch brought back, and how far it has been read.
+#[derive(Clone, Debug)]
+pub(super) struct CompletedFetch {
+    topic: Arc<str>,
+    partition: i32,
+    remaining: Bytes,
+    /// The offset that comes next: behind all that has been handed out or left out.
+    next_offset: i64,
+    checks_crcs: bool,
+    /// Those that have not begun, by their first offsets.
+    aborted: VecDeque<AbortedTransaction>,
+    aborted_producers: BTreeSet<i64>,
+    /// A batch of which some records have been handed out.
+    open: Option<FetchedBatch>,
+}
+
+impl CompletedFetch {
+    /// `aborted` is empty unless only committed records are wanted.
+    pub(super) fn new(
+        topic: Arc<str>,
+        partition: i32,
+        bytes: Bytes,
+        from: i64,
+        mut aborted: Vec<AbortedTransaction>,
+        checks_crcs: bool,
+    ) -> CompletedFetch {
+        aborted.sort_by_key(|transaction| transaction.first_offset);
+        CompletedFetch {
+            topic,
+            partition,
+            remaining: bytes,
+            next_offset: from,
+            checks_crcs,
+            aborted: aborted.into(),
+            aborted_producers: BTreeSet::new(),
+            open: None,
+        }
+    }
+
+    pub(super) fn next_offset(&self) -> i64 {
+        self.next_offset
+    }
+
+    /// The next record, or nothing once all have been read.
+    pub(super) fn next_record(&mut self) -> Result<Option<ConsumerRecord>, BatchError> {
+        loop {
+            let Some(mut open) = self.open.take() else {
+                self.open = self.read_batch()?;
+                if self.open.is_none() {
+                    return Ok(None);
+                }
+                continue;
+            };
+            match open.next_record() {
+                Some(record) => {
+                    let record = record?;
+                    self.next_offset = record.offset + 1;
+                    self.open = Some(open);
+                    return Ok(Some(record));
+                }
+                None => self.next_offset = self.next_offset.max(open.last_offset + 1),
+            }
+        }
+    }
+
+    /// What is left of the next batch, or nothing once all have been read.
+    pub(super) fn next_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
+        let batch = match self.open.take() {
+            Some(batch) => Some(batch),
+            None => self.read_batch()?,
+        };
+        if let Some(batch) = &batch {
+            self.next_offset = self.next_offset.max(batch.last_offset + 1);
+        }
+        Ok(batch)
+    }
+
+    /// The next batch with records that are handed out.
+    fn read_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
+        while let Some(batch) = read_whole_batch(&mut self.remaining)? {
+            if self.checks_crcs {
+                batch.verify_crc()?;
+            }
+            let last_offset = batch.last_offset().0;
+            if last_offset < self.next_offset {
+                continue;
+            }
+            let (batch, timestamp_type) = match batch {
+                AnyBatch::Current(batch) => {
+                    if self.is_left_out(&batch)? {
+                        self.next_offset = last_offset + 1;
+                        continue;
+                    }
+                    let timestamp_type = batch.header.attributes.timestamp_type();
+                    (batch, timestamp_type)
+                }
+                AnyBatch::Legacy(message) => {
+                    let timestamp_type = message.timestamp_type();
+                    let timestamp_type = timestamp_type.unwrap_or(TimestampType::CreateTime);
+                    match modern(&message)? {
+                        Some(batch) => (batch, timestamp_type),
+                        None => continue,
+                    }
+                }
+            };
+            return Ok(Some(FetchedBatch {
+                topic: self.topic.clone(),
+                partition: self.partition,
+                leader_epoch: batch.header.partition_leader_epoch.0,
+                timestamp_type,
+                first_offset: self.next_offset,
+                last_offset,
+                records: batch.records(MAX_BATCH_BYTES)?,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Control batches, and those of aborted transactions.
+    fn is_left_out(&mut self, batch: &RecordBatch) -> Result<bool, BatchError> {
+        let header = &batch.header;
+        let last_offset = header.last_offset().0;
+        while let Some(transaction) = self
+            .aborted
+            .pop_front_if(|transaction| transaction.first_offset <= last_offset)
+        {
+            self.aborted_producers.insert(transaction.producer_id);
+        }
+        if header.is_control() {
+            for marker in batch.records(MAX_BATCH_BYTES)?.iter() {
+                let kind = ControlRecordType::parse_key(marker?.key.unwrap_or_default())?;
+                if kind == Some(ControlRecordType::Abort) {
+                    self.aborted_producers.remove(&header.producer_id.0);
+                }
+            }
+            return Ok(true);
+        }
+        Ok(header.is_transactional() && self.aborted_producers.contains(&header.producer_id.0))
+    }
+}
+
+/// The next batch, unless only a part of it has come, as at the end of a response.
+fn read_whole_batch(bytes: &mut Bytes) -> Result<Option<AnyBatch>, BatchError> {
+    const OVERHEAD: usize = ottla_records::BatchPrefix::LOG_OVERHEAD;
+    if bytes.len() < OVERHEAD {
+        return Ok(None);
+    }
+    let length = i32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+    match usize::try_from(length) {
+        Ok(length) if bytes.len() - OVERHEAD < length => Ok(None),
+        _ => AnyBatch::read(bytes).map(Some),
+    }
+}
+
+/// A message of an old format as a batch, so that there is one way to read records. Old topics are rare,
+/// and pay for it with a copy.
+fn modern(message: &LegacyMessage) -> Result<Option<RecordBatch>, BatchError> {
+    let records = message.records(MAX_BATCH_BYTES)?;
+    let Some(base_offset) = records.first().map(|record| record.offset) else {
+        return Ok(None);
+    };
+    let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(base_offset);
+    let mut last_delta = -1;
+    for record in &records {
+        let delta = i32::try_from(record.offset.since(base_offset))
+            .ok()
+            .filter(|delta| *delta > last_delta)
+            .ok_or(BatchError::MalformedMessageSet(
+                "its offsets do not increase",
+            ))?;
+        last_delta = delta;
+        let (key, value) = (record.key.as_deref(), record.value.as_deref());
+        builder.append_at(delta, record.timestamp, key, value, &record.headers);
+    }
+    Ok(Some(builder.build()))
+}
+
+#[cfg(test)]
+mod tests;

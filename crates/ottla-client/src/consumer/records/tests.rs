@@ -1,0 +1,105 @@
+use bytes::BytesMut;
+use ottla_records::control::{EndTxnMarker, end_txn_batch};
+use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+use super::*;
+
+fn batch(base_offset: i64, count: i64, producer: Option<i64>) -> Bytes {
+    let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(Offset(base_offset));
+    if let Some(id) = producer {
+        builder = builder
+            .producer(ProducerId(id), ProducerEpoch(0), Sequence(0))
+            .transactional(true);
+    }
+    for number in 0..count {
+        let value = (base_offset + number).to_string();
+        builder.append(Timestamp(1), None, Some(value.as_bytes()), &[]);
+    }
+    builder.build_in_place()
+}
+
+fn marker(offset: i64, producer: i64, kind: ControlRecordType) -> Bytes {
+    let end = EndTxnMarker {
+        coordinator_epoch: 0,
+    };
+    let (id, epoch) = (ProducerId(producer), ProducerEpoch(0));
+    let mut batch = end_txn_batch(id, epoch, kind, end, Timestamp(1));
+    batch.assign_offset(Offset(offset), LeaderEpoch(0));
+    batch.to_bytes()
+}
+
+fn fetch(parts: &[Bytes], from: i64, aborted: &[(i64, i64)]) -> CompletedFetch {
+    let mut bytes = BytesMut::new();
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    let aborted = aborted
+        .iter()
+        .map(|&(producer_id, first_offset)| AbortedTransaction {
+            producer_id,
+            first_offset,
+            ..Default::default()
+        })
+        .collect();
+    CompletedFetch::new("t".into(), 0, bytes.freeze(), from, aborted, true)
+}
+
+fn offsets(fetch: &mut CompletedFetch) -> Vec<i64> {
+    let mut offsets = Vec::new();
+    while let Some(record) = fetch.next_record().unwrap() {
+        assert_eq!(record.value.unwrap(), record.offset.to_string().as_bytes());
+        offsets.push(record.offset);
+    }
+    offsets
+}
+
+#[test]
+fn records_before_the_position_and_half_a_batch_at_the_end_are_left_out() {
+    let last = batch(8, 3, None);
+    let cut = last.slice(..last.len() - 1);
+    let mut fetch = fetch(&[batch(0, 4, None), batch(4, 4, None), cut], 5, &[]);
+    assert_eq!(offsets(&mut fetch), [5, 6, 7]);
+    assert_eq!(fetch.next_offset(), 8);
+}
+
+#[test]
+fn aborted_transactions_are_left_out_up_to_their_marker() {
+    let parts = [
+        batch(0, 2, Some(1)),
+        batch(2, 1, Some(2)),
+        batch(3, 1, Some(1)),
+        marker(4, 1, ControlRecordType::Abort),
+        batch(5, 1, Some(1)),
+        marker(6, 2, ControlRecordType::Commit),
+        marker(7, 1, ControlRecordType::Commit),
+    ];
+    let mut committed = fetch(&parts, 0, &[(1, 0)]);
+    assert_eq!(offsets(&mut committed), [2, 5]);
+    assert_eq!(committed.next_offset(), 8, "behind the markers");
+    let mut uncommitted = fetch(&parts, 0, &[]);
+    assert_eq!(offsets(&mut uncommitted), [0, 1, 2, 3, 5]);
+}
+
+#[test]
+fn a_batch_is_borrowed_from_where_owned_records_ended() {
+    let mut fetch = fetch(&[batch(0, 3, None), batch(3, 2, None)], 0, &[]);
+    assert_eq!(fetch.next_record().unwrap().unwrap().offset, 0);
+    assert_eq!(fetch.next_offset(), 1);
+    let rest = fetch.next_batch().unwrap().unwrap();
+    let seen: Vec<i64> = rest.iter().map(|record| record.unwrap().offset.0).collect();
+    assert_eq!(seen, [1, 2]);
+    assert_eq!(fetch.next_offset(), 3);
+    assert_eq!(fetch.next_batch().unwrap().unwrap().iter().count(), 2);
+    assert!(fetch.next_batch().unwrap().is_none());
+}
+
+#[test]
+fn a_broken_batch_is_an_error_and_nothing_is_skipped() {
+    let mut broken = BytesMut::from(&batch(3, 2, None)[..]);
+    let last = broken.len() - 1;
+    broken[last] ^= 1;
+    let mut fetch = fetch(&[batch(0, 3, None), broken.freeze()], 0, &[]);
+    for _ in 0..3 {
+        fetch.next_record().unwrap().unwrap();
+    }
+    assert!(fetch.next_record().is_err());
+    assert_eq!(fetch.next_offset(), 3);
+}
