@@ -1,0 +1,145 @@
+//! Whether the open loop of `producer-perf-test` measures what is there: a broker that does not answer for S seconds of a
+//! run of T seconds gives a distribution that can be computed. A record that is due u seconds after the beginning of the
+//! stall takes S - u, so that above the latency S - q·T lies the share q of all records, and the longest takes S.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ottla_testkit::{BrokerBuilder, BrokerProcess, StallingProxy, ottla_binary};
+
+const RECORDS_PER_SECOND: u64 = 500;
+const RUN_SECONDS: u64 = 8;
+const STALL: Duration = Duration::from_secs(2);
+const BEFORE_STALL: Duration = Duration::from_secs(4);
+/// Of the stall.
+const TOLERANCE: f64 = 0.02;
+/// The same where the client then needs many round trips for what has piled up, which takes its time too.
+const TOLERANCE_WITH_BACKLOG: f64 = 0.05;
+/// What else runs on the machine can only add to what is measured, so that one run of several has to be right.
+const ATTEMPTS: usize = 4;
+
+/// A row of a percentile file: microseconds, the share of records at or below them, and their number.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    latency_us: f64,
+    quantile: f64,
+}
+
+fn rows(path: &Path) -> Vec<Row> {
+    let text = std::fs::read_to_string(path).expect("the histogram was written");
+    text.lines()
+        .skip(2)
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let mut numbers = line.split_whitespace().map(|it| it.parse::<f64>().unwrap());
+            let mut next = || numbers.next().expect("a number");
+            Row {
+                latency_us: next(),
+                quantile: next(),
+            }
+        })
+        .collect()
+}
+
+fn broker_behind(proxy: &mut StallingProxy) -> BrokerProcess {
+    let advertised = format!("PLAINTEXT://{}", proxy.bootstrap());
+    let broker = BrokerBuilder::new()
+        .property("advertised.listeners", &advertised)
+        .start();
+    proxy.pass_to(&broker.bootstrap());
+    broker
+}
+
+fn start_tool(proxy: &StallingProxy, histogram: &Path, properties: &[&str]) -> Child {
+    let records = (RECORDS_PER_SECOND * RUN_SECONDS).to_string();
+    Command::new(ottla_binary())
+        .args(["producer-perf-test", "--topic", "stalls"])
+        .args(["--bootstrap-server", &proxy.bootstrap()])
+        .args(["--num-records", &records, "--record-size", "100"])
+        .args(["--throughput", &RECORDS_PER_SECOND.to_string()])
+        .arg("--histogram-out")
+        .arg(histogram)
+        .args(["--command-property", "acks=1", "linger.ms=0"])
+        .args(properties)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts")
+}
+
+/// How far the curve is from the one that is computed, at most, as a part of the stall.
+fn deviation(rows: &[Row]) -> f64 {
+    let stall = STALL.as_secs_f64();
+    let expected = |quantile: f64| stall - (1.0 - quantile) * RUN_SECONDS as f64;
+    // Below that the stall is not seen, and the ordinary latencies of the machine are.
+    let in_stall = |row: &&Row| expected(row.quantile) > stall * 0.1;
+    let counted: Vec<&Row> = rows.iter().filter(in_stall).collect();
+    assert!(counted.len() > 10, "{rows:?}");
+    counted
+        .into_iter()
+        .map(|row| (row.latency_us / 1e6 - expected(row.quantile)).abs() / stall)
+        .fold(0.0, f64::max)
+}
+
+/// Measures a stall with these settings of the producer, until the curve is right: the curves from when records were due
+/// and from when they were sent.
+fn measure(properties: &[&str], tolerance: f64) -> (Vec<Row>, Vec<Row>) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut proxy = StallingProxy::bind();
+    let broker = broker_behind(&mut proxy);
+    broker.tool(&[
+        "topics",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--create",
+        "--topic",
+        "stalls",
+        "--partitions",
+        "1",
+    ]);
+    let mut deviations = Vec::new();
+    for attempt in 0..ATTEMPTS {
+        let histogram = broker.dir().join(format!("{attempt}.hgrm"));
+        let mut tool = start_tool(&proxy, &histogram, properties);
+        std::thread::sleep(BEFORE_STALL);
+        proxy.stall(STALL);
+        assert!(tool.wait().expect("the tool ends").success());
+        let from_due = rows(&histogram);
+        let deviates = deviation(&from_due);
+        println!("{properties:?}: {deviates:.4} of the stall at most");
+        if deviates <= tolerance {
+            let from_sent = rows(&broker.dir().join(format!("{attempt}.sent.hgrm")));
+            return (from_due, from_sent);
+        }
+        deviations.push(deviates);
+    }
+    panic!("the curve deviates by {deviations:?} of the stall, and {tolerance} are allowed");
+}
+
+#[test]
+fn a_stall_is_measured_as_it_was() {
+    let (from_due, from_sent) = measure(&[], TOLERANCE);
+    // The client has room for what is due meanwhile: every record is sent when it is due.
+    assert!(deviation(&from_sent) <= 2.0 * TOLERANCE, "{from_sent:?}");
+    assert_eq!(from_due.last().unwrap().quantile, 1.0);
+}
+
+/// The client takes few records without an answer. A tool that counts from sending sees a stall that only those few
+/// records met; from when they were due, all that the stall held up are seen.
+#[test]
+fn a_client_that_has_to_wait_hides_nothing() {
+    let (_, from_sent) = measure(
+        &["batch.size=4096", "buffer.memory=16384"],
+        TOLERANCE_WITH_BACKLOG,
+    );
+    let in_stall = from_sent
+        .iter()
+        .rfind(|row| row.latency_us < STALL.as_secs_f64() * 0.5e6)
+        .map_or(0.0, |row| 1.0 - row.quantile);
+    let due = 0.5 * STALL.as_secs_f64() / RUN_SECONDS as f64;
+    assert!(in_stall < due / 4.0, "{in_stall} {due}");
+    assert!(deviation(&from_sent) > 0.2, "{from_sent:?}");
+}
