@@ -10,17 +10,16 @@
 //! processed.
 
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ottla_protocol::{ApiKey, DecodeError, Encoded, Reader, decode_request_header};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::connections::{Connection, Registered};
 use super::frame::{FrameError, FrameReader, Front};
@@ -29,6 +28,7 @@ use crate::dispatch::{self, RequestError};
 use crate::metrics::{Metric, RequestTimes};
 use crate::partition::Partition;
 use crate::request_context::WaitedTime;
+use crate::request_memory::{Covered, RequestMemory};
 use crate::{Broker, RequestContext, api};
 
 /// The most requests of a connection that wait for their answers.
@@ -39,6 +39,8 @@ const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
 const YIELD_BYTES: usize = 1024 * 1024;
 /// Frames that lack more than this take their memory from the budget that all connections share.
 const BUDGETED_BYTES: usize = 16 * 1024;
+/// A peer that has sent a part of a request and then nothing for so long is closed where others wait for the memory.
+const STALLED_AFTER: Duration = Duration::from_secs(10);
 
 /// An answer that may take a while.
 pub(crate) trait PendingAnswer: Send + Sync {
@@ -72,6 +74,10 @@ enum ConnectionError {
     Io(#[from] io::Error),
     #[error("closed by the broker")]
     Closed,
+    #[error(
+        "it sent a part of a request and then nothing for {STALLED_AFTER:?}, and others wait for the memory"
+    )]
+    Stalled,
 }
 
 impl From<DecodeError> for ConnectionError {
@@ -102,6 +108,11 @@ pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Re
             broker.metrics.add(Metric::ServerErrors, 1);
             tracing::error!(peer = %registered.connection.peer_addr, "connection closed: {reason}");
         }
+        Err(error @ ConnectionError::Stalled) => {
+            let peer = registered.connection.peer_addr;
+            let say = || tracing::warn!(%peer, "connection closed: {error}");
+            broker.complaints.say(say);
+        }
         Err(error @ (ConnectionError::Frame(_) | ConnectionError::Request(_))) => {
             broker.metrics.add(Metric::MalformedRequests, 1);
             broker.complaints.say(|| {
@@ -124,8 +135,8 @@ struct Session {
     /// Requests without an answer, in their order. Only Produces wait here.
     in_flight: VecDeque<InFlight>,
     in_flight_bytes: usize,
-    /// The part of the shared budget that the frame being read takes.
-    memory: Option<OwnedSemaphorePermit>,
+    /// What the frame being read takes of the shared budget.
+    memory: Option<Covered>,
     queue: SendQueue,
     /// The requests whose answers stand in the queue.
     unsent: Vec<(ApiKey, RequestTimes)>,
@@ -139,7 +150,7 @@ struct InFlight {
     handled: Instant,
     answer: Answer,
     bytes: usize,
-    _memory: Option<OwnedSemaphorePermit>,
+    _memory: Option<Covered>,
 }
 
 impl Session {
@@ -166,7 +177,9 @@ impl Session {
             if let Front::Complete { .. } = front {
                 continue;
             }
-            self.take_memory(&front).await?;
+            if !self.take_memory(&front).await? {
+                continue;
+            }
             match self.read_or_wake(&front).await? {
                 Some(0) => return Ok(()),
                 Some(read) => {
@@ -185,20 +198,28 @@ impl Session {
 
     /// Reads from the socket; `None` where an answer became ready, or the connection is to end, before
     /// anything came.
-    async fn read_or_wake(&mut self, front: &Front) -> io::Result<Option<usize>> {
+    async fn read_or_wake(&mut self, front: &Front) -> Result<Option<usize>, ConnectionError> {
         let (frames, stream) = (&mut self.frames, &mut self.stream);
         let connection = &self.connection;
         let mut woken = pin!(connection.woken());
+        let covered = self.memory.as_ref().map(Covered::unread);
+        let mut stalled = pin!(stalled(&self.broker.request_memory, covered.is_some()));
         let mut has_waited = false;
         let read = poll_fn(|context| {
-            if let Poll::Ready(read) = frames.poll_read_from(context, stream, front) {
-                return Poll::Ready(read.map(Some));
+            if let Poll::Ready(read) = frames.poll_read_from(context, stream, front, covered) {
+                return Poll::Ready(read.map(Some).map_err(ConnectionError::from));
             }
             frames.shrink(connection.is_quiet());
             has_waited = true;
+            if stalled.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(ConnectionError::Stalled));
+            }
             woken.as_mut().poll(context).map(|()| Ok(None))
         })
         .await;
+        if let (Ok(Some(read)), Some(memory)) = (&read, &mut self.memory) {
+            memory.on_read(*read);
+        }
         if has_waited {
             self.unyielded_bytes = 0;
         }
@@ -209,23 +230,34 @@ impl Session {
         self.in_flight.len() < MAX_IN_FLIGHT && self.in_flight_bytes < MAX_IN_FLIGHT_BYTES
     }
 
-    /// Waits until the shared budget has room for the rest of a large frame.
-    async fn take_memory(&mut self, front: &Front) -> Result<(), ConnectionError> {
+    /// Sees to it that the next bytes of a large frame are covered by the shared budget. Waits for bytes first and then
+    /// for room, so that a peer that sends nothing takes nothing. False where the connection was woken meanwhile.
+    async fn take_memory(&mut self, front: &Front) -> Result<bool, ConnectionError> {
         let Front::Partial { missing } = *front else {
-            return Ok(());
+            return Ok(true);
         };
-        if missing < BUDGETED_BYTES || self.memory.is_some() {
-            return Ok(());
+        let is_covered = match &self.memory {
+            Some(covered) => covered.unread() > 0,
+            None => missing < BUDGETED_BYTES,
+        };
+        if is_covered {
+            return Ok(true);
         }
         let budget = &self.broker.request_memory;
-        self.memory = Some(match budget.try_take(missing) {
-            Some(taken) => taken,
-            None => tokio::select! {
-                taken = budget.take(missing) => taken,
+        tokio::select! {
+            biased;
+            readable = self.stream.readable() => readable?,
+            () = self.connection.woken() => return Ok(false),
+            () = stalled(budget, self.memory.is_some()) => return Err(ConnectionError::Stalled),
+        }
+        let covered = self.memory.get_or_insert_default();
+        if !budget.try_cover(covered, missing) {
+            tokio::select! {
+                () = budget.cover(covered, missing) => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
-            },
-        });
-        Ok(())
+            }
+        }
+        Ok(true)
     }
 
     async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
@@ -368,5 +400,19 @@ impl Session {
             self.broker.metrics.requests().on_sent(api_key, times, now);
         }
         Ok(())
+    }
+}
+
+/// Ends when a request that has a part of the budget should give it up: nothing of it has come for a while, and others
+/// wait for memory.
+async fn stalled(budget: &RequestMemory, has_memory: bool) {
+    if !has_memory {
+        return pending().await;
+    }
+    loop {
+        tokio::time::sleep(STALLED_AFTER).await;
+        if budget.is_scarce() {
+            return;
+        }
     }
 }

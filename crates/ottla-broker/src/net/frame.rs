@@ -96,13 +96,14 @@ impl FrameReader {
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
-    /// Reads what the socket has, as much as suits the frame that is being read. 0 is the end of the
-    /// stream.
+    /// Reads what the socket has, as much as suits the frame that is being read, and no more of that frame than
+    /// is `covered` by the budget, if it is one of those that are. 0 is the end of the stream.
     pub(crate) fn poll_read_from(
         &mut self,
         context: &mut Context<'_>,
         stream: &mut TcpStream,
         front: &Front,
+        covered: Option<usize>,
     ) -> Poll<io::Result<usize>> {
         let read_bytes = match front {
             Front::Partial { missing } if *missing + LENGTH_SIZE >= READ_BYTES => {
@@ -113,8 +114,10 @@ impl FrameReader {
                 READ_BYTES.max(self.last_frame_bytes.min(KEPT_BYTES))
             }
         };
+        // For all of the frame, so that what has arrived is never moved: what is not written to takes no memory.
         self.buffer.reserve(read_bytes);
-        let mut buffer = (&mut self.buffer).limit(read_bytes);
+        let covered = covered.map_or(read_bytes, |covered| covered + LENGTH_SIZE);
+        let mut buffer = (&mut self.buffer).limit(read_bytes.min(covered));
         pin!(stream.read_buf(&mut buffer)).poll(context)
     }
 
@@ -197,7 +200,8 @@ mod tests {
                 );
                 continue;
             }
-            let read = std::future::poll_fn(|cx| reader.poll_read_from(cx, &mut stream, &front));
+            let read =
+                std::future::poll_fn(|cx| reader.poll_read_from(cx, &mut stream, &front, None));
             assert_ne!(read.await.unwrap(), 0);
         }
         drop(writer.join().unwrap());

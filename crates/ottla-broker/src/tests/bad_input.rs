@@ -226,14 +226,19 @@ async fn large_requests_wait_for_memory_that_others_hold() {
     broker.create_topic("orders", 1, &[]).await;
     let request = produce_to("orders", 0, 1, batch(&[&"x".repeat(150_000)]));
     let bytes: Bytes = frame(9, &request, 1);
+    // One has the memory, and another goes beyond the bound, as one may.
     let mut holder = broker.connect().await;
-    holder.stream.write_all(&bytes[..1000]).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut beyond = broker.connect().await;
+    for part in [&bytes[..1000], &bytes[1000..2000]] {
+        holder.stream.write_all(part).await.unwrap();
+        beyond.stream.write_all(part).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let mut other = broker.connect().await;
     let sent = other.send(9, &request).await;
     let early = tokio::time::timeout(Duration::from_millis(100), other.stream.readable());
     assert!(early.await.is_err(), "there is no memory for it yet");
-    holder.stream.write_all(&bytes[1000..]).await.unwrap();
+    holder.stream.write_all(&bytes[2000..]).await.unwrap();
     holder
         .receive::<ottla_protocol::messages::ProduceRequest>(9, 1)
         .await;
@@ -269,4 +274,74 @@ async fn a_request_that_comes_slowly_is_not_idle() {
         client.stream.write_all(&[*byte]).await.expect("is read");
     }
     assert!(client.receive_frame().await.is_some());
+}
+
+/// The beginning of a large request: its length, and so much of it.
+async fn begin(broker: &TestBroker, bytes: usize) -> Client {
+    let mut client = broker.connect().await;
+    let length = 512 * 1024u32;
+    let begun = [&length.to_be_bytes()[..], &vec![0; bytes]].concat();
+    client.stream.write_all(&begun).await.unwrap();
+    client
+}
+
+/// One broker with room for so little, and a topic.
+async fn with_little_memory() -> TestBroker {
+    let broker = TestBroker::start_with(&[
+        ("queued.max.request.bytes", "524288"),
+        ("socket.request.max.bytes", "524288"),
+    ])
+    .await;
+    broker.create_topic("orders", 1, &[]).await;
+    broker
+}
+
+async fn produces_much(broker: &TestBroker) -> bool {
+    let mut client = broker.connect().await;
+    let request = produce_to("orders", 0, 1, batch(&[&"x".repeat(100_000)]));
+    let answer = client.ask(9, &request);
+    match tokio::time::timeout(Duration::from_secs(30), answer).await {
+        Ok(answer) => answer.responses[0].partition_responses[0].error_code == 0,
+        Err(_) => false,
+    }
+}
+
+#[tokio::test]
+async fn peers_that_announce_much_and_send_nothing_take_nothing_from_others() {
+    let broker = with_little_memory().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(begin(&broker, 8).await);
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let free = broker.broker().request_memory.available_bytes();
+    assert_eq!(free, 512 * 1024);
+    let began = Instant::now();
+    assert!(produces_much(&broker).await);
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "nothing to wait for"
+    );
+}
+
+#[tokio::test]
+async fn peers_that_stop_in_the_middle_make_room_where_others_wait() {
+    let broker = with_little_memory().await;
+    let mut stopped = Vec::new();
+    // Two have the budget, and the third goes beyond it.
+    for _ in 0..3 {
+        stopped.push(begin(&broker, 100_000).await);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(broker.broker().request_memory.available_bytes(), 0);
+    assert!(
+        produces_much(&broker).await,
+        "within the patience with peers that stop"
+    );
+    let mut closed = 0;
+    for client in &mut stopped {
+        let is_closed = tokio::time::timeout(Duration::from_millis(200), client.is_closed());
+        closed += u32::from(is_closed.await == Ok(true));
+    }
+    assert!(closed > 0);
 }
