@@ -47,6 +47,11 @@ pub struct Partition {
     /// Deleted since the last clean stop, by where the partition started before. Kafka writes the checkpoint of log
     /// start offsets once a minute, so that a kill undoes what was deleted since.
     deleted: BTreeMap<i64, BTreeMap<i64, Record>>,
+    /// Deleted before the last clean stop: back only where a move to another log directory copies the batch in which the
+    /// partition starts, and a kill comes before that directory's checkpoint says where in the batch.
+    deleted_for_good: BTreeMap<i64, Record>,
+    /// A move was asked for since the last clean stop; it may go on after that.
+    is_moving: bool,
     /// Sent and not acknowledged, or acknowledged to a producer that may have sent it twice.
     may_appear: HashMap<String, Record>,
     /// Written by a tool that does not say where, in order.
@@ -94,6 +99,23 @@ impl Partition {
         self.start = offset;
     }
 
+    /// The partition is to be copied to another log directory.
+    pub fn begin_move(&mut self) {
+        self.is_moving = true;
+        if let Some((&first, _)) = self.deleted_for_good.first_key_value() {
+            let again = std::mem::take(&mut self.deleted_for_good);
+            self.deleted.entry(first).or_default().extend(again);
+        }
+    }
+
+    fn stopped_cleanly(&mut self) {
+        if !std::mem::take(&mut self.is_moving) {
+            for deleted in std::mem::take(&mut self.deleted).into_values() {
+                self.deleted_for_good.extend(deleted);
+            }
+        }
+    }
+
     /// Whether a kill may have brought the start back to there. It need not be where the partition started before:
     /// segments below the new start may have been deleted already, and then the first that is left begins the partition.
     fn may_start_again_at(&self, start: i64) -> bool {
@@ -128,7 +150,7 @@ impl Model {
     pub fn stopped_cleanly(&mut self) {
         for topic in self.topics.values_mut() {
             for partition in &mut topic.partitions {
-                partition.deleted.clear();
+                partition.stopped_cleanly();
             }
         }
     }

@@ -501,6 +501,11 @@ impl Story {
         let (name, _, partitions, _) = random.pick(&TOPICS);
         let directory = random.pick(&self.log_dirs).display().to_string();
         let number = random.below(*partitions as u64);
+        if let Some(topic) = self.model.topics.get_mut(*name)
+            && let Some(partition) = topic.partitions.get_mut(number as usize)
+        {
+            partition.begin_move();
+        }
         workload.perform(
             "move",
             json!({"topic": name, "partition": number, "directory": directory, "seconds": seconds}),

@@ -174,3 +174,33 @@ fn a_kill_may_bring_back_no_more_than_the_segments_that_are_left() {
     assert!(!found_from(1, &[(2, "c")]).is_empty());
     assert!(!found_from(3, &[]).is_empty());
 }
+
+#[test]
+fn a_move_and_a_kill_may_bring_back_what_shares_a_batch_with_the_start() {
+    let rows = json!([row(0, "a", None, false), row(1, "b", None, false)]);
+    let found = found(&[(0, "a"), (1, "b")]);
+    let wrong_after = |act: fn(&mut Model)| {
+        let mut model = model(Kind::Plain, &rows);
+        model.topics.get_mut("t").unwrap().partitions[0].delete_before(1);
+        model.stopped_cleanly();
+        act(&mut model);
+        let mut findings = Findings::default();
+        model.compare_records("t", &found, &mut findings);
+        !findings.wrong.is_empty()
+    };
+    let begin_move = |model: &mut Model| {
+        model.topics.get_mut("t").unwrap().partitions[0].begin_move();
+    };
+    assert!(wrong_after(|_| ()));
+    assert!(!wrong_after(begin_move));
+    // A move that a stop interrupted goes on at the next start, and is over at the stop after that.
+    assert!(!wrong_after(|model| {
+        model.topics.get_mut("t").unwrap().partitions[0].begin_move();
+        model.stopped_cleanly();
+    }));
+    assert!(wrong_after(|model| {
+        model.topics.get_mut("t").unwrap().partitions[0].begin_move();
+        model.stopped_cleanly();
+        model.stopped_cleanly();
+    }));
+}
