@@ -30,6 +30,7 @@ final class Member implements ConsumerRebalanceListener {
     }
 
     private void run() {
+        boolean isCommitDue = false;
         while (true) {
             try {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
@@ -43,16 +44,18 @@ final class Member implements ConsumerRebalanceListener {
                     next.put(partition, record.offset() + 1);
                     read++;
                 }
-                if (!records.isEmpty()) {
+                isCommitDue |= !records.isEmpty();
+                if (isCommitDue) {
                     Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
                     next.forEach((partition, offset) -> offsets.put(partition, new OffsetAndMetadata(offset)));
                     tried.putAll(next);
                     consumer.commitSync(offsets, Duration.ofSeconds(1));
                     committed.putAll(next);
+                    isCommitDue = false;
                 }
             } catch (org.apache.kafka.common.errors.TimeoutException | CommitFailedException
                 | org.apache.kafka.common.errors.RebalanceInProgressException error) {
-                // The broker is away, or the group rebalances; the next commit covers this one.
+                // The broker is away, or the group rebalances; this is committed again, with what is read meanwhile.
                 Thread.onSpinWait();
             } catch (RuntimeException error) {
                 wrong.add("a member of a group was ended by " + error);
