@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ottla_fuzz::{REQUESTS, RESPONSES, input_prefix, messages};
 use ottla_protocol::sample::{Sampler, Style};
 use ottla_records::{Compression, CompressionType, RecordBatchBuilder};
-use ottla_types::Timestamp;
+use ottla_types::{Offset, Timestamp};
 
 fn main() -> std::io::Result<()> {
     for message in messages() {
@@ -31,6 +31,7 @@ fn main() -> std::io::Result<()> {
         write("record_batches", &format!("{codec:?}"), &batch)?;
         write("legacy_messages", &format!("{codec:?}"), &batch)?;
     }
+    seed_files()?;
     for magic in [0u8, 1] {
         let mut message = vec![0, 0, 0, 0, magic, 0];
         message.extend_from_slice(if magic == 1 { &[0; 8] } else { &[] });
@@ -41,6 +42,49 @@ fn main() -> std::io::Result<()> {
         write("legacy_messages", &format!("magic-{magic}"), &set)?;
     }
     Ok(())
+}
+
+/// The files of a log directory, as the targets take them apart.
+fn seed_files() -> std::io::Result<()> {
+    let id = "ReN1cU6aRdeOk4bZDgPh_g";
+    let quorum_state = format!(
+        "{{\"leaderId\":1,\"leaderEpoch\":5,\"votedId\":1,\"votedDirectoryId\":\"{id}\",\"data_version\":1}}"
+    );
+    let checkpoints = [
+        "0\n2\nfirst 0 5\nsecond 11 7\n".to_owned(),
+        format!("version=1\ncluster.id={id}\nnode.id=1\ndirectory.id={id}\n"),
+        format!("version: 0\ntopic_id: {id}"),
+        "0\n2\n0 0\n3 12\n".to_owned(),
+        "{\"version\":0,\"brokerEpoch\":5}".to_owned(),
+        quorum_state,
+    ];
+    for (which, text) in checkpoints.iter().enumerate() {
+        let input = [&[which as u8], text.as_bytes()].concat();
+        write("checkpoint_files", &which.to_string(), &input)?;
+    }
+
+    let mut segment = Vec::new();
+    for base_offset in 0..6 {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(1_000 + base_offset), Some(b"k"), Some(b"value"), &[]);
+        let mut batch = builder.build();
+        batch.header.base_offset = Offset(base_offset);
+        segment.extend_from_slice(&batch.to_bytes());
+    }
+    let length = segment.len() as u32 / 6;
+    let index = [3u32.to_be_bytes(), (3 * length).to_be_bytes()].concat();
+    let time_index = [&1_003i64.to_be_bytes()[..], &3u32.to_be_bytes()].concat();
+    let epochs = b"0\n1\n0 0\n";
+    for flags in 0..4 {
+        let head = [flags, 2, 0, index.len() as u8, time_index.len() as u8, 0, 0, epochs.len() as u8];
+        let input = [&head[..], &index, &time_index, epochs, &segment].concat();
+        write("log_files", &flags.to_string(), &input)?;
+    }
+
+    let properties = "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n\
+        listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n\
+        log.dirs=/a,\\\n  /b\nlog.retention.hours : 168\n# comment\n! another\nk\\ e\\u0079 value\n";
+    write("server_properties", "node", properties.as_bytes())
 }
 
 fn seed_message(kind: &str, schema: &str, name: &str, version: i16, bytes: Bytes) -> std::io::Result<()> {
