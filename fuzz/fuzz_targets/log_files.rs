@@ -61,15 +61,17 @@ fn check(dir: &Path, clean_shutdown: bool, recovery_point: i64, log_start_offset
     let Ok((log, _)) = open(clean_shutdown, recovery_point) else { return };
     let end = log.log_end_offset();
     assert!(log.log_start_offset() <= end);
-    read_all(&log.reader());
+    let all_checked = !clean_shutdown && recovery_point == 0;
+    read_all(&log.reader(), all_checked);
     let Ok(recovery_point) = log.close() else { return };
     let (log, report) = open(true, recovery_point.0).expect("it was closed in an orderly way");
     assert_eq!(log.log_end_offset(), end);
     assert_eq!(report.bytes_truncated, 0);
 }
 
-/// Each read begins behind the one before, or says why not.
-fn read_all(reader: &LogReader) {
+/// Each read begins behind the one before, or says why not; where the whole segment was looked at, its offsets grow. What
+/// was forced to disk is trusted, as Kafka trusts it.
+fn read_all(reader: &LogReader, all_checked: bool) {
     let end = reader.log_end_offset();
     let mut from = reader.log_start_offset();
     while from < end {
@@ -80,7 +82,10 @@ fn read_all(reader: &LogReader) {
         let last = RecordBatch::read_all(bytes).map_while(Result::ok).last();
         let Some(last) = last else { break };
         let next = last.header.last_offset().plus(1);
-        assert!(next > from, "a read from {from} ends at {next}");
+        if next <= from {
+            assert!(!all_checked, "a read from {from} ends at {next}");
+            break;
+        }
         from = next;
     }
     for target in [TimestampTarget::MaxTimestamp, TimestampTarget::At(Timestamp(1_000))] {

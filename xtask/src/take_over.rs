@@ -342,6 +342,9 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         ("transaction.state.log.num.partitions", "3"),
         ("share.coordinator.state.topic.num.partitions", "2"),
         ("group.initial.rebalance.delay.ms", "0"),
+        // A Kafka that starts after a kill waits until the broker before it counts as gone.
+        ("broker.session.timeout.ms", "4000"),
+        ("broker.heartbeat.interval.ms", "500"),
         // Snapshots of the metadata come several a turn.
         ("metadata.log.max.record.bytes.between.snapshots", "6000"),
         ("log.cleaner.backoff.ms", "300"),

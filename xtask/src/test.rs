@@ -287,7 +287,7 @@ fn cargo(arguments: &[&str]) -> Command {
 fn log_file(suite: &Suite) -> Result<PathBuf> {
     let folder = workspace::target_dir().join("test-output");
     std::fs::create_dir_all(&folder)?;
-    Ok(folder.join(suite.name).with_extension("log"))
+    Ok(folder.join(format!("{}.log", suite.name)))
 }
 
 fn shown(time: Duration) -> String {
