@@ -5,6 +5,7 @@
 //! processes, toolchains and peers. Nothing in here is linked into the product.
 
 mod bench_peer;
+mod client;
 mod codegen;
 mod compare_cleaning;
 mod conformance;
@@ -43,6 +44,8 @@ enum Command {
     Golden(golden::Options),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
     Conformance(conformance::Options),
+    /// Run the native client's tests against Apache Kafka and against Ottla.
+    Client(client::Options),
     /// Have Kafka's own cleaner and Ottla's compact the same logs, compare what they leave, and measure both.
     CompareCleaning(compare_cleaning::Options),
     /// Have Kafka and Ottla take one directory over from each other, many times, under load, and compare all that it holds.
@@ -64,6 +67,7 @@ fn main() {
         Command::Codegen(options) => codegen::run(&options),
         Command::Golden(options) => golden::run(&options),
         Command::Conformance(options) => conformance::run(&options),
+        Command::Client(options) => client::run(&options),
         Command::CompareCleaning(options) => compare_cleaning::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),

@@ -1,39 +1,63 @@
 //! The client against a real broker: what producer, consumer and admin calls promise each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ottla_client::admin::{NewTopic, OffsetSpec};
 use ottla_client::{
-    Admin, Client, ClientConfig, Consumer, ConsumerConfig, ConsumerRecord, OffsetReset, Producer,
-    ProducerConfig, ProducerRecord,
+    Admin, Assignor, Client, ClientConfig, ClientError, Consumer, ConsumerConfig, ConsumerRecord,
+    DeliveredBatch, DeliveryListener, OffsetReset, OffsetToCommit, Producer, ProducerConfig,
+    ProducerRecord, RecordRef,
 };
+use ottla_protocol::ApiKey;
+use ottla_records::{Compression, CompressionType};
 use ottla_testkit::{BrokerBuilder, BrokerProcess};
 use ottla_types::ErrorCode;
 
+/// A broker: the one that `OTTLA_CLIENT_BOOTSTRAP` names, or an Ottla of the test's own.
 struct Cluster {
-    _broker: BrokerProcess,
+    _broker: Option<BrokerProcess>,
     admin: Admin,
+    /// Tells the names of this test from those of others.
+    suffix: String,
 }
 
 impl Cluster {
     async fn start() -> Cluster {
-        let broker = BrokerBuilder::new()
-            .property("group.initial.rebalance.delay.ms", "0")
-            .property("offsets.topic.num.partitions", "1")
-            .start();
-        let config = ClientConfig::new(&broker.bootstrap()).expect("an address");
+        let (broker, bootstrap) = match std::env::var("OTTLA_CLIENT_BOOTSTRAP") {
+            Ok(bootstrap) => (None, bootstrap),
+            Err(_) => {
+                let broker = BrokerBuilder::new()
+                    .property("group.initial.rebalance.delay.ms", "0")
+                    .property("offsets.topic.num.partitions", "1")
+                    .property("auto.create.topics.enable", "false")
+                    .start();
+                let bootstrap = broker.bootstrap();
+                (Some(broker), bootstrap)
+            }
+        };
+        let config = ClientConfig::new(&bootstrap).expect("an address");
         let admin = Admin::new(Client::connect(config).await.expect("the broker answers"));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         Cluster {
             _broker: broker,
             admin,
+            suffix: format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)),
         }
     }
 
-    async fn topic(&self, name: &str, partitions: i32) {
+    /// A name of this test alone.
+    fn name(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
+    async fn topic(&self, name: &str, partitions: i32) -> String {
+        let name = self.name(name);
         let topic = NewTopic {
-            name: name.into(),
+            name: name.clone(),
             partitions: Some(partitions),
             ..NewTopic::default()
         };
@@ -43,6 +67,7 @@ impl Cluster {
             .await
             .expect("an answer");
         assert_eq!(results[0].error_code, 0, "{:?}", results[0].error_message);
+        name
     }
 
     fn producer(&self, config: ProducerConfig) -> Producer {
@@ -87,7 +112,7 @@ async fn read(consumer: &mut Consumer, count: usize) -> Vec<ConsumerRecord> {
 #[tokio::test]
 async fn records_of_a_key_stay_in_order() {
     let cluster = Cluster::start().await;
-    cluster.topic("t", 3).await;
+    let topic = cluster.topic("t", 3).await;
     let config = ProducerConfig {
         enable_idempotence: Some(true),
         batch_size: 200,
@@ -99,7 +124,7 @@ async fn records_of_a_key_stay_in_order() {
         let key = format!("k{}", number % 5);
         deliveries.push(
             producer
-                .send(record("t", &key, &number.to_string()))
+                .send(record(&topic, &key, &number.to_string()))
                 .await
                 .expect("sent"),
         );
@@ -115,7 +140,7 @@ async fn records_of_a_key_stay_in_order() {
     }
 
     let mut consumer = cluster.consumer(None);
-    consumer.assign(&[("t".into(), 0), ("t".into(), 1), ("t".into(), 2)]);
+    consumer.assign(&[(topic.clone(), 0), (topic.clone(), 1), (topic.clone(), 2)]);
     let records = read(&mut consumer, 300).await;
     assert_eq!(records.len(), 300);
     let mut last: BTreeMap<Bytes, i32> = BTreeMap::new();
@@ -126,7 +151,7 @@ async fn records_of_a_key_stay_in_order() {
         assert!(before.is_none_or(|before| before < number));
     }
     let partition = records[0].partition;
-    consumer.seek(&("t".into(), partition), 1);
+    consumer.seek(&(topic.clone(), partition), 1);
     let again = read(&mut consumer, 1).await;
     assert_eq!((again[0].partition, again[0].offset), (partition, 1));
 }
@@ -134,25 +159,30 @@ async fn records_of_a_key_stay_in_order() {
 #[tokio::test]
 async fn members_share_a_topic_and_hand_it_over() {
     let cluster = Cluster::start().await;
-    cluster.topic("t", 4).await;
+    let topic = cluster.topic("t", 4).await;
+    let group = cluster.name("g");
     let producer = cluster.producer(ProducerConfig::default());
     for number in 0..40 {
         let sent = ProducerRecord {
             partition: Some(number % 4),
-            ..record("t", "k", &number.to_string())
+            ..record(&topic, "k", &number.to_string())
         };
         producer.send(sent).await.expect("sent");
     }
     producer.flush().await;
 
-    let mut first = cluster.consumer(Some("g"));
-    first.subscribe(&["t".to_owned()]).expect("a group");
+    let mut first = cluster.consumer(Some(&group));
+    first
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
     assert_eq!(read(&mut first, 40).await.len(), 40);
     assert_eq!(first.assignment().len(), 4);
     first.commit().await.expect("committed");
 
-    let mut second = cluster.consumer(Some("g"));
-    second.subscribe(&["t".to_owned()]).expect("a group");
+    let mut second = cluster.consumer(Some(&group));
+    second
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
     let deadline = Instant::now() + Duration::from_secs(30);
     while first.assignment().len() != 2 || second.assignment().len() != 2 {
         assert!(
@@ -186,7 +216,7 @@ async fn members_share_a_topic_and_hand_it_over() {
     }
     let described = cluster
         .admin
-        .describe_consumer_group("g")
+        .describe_consumer_group(&group)
         .await
         .expect("described");
     assert_eq!(
@@ -194,42 +224,49 @@ async fn members_share_a_topic_and_hand_it_over() {
         ("Stable", 1)
     );
     first.close().await.expect("left");
-    let committed = cluster.admin.committed_offsets("g").await.expect("offsets");
+    let committed = cluster
+        .admin
+        .committed_offsets(&group)
+        .await
+        .expect("offsets");
     assert_eq!(
         committed.values().map(|it| it.offset).collect::<Vec<_>>(),
         [10; 4]
     );
-    let deleted = cluster.admin.delete_groups(&["g".to_owned()]).await;
-    deleted["g"].as_ref().expect("deleted");
+    let deleted = cluster
+        .admin
+        .delete_groups(std::slice::from_ref(&group))
+        .await;
+    deleted[&group].as_ref().expect("deleted");
 }
 
 #[tokio::test]
 async fn deleted_records_are_gone_and_errors_say_what_is_wrong() {
     let cluster = Cluster::start().await;
-    cluster.topic("t", 1).await;
+    let topic = cluster.topic("t", 1).await;
     let producer = cluster.producer(ProducerConfig::default());
     for number in 0..10 {
         producer
-            .send(record("t", "k", &number.to_string()))
+            .send(record(&topic, "k", &number.to_string()))
             .await
             .expect("sent");
     }
     producer.flush().await;
-    let wanted = BTreeMap::from([(("t".to_owned(), 0), 4)]);
+    let wanted = BTreeMap::from([((topic.clone(), 0), 4)]);
     let deleted = cluster
         .admin
         .delete_records(&wanted)
         .await
         .expect("an answer");
-    assert_eq!(*deleted[&("t".to_owned(), 0)].as_ref().expect("deleted"), 4);
+    assert_eq!(*deleted[&(topic.clone(), 0)].as_ref().expect("deleted"), 4);
     let first = cluster
         .admin
-        .list_offset("t", 0, OffsetSpec::Earliest, false)
+        .list_offset(&topic, 0, OffsetSpec::Earliest, false)
         .await;
     assert_eq!(first.expect("listed").offset, 4);
     let mut consumer = cluster.consumer(None);
-    consumer.assign(&[("t".into(), 0)]);
-    consumer.seek(&("t".into(), 0), 1);
+    consumer.assign(&[(topic.clone(), 0)]);
+    consumer.seek(&(topic.clone(), 0), 1);
     // The offset is gone, so that the consumer begins with the first there is.
     assert_eq!(read(&mut consumer, 6).await[0].offset, 4);
 
@@ -244,14 +281,9 @@ async fn deleted_records_are_gone_and_errors_say_what_is_wrong() {
     );
     let large = ProducerRecord {
         value: Some(Bytes::from(vec![0; 2 << 20])),
-        ..record("t", "k", "")
+        ..record(&topic, "k", "")
     };
-    let refused = producer
-        .send(large)
-        .await
-        .err()
-        .expect("refused")
-        .to_string();
+    let refused = producer.send(large).await.expect_err("refused").to_string();
     assert!(
         refused.contains("more than max.request.size=1048576"),
         "{refused}"
@@ -280,4 +312,352 @@ async fn a_broker_that_is_not_there_is_named() {
             .contains("check the address and that a broker runs there")
     );
     assert_eq!(error.code(), None::<ErrorCode>);
+}
+
+#[derive(Default)]
+struct Counting {
+    records: AtomicU64,
+    tags: AtomicU64,
+}
+
+impl DeliveryListener for Counting {
+    fn on_delivered(&self, batch: &DeliveredBatch<'_>) {
+        assert!(batch.result.is_ok(), "{:?}", batch.result);
+        self.records.fetch_add(batch.record_count.into(), Relaxed);
+        self.tags.fetch_add(batch.tags.iter().sum(), Relaxed);
+    }
+}
+
+/// Every codec, several threads, a listener; then every record is there once, borrowed and owned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_record_is_written_once_whatever_the_codec() {
+    let cluster = Cluster::start().await;
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let topic = cluster.topic(codec, 2).await;
+        let compression: Compression = CompressionType::from_name(codec).expect("it is one").into();
+        let config = ProducerConfig {
+            compression,
+            buffer_memory: 1 << 20,
+            ..ProducerConfig::default()
+        };
+        let counting = Arc::new(Counting::default());
+        let producer = Producer::builder(cluster.admin.client().clone(), config)
+            .listener(counting.clone())
+            .start()
+            .expect("a producer");
+        let senders: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let (producer, topic) = (producer.clone(), topic.clone());
+                tokio::spawn(async move {
+                    for number in 0..5_000 {
+                        let value = (thread * 5_000 + number).to_string().repeat(3);
+                        let record = RecordRef::new(&topic, value.as_bytes());
+                        producer.send_tagged(record, 1).await.expect("sent");
+                    }
+                })
+            })
+            .collect();
+        for sender in senders {
+            sender.await.expect("it ends");
+        }
+        producer.close().await;
+        assert_eq!(counting.records.load(Relaxed), 20_000, "{codec}");
+        assert_eq!(counting.tags.load(Relaxed), 20_000, "{codec}");
+        assert_eq!(producer.metrics().record_send_total, 20_000);
+
+        let mut consumer = cluster.consumer(None);
+        consumer.assign(&[(topic.clone(), 0), (topic.clone(), 1)]);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut seen = BTreeSet::new();
+        while seen.len() < 20_000 && Instant::now() < deadline {
+            for batch in consumer
+                .poll_batches(Duration::from_millis(200))
+                .await
+                .expect("batches")
+            {
+                for record in batch.iter() {
+                    let value = record.expect("a record").value.expect("a value").to_vec();
+                    assert!(seen.insert(value), "twice");
+                }
+            }
+        }
+        assert_eq!(seen.len(), 20_000, "{codec}");
+        assert_eq!(consumer.current_lag(&(topic, 0)), Some(0));
+    }
+}
+
+/// A batch that the topic refuses as too large goes on in pieces, each record in its place.
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_split() {
+    let cluster = Cluster::start().await;
+    let topic = cluster.name("small");
+    let new = NewTopic {
+        name: topic.clone(),
+        partitions: Some(1),
+        configs: BTreeMap::from([("max.message.bytes".to_owned(), "4000".to_owned())]),
+        ..NewTopic::default()
+    };
+    let results = cluster
+        .admin
+        .create_topics(&[new], false)
+        .await
+        .expect("an answer");
+    assert_eq!(results[0].error_code, 0, "{:?}", results[0].error_message);
+    let producer = cluster.producer(ProducerConfig::default());
+    let mut deliveries = Vec::new();
+    for number in 0..200 {
+        let sent = record(&topic, "k", &format!("{number:0>100}"));
+        deliveries.push(producer.send(sent).await.expect("sent"));
+    }
+    producer.flush().await;
+    for (number, delivery) in deliveries.into_iter().enumerate() {
+        let metadata = delivery.wait().await.expect("written");
+        assert_eq!(metadata.offset, number as i64);
+    }
+    assert!(producer.metrics().batch_split_total > 0);
+}
+
+#[tokio::test]
+async fn a_topic_that_comes_later_is_noticed() {
+    let cluster = Cluster::start().await;
+    let (topic, group) = (cluster.name("late"), cluster.name("g"));
+    let mut consumer = cluster.consumer(Some(&group));
+    consumer
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    let none = consumer
+        .poll(Duration::from_millis(1500))
+        .await
+        .expect("polled");
+    assert!(none.is_empty());
+    assert_eq!(cluster.topic("late", 2).await, topic);
+    let producer = cluster.producer(ProducerConfig::default());
+    producer.send(record(&topic, "k", "v")).await.expect("sent");
+    producer.flush().await;
+    assert_eq!(read(&mut consumer, 1).await.len(), 1);
+    assert_eq!(consumer.assignment().len(), 2);
+    consumer.close().await.expect("left");
+}
+
+/// Members that cooperate go on reading what they keep.
+#[tokio::test]
+async fn cooperating_members_keep_their_partitions() {
+    let cluster = Cluster::start().await;
+    let topic = cluster.topic("t", 4).await;
+    let group = cluster.name("g");
+    let member = || {
+        let config = ConsumerConfig {
+            group_id: Some(group.clone()),
+            offset_reset: OffsetReset::Earliest,
+            partition_assignment_strategy: vec![Assignor::CooperativeSticky],
+            heartbeat_interval: Duration::from_millis(200),
+            ..ConsumerConfig::default()
+        };
+        let mut consumer = Consumer::new(cluster.admin.client().clone(), config);
+        consumer
+            .subscribe(std::slice::from_ref(&topic))
+            .expect("a group");
+        consumer
+    };
+    let (mut first, mut second) = (member(), member());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while first.assignment().len() != 4 {
+        assert!(Instant::now() < deadline);
+        first
+            .poll(Duration::from_millis(100))
+            .await
+            .expect("polled");
+    }
+    while second.assignment().len() != 2 {
+        assert!(Instant::now() < deadline, "{:?}", second.assignment());
+        let (left, right) = tokio::join!(
+            first.poll(Duration::from_millis(100)),
+            second.poll(Duration::from_millis(100))
+        );
+        left.expect("polled");
+        right.expect("polled");
+        assert!(
+            first.assignment().len() >= 2,
+            "what is kept is never given up"
+        );
+    }
+    assert_eq!(first.assignment().len(), 2);
+    first.close().await.expect("left");
+    second.close().await.expect("left");
+}
+
+#[tokio::test]
+async fn a_paused_partition_is_left_alone_and_times_find_offsets() {
+    let cluster = Cluster::start().await;
+    let topic = cluster.topic("t", 2).await;
+    let producer = cluster.producer(ProducerConfig::default());
+    for number in 0..20 {
+        let sent = ProducerRecord {
+            partition: Some(number % 2),
+            timestamp: Some(1_000_000 + i64::from(number)),
+            ..record(&topic, "k", "v")
+        };
+        producer.send(sent).await.expect("sent");
+    }
+    producer.flush().await;
+    let (even, odd) = ((topic.clone(), 0), (topic.clone(), 1));
+    let mut consumer = cluster.consumer(None);
+    consumer.assign(&[even.clone(), odd.clone()]);
+    consumer.pause(std::slice::from_ref(&odd));
+    let records = read(&mut consumer, 10).await;
+    assert!(records.iter().all(|record| record.partition == 0));
+    assert!(
+        consumer
+            .poll(Duration::from_millis(300))
+            .await
+            .expect("polled")
+            .is_empty()
+    );
+    consumer.resume(std::slice::from_ref(&odd));
+    assert_eq!(read(&mut consumer, 10).await.len(), 10);
+    let times = BTreeMap::from([(even.clone(), 1_000_005), (odd.clone(), 2_000_000)]);
+    let found = consumer.offsets_for_times(&times).await.expect("found");
+    assert_eq!(found[&even].map(|it| it.offset), Some(3));
+    assert_eq!(found[&odd], None);
+    consumer
+        .seek_to_end(std::slice::from_ref(&even))
+        .await
+        .expect("sought");
+    assert_eq!(consumer.position(&even), Some(10));
+}
+
+fn transactional(cluster: &Cluster, id: &str) -> Producer {
+    cluster.producer(ProducerConfig {
+        transactional_id: Some(cluster.name(id)),
+        max_block: Duration::from_secs(30),
+        ..ProducerConfig::default()
+    })
+}
+
+/// Reads, processes and writes: what is aborted is not seen, and offsets are committed with the records.
+#[tokio::test]
+async fn transactions_are_seen_as_a_whole_or_not_at_all() {
+    let cluster = Cluster::start().await;
+    if !cluster
+        .admin
+        .client()
+        .serves(ApiKey::EndTxn)
+        .await
+        .expect("an answer")
+    {
+        // What is not served is said, and not waited for.
+        let refused = transactional(&cluster, "x").init_transactions().await;
+        let refused = refused.expect_err("there are no transactions");
+        assert!(!matches!(refused, ClientError::GaveUp { .. }), "{refused}");
+        return;
+    }
+    let (source, target) = (cluster.topic("in", 1).await, cluster.topic("out", 2).await);
+    let plain = cluster.producer(ProducerConfig::default());
+    for number in 0..10 {
+        plain
+            .send(record(&source, "k", &number.to_string()))
+            .await
+            .expect("sent");
+    }
+    plain.close().await;
+
+    let group = cluster.name("g");
+    let config = ConsumerConfig {
+        group_id: Some(group.clone()),
+        offset_reset: OffsetReset::Earliest,
+        auto_commit: false,
+        read_committed: true,
+        max_poll_records: 5,
+        ..ConsumerConfig::default()
+    };
+    let mut consumer = Consumer::new(cluster.admin.client().clone(), config.clone());
+    consumer
+        .subscribe(std::slice::from_ref(&source))
+        .expect("a group");
+    let producer = transactional(&cluster, "x");
+    producer.init_transactions().await.expect("initialized");
+    let mut rounds = 0;
+    let mut done = 0;
+    while done < 10 {
+        let records = consumer
+            .poll(Duration::from_millis(500))
+            .await
+            .expect("records");
+        if records.is_empty() {
+            continue;
+        }
+        producer.begin_transaction().expect("begun");
+        for (index, read) in records.iter().enumerate() {
+            let sent = ProducerRecord {
+                topic: target.clone(),
+                partition: Some(index as i32 % 2),
+                value: read.value.clone(),
+                ..ProducerRecord::default()
+            };
+            producer.send(sent).await.expect("sent");
+        }
+        let next = records.last().expect("there is one").offset + 1;
+        let offsets = BTreeMap::from([((source.clone(), 0), OffsetToCommit::new(next))]);
+        producer
+            .send_offsets_to_transaction(&offsets, &consumer.group_metadata())
+            .await
+            .expect("offsets");
+        rounds += 1;
+        if rounds == 2 {
+            // Some of it may be written already; nobody must see it.
+            producer.flush().await;
+            producer.abort_transaction().await.expect("aborted");
+            consumer.seek(&(source.clone(), 0), records[0].offset);
+            continue;
+        }
+        producer.commit_transaction().await.expect("committed");
+        done += records.len();
+    }
+    let committed = cluster
+        .admin
+        .committed_offsets(&group)
+        .await
+        .expect("offsets");
+    assert_eq!(committed[&(source, 0)].offset, 10);
+    let mut all = Consumer::new(
+        cluster.admin.client().clone(),
+        ConsumerConfig {
+            group_id: None,
+            ..config
+        },
+    );
+    all.assign(&[(target.clone(), 0), (target, 1)]);
+    let mut values: Vec<i32> = read(&mut all, 10)
+        .await
+        .iter()
+        .map(|record| {
+            String::from_utf8_lossy(record.value.as_deref().unwrap())
+                .parse()
+                .unwrap()
+        })
+        .collect();
+    values.sort_unstable();
+    assert_eq!(values, (0..10).collect::<Vec<_>>());
+    assert!(
+        all.poll(Duration::from_millis(500))
+            .await
+            .expect("polled")
+            .is_empty()
+    );
+
+    // Another producer of the same id fences this one.
+    let newer = transactional(&cluster, "x");
+    newer.init_transactions().await.expect("initialized");
+    producer.begin_transaction().expect("begun");
+    let sent = producer
+        .send(record(&consumer.subscription()[0].clone(), "k", "v"))
+        .await;
+    let lost = match sent {
+        Ok(_) => producer.commit_transaction().await,
+        Err(error) => Err(error),
+    };
+    assert_eq!(
+        lost.expect_err("fenced").code(),
+        Some(ErrorCode::ProducerFenced)
+    );
 }
