@@ -11,7 +11,9 @@ use ottla_protocol::messages::offset_commit_request::{
 use ottla_protocol::messages::offset_delete_request::{
     OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
 };
-use ottla_protocol::messages::offset_fetch_request::{OffsetFetchRequest, OffsetFetchRequestGroup};
+use ottla_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
 use ottla_types::Uuid;
 
 use super::topics::{forget_stale_leader, leader_connection};
@@ -163,23 +165,80 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
+        self.fetch_offsets(group, None).await
+    }
+
+    /// What a group has committed for these partitions, once no transaction about it is open any more:
+    /// where a member of the group goes on.
+    pub async fn stable_offsets(
+        &self,
+        group: &str,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
+        let mut topics: Vec<String> = partitions.iter().map(|(topic, _)| topic.clone()).collect();
+        topics.dedup();
+        // Newer requests name topics by their ids.
+        self.client.topics(&topics).await?;
+        self.client
+            .retrying("OffsetFetch", async || {
+                self.fetch_offsets(group, Some(partitions)).await
+            })
+            .await
+    }
+
+    async fn fetch_offsets(
+        &self,
+        group: &str,
+        wanted: Option<&[Partition]>,
+    ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
+        let mut by_topic: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+        for (topic, partition) in wanted.unwrap_or_default() {
+            by_topic.entry(topic).or_default().push(*partition);
+        }
+        let metadata = self.client.metadata();
+        let topic_id = |topic: &str| {
+            let topic = metadata.topics.get(topic);
+            topic.map_or(Uuid::ZERO, |it| it.topic_id)
+        };
         let response = self
             .client
             .send_to_coordinator(
                 CoordinatorKind::Group,
                 group,
                 |version| {
-                    let mut request = OffsetFetchRequest::default();
+                    let mut request = OffsetFetchRequest {
+                        require_stable: wanted.is_some(),
+                        ..Default::default()
+                    };
                     // Several groups at once are newer (KIP-709).
                     if version >= 8 {
                         request.groups = vec![OffsetFetchRequestGroup {
                             group_id: text(group),
-                            topics: None,
+                            topics: wanted.map(|_| {
+                                let topics = by_topic.iter();
+                                topics
+                                    .map(|(name, partitions)| OffsetFetchRequestTopics {
+                                        name: text(name),
+                                        topic_id: topic_id(name),
+                                        partition_indexes: partitions.clone(),
+                                        ..Default::default()
+                                    })
+                                    .collect()
+                            }),
                             ..Default::default()
                         }];
                     } else {
                         request.group_id = text(group);
-                        request.topics = None;
+                        request.topics = wanted.map(|_| {
+                            let topics = by_topic.iter();
+                            topics
+                                .map(|(name, partitions)| OffsetFetchRequestTopic {
+                                    name: text(name),
+                                    partition_indexes: partitions.clone(),
+                                    ..Default::default()
+                                })
+                                .collect()
+                        });
                     }
                     request
                 },
@@ -197,6 +256,10 @@ impl Admin {
             ClientError::check(what, response.error_code, None::<&str>)?;
             for topic in &response.topics {
                 for partition in &topic.partitions {
+                    if wanted.is_some() {
+                        let what = format!("the offsets of group {group}");
+                        ClientError::check(what, partition.error_code, None::<&str>)?;
+                    }
                     if partition.committed_offset >= 0 {
                         let committed = CommittedOffset {
                             offset: partition.committed_offset,
@@ -212,14 +275,16 @@ impl Admin {
             }
             return Ok(offsets);
         };
-        ClientError::check(what, found.error_code, None::<&str>)?;
+        ClientError::check(what.clone(), found.error_code, None::<&str>)?;
         for topic in &found.topics {
             let name = self.topic_name(&topic.name, topic.topic_id).await?;
-            for partition in topic
-                .partitions
-                .iter()
-                .filter(|it| it.committed_offset >= 0)
-            {
+            for partition in &topic.partitions {
+                if wanted.is_some() {
+                    ClientError::check(what.clone(), partition.error_code, None::<&str>)?;
+                }
+                if partition.committed_offset < 0 {
+                    continue;
+                }
                 let committed = CommittedOffset {
                     offset: partition.committed_offset,
                     leader_epoch: partition.committed_leader_epoch,

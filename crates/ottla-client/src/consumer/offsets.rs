@@ -197,12 +197,19 @@ impl Consumer {
         if missing.is_empty() {
             return Ok(());
         }
+        // A topic that is not there yet is waited for.
+        let mut there = Vec::new();
+        for partition in missing {
+            if metadata.topics.contains_key(&partition.0) || self.is_there(&partition.0).await? {
+                there.push(partition);
+            }
+        }
         let committed: BTreeMap<Partition, CommittedOffset> = match &self.config.group_id {
-            Some(group) => self.admin.committed_offsets(group).await?,
-            None => BTreeMap::new(),
+            Some(group) if !there.is_empty() => self.admin.stable_offsets(group, &there).await?,
+            _ => BTreeMap::new(),
         };
         let mut to_reset = Vec::new();
-        for partition in missing {
+        for partition in there {
             match committed.get(&partition) {
                 Some(committed) => {
                     if let Some(position) = self.positions.get_mut(&partition) {
@@ -210,10 +217,6 @@ impl Consumer {
                         position.leader_epoch = committed.leader_epoch;
                     }
                 }
-                // A topic that is not there yet is waited for.
-                None if metadata.cluster_id.is_some()
-                    && !metadata.topics.contains_key(&partition.0)
-                    && !self.is_there(&partition.0).await? => {}
                 None => to_reset.push(partition),
             }
         }

@@ -32,6 +32,8 @@ pub(super) struct Sequences {
     next_ticket: u64,
     /// A sequence is missing for good.
     is_broken: bool,
+    /// Something has been written under this producer id.
+    is_known: bool,
 }
 
 /// The name of a batch among those of its partition that have left.
@@ -58,10 +60,13 @@ pub(super) enum Refusal {
 impl Sequences {
     /// Whether a batch that has not left before may leave under this identity now.
     pub(super) fn may_start(&self, identity: Identity) -> bool {
-        if self.identity == Some(identity) {
-            return !self.is_broken;
+        if self.unfinished.is_empty() {
+            return !(self.is_broken && self.identity == Some(identity));
         }
-        self.unfinished.is_empty()
+        // A broker takes any sequence from a producer that it has never seen, so that the first batch must
+        // be there before the second one leaves: were the first refused, as by a partition that is just
+        // being made, the second would be taken in its place.
+        self.identity == Some(identity) && self.is_known && !self.is_broken
     }
 
     /// Whether a batch may be sent again now: those that left before it go first.
@@ -122,6 +127,7 @@ impl Sequences {
     }
 
     fn restart(&mut self, identity: Identity) {
+        self.is_known &= self.identity.is_some_and(|it| it.id == identity.id);
         self.identity = Some(identity);
         (self.next, self.last_acked, self.is_broken) = (0, None, false);
     }
@@ -139,6 +145,7 @@ impl Sequences {
 
     pub(super) fn on_written(&mut self, ticket: Ticket) {
         if let Some(written) = self.remove(ticket) {
+            self.is_known = true;
             self.last_acked = Some(plus(written.base_sequence, written.record_count - 1));
         }
     }
@@ -157,7 +164,9 @@ impl Sequences {
         let base = self.unfinished[position].base_sequence;
         let expected = self.last_acked.map_or(0, |last| plus(last, 1));
         match code {
-            ErrorCode::OutOfOrderSequenceNumber if !self.is_broken && base != expected => {
+            ErrorCode::OutOfOrderSequenceNumber
+                if !self.is_broken && base != expected && !precedes(base, expected) =>
+            {
                 Refusal::Early
             }
             ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId
@@ -189,6 +198,12 @@ impl Sequences {
     }
 }
 
+/// Whether a sequence has its place before another; they are never half the numbers apart.
+fn precedes(one: i32, other: i32) -> bool {
+    let ahead = i64::from(other) - i64::from(one);
+    ahead.rem_euclid(1 << 31) < 1 << 30 && ahead != 0
+}
+
 /// Sequence numbers go round after 2^31 - 1.
 fn plus(sequence: i32, count: i32) -> i32 {
     Sequence(sequence).plus(count).0
@@ -210,13 +225,18 @@ mod tests {
     #[test]
     fn several_batches_leave_and_repeat_in_order() {
         let mut sequences = Sequences::default();
+        // The broker has to know the producer first.
+        let (ticket, _) = sequences.start(FIRST, 1);
+        assert!(!sequences.may_start(FIRST));
+        sequences.on_written(ticket);
+        assert!(sequences.may_start(FIRST));
         let given: Vec<_> = [10, 5, 1]
             .map(|count| sequences.start(FIRST, count))
             .into_iter()
             .collect();
         assert_eq!(
             given.iter().map(|(_, it)| it.0).collect::<Vec<_>>(),
-            [0, 10, 15]
+            [1, 11, 16]
         );
         // The first was lost on the way: what came behind it was early, and is sent behind it again.
         let (first, second) = (given[0].0, given[1].0);
@@ -248,7 +268,7 @@ mod tests {
         assert!(!sequences.may_start(FIRST) && !sequences.may_repeat(second));
         let again = sequences.begin_anew(SECOND);
         assert_eq!(again, [(second, Sequence(0)), (third, Sequence(3))]);
-        assert!(sequences.may_start(SECOND) && sequences.may_repeat(second));
+        assert!(sequences.may_repeat(second));
         assert_eq!(sequences.start(SECOND, 1).1, Sequence(7));
     }
 
@@ -272,6 +292,17 @@ mod tests {
         let order = [parts[0].0, parts[1].0, behind].map(|it| sequences.position(it));
         assert_eq!(order, [Some(0), Some(1), Some(2)]);
         assert_eq!(sequences.position(whole), None);
+    }
+
+    #[test]
+    fn a_batch_that_others_went_past_needs_a_new_epoch() {
+        let mut sequences = Sequences::default();
+        let (first, _) = sequences.start(FIRST, 2);
+        let (second, _) = sequences.start(FIRST, 3);
+        sequences.on_written(second);
+        let code = ErrorCode::OutOfOrderSequenceNumber;
+        assert_eq!(sequences.judge(first, code, false), Refusal::NewEpoch);
+        assert!(precedes(i32::MAX, 3) && !precedes(3, i32::MAX) && !precedes(3, 3));
     }
 
     #[test]

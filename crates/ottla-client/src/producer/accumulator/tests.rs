@@ -97,11 +97,20 @@ fn what_is_put_back_leaves_again_in_order() {
             accumulator.drain(&topic.partitions, 0, 1 << 20, Some(IDENTITY), now, |_| true);
         drained.pop().map(|(_, batch)| batch)
     };
+    // The broker has to know the producer before several batches are under way.
+    append(&accumulator, Some(0), &[0; 900]);
+    let known = drain().unwrap();
+    assert!(drain().is_none());
+    let queue = &topic.partitions[0];
+    queue
+        .state
+        .lock()
+        .sequences
+        .on_written(known.ticket.unwrap());
     let batches: Vec<ProducerBatch> = (0..3).map_while(|_| drain()).collect();
     assert_eq!(batches.len(), 3);
     assert!(drain().is_none());
     let tickets: Vec<_> = batches.iter().map(|batch| batch.ticket.unwrap()).collect();
-    let queue = &topic.partitions[0];
     {
         let state = queue.state.lock();
         let code = ErrorCode::OutOfOrderSequenceNumber;
