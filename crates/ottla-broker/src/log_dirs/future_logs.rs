@@ -7,7 +7,7 @@
 //!
 //! Kafka: `LogManager.futureLogs`, `LogManager.replaceCurrentWithFutureLog`, `recoverAbandonedFutureLogs`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,37 +139,78 @@ impl LogDirs {
 
     /// Renames the directory of a log, so that its name is free, and deletes it after a while.
     pub(super) fn delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
-        let name = dir_names::suffixed(log.topic_partition(), rand::random(), DELETE_DIR_SUFFIX);
-        let to = dir.path.join(name);
-        if let Err(error) = log.rename_dir_job(to.clone()).run() {
-            return self.on_storage_error(dir, &error);
+        match rename_to(log, dir, DELETE_DIR_SUFFIX) {
+            Ok(path) => remove_later(log, dir, path),
+            Err(error) => self.on_storage_error(dir, &error),
         }
-        let delay_ms = log.config().file_delete_delay_ms;
-        let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
-        dir.files.submit(delay, move || remove_dir(&to));
+    }
+
+    /// Gives a copy a name under which no start puts it in the place of its log, and under which it is deleted.
+    /// Blocks.
+    pub(crate) fn hide_future(&self, future: &LogReader) -> Result<(), StorageError> {
+        self.rename_future(future, DELETE_DIR_SUFFIX)
+    }
+
+    /// Takes that back. Blocks.
+    pub(crate) fn show_future(&self, future: &LogReader) -> Result<(), StorageError> {
+        self.rename_future(future, FUTURE_DIR_SUFFIX)
+    }
+
+    fn rename_future(&self, future: &LogReader, suffix: &str) -> Result<(), StorageError> {
+        let _ending = self.moves_end.lock();
+        match self.dir_of_future(future) {
+            Some(dir) => rename_to(future, &dir, suffix).map(drop),
+            // It was given up, and is being deleted.
+            None => Ok(()),
+        }
+    }
+
+    fn dir_of_future(&self, future: &LogReader) -> Option<Arc<LogDir>> {
+        let futures = self.futures.read();
+        let of_name = futures.get(future.topic_partition())?;
+        let is_same = of_name.reader.is_of_same_log(future);
+        is_same.then(|| Arc::clone(&of_name.dir))
     }
 
     /// Puts a copy that holds all that the log holds, and is on disk, in its place. The old files are deleted
     /// after a while. Nothing has changed where that fails. Called by whoever steps the partition. Blocks.
-    pub(crate) fn promote(&self, future: &LogReader) -> Result<(), PromoteError> {
+    ///
+    /// A kill may come between the two renames. Where the controller is known to have written down that the replica
+    /// lies there (`is_written_down`), the log gives its name up first: a start then finds a copy in the directory that
+    /// the controller names, and no log, and Ottla and Kafka both put it in place. Otherwise the copy takes the name
+    /// first, which is Kafka's order: with two logs of one name Kafka does not start, but it loses nothing.
+    pub(crate) fn promote(
+        &self,
+        future: &LogReader,
+        is_written_down: bool,
+    ) -> Result<(), PromoteError> {
         let topic_partition = future.topic_partition();
         // Held, so that the copy cannot be given up meanwhile. The register itself is not: it is asked by
         // threads that must not wait for the disk.
         let _ending = self.moves_end.lock();
-        let registered = {
-            let futures = self.futures.read();
-            let of_name = futures.get(topic_partition);
-            let of_name = of_name.filter(|of_name| of_name.reader.is_of_same_log(future));
-            of_name.map(|of_name| Arc::clone(&of_name.dir))
-        };
-        let Some(dir) = registered else {
+        let Some(dir) = self.dir_of_future(future) else {
             return Err(PromoteError::GivenUp);
         };
-        let name = dir.path.join(topic_partition.dir_name());
-        future
-            .rename_dir_job(name)
-            .run()
-            .map_err(PromoteError::Failed)?;
+        let old = match self.hosted.read().get(topic_partition) {
+            Some(hosted) if is_written_down => {
+                Some((hosted.reader.clone(), Arc::clone(&hosted.dir)))
+            }
+            _ => None,
+        };
+        let mut set_aside = None;
+        if let Some((reader, from)) = &old {
+            let path = rename_to(reader, from, DELETE_DIR_SUFFIX);
+            set_aside = Some(path.map_err(PromoteError::Log)?);
+        }
+        let name = topic_partition.dir_name();
+        if let Err(error) = future.rename_dir_job(dir.path.join(&name)).run() {
+            if let Some((reader, from)) = &old
+                && let Err(second) = reader.rename_dir_job(from.path.join(&name)).run()
+            {
+                self.on_storage_error(from, &second);
+            }
+            return Err(PromoteError::Copy(error));
+        }
         self.futures.write().remove(topic_partition);
         let promoted = Hosted {
             reader: future.clone(),
@@ -182,7 +223,10 @@ impl LogDirs {
         match replaced {
             Some(Hosted { reader, dir: from }) => {
                 self.move_clean_offset(topic_partition, &from, &dir);
-                self.delete_dir(&reader, &from);
+                match set_aside {
+                    Some(path) => remove_later(&reader, &from, path),
+                    None => self.delete_dir(&reader, &from),
+                }
                 // What the directory's checkpoints say must not outlive the log.
                 self.checkpoint_recovery_points();
                 self.checkpoint_log_start_offsets();
@@ -333,7 +377,25 @@ impl LogDirs {
 pub(crate) enum PromoteError {
     /// It is not registered any more.
     GivenUp,
-    Failed(StorageError),
+    /// The directory of the log refused.
+    Log(StorageError),
+    /// That of the copy did.
+    Copy(StorageError),
+}
+
+/// Gives the directory of a log a name of its own with such an ending.
+fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, StorageError> {
+    let name = dir_names::suffixed(log.topic_partition(), rand::random(), suffix);
+    let to = dir.path.join(name);
+    log.rename_dir_job(to.clone()).run()?;
+    Ok(to)
+}
+
+/// Deletes what has been renamed, when nobody opens files in it any more.
+fn remove_later(log: &LogReader, dir: &LogDir, path: PathBuf) {
+    let delay_ms = log.config().file_delete_delay_ms;
+    let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
+    dir.files.submit(delay, move || remove_dir(&path));
 }
 
 /// `None` where the files do not say of which topic they are.

@@ -1,7 +1,7 @@
 mod broken_cases;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ottla_config::{BrokerConfig, TopicConfig, single_node_properties};
@@ -624,6 +624,143 @@ fn a_copy_whose_directory_is_already_assigned_takes_the_place_of_its_log_only_if
     }
 }
 
+/// Two directories, a log of one record in one of them and its whole copy in the other.
+struct Moved {
+    test: Dirs,
+    dirs: LogDirs,
+    from: PathBuf,
+    to: PathBuf,
+    to_id: ottla_types::DirectoryId,
+    log: Log,
+    copy: Log,
+}
+
+fn moved() -> Moved {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    append(&mut log);
+    let from = dirs.directory_of(&partition(0)).unwrap();
+    let to = dirs.dirs.iter().find(|dir| dir.directory_id != from);
+    let (to_id, to) = to.map(|dir| (dir.directory_id, dir.path.clone())).unwrap();
+    let mut copy = dirs
+        .create_future(&partition(0), TOPIC_ID, to_id, settings())
+        .unwrap();
+    append(&mut copy);
+    copy.flush_job().unwrap().run().unwrap();
+    Moved {
+        from: log.dir().parent().unwrap().to_owned(),
+        test,
+        dirs,
+        to,
+        to_id,
+        log,
+        copy,
+    }
+}
+
+impl Moved {
+    /// The names of what is of the partition, without their unique ids.
+    fn names(&self) -> [Vec<String>; 2] {
+        [&self.from, &self.to].map(|path| {
+            let names = names(path).into_iter();
+            let of_partition = names.filter(|name| name.starts_with("topic-0"));
+            of_partition
+                .map(|name| match name.rsplit_once('-') {
+                    Some((_, suffix)) if name.contains('.') => suffix.to_owned(),
+                    _ => name,
+                })
+                .collect()
+        })
+    }
+
+    /// Kills the process, and looks where the next start finds both records.
+    fn starts_in(self, directory: &Path) {
+        let Moved {
+            test,
+            dirs,
+            log,
+            copy,
+            to_id,
+            ..
+        } = self;
+        drop((log, copy, dirs));
+        let dirs = test.open().unwrap();
+        let loading = Loading::default();
+        let assigned = |_: &TopicPartition| Some((TOPIC_ID, to_id));
+        dirs.load(&LoadSettings {
+            assigned: &assigned,
+            ..load_settings(&loading)
+        })
+        .unwrap();
+        let log = dirs.open_log(&partition(0), TOPIC_ID, Some(to_id), settings());
+        let log = log.unwrap();
+        assert_eq!(log.log_end_offset(), Offset(1));
+        assert_eq!(log.dir(), directory.join("topic-0"));
+    }
+}
+
+#[test]
+fn a_kill_between_the_steps_of_an_exchange_leaves_what_a_start_goes_on_with() {
+    // The controller has written down that the replica lies in the new directory.
+    let moved = moved();
+    let to = moved.to.clone();
+    assert_eq!(moved.names(), [vec!["topic-0"], vec!["future"]]);
+    moved.starts_in(&to);
+
+    // Killed between the two renames: nothing of the name, and Kafka takes the copy
+    // (`LogManager.recoverAbandonedFutureLogs`).
+    let moved = self::moved();
+    let to = moved.to.clone();
+    let name = format!("topic-0.{:032x}-delete", 1);
+    fs::rename(moved.from.join("topic-0"), moved.from.join(name)).unwrap();
+    assert_eq!(moved.names(), [vec!["delete"], vec!["future"]]);
+    moved.starts_in(&to);
+
+    let moved = self::moved();
+    let to = moved.to.clone();
+    moved.dirs.promote(&moved.copy.reader(), true).unwrap();
+    assert_eq!(moved.names(), [vec!["delete"], vec!["topic-0"]]);
+    moved.starts_in(&to);
+}
+
+#[test]
+fn the_log_gives_its_name_up_before_the_copy_takes_it() {
+    let moved = moved();
+    // The log cannot be renamed, and the copy is not.
+    fs::rename(moved.from.join("topic-0"), moved.from.join("away-0")).unwrap();
+    assert!(moved.dirs.promote(&moved.copy.reader(), true).is_err());
+    assert_eq!(moved.names(), [vec![], vec!["future".to_owned()]]);
+
+    // Not known to be written down: the copy has to be there before the log goes.
+    let moved = self::moved();
+    fs::rename(moved.from.join("topic-0"), moved.from.join("away-0")).unwrap();
+    moved.dirs.promote(&moved.copy.reader(), false).unwrap();
+    assert_eq!(moved.names(), [vec![], vec!["topic-0".to_owned()]]);
+}
+
+#[test]
+fn a_log_keeps_its_name_where_its_copy_cannot_take_it() {
+    for is_written_down in [false, true] {
+        let moved = moved();
+        fs::create_dir_all(moved.to.join("topic-0/in the way")).unwrap();
+        let promoted = moved.dirs.promote(&moved.copy.reader(), is_written_down);
+        assert!(promoted.is_err());
+        let [from, to] = moved.names();
+        assert_eq!((from, to.len()), (vec!["topic-0".to_owned()], 2));
+        assert!(moved.log.dir().join("partition.metadata").exists());
+        assert_eq!(
+            moved
+                .dirs
+                .describe()
+                .iter()
+                .filter(|dir| dir.is_online)
+                .count(),
+            2
+        );
+    }
+}
+
 #[test]
 fn up_to_where_a_log_is_clean_goes_with_it_into_another_directory() {
     let test = Dirs::new(2);
@@ -641,7 +778,7 @@ fn up_to_where_a_log_is_clean_goes_with_it_into_another_directory() {
     let created = dirs.create_future(&partition(0), TOPIC_ID, to, settings());
     let mut copy = created.unwrap();
     append(&mut copy);
-    dirs.promote(&copy.reader()).unwrap();
+    dirs.promote(&copy.reader(), true).unwrap();
     assert_eq!(dirs.directory_of(&partition(0)), Some(to));
     let clean = |is_from| {
         let file = of(is_from).path.join(CLEANER_OFFSET_CHECKPOINT);

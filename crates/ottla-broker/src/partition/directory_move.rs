@@ -9,8 +9,8 @@
 //!    partition: directories are renamed, and appends go on.
 //!
 //! Invariant: from when the controller may believe that the replica lies in the new directory until it does, the log
-//! holds nothing that the copy lacks. A start after a crash may put the copy in place of the log, whatever it holds:
-//! Kafka does (`LogManager.recoverAbandonedFutureLogs`). The one exception is named at [`Move::take_back`].
+//! holds nothing that the copy lacks, or the copy has a name under which no start takes it for one. A start after a crash
+//! may put a copy in place of the log, whatever it holds: Kafka does (`LogManager.recoverAbandonedFutureLogs`).
 //!
 //! The move is given up by taking the copy out of the register of [`LogDirs`]; the task finds out.
 //!
@@ -182,6 +182,7 @@ impl Broker {
             partition,
             directory,
             is_told: false,
+            is_hidden: false,
         };
         let mut tasks = self.directory_moves.tasks.lock();
         tasks.retain(|task| !task.is_finished());
@@ -201,6 +202,8 @@ struct Move {
     original: Option<DirectoryId>,
     /// The controller may believe that the replica lies in the new directory.
     is_told: bool,
+    /// The copy has a name under which a start deletes it.
+    is_hidden: bool,
 }
 
 /// How a move ended.
@@ -350,7 +353,10 @@ impl Move {
         // Whether a controller that can be asked no more has written it down is not known, and the copy lacks
         // nothing: the next start tells it where the replica lies.
         let is_last_chance = self.broker.is_stopping();
-        let is_done = (is_written_down || is_last_chance) && self.take_place().await;
+        let is_done = (is_written_down || is_last_chance) && self.take_place(is_written_down).await;
+        if !is_done {
+            self.hide().await;
+        }
         let topic_partition = &self.partition.topic_partition;
         let held = hold.lasts();
         drop(hold);
@@ -406,6 +412,7 @@ impl Move {
 
     /// Has the controller told where the replica lies from now on. Returns whether it has written that down.
     async fn tell(&mut self, deadline: tokio::time::Instant) -> bool {
+        self.show().await;
         self.is_told = true;
         let written_down = self.assign(self.directory);
         self.broker.dir_assignments.hurry();
@@ -430,9 +437,37 @@ impl Move {
         receiver
     }
 
+    /// Keeps a start from putting the copy in the place of the log, to which appends go on.
+    async fn hide(&mut self) {
+        // What was begun with is gone where the partition was lost.
+        let Some(log_dirs) = self.broker.log_dirs().filter(|_| self.future.is_some()) else {
+            return;
+        };
+        let log_dirs = Arc::clone(log_dirs);
+        let hidden = self.on_copy(move |future| log_dirs.hide_future(&future.reader()));
+        if let Err(error) = hidden.await {
+            self.report(&CopyError::Storage(error));
+        } else {
+            self.is_hidden = true;
+        }
+    }
+
+    /// The controller is about to be told of the copy, or knows that the log is where it was.
+    async fn show(&mut self) {
+        let Some(log_dirs) = self.broker.log_dirs().filter(|_| self.is_hidden) else {
+            return;
+        };
+        let log_dirs = Arc::clone(log_dirs);
+        let shown = self.on_copy(move |future| log_dirs.show_future(&future.reader()));
+        if let Err(error) = shown.await {
+            self.report(&CopyError::Storage(error));
+        } else {
+            self.is_hidden = false;
+        }
+    }
+
     /// Has the controller told where the log lies, since it may believe in the new directory. Appends go on
-    /// meanwhile: what they add until it has answered, a crash may lose. Ends early where the copy is not wanted any
-    /// more, or the broker stops.
+    /// meanwhile, and the copy is hidden. Ends early where the copy is not wanted any more, or the broker stops.
     async fn take_back(&mut self) {
         let Some(original) = self.original else {
             return;
@@ -443,6 +478,9 @@ impl Move {
             tokio::select! {
                 written_down = &mut written_down => {
                     self.is_told = written_down.is_err();
+                    if !self.is_told {
+                        self.show().await;
+                    }
                     return;
                 }
                 () = tokio::time::sleep(RETRY) => {}
@@ -452,13 +490,13 @@ impl Move {
     }
 
     /// Lets the copy take the place of the log. Returns whether it has.
-    async fn take_place(&mut self) -> bool {
+    async fn take_place(&mut self, is_written_down: bool) -> bool {
         let future = self.future.take().expect("no other thread has it");
         let (sender, receiver) = oneshot::channel();
         let broker = Arc::clone(&self.broker);
         self.partition.replace_log(&self.broker, move |current| {
             let mut future = future;
-            let home = replace(&broker, current, &mut future);
+            let home = replace(&broker, current, &mut future, is_written_down);
             // What is left is the old log, whose handles readers may hold, or the copy as it was.
             drop(sender.send((future, home.is_some())));
             home
@@ -548,7 +586,12 @@ enum Exchange {
 }
 
 /// Puts the copy in the place of the log, of which it has all. `None` leaves all as it was. Runs between two steps of the partition, on a thread that may wait.
-fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<Home> {
+fn replace(
+    broker: &Arc<Broker>,
+    current: &mut Log,
+    future: &mut Log,
+    is_written_down: bool,
+) -> Option<Home> {
     let log_dirs = broker.log_dirs()?;
     let topic_partition = current.topic_partition().clone();
     let failed = |error: CopyError, of: LogReader| {
@@ -575,7 +618,7 @@ fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<
         failed(error, future.reader());
         return None;
     }
-    match log_dirs.promote(&future.reader()) {
+    match log_dirs.promote(&future.reader(), is_written_down) {
         Ok(()) => {
             std::mem::swap(current, future);
             Some(Home {
@@ -585,7 +628,11 @@ fn replace(broker: &Arc<Broker>, current: &mut Log, future: &mut Log) -> Option<
             })
         }
         Err(PromoteError::GivenUp) => None,
-        Err(PromoteError::Failed(error)) => {
+        Err(PromoteError::Log(error)) => {
+            failed(error.into(), current.reader());
+            None
+        }
+        Err(PromoteError::Copy(error)) => {
             failed(error.into(), future.reader());
             None
         }

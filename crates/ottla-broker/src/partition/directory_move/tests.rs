@@ -152,7 +152,7 @@ fn a_log_that_starts_within_a_batch_is_copied_with_all_of_that_batch() {
 /// A partition that is about to be moved to another directory, and a controller that answers nobody.
 struct Moving {
     broker: TestBroker,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
     partition: Arc<Partition>,
     from: DirectoryId,
     to: DirectoryId,
@@ -173,7 +173,7 @@ impl Moving {
         let to = to.into_iter().find(|dir| dir.directory_id != from).unwrap();
         let mut moving = Moving {
             broker,
-            _data: data,
+            data,
             partition,
             from,
             to: to.directory_id,
@@ -235,6 +235,14 @@ impl Moving {
             .unwrap()
     }
 
+    /// Directories that a start takes for a copy.
+    fn copies(&self) -> usize {
+        let dirs = std::fs::read_dir(self.data.path().join("first")).unwrap();
+        let dirs = dirs.chain(std::fs::read_dir(self.data.path().join("second")).unwrap());
+        let names = dirs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with("-future")).count()
+    }
+
     async fn until(&self, mut is_so: impl FnMut(&Moving) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !is_so(self) {
@@ -272,11 +280,14 @@ async fn appends_go_on_in_the_old_directory_where_the_controller_does_not_answer
     let held = moving.append();
     assert_eq!(held.await, Ok(appended(3)));
     assert_eq!(moving.directory(), moving.from);
+    // A start, of Kafka too, would put the copy in the place of the log that holds more.
+    assert_eq!(moving.copies(), 0);
     let from = moving.from;
     moving.until(|moving| moving.told() == Some(from)).await;
     assert_eq!(moving.append().await, Ok(appended(4)));
     moving.silence = None;
     moving.until(|moving| moving.told().is_none()).await;
+    moving.until(|moving| moving.copies() == 1).await;
     let image = moving.broker.broker().metadata();
     let topic = image.topics.by_id(moving.partition.topic_id).unwrap();
     let assigned = topic.partition(0.into()).unwrap();
