@@ -292,10 +292,14 @@ impl LogDirs {
             .rename_dir_job(stray.dir.path.join(&name))
             .run();
         match renamed {
-            Ok(()) => tracing::warn!(
-                %topic_partition, dir = %stray.dir.path.display(), renamed_to = name,
-                "the log belongs to no partition of this broker and was set aside"
-            ),
+            Ok(()) => {
+                // It must not be taken for that of a log of the same name that is made anew.
+                self.change_clean_offset(&stray.dir, &topic_partition, None);
+                tracing::warn!(
+                    %topic_partition, dir = %stray.dir.path.display(), renamed_to = name,
+                    "the log belongs to no partition of this broker and was set aside"
+                );
+            }
             Err(error) => self.on_storage_error(&stray.dir, &error),
         }
     }

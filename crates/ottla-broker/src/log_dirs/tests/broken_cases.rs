@@ -221,9 +221,17 @@ const CASES: &[Case] = &[
                 topic_id: TopicId::from_u128(99),
             };
             other.write(&paths[0].join("topic-0")).unwrap();
+            let clean = "0\n2\ntopic 0 1\ntopic 1 1\n";
+            for path in paths {
+                fs::write(path.join(CLEANER_OFFSET_CHECKPOINT), clean).unwrap();
+            }
         },
         check: |start| {
             assert_eq!(open(start.dirs(), 0).log_end_offset(), Offset(0));
+            // Up to where the other log was clean says nothing of this one.
+            let clean = start.paths[0].join(CLEANER_OFFSET_CHECKPOINT);
+            let offsets = OffsetCheckpoint::read(&clean).unwrap().offsets;
+            assert_eq!(offsets.get(&partition(0)), None);
             let strays = names(&start.paths[0]).into_iter();
             assert_eq!(strays.filter(|name| name.ends_with("-stray")).count(), 1);
         },
