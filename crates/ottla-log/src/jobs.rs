@@ -18,7 +18,7 @@ use crate::checkpoint::sync_dir;
 use crate::cleaner::Swap;
 use crate::disk;
 use crate::error::StorageError;
-use crate::file_names::DELETED_SUFFIX;
+use crate::file_names::{DELETED_SUFFIX, LOG_SUFFIX};
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::PendingSnapshot;
 use crate::reader::{Flushed, LogReader, Shared};
@@ -201,8 +201,11 @@ pub struct WritebackJob {
 impl WritebackJob {
     pub fn run(self) -> Result<WrittenPages, StorageError> {
         let len = self.range.end - self.range.start;
-        start_writeback(&self.file, self.range.start, len)
-            .map_err(|error| StorageError::fsync(&self.path, error))?;
+        start_writeback(&self.file, self.range.start, len).map_err(|error| {
+            // What was not written may be told of only once: no flush may say that all is well.
+            self.shared.flushed.lock().has_failed = true;
+            StorageError::fsync(&self.path, error)
+        })?;
         Ok(WrittenPages {
             log: Arc::downgrade(&self.shared),
             file: Arc::downgrade(&self.file),
@@ -273,44 +276,34 @@ fn start_writeback(_file: &File, _position: u64, _len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates the files of the next segment ahead, under names that a load deletes.
+/// Creates the log file of the next segment ahead, under a name that a load deletes.
 pub struct SpareJob {
     pub(crate) shared: Arc<Shared>,
-    /// Tells its files from those of all other spares.
+    /// Tells its file from those of all other spares.
     pub(crate) number: u64,
     /// `preallocate`: blocks to be reserved; the size of the file stays 0.
     pub(crate) reserve_bytes: u64,
 }
 
-/// Files that wait to become the next segment.
+/// A file that waits to become the next segment.
 pub struct SpareSegment {
     pub(crate) number: u64,
     pub(crate) log: File,
 }
 
-/// The name of one kind of file of a spare.
-pub(crate) fn spare_name(number: u64, kind: SegmentFile) -> String {
-    format!("spare-{number:016x}{}{DELETED_SUFFIX}", kind.suffix())
+pub(crate) fn spare_name(number: u64) -> String {
+    format!("spare-{number:016x}{LOG_SUFFIX}{DELETED_SUFFIX}")
 }
 
 impl SpareJob {
     pub fn run(self) -> Result<SpareSegment, StorageError> {
-        let create = |kind: SegmentFile| {
-            let path = self.shared.dir.join(&spare_name(self.number, kind));
-            // A file that is there already might be about to become a segment.
-            disk::create_new(&path).map_err(|error| StorageError::new("create", &path, error))
-        };
-        create(SegmentFile::OffsetIndex)?;
-        create(SegmentFile::TimeIndex)?;
-        let log = create(SegmentFile::Log)?;
+        let path = self.shared.dir.join(&spare_name(self.number));
+        // A file that is there already might be about to become a segment.
+        let log =
+            disk::create_new(&path).map_err(|error| StorageError::new("create", &path, error))?;
         if self.reserve_bytes > 0 {
-            reserve(&log, self.reserve_bytes).map_err(|error| {
-                let path = self
-                    .shared
-                    .dir
-                    .join(&spare_name(self.number, SegmentFile::Log));
-                StorageError::new("reserve space for", &path, error)
-            })?;
+            reserve(&log, self.reserve_bytes)
+                .map_err(|error| StorageError::new("reserve space for", &path, error))?;
         }
         Ok(SpareSegment {
             number: self.number,

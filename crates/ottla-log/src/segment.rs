@@ -50,8 +50,13 @@ impl PartitionDir {
     }
 }
 
+/// Numbers of segments, for names that no other has.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+
 pub(crate) struct Segment {
     pub(crate) base_offset: Offset,
+    /// Tells its `.deleted` files from those of another with the same base, while both wait to be unlinked.
+    number: u64,
     dir: Arc<PartitionDir>,
     state: Mutex<FileState>,
     log: ArcSwapOption<File>,
@@ -135,6 +140,7 @@ impl Segment {
     ) -> Self {
         Self {
             base_offset,
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             dir,
             state: Mutex::new(FileState::Present),
             log: ArcSwapOption::new(log.map(Arc::new)),
@@ -180,21 +186,23 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Takes files that were created ahead into use.
+    /// Takes a log file that was created ahead into use: one rename, for which whoever appends waits. The indexes
+    /// come into being when they are written, and a segment without them is repaired.
     pub(crate) fn from_spare(
         dir: &Arc<PartitionDir>,
         base_offset: Offset,
         spare: SpareSegment,
     ) -> io::Result<Self> {
-        // The log file last: a segment without its indexes is repaired, indexes without one are deleted.
+        // What stands under the names of the indexes can only be left over.
         for kind in [
-            SegmentFile::TimeIndex,
             SegmentFile::OffsetIndex,
-            SegmentFile::Log,
+            SegmentFile::TimeIndex,
+            SegmentFile::TransactionIndex,
         ] {
-            let to = dir.join(&file_name(base_offset, kind.suffix()));
-            disk::rename(&dir.join(&spare_name(spare.number, kind)), &to)?;
+            disk::remove_file_if_there(&dir.join(&file_name(base_offset, kind.suffix())))?;
         }
+        let to = dir.join(&file_name(base_offset, LOG_SUFFIX));
+        disk::rename(&dir.join(&spare_name(spare.number)), &to)?;
         let indexes = IndexSizes::default();
         Ok(Self::new(
             dir.clone(),
@@ -256,7 +264,7 @@ impl Segment {
             FileState::Cleaned => name.push_str(CLEANED_SUFFIX),
             FileState::Swap => name.push_str(SWAP_SUFFIX),
             FileState::Present => {}
-            FileState::Deleted => name.push_str(DELETED_SUFFIX),
+            FileState::Deleted => return Ok(self.deleted_path(kind.suffix())),
             FileState::Replaced => {
                 let message = "the segment was truncated while it was read";
                 return Err(io::Error::new(io::ErrorKind::NotFound, message));
@@ -293,7 +301,8 @@ impl Segment {
     pub(crate) fn rename_to_deleted(&self) -> io::Result<()> {
         if self.rename_files_to_deleted()? {
             let snapshot = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX);
-            disk::rename_if_there(&self.dir.join(&snapshot), &self.deleted_snapshot())?;
+            let deleted = self.deleted_path(PRODUCER_SNAPSHOT_SUFFIX);
+            disk::rename_if_there(&self.dir.join(&snapshot), &deleted)?;
         }
         Ok(())
     }
@@ -365,16 +374,14 @@ impl Segment {
 
     /// What [`Segment::rename_to_deleted`] has left to be unlinked, as far as it was there.
     pub(crate) fn deleted_paths(&self) -> Vec<PathBuf> {
-        let files = SegmentFile::ALL.map(|kind| {
-            let name = file_name(self.base_offset, kind.suffix()) + DELETED_SUFFIX;
-            self.dir.join(&name)
-        });
-        files.into_iter().chain([self.deleted_snapshot()]).collect()
+        let suffixes = SegmentFile::ALL.map(SegmentFile::suffix).into_iter();
+        let suffixes = suffixes.chain([PRODUCER_SNAPSHOT_SUFFIX]);
+        suffixes.map(|suffix| self.deleted_path(suffix)).collect()
     }
 
-    fn deleted_snapshot(&self) -> PathBuf {
-        let name = file_name(self.base_offset, PRODUCER_SNAPSHOT_SUFFIX) + DELETED_SUFFIX;
-        self.dir.join(&name)
+    fn deleted_path(&self, suffix: &str) -> PathBuf {
+        let suffix = format!(".{}{suffix}{DELETED_SUFFIX}", self.number);
+        self.dir.join(&file_name(self.base_offset, &suffix))
     }
 
     /// From now on the names belong to another segment with the same base.

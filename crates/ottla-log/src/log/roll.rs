@@ -72,7 +72,7 @@ impl Log {
         Ok(())
     }
 
-    /// The files of the next segment: the spare ones where they are ready.
+    /// The files of the next segment: the spare one where it is ready.
     fn new_segment(&mut self, base_offset: Offset) -> io::Result<Segment> {
         let dir = &self.shared.dir;
         // One that is still being made stays ordered, and becomes the segment after this one.

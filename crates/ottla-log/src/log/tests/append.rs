@@ -313,18 +313,28 @@ fn a_spare_becomes_the_next_segment() {
     test.run_jobs();
     let is_spare = |name: &String| name.starts_with("spare-") && name.ends_with(".log.deleted");
     assert!(test.files().iter().any(is_spare));
+    // Left over from something; the indexes of the new segment come with their entries.
+    let index = test.path().join("00000000000000000040.index");
+    std::fs::write(&index, [7; 800]).unwrap();
     test.append(10);
     assert!(test.append(10).rolled);
     assert!(!test.files().iter().any(|name| name.starts_with("spare")));
-    for suffix in ["log", "index", "timeindex"] {
-        assert!(
-            test.files()
-                .contains(&format!("00000000000000000040.{suffix}"))
-        );
-    }
+    let rolled = |test: &TestLog| -> Vec<String> {
+        let files = test.files().into_iter();
+        let of_segment = files.filter(|name| name.starts_with("00000000000000000040."));
+        of_segment.collect()
+    };
+    let log = "00000000000000000040.log".to_owned();
+    assert_eq!(rolled(&test), std::slice::from_ref(&log));
+    assert_eq!(test.read_all(0).len(), 5);
+    assert_eq!(test.crash().bytes_truncated, 0);
     assert_eq!(test.read_all(0).len(), 5);
     test.reopen();
     assert_eq!(test.read_all(0).len(), 5);
+    let indexes = ["index", "timeindex"].map(|it| format!("00000000000000000040.{it}"));
+    let snapshot = "00000000000000000040.snapshot".to_owned();
+    let [index, time_index] = indexes;
+    assert_eq!(rolled(&test), [index, log, snapshot, time_index]);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use ottla_config::CleanupPolicy;
 use ottla_types::{Offset, Timestamp};
 
 use super::{TestLog, batch};
-use crate::JobOutcome;
+use crate::{JobOutcome, UnlinkJob};
 
 /// Segments at 0, 30, 60 of three batches each and one with a batch at 90.
 fn four_segments(change: impl FnOnce(&mut ottla_config::TopicConfig)) -> TestLog {
@@ -159,4 +159,39 @@ fn the_blocks_of_deleted_segments_are_free_at_once() {
     assert_eq!(delete(&mut test, 0), 3);
     test.run_jobs();
     assert_eq!(open_and_unlinked(&test), 0);
+}
+
+#[test]
+fn segments_of_one_base_that_wait_to_be_unlinked_do_not_share_names() {
+    let mut test = four_segments(|_| {});
+    let unlinks = |test: &mut TestLog| -> Vec<UnlinkJob> {
+        let now = test.now;
+        let log = test.log();
+        log.truncate_fully_and_start_at(Offset(0), None, now)
+            .unwrap();
+        let outcomes = log.take_jobs().into_iter().map(|job| job.run().unwrap());
+        let unlinks = outcomes.filter_map(|outcome| match outcome {
+            JobOutcome::Unlink(job) => Some(job),
+            _ => None,
+        });
+        unlinks.collect()
+    };
+    let waiting = |test: &TestLog| -> Vec<String> {
+        let files = test.files().into_iter();
+        let deleted = files.filter(|name| name.ends_with(".log.deleted"));
+        deleted.filter(|name| !name.starts_with("spare")).collect()
+    };
+    let first = unlinks(&mut test);
+    let before = waiting(&test);
+    for _ in 0..10 {
+        test.append(10);
+    }
+    let second = unlinks(&mut test);
+    assert_eq!((before.len(), waiting(&test).len()), (4, 8));
+    first.into_iter().for_each(|job| job.run().unwrap());
+    let left = waiting(&test);
+    assert_eq!(left.len(), 4);
+    assert!(left.iter().all(|name| !before.contains(name)));
+    second.into_iter().for_each(|job| job.run().unwrap());
+    assert_eq!(waiting(&test), [""; 0]);
 }

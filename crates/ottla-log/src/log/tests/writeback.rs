@@ -106,3 +106,17 @@ fn pages_of_a_log_that_is_gone_need_no_dropping() {
     );
     pages.drop_from_cache().unwrap();
 }
+
+#[test]
+fn writeback_that_fails_counts_as_a_failed_fsync() {
+    let mut test = writing_back();
+    grow_to(&mut test, 3 * MIB);
+    let mut job = writeback_due(&mut test).unwrap();
+    // What the kernel refuses to write back.
+    job.file = std::sync::Arc::new(std::fs::File::open("/dev/null").unwrap());
+    let error = job.run().err().unwrap();
+    assert!(error.is_failed_fsync, "{error}");
+    let flush = test.log().flush_job().unwrap();
+    assert!(flush.run().unwrap_err().is_failed_fsync);
+    assert_eq!(test.reader().recovery_point(), Offset(0));
+}
