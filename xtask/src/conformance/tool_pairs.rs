@@ -1,6 +1,9 @@
 //! Kafka's command line tools and ours, the same command on the same broker, once on Kafka and once on Ottla: standard
 //! output and exit status must be alike. What a command changes it changes on a subject of its own (`theirs`, `ours`).
 //!
+//! Of the measuring tools, which never print the same figures twice, the shapes of the lines are compared: which there
+//! are, and how each number in them is printed.
+//!
 //! Standard error is not compared: its words are our own.
 
 use std::io::Write;
@@ -69,6 +72,15 @@ const REPLICAS: Tool = tool(
     "replica-verification",
     "org.apache.kafka.tools.ReplicaVerificationTool",
 );
+const PRODUCER_TEST: Tool = tool(
+    "producer-perf-test",
+    "org.apache.kafka.tools.ProducerPerformance",
+);
+const CONSUMER_TEST: Tool = tool(
+    "consumer-perf-test",
+    "org.apache.kafka.tools.ConsumerPerformance",
+);
+const LATENCY_TEST: Tool = tool("e2e-latency", "org.apache.kafka.tools.EndToEndLatency");
 const STORAGE: Tool = tool("storage", "kafka.tools.StorageTool");
 
 /// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
@@ -78,6 +90,24 @@ struct Step {
     tool: Tool,
     arguments: &'static str,
     input: &'static str,
+    compared: Compared,
+}
+
+/// What has to be alike.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    Lines,
+    /// Each shape of a line once, with a `#` for every digit behind a point and one for those before it.
+    Shapes,
+}
+
+const fn measuring(tool: Tool, arguments: &'static str) -> Step {
+    Step {
+        tool,
+        arguments,
+        input: "",
+        compared: Compared::Shapes,
+    }
 }
 
 const fn step(tool: Tool, arguments: &'static str) -> Step {
@@ -85,6 +115,7 @@ const fn step(tool: Tool, arguments: &'static str) -> Step {
         tool,
         arguments,
         input: "",
+        compared: Compared::Lines,
     }
 }
 
@@ -117,11 +148,13 @@ const STEPS: &[Step] = &[
         tool: PRODUCER,
         arguments: "BROKER --topic pairs-SUBJECT --reader-property parse.key=true --reader-property key.separator=:",
         input: "a:1\na:2\na:3\nb:4\n",
+        compared: Compared::Lines,
     },
     Step {
         tool: PRODUCER,
         arguments: "BROKER --topic pairs-SUBJECT --sync --reader-property parse.key=true",
         input: "no separator\n",
+        compared: Compared::Lines,
     },
     step(OFFSETS, "BROKER --topic pairs-SUBJECT"),
     step(OFFSETS, "BROKER --topic pairs-SUBJECT --time earliest"),
@@ -240,6 +273,72 @@ const STEPS: &[Step] = &[
         STORAGE,
         "feature-dependencies --feature share.version=1 --feature metadata.version=25",
     ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 5000 --record-size 100 --throughput -1",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 4000 --record-size 10 --throughput 1500 --warmup-records 1000 \
+         --reporting-interval 300 --producer-props acks=1 linger.ms=0",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-monotonic --throughput -1.0",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-file FILE --payload-delimiter , --throughput -1",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 2 --record-size 2000000 --throughput -1",
+    ),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT"),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 0 --record-size 10 --throughput -1",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 1 --record-size 10 --throughput -1 --producer-props a=b=c",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 1 --record-size 10 --throughput -1 --producer-props acks=7",
+    ),
+    measuring(
+        CONSUMER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 5000 --timeout 20000",
+    ),
+    measuring(
+        CONSUMER_TEST,
+        "BROKER --include pairs-SUBJECT --messages 5000 --timeout 20000 --show-detailed-stats \
+         --reporting-interval 1",
+    ),
+    measuring(
+        CONSUMER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 5 --timeout 1500 --from-latest --hide-header",
+    ),
+    measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT"),
+    measuring(
+        CONSUMER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 5 --reporting-interval 0",
+    ),
+    measuring(
+        CONSUMER_TEST,
+        "BROKER --topic pairs-SUBJECT --num-records 5 --date-format b",
+    ),
+    measuring(
+        LATENCY_TEST,
+        "BROKER --topic pairs-SUBJECT-latency --num-records 20 --producer-acks 1 --record-size 10 --num-headers 1 \
+         --record-key-size 3",
+    ),
+    measuring(
+        LATENCY_TEST,
+        "BROKER --topic pairs-SUBJECT-latency --num-records 1 --producer-acks 0 --record-size 10",
+    ),
+    step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-latency"),
     step(CONSUMER_GROUPS, "BROKER --delete --group pairs-SUBJECT"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
@@ -365,9 +464,15 @@ fn run(
     drop(stdin);
     let output = child.wait_with_output()?;
     let printed = String::from_utf8_lossy(&output.stdout);
+    let mut lines = normalised(&printed, subject, broker.node.port());
+    if step.compared == Compared::Shapes {
+        lines = lines.iter().map(|line| shape(line, subject)).collect();
+        lines.sort();
+        lines.dedup();
+    }
     Ok(json!({
         "status": output.status.code(),
-        "out": normalised(&printed, subject, broker.node.port()),
+        "out": lines,
     }))
 }
 
@@ -394,6 +499,39 @@ fn normalised(printed: &str, subject: &str, port: u16) -> Vec<String> {
         .collect();
     lines.sort();
     lines
+}
+
+/// The line without its figures: `12.34` becomes `#.##`, `2026` becomes `#`. A number without a fixed number of
+/// decimals, which stands at the end of a line of two words, becomes `#.#`.
+fn shape(line: &str, subject: &str) -> String {
+    let line = line.replace(&format!("-{subject}."), "-SUBJECT.");
+    let has_double = line.split_whitespace().count() == 2
+        && line
+            .split_whitespace()
+            .all(|word| word.parse::<f64>().is_ok());
+    if has_double {
+        return "# #.#".into();
+    }
+    let mut shape = String::new();
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        if !character.is_ascii_digit() {
+            shape.push(character);
+            continue;
+        }
+        shape.push('#');
+        while characters.next_if(char::is_ascii_digit).is_some() {}
+        let mut behind = characters.clone();
+        if behind.next() == Some('.') && behind.peek().is_some_and(char::is_ascii_digit) {
+            shape.push('.');
+            characters.next();
+            while characters.next_if(char::is_ascii_digit).is_some() {
+                shape.push('#');
+            }
+        }
+    }
+    // What nothing was measured of is no number, or an infinite one.
+    shape.replace("NaN", "#.##")
 }
 
 /// The line with the word behind this text, wherever that stands, replaced.
@@ -430,6 +568,21 @@ mod tests {
             masked(r#""size":12,"size":3}"#, "\"size\":"),
             r#""size":VARIES,"size":VARIES}"#
         );
+    }
+
+    #[test]
+    fn a_shape_keeps_how_numbers_are_printed() {
+        assert_eq!(
+            shape("10 records, 1.50 ms, 99.9th.", "ours"),
+            shape("200 records, 31.75 ms, 99.9th.", "ours")
+        );
+        assert_eq!(
+            shape("10 sent, 1.50 ms 99.9th.", "ours"),
+            "# sent, #.## ms #.#th."
+        );
+        assert_ne!(shape("a 1.5", "ours"), shape("a 1.50", "ours"));
+        assert_ne!(shape("a 1", "ours"), shape("a 1.0", "ours"));
+        assert_eq!(shape("0 10.2981", "ours"), shape("1000 0.667125", "ours"));
     }
 
     #[test]
