@@ -275,7 +275,7 @@ const STEPS: &[Step] = &[
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 5000 --record-size 100 --throughput -1",
+        "BROKER --topic pairs-SUBJECT --num-records 5000 --record-size 100 --throughput -1 --reporting-interval 600000",
     ),
     measuring(
         PRODUCER_TEST,
@@ -284,15 +284,15 @@ const STEPS: &[Step] = &[
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-monotonic --throughput -1.0",
+        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-monotonic --throughput -1 --reporting-interval 600000",
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-file FILE --payload-delimiter , --throughput -1",
+        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-file FILE --payload-delimiter , --throughput -1 --reporting-interval 600000",
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 2 --record-size 2000000 --throughput -1",
+        "BROKER --topic pairs-SUBJECT --num-records 2 --record-size 2000000 --throughput -1 --reporting-interval 600000",
     ),
     measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT"),
     measuring(
