@@ -19,10 +19,10 @@ pub struct RawTaggedField {
 
 /// The tagged fields of one struct that this version of the schema does not know. Nearly always none,
 /// and then no larger than a pointer.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct UnknownTaggedFields(Option<Box<Section>>);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 struct Section {
     count: usize,
     /// Tag, size and data of each, one behind the other.
@@ -52,6 +52,15 @@ impl UnknownTaggedFields {
         UnknownTaggedFields((count > 0).then(|| Box::new(Section { count, bytes })))
     }
 }
+
+/// By what the fields are: a tag or a size can be written with more bytes than it needs.
+impl PartialEq for UnknownTaggedFields {
+    fn eq(&self, other: &UnknownTaggedFields) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for UnknownTaggedFields {}
 
 impl fmt::Debug for UnknownTaggedFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -274,6 +283,23 @@ mod tests {
             tag,
             data: Bytes::from_static(data),
         }
+    }
+
+    #[test]
+    fn fields_are_equal_however_long_their_sizes_are_written() {
+        let [short, long, other] = [
+            &b"\x01\x02\x01a"[..],
+            &b"\x01\x82\x00\x81\x00a"[..],
+            &b"\x01\x02\x01b"[..],
+        ]
+        .map(|bytes| section(bytes).unknown_tagged_fields().unwrap());
+        assert_eq!(short, long);
+        assert_ne!(short, other);
+        assert_ne!(short, UnknownTaggedFields::NONE);
+        let mut encoder = Encoder::new();
+        encoder.unknown_tagged_fields(&long).unwrap();
+        let written = encoder.finish().into_bytes();
+        assert_eq!(Reader::new(written).unknown_tagged_fields().unwrap(), long);
     }
 
     #[test]
