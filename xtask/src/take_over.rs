@@ -9,6 +9,7 @@
 
 mod endings;
 mod model;
+mod preflight;
 mod seeded;
 mod story;
 mod table;
@@ -238,7 +239,20 @@ impl Run {
         }
         drop(node);
         std::fs::rename(self.node.dir.join("output.log"), self.node.dir.join(log))?;
-        outcome
+        outcome?;
+        let next = &self.sides[(side + 1) % self.sides.len()];
+        if next.id() == "ottla"
+            && self.sides[side].id() != "ottla"
+            && !only_looks
+            && turn.findings.wrong.is_empty()
+            && let Some((picture, ending)) = &self.last
+        {
+            let properties = self.node.dir.join("server.properties");
+            let wrong = preflight::look(next, &properties, picture, *ending)?;
+            turn.findings.facts += 1;
+            turn.findings.wrong.extend(wrong);
+        }
+        Ok(())
     }
 
     /// What a turn does while its broker runs, up to and with the broker's end.

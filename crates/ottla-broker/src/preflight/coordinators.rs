@@ -10,9 +10,10 @@ use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
 use ottla_metadata::feature::{GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION};
 use ottla_protocol::coordinator_records::{
-    GroupRecordKey, TransactionRecordKey, TransactionRecordValue,
+    GroupRecordKey, ShareRecordKey, TransactionRecordKey, TransactionRecordValue,
 };
 use ottla_records::RecordBatch;
+use ottla_types::Uuid;
 
 use super::directories::Listed;
 use super::{Look, Unserved, count, log_scan, some_of};
@@ -22,6 +23,7 @@ const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
 const GROUPS: &str = "__consumer_offsets";
 const TRANSACTIONS: &str = "__transaction_state";
+const SHARES: &str = "__share_group_state";
 
 pub(super) fn examine(
     config: &BrokerConfig,
@@ -44,6 +46,15 @@ pub(super) fn examine(
         ) {
             groups.report(config, look);
         }
+    }
+    let mut shares = ShareStates::default();
+    if read(
+        dirs,
+        SHARES,
+        &mut |key, value| shares.on_record(key, value),
+        look,
+    ) {
+        shares.report(config, image, look);
     }
     let mut ids = TransactionalIds::default();
     if read(
@@ -193,6 +204,51 @@ impl Groups {
             };
             look.unserved(config, Unserved::Groups, GROUPS, what, change);
         }
+    }
+}
+
+/// Which partitions share groups have read how far: what the share coordinator keeps. Its log is read whatever the
+/// level of `share.version` is, since it stays where the feature was taken back.
+#[derive(Default)]
+struct ShareStates(BTreeMap<String, BTreeSet<(Uuid, i32)>>);
+
+impl ShareStates {
+    fn on_record(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let key = ShareRecordKey::decode(&bytes::Bytes::copy_from_slice(key));
+        match (key, value) {
+            (Ok(ShareRecordKey::ShareSnapshot(key)), Some(_)) => {
+                let partitions = self.0.entry(key.group_id.to_string()).or_default();
+                partitions.insert((key.topic_id, key.partition));
+            }
+            // Deleting the state of a partition takes the snapshot away. An update without a snapshot before it says
+            // nothing, as for Kafka's coordinator.
+            (Ok(ShareRecordKey::ShareSnapshot(key)), None) => {
+                if let Some(partitions) = self.0.get_mut(&*key.group_id) {
+                    partitions.remove(&(key.topic_id, key.partition));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn report(&mut self, config: &BrokerConfig, image: &MetadataImage, look: &mut Look) {
+        // The state of a topic that was deleted goes with it, at some later time.
+        for partitions in self.0.values_mut() {
+            partitions.retain(|(topic_id, _)| image.topics.by_id(*topic_id).is_some());
+        }
+        self.0.retain(|_, partitions| !partitions.is_empty());
+        if self.0.is_empty() {
+            return;
+        }
+        let partitions = self.0.values().map(BTreeSet::len).sum();
+        let what = format!(
+            "the state of {} (KIP-932), over {}, is not served yet: {}",
+            count(self.0.len(), "share group", "share groups"),
+            count(partitions, "partition", "partitions"),
+            some_of(self.0.keys())
+        );
+        let change = "delete their offsets with kafka-share-groups";
+        look.unserved(config, Unserved::Groups, SHARES, what, change);
     }
 }
 

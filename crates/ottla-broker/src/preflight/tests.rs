@@ -247,15 +247,18 @@ fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
         .path()
         .join(METADATA_DIR)
         .join("00000000000000000000.log");
-    let mut bytes = fs::read(&log).unwrap();
+    let whole = fs::read(&log).unwrap();
+    let mut bytes = whole.clone();
     *bytes.last_mut().unwrap() ^= 1;
+    // Behind it comes a whole batch, or it would be the torn end of a crash, which is cut off.
+    bytes.extend_from_slice(&whole);
+    let offset = bytes.len() - whole.len();
+    bytes[offset..offset + 8].copy_from_slice(&100_i64.to_be_bytes());
     fs::write(&log, bytes).unwrap();
     let preflight = Preflight::of(&node.properties, Unformatted::Refused);
     let said = preflight.refusals().next().unwrap().to_string();
-    assert!(
-        said.contains("it was damaged, or written by a newer Kafka"),
-        "{said}"
-    );
+    assert!(said.contains("is damaged at byte 0"), "{said}");
+    fs::write(&log, whole).unwrap();
     let begins_late = log.with_file_name("00000000000000000007.log");
     fs::rename(&log, begins_late).unwrap();
     let preflight = Preflight::of(&node.properties, Unformatted::Refused);
@@ -427,6 +430,45 @@ fn groups_that_are_not_classic_stand_in_the_way_while_they_exist() {
             .count(),
         0
     );
+}
+
+#[test]
+fn the_state_of_share_groups_stands_in_the_way_while_there_is_some() {
+    let key = |group: &'static str, topic| {
+        let key = ShareSnapshotKey {
+            group_id: group.into(),
+            topic_id: Uuid::from_u128(topic),
+            partition: 0,
+        };
+        ShareRecordKey::ShareSnapshot(key).encode().unwrap()
+    };
+    let update = ShareRecordKey::ShareUpdate(ShareUpdateKey {
+        group_id: "updated".into(),
+        topic_id: Uuid::from_u128(77),
+        partition: 0,
+    });
+    let update = update.encode().unwrap();
+    let state = Some(bytes::Bytes::from_static(&[0, 0]));
+    let node = |records: &[_]| {
+        Node::new()
+            .records(topic("orders", vec![1]))
+            .coordinator("__share_group_state-1", records)
+    };
+    let alive = [(key("readers", 77), state.clone())];
+    node(&alive).refuses(
+        "the state of 1 share group (KIP-932), over 1 partition, is not served yet: readers",
+    );
+    node(&alive)
+        .setting("ottla.accept.unserved", "groups")
+        .finds(Severity::Warns, "readers");
+    let none = [
+        (key("readers", 77), state.clone()),
+        (key("readers", 77), None),
+        (update, state.clone()),
+        // Of a topic that is no more.
+        (key("others", 78), state),
+    ];
+    assert_eq!(node(&none).look().refusals().count(), 0);
 }
 
 #[test]
