@@ -248,7 +248,7 @@ impl Run {
             && let Some((picture, ending)) = &self.last
         {
             let properties = self.node.dir.join("server.properties");
-            let wrong = preflight::look(next, &properties, picture, *ending)?;
+            let wrong = preflight::look(next, &properties, picture, *ending, self.sides[0].name())?;
             turn.findings.facts += 1;
             turn.findings.wrong.extend(wrong);
         }

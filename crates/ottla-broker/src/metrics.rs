@@ -73,7 +73,7 @@ pub struct Metrics {
     counters: Counters<METRICS>,
     requests: RequestMetrics,
     topics: AllTopicsMetrics,
-    worker_idle: WorkerIdle,
+    pub(crate) worker_idle: WorkerIdle,
     pub(crate) cleaner: CleanerMetrics,
 }
 

@@ -22,7 +22,7 @@ impl WorkerIdle {
     }
 
     /// Called again and again by a task of the runtime.
-    pub(super) fn look(&self) {
+    pub(crate) fn look(&self) {
         let metrics = Handle::current().metrics();
         let workers = metrics.num_workers();
         let busy = (0..workers)

@@ -258,7 +258,9 @@ fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
     let preflight = Preflight::of(&node.properties, Unformatted::Refused);
     let said = preflight.refusals().next().unwrap().to_string();
     assert!(said.contains("is damaged at byte 0"), "{said}");
-    fs::write(&log, whole).unwrap();
+    let mut bytes = whole;
+    bytes[..8].copy_from_slice(&7_i64.to_be_bytes());
+    fs::write(&log, bytes).unwrap();
     let begins_late = log.with_file_name("00000000000000000007.log");
     fs::rename(&log, begins_late).unwrap();
     let preflight = Preflight::of(&node.properties, Unformatted::Refused);

@@ -136,6 +136,57 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_dashboards_ask_for_is_given_with_kafkas_types_and_labels() {
+    let broker = TestBroker::start_with(&[HTTP]).await;
+    broker.create_topic("orders", 1, &[]).await;
+    let mut client = broker.connect().await;
+    let request = produce_to("orders", 0, 1, batch(&["a"]));
+    client.ask(9, &request).await;
+    client.ask(12, &fetch_from("orders", 0, 0)).await;
+    let http = broker.running.http_addr().expect("it listens");
+    // How idle threads are is known from the second look on; the first comes with a minute's end.
+    for _ in 0..2 {
+        broker.broker().metrics.worker_idle.look();
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let text = get_path(http, "/metrics").await.1;
+    let mut given = 0;
+    for line in include_str!("dashboard_metrics.txt").lines() {
+        if line.starts_with('#') {
+            continue;
+        }
+        let mut words = line.split(' ');
+        let mut word = || words.next().expect("a word");
+        let (is_given, name, kind, labels) = (word() == "given", word(), word(), word());
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        let found = text.contains(&format!("# TYPE {family} {kind}\n"));
+        let with_labels = text.lines().any(|line| {
+            let rest = line.strip_prefix(name).unwrap_or("-");
+            let keys = match rest.strip_prefix('{') {
+                Some(rest) => label_keys(rest),
+                None if rest.starts_with(' ') => String::new(),
+                None => return false,
+            };
+            keys == labels.trim_matches('-')
+        });
+        assert_eq!((found, with_labels), (is_given, is_given), "{line}");
+        given += usize::from(is_given);
+    }
+    assert!(given > 20, "{given}");
+}
+
+/// The keys of a sample's labels in their order in the alphabet.
+fn label_keys(labels: &str) -> String {
+    let (labels, _) = labels.rsplit_once('}').expect("an end of the labels");
+    let pieces = labels
+        .split("=\"")
+        .filter_map(|piece| piece.rsplit(['{', ',', '"']).next());
+    let mut keys: Vec<&str> = pieces.filter(|key| !key.is_empty()).collect();
+    keys.sort_unstable();
+    keys.join(",")
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn health_and_readiness_follow_the_broker() {
     let broker = TestBroker::start_with(&[HTTP]).await;
     let http = broker.running.http_addr().expect("it listens");

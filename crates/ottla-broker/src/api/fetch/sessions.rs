@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use ottla_protocol::messages::fetch_request::FetchPartition;
@@ -63,6 +64,16 @@ struct Session {
 pub(crate) struct FetchSessions {
     max_sessions: usize,
     sessions: Mutex<HashMap<i32, Arc<Mutex<Session>>>>,
+    /// Sessions that had to make room for others.
+    evictions: AtomicU64,
+}
+
+/// What the cache holds, for the metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CachedSessions {
+    pub(crate) sessions: usize,
+    pub(crate) partitions: usize,
+    pub(crate) evictions: u64,
 }
 
 /// How a request is to be answered.
@@ -165,6 +176,18 @@ impl FetchSessions {
         FetchSessions {
             max_sessions,
             sessions: Mutex::default(),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// How much is cached. Takes the lock of each session, as an eviction does.
+    pub(crate) fn cached(&self) -> CachedSessions {
+        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
+        let partitions = sessions.iter().map(|it| it.lock().partitions.len());
+        CachedSessions {
+            partitions: partitions.sum(),
+            sessions: sessions.len(),
+            evictions: self.evictions.load(Ordering::Relaxed),
         }
     }
 
@@ -230,8 +253,11 @@ impl FetchSessions {
         mut random: impl FnMut() -> i32,
     ) -> i32 {
         let mut sessions = self.sessions.lock();
-        if sessions.len() >= self.max_sessions && !evict(&mut sessions, requested.len(), now_ms) {
-            return INVALID_SESSION_ID;
+        if sessions.len() >= self.max_sessions {
+            if !evict(&mut sessions, requested.len(), now_ms) {
+                return INVALID_SESSION_ID;
+            }
+            self.evictions.fetch_add(1, Ordering::Relaxed);
         }
         let id = loop {
             let id = random();

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use ottla_metadata::MetadataImage;
+
 use crate::Broker;
 use crate::metrics::family::Family;
 
@@ -199,6 +201,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
         )
         .value(image.provenance.last_contained_offset.value() as f64),
     );
+    metadata_levels(&image, families);
     let Some(status) = broker.controller().map(|controller| controller.status()) else {
         return;
     };
@@ -207,13 +210,16 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
         Some(_) => "follower",
         None => "unattached",
     };
-    families.push(
-        Family::gauge(
-            "kafka_server_raft_metrics_current_state_info",
-            "What this node is in the metadata quorum",
-        )
-        .sample([("state", state.to_owned())], 1.0),
-    );
+    // The exporter takes `_info` off the name from its version 1.0 on.
+    for name in ["current_state", "current_state_info"] {
+        families.push(
+            Family::gauge(
+                format!("kafka_server_raft_metrics_{name}"),
+                "What this node is in the metadata quorum",
+            )
+            .sample([("state", state.to_owned())], 1.0),
+        );
+    }
     let gauges = [
         (
             "current_leader",
@@ -244,4 +250,37 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
     families.extend(gauges.map(|(name, help, value)| {
         Family::gauge(format!("kafka_server_raft_metrics_{name}"), help).value(value as f64)
     }));
+}
+
+/// `kafka.server:type=MetadataLoader`: what is finalized.
+fn metadata_levels(image: &MetadataImage, families: &mut Vec<Family>) {
+    let version = f64::from(image.metadata_version().feature_level());
+    families.push(
+        Family::gauge(
+            "kafka_server_metadataloader_currentmetadataversion",
+            "The level of metadata.version",
+        )
+        .value(version),
+    );
+    let mut finalized = Family::gauge(
+        "kafka_server_metadataloader_finalizedlevel",
+        "The level at which a feature is finalized",
+    );
+    finalized.push([("featureName", "metadataVersion".to_owned())], version);
+    for (feature, level) in image.features.levels() {
+        finalized.push([("featureName", camel_case(feature))], f64::from(level));
+    }
+    families.push(finalized);
+}
+
+/// `group.version` is `groupVersion` in this metric's label.
+fn camel_case(feature: &str) -> String {
+    let mut parts = feature.split('.');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (first, rest) = part.split_at_checked(1).unwrap_or((part, ""));
+        name.push_str(&first.to_ascii_uppercase());
+        name.push_str(rest);
+    }
+    name
 }

@@ -36,7 +36,11 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         "ottla_log_directory_total_bytes",
         "Size of the directory's file system",
     );
-    let mut offline_count = 0;
+    let mut cordoned = Family::gauge(
+        "kafka_log_logmanager_logdirectorycordoned",
+        "Whether no new replica is put into the directory (cordoned.log.dirs)",
+    );
+    let (mut offline_count, mut cordoned_count) = (0, 0);
     for directory in broker
         .log_dirs()
         .map(|dirs| dirs.describe())
@@ -45,6 +49,8 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         let label = [("logDirectory", directory.path.display().to_string())];
         offline_count += usize::from(!directory.is_online);
         offline.push(label.clone(), f64::from(u8::from(!directory.is_online)));
+        cordoned_count += usize::from(directory.is_cordoned);
+        cordoned.push(label.clone(), f64::from(u8::from(directory.is_cordoned)));
         if directory.is_online {
             usable.push(label.clone(), directory.usable_bytes as f64);
             total.push(label, directory.total_bytes as f64);
@@ -57,7 +63,14 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         )
         .value(f64::from(offline_count as u32)),
     );
-    families.extend([offline, usable, total]);
+    families.push(
+        Family::gauge(
+            "kafka_log_logmanager_cordonedlogdirectorycount",
+            "Log directories that are cordoned",
+        )
+        .value(cordoned_count as f64),
+    );
+    families.extend([offline, cordoned, usable, total]);
     families.extend(recovery(broker));
     let cleaner = &broker.metrics.cleaner;
     families.extend(CleanerGauge::ALL.iter().map(|gauge| {

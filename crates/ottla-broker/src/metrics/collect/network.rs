@@ -81,16 +81,26 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     }));
     families.push(
         Family::gauge(
+            "kafka_network_socketserver_expiredconnectionskilledcount",
+            "Connections closed after connections.max.idle.ms, since the start",
+        )
+        .value(broker.metrics.get(Metric::ConnectionsIdle) as f64),
+    );
+    families.push(
+        Family::gauge(
             "kafka_network_socketserver_memorypoolavailable",
             "Bytes that requests may still take, by queued.max.request.bytes",
         )
         .value(broker.request_memory.available_bytes() as f64),
     );
+    fetch_sessions(broker, families);
     if let Some(idle) = broker.metrics.worker_idle.ratio() {
         families.extend(
             [
                 "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
                 "kafka_network_socketserver_networkprocessoravgidle_percent",
+                // The rules for KRaft of the exporter give this name, those of Strimzi the one above.
+                "kafka_network_socketserver_networkprocessoravgidlepercent",
             ]
             .map(|name| {
                 Family::gauge(
@@ -102,4 +112,26 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             }),
         );
     }
+}
+
+/// `kafka.server:type=FetchSessionCache`.
+fn fetch_sessions(broker: &Broker, families: &mut Vec<Family>) {
+    let cached = broker.fetch_sessions.cached();
+    families.extend([
+        Family::gauge(
+            "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+            "Fetch sessions that are kept for clients",
+        )
+        .value(cached.sessions as f64),
+        Family::gauge(
+            "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
+            "Partitions of all fetch sessions",
+        )
+        .value(cached.partitions as f64),
+        Family::counter(
+            "kafka_server_fetchsessioncache_incrementalfetchsessionevictions",
+            "Fetch sessions that had to make room for others",
+        )
+        .value(cached.evictions as f64),
+    ]);
 }

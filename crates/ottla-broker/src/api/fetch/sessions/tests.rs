@@ -163,3 +163,21 @@ fn a_full_cache_makes_room_only_for_what_is_worth_more() {
     // Stale sessions give way to any.
     assert_ne!(open(&sessions, &[0], 260_000), INVALID_SESSION_ID);
 }
+
+#[test]
+fn what_is_cached_is_counted_and_so_is_what_had_to_make_room() {
+    let sessions = FetchSessions::new(1);
+    let cached = |sessions, partitions, evictions| CachedSessions {
+        sessions,
+        partitions,
+        evictions,
+    };
+    assert_eq!(sessions.cached(), cached(0, 0, 0));
+    open(&sessions, &[0, 1], 0);
+    assert_eq!(sessions.cached(), cached(1, 2, 0));
+    // Too young to make room.
+    open(&sessions, &[0, 1, 2], 1);
+    assert_eq!(sessions.cached(), cached(1, 2, 0));
+    open(&sessions, &[0, 1, 2], EVICTION_MS + 1);
+    assert_eq!(sessions.cached(), cached(1, 3, 1));
+}
