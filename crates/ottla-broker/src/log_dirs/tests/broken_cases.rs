@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ottla_log::checkpoint::{
-    LOG_START_OFFSET_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT, META_PROPERTIES, MetaProperties, PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
+use ottla_log::{LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 
 use super::*;
 
@@ -103,6 +104,27 @@ const CASES: &[Case] = &[
         decision: "taken for empty, with a warning: logs start with their first segment",
         kafka: SAME,
         damage: |paths| fs::write(paths[0].join(LOG_START_OFFSET_CHECKPOINT), [0; 40]).unwrap(),
+        check: |start| start.has_log(0),
+    },
+    Case {
+        found: "`log-start-offset-checkpoint` names an offset behind the end of a log",
+        decision: "believed, with a warning: the segments are deleted, and the log goes on there",
+        kafka: SAME,
+        damage: |paths| {
+            let text = "0\n1\ntopic 0 9\n";
+            fs::write(paths[0].join(LOG_START_OFFSET_CHECKPOINT), text).unwrap();
+        },
+        check: |start| {
+            let log = open(start.dirs(), 0);
+            let ends = (log.log_start_offset(), log.log_end_offset());
+            assert_eq!(ends, (Offset(9), Offset(9)));
+        },
+    },
+    Case {
+        found: "`cleaner-offset-checkpoint` malformed",
+        decision: "taken for empty, with an error: compacted logs are cleaned from their starts",
+        kafka: "the directory goes offline",
+        damage: |paths| fs::write(paths[0].join(CLEANER_OFFSET_CHECKPOINT), b"1\n").unwrap(),
         check: |start| start.has_log(0),
     },
     Case {
@@ -379,7 +401,63 @@ fn the_documented_table_is_this_one() {
     );
 }
 
-/// Whatever the small files of a log directory hold, it starts with all records, or says why it does not.
+/// What a start makes of a damaged small file, as the tables say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Decision {
+    /// All records are there, in a directory that is in use.
+    GoesOn,
+    /// The file can be read, and where the log starts is believed.
+    StartsAt(Offset),
+    Refused,
+    Offline,
+    /// The log is that of another topic.
+    Stray,
+}
+
+/// What has to become of a directory whose file `name` holds something else than it did.
+fn decision(name: &str, dir: &Path) -> Decision {
+    let log_dir = dir.join("topic-0");
+    match name {
+        META_PROPERTIES => {
+            // The other directory of the node says of which cluster and node both are.
+            let other = MetaProperties::read(&dir.with_file_name("d1"))
+                .unwrap()
+                .unwrap();
+            match MetaProperties::read(dir) {
+                Ok(Some(read)) => {
+                    let is_of_node = read.node_id.is_none() || read.node_id == other.node_id;
+                    let has_cluster = read.cluster_id == other.cluster_id;
+                    let is_copy = read.directory_id == other.directory_id;
+                    match is_of_node && has_cluster && !is_copy {
+                        true => Decision::GoesOn,
+                        false => Decision::Refused,
+                    }
+                }
+                _ => Decision::Refused,
+            }
+        }
+        PARTITION_METADATA => match PartitionMetadata::read(&log_dir) {
+            Ok(Some(read)) if read.topic_id == TOPIC_ID => Decision::GoesOn,
+            Ok(Some(_)) => Decision::Stray,
+            Ok(None) => Decision::GoesOn,
+            Err(_) => Decision::Offline,
+        },
+        LEADER_EPOCH_CHECKPOINT => match LeaderEpochs::read(&log_dir) {
+            Ok(_) => Decision::GoesOn,
+            Err(_) => Decision::Offline,
+        },
+        LOG_START_OFFSET_CHECKPOINT => {
+            let read = OffsetCheckpoint::read(&dir.join(name)).unwrap_or_default();
+            match read.offsets.get(&partition(0)) {
+                Some(offset) if *offset > Offset(0) => Decision::StartsAt(*offset),
+                _ => Decision::GoesOn,
+            }
+        }
+        _ => Decision::GoesOn,
+    }
+}
+
+/// Whatever the small files of a log directory hold, a start takes the decision that the tables name.
 #[test]
 fn no_byte_of_a_small_file_loses_records_silently() {
     let names = [
@@ -387,10 +465,15 @@ fn no_byte_of_a_small_file_loses_records_silently() {
         RECOVERY_POINT_CHECKPOINT,
         LOG_START_OFFSET_CHECKPOINT,
         REPLICATION_OFFSET_CHECKPOINT,
+        CLEANER_OFFSET_CHECKPOINT,
         META_PROPERTIES,
-        "topic-0/partition.metadata",
-        "topic-0/leader-epoch-checkpoint",
+        PARTITION_METADATA,
+        LEADER_EPOCH_CHECKPOINT,
     ];
+    let path_of = |dir: &Path, name: &str| match name {
+        PARTITION_METADATA | LEADER_EPOCH_CHECKPOINT => dir.join("topic-0").join(name),
+        _ => dir.join(name),
+    };
     let test = stopped();
     let template = tempfile::tempdir().unwrap();
     let kept = template.path().join("d0");
@@ -406,44 +489,61 @@ fn no_byte_of_a_small_file_loses_records_silently() {
         }
     };
     copy(&test.path(), &kept);
+    for (name, whole) in [
+        (CLEANER_OFFSET_CHECKPOINT, "0\n1\ntopic 0 1\n"),
+        (LOG_START_OFFSET_CHECKPOINT, "0\n1\ntopic 0 0\n"),
+        (LEADER_EPOCH_CHECKPOINT, "0\n1\n0 0\n"),
+    ] {
+        fs::write(path_of(&kept, name), whole).unwrap();
+    }
+    let mut taken = std::collections::BTreeMap::<_, std::collections::BTreeSet<String>>::new();
     for name in names {
-        let Ok(whole) = fs::read(kept.join(name)) else {
-            continue;
-        };
+        let whole = fs::read(path_of(&kept, name)).unwrap();
         for at in (0..whole.len()).step_by(1 + whole.len() / 24) {
             let mut flipped = whole.clone();
-            flipped[at] ^= 1 << (at % 7);
-            for bytes in [whole[..at].to_vec(), flipped] {
+            flipped[at] ^= 1 << (at % 5);
+            let mut torn = whole.clone();
+            torn[at..].fill(0);
+            let random = whole
+                .iter()
+                .map(|byte| byte.wrapping_mul(at as u8 | 1))
+                .collect();
+            for bytes in [whole[..at].to_vec(), flipped, torn, random] {
                 fs::remove_dir_all(test.path()).unwrap();
                 copy(&kept, &test.path());
-                fs::write(test.path().join(name), &bytes).unwrap();
-                let dirs = match start(&test) {
-                    Ok(dirs) => dirs,
+                fs::write(path_of(&test.path(), name), &bytes).unwrap();
+                let context = || format!("{name}: {:?}", String::from_utf8_lossy(&bytes));
+                let expected = decision(name, &test.path());
+                let found = match start(&test) {
                     Err(sentence) => {
                         // It names the directory, which is all that some can say.
                         assert!(sentence.contains("d0"), "{name}: {sentence}");
-                        continue;
+                        Decision::Refused
+                    }
+                    Ok(dirs) if !dirs.describe()[0].is_online => Decision::Offline,
+                    Ok(dirs) => {
+                        let log = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
+                        let log = log.unwrap_or_else(|error| panic!("{}: {error}", context()));
+                        if names_in(&test).any(|name| name.ends_with("-stray")) {
+                            Decision::Stray
+                        } else if log.log_start_offset() > Offset(0) {
+                            Decision::StartsAt(log.log_start_offset())
+                        } else {
+                            assert_eq!(log.log_end_offset(), Offset(2), "{}", context());
+                            Decision::GoesOn
+                        }
                     }
                 };
-                let is_online = dirs.describe()[0].is_online;
-                let log = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
-                let is_stray = names_in(&test).any(|name| name.ends_with("-stray"));
-                match log {
-                    Ok(log) if is_online && !is_stray => {
-                        let context = || format!("{name}: {:?}", String::from_utf8_lossy(&bytes));
-                        // A start offset that a flipped bit has made plausible is believed.
-                        let is_believed = name == LOG_START_OFFSET_CHECKPOINT;
-                        assert!(
-                            is_believed || log.log_end_offset() == Offset(2),
-                            "{}",
-                            context()
-                        );
-                    }
-                    _ => {}
-                }
+                assert_eq!(found, expected, "{}", context());
+                taken.entry(name).or_default().insert(format!("{found:?}"));
             }
         }
     }
+    // Each kind of file leads to each of its decisions, or the damage is too tame.
+    assert!(taken[META_PROPERTIES].contains("Refused"));
+    assert!(taken[PARTITION_METADATA].is_superset(&["Offline".into(), "Stray".into()].into()));
+    assert!(taken[LEADER_EPOCH_CHECKPOINT].contains("Offline"));
+    assert!(taken[LOG_START_OFFSET_CHECKPOINT].len() > 1);
 }
 
 fn names_in(test: &Dirs) -> impl Iterator<Item = String> {
