@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::ClientError;
+use crate::properties::Value;
+use crate::security::SecurityConfig;
 
 /// Settings that producer, consumer and admin calls share. The defaults are Kafka's.
 #[derive(Clone, Debug)]
@@ -24,6 +26,7 @@ pub struct ClientConfig {
     pub metadata_max_age: Duration,
     /// The largest response that is read.
     pub max_response_bytes: usize,
+    pub security: SecurityConfig,
 }
 
 impl Default for ClientConfig {
@@ -40,6 +43,7 @@ impl Default for ClientConfig {
             reconnect_backoff_max: Duration::from_secs(1),
             metadata_max_age: Duration::from_secs(300),
             max_response_bytes: 1 << 30,
+            security: SecurityConfig::default(),
         }
     }
 }
@@ -106,15 +110,11 @@ impl ClientConfig {
                     self.reconnect_backoff_max = milliseconds(key, value)?;
                 }
                 "metadata.max.age.ms" => self.metadata_max_age = milliseconds(key, value)?,
-                "security.protocol" if value.eq_ignore_ascii_case("PLAINTEXT") => {}
-                "security.protocol" => {
-                    return Err(ClientError::Config(format!(
-                        "security.protocol={value}: this client speaks PLAINTEXT only for now"
-                    )));
-                }
+                _ if self.security.apply(key, Value::new(key, value))? => {}
                 _ => unknown.push(key.clone()),
             }
         }
+        self.security.validate()?;
         Ok(unknown)
     }
 }
@@ -149,13 +149,8 @@ mod tests {
         let mut config = ClientConfig::default();
         assert_eq!(config.apply(&settings).unwrap(), ["acks"]);
         assert_eq!(config.request_timeout, Duration::from_millis(5));
-        let secure = BTreeMap::from([("security.protocol".to_owned(), "SSL".to_owned())]);
-        assert!(
-            config
-                .apply(&secure)
-                .unwrap_err()
-                .to_string()
-                .contains("PLAINTEXT only")
-        );
+        let secure = BTreeMap::from([("security.protocol".to_owned(), "SASL_SSL".to_owned())]);
+        let refused = config.apply(&secure).unwrap_err().to_string();
+        assert!(refused.starts_with("sasl.mechanism=GSSAPI"), "{refused}");
     }
 }

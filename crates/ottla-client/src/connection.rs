@@ -17,19 +17,25 @@ use std::time::Duration;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
-use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
+use ottla_protocol::messages::{
+    ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+};
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::config::ClientConfig;
 use crate::error::ClientError;
+use crate::security::{self, Login, SecurityConfig};
+
+type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
+type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Who is told what came of a request, on the thread that finds out: it must not wait. Told in any case,
 /// if only that the connection is gone.
@@ -126,7 +132,22 @@ impl Connection {
         stream
             .set_nodelay(true)
             .map_err(|error| refused(error.to_string()))?;
-        let (read, write) = stream.into_split();
+        let (read, write): (ReadHalf, WriteHalf) = match config.security.uses_tls() {
+            true => {
+                let limit = config.socket_connection_setup_timeout;
+                let wrapping = security::wrap(stream, address, &config.security);
+                let stream = tokio::time::timeout(limit, wrapping)
+                    .await
+                    .map_err(|_| refused("no answer to the TLS handshake".into()))?
+                    .map_err(refused)?;
+                let (read, write) = tokio::io::split(stream);
+                (Box::new(read), Box::new(write))
+            }
+            false => {
+                let (read, write) = stream.into_split();
+                (Box::new(read), Box::new(write))
+            }
+        };
         let pending = Arc::new(Pending::default());
         let (outgoing, queue) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write_requests(
@@ -153,7 +174,50 @@ impl Connection {
             tasks: [writer.abort_handle(), reader.abort_handle()],
         };
         connection.negotiate().await?;
+        if config.security.uses_sasl() {
+            connection.log_in(&config.security).await?;
+        }
         Ok(connection)
+    }
+
+    /// Says who this client is.
+    async fn log_in(&self, config: &SecurityConfig) -> Result<(), ClientError> {
+        let nonce = format!("{:032x}", rand::random::<u128>());
+        let Some(mut login) = Login::new(config, nonce) else {
+            return Err(ClientError::Config("there is no sasl.mechanism".into()));
+        };
+        let what = format!("logging in at {} as {}", self.address, config.username);
+        let request = SaslHandshakeRequest {
+            mechanism: login.mechanism_name().into(),
+            ..Default::default()
+        };
+        let answer = self.send(&request).await?;
+        let enabled: Vec<&str> = answer.mechanisms.iter().map(|it| &**it).collect();
+        let message = format!(
+            "the broker does not take {}; it takes {}",
+            login.mechanism_name(),
+            enabled.join(", ")
+        );
+        ClientError::check(what.clone(), answer.error_code, Some(message))?;
+        let mut message = Some(login.first_message());
+        while let Some(auth_bytes) = message {
+            let request = SaslAuthenticateRequest {
+                auth_bytes: auth_bytes.into(),
+                ..Default::default()
+            };
+            let answer = self.send(&request).await?;
+            let said = answer.error_message.as_ref();
+            ClientError::check(what.clone(), answer.error_code, said)?;
+            message =
+                login
+                    .on_message(&answer.auth_bytes)
+                    .map_err(|reason| ClientError::Unreadable {
+                        address: self.address.clone(),
+                        what: "an answer to a login".into(),
+                        reason,
+                    })?;
+        }
+        Ok(())
     }
 
     /// Asks for the served versions in our newest version first; a broker that does not know it answers
@@ -435,7 +499,7 @@ impl Drop for Connection {
 }
 
 async fn write_requests(
-    mut socket: OwnedWriteHalf,
+    mut socket: WriteHalf,
     mut queue: mpsc::UnboundedReceiver<Outgoing>,
     pending: Arc<Pending>,
     address: String,
@@ -476,10 +540,7 @@ async fn write_requests(
     }
 }
 
-async fn write_chunks(
-    socket: &mut OwnedWriteHalf,
-    chunks: &mut VecDeque<Bytes>,
-) -> std::io::Result<()> {
+async fn write_chunks(socket: &mut WriteHalf, chunks: &mut VecDeque<Bytes>) -> std::io::Result<()> {
     while !chunks.is_empty() {
         let mut slices = [IoSlice::new(&[]); WRITTEN_TOGETHER];
         let count = chunks.len().min(slices.len());
@@ -499,11 +560,12 @@ async fn write_chunks(
             chunks.pop_front();
         }
     }
-    Ok(())
+    // What TLS has encrypted and not sent yet.
+    socket.flush().await
 }
 
 async fn read_responses(
-    mut socket: OwnedReadHalf,
+    mut socket: ReadHalf,
     pending: Arc<Pending>,
     address: String,
     max_bytes: usize,
@@ -530,7 +592,7 @@ async fn read_responses(
 }
 
 /// One frame without its length, at least the correlation id long.
-async fn read_frame(socket: &mut OwnedReadHalf, max_bytes: usize) -> Result<Bytes, String> {
+async fn read_frame(socket: &mut ReadHalf, max_bytes: usize) -> Result<Bytes, String> {
     let length = socket
         .read_i32()
         .await

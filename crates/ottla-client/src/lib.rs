@@ -19,6 +19,7 @@ mod partitioner;
 mod producer;
 pub mod properties;
 mod scram;
+mod security;
 
 pub use admin::Admin;
 pub use client::{Client, CoordinatorKind};
@@ -39,3 +40,4 @@ pub use producer::{
     ProducerMetrics, ProducerRecord, RecordMetadata, RecordRef, TrySendError,
 };
 pub use scram::{ScramKeys, ScramMechanism};
+pub use security::{SaslMechanism, SecurityConfig, SecurityProtocol};

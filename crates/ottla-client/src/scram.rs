@@ -62,7 +62,7 @@ impl ScramMechanism {
 
     /// The keys that belong to a salted password.
     pub fn keys(self, salted_password: &[u8]) -> ScramKeys {
-        let client_key = self.mac(salted_password, &[b"Client Key"]);
+        let client_key = self.client_key(salted_password);
         let stored_key = match self {
             ScramMechanism::Sha256 => Sha256::digest(&client_key).to_vec(),
             ScramMechanism::Sha512 => Sha512::digest(&client_key).to_vec(),
@@ -73,7 +73,12 @@ impl ScramMechanism {
         }
     }
 
-    fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    /// What a client proves that it knows.
+    pub(crate) fn client_key(self, salted_password: &[u8]) -> Vec<u8> {
+        self.mac(salted_password, &[b"Client Key"])
+    }
+
+    pub(crate) fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             ScramMechanism::Sha256 => {
                 let keyed = Hmac::<Sha256>::new_from_slice(key);

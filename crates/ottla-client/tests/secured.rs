@@ -1,0 +1,146 @@
+//! TLS and logins, against an Apache Kafka with the listeners for them: `cargo xtask client` starts one and says
+//! where it is. Without one there is nothing to talk to, and only what is refused beforehand is checked.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ottla_client::admin::{NewScramCredential, NewTopic};
+use ottla_client::{
+    Admin, Client, ClientConfig, ClientError, Producer, RecordRef, ScramMechanism, properties,
+};
+
+const MODULES: &str = "org.apache.kafka.common.security";
+
+/// The address of a listener, by its name.
+fn listener(name: &str) -> Option<String> {
+    std::env::var(format!("OTTLA_CLIENT_{name}")).ok()
+}
+
+fn settings(bootstrap: &str, more: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::from([
+        ("bootstrap.servers".to_owned(), bootstrap.to_owned()),
+        ("default.api.timeout.ms".to_owned(), "20000".to_owned()),
+    ]);
+    for (key, value) in more {
+        settings.insert((*key).to_owned(), (*value).to_owned());
+    }
+    settings
+}
+
+async fn produce(settings: &BTreeMap<String, String>) -> Result<(), ClientError> {
+    let (client, producer) = properties::producer(settings)?;
+    let client = Client::connect(client).await?;
+    let producer = Producer::new(client, producer)?;
+    let delivery = producer.send_ref(RecordRef::new("secured", b"v")).await?;
+    delivery.wait().await.map(drop)
+}
+
+fn login(module: &str, user: &str, password: &str) -> String {
+    format!("{MODULES}.{module} required username=\"{user}\" password=\"{password}\";")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_mechanism_logs_in_over_both_protocols() {
+    let (Some(plain), Some(sasl)) = (listener("BOOTSTRAP"), listener("SASL_PLAINTEXT")) else {
+        let refused = properties::producer(&settings("a:1", &[("security.protocol", "SASL_SSL")]));
+        assert!(refused.is_err(), "there is no mechanism");
+        return;
+    };
+    let admin = Admin::new(
+        Client::connect(ClientConfig::new(&plain).unwrap())
+            .await
+            .unwrap(),
+    );
+    let credential = |mechanism| NewScramCredential {
+        mechanism,
+        iterations: 4096,
+        salt: b"some salt".to_vec(),
+        password: "bob,=secret".into(),
+    };
+    for mechanism in [ScramMechanism::Sha256, ScramMechanism::Sha512] {
+        let upsert = [credential(mechanism)];
+        let altered = admin.alter_scram_credentials("bob", &upsert, &[]).await;
+        altered.expect("an answer");
+    }
+    let topic = NewTopic {
+        name: "secured".into(),
+        partitions: Some(1),
+        ..NewTopic::default()
+    };
+    // It may be there from the other test.
+    admin
+        .create_topics(&[topic], false)
+        .await
+        .expect("an answer");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let truststore = listener("TRUSTSTORE");
+    let mut listeners = vec![("SASL_PLAINTEXT", sasl)];
+    listeners.extend(listener("SASL_SSL").map(|address| ("SASL_SSL", address)));
+    for (protocol, address) in &listeners {
+        for (mechanism, module, user, password) in [
+            ("PLAIN", "plain.PlainLoginModule", "alice", "alice-secret"),
+            (
+                "SCRAM-SHA-256",
+                "scram.ScramLoginModule",
+                "bob",
+                "bob,=secret",
+            ),
+            (
+                "SCRAM-SHA-512",
+                "scram.ScramLoginModule",
+                "bob",
+                "bob,=secret",
+            ),
+        ] {
+            let try_with = async |password: &str| {
+                let jaas = login(module, user, password);
+                let mut given = vec![
+                    ("security.protocol", *protocol),
+                    ("sasl.mechanism", mechanism),
+                    ("sasl.jaas.config", &jaas),
+                ];
+                if let Some(truststore) = &truststore {
+                    given.push(("ssl.truststore.type", "PEM"));
+                    given.push(("ssl.truststore.location", truststore));
+                }
+                produce(&settings(address, &given)).await
+            };
+            try_with(password)
+                .await
+                .unwrap_or_else(|error| panic!("{protocol} {mechanism}: {error}"));
+            let refused = try_with("wrong").await.expect_err("refused").to_string();
+            assert!(refused.contains("SASL_AUTHENTICATION_FAILED"), "{refused}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_has_to_be_trusted() {
+    let (Some(ssl), Some(truststore)) = (listener("SSL"), listener("TRUSTSTORE")) else {
+        let given = settings("a:1", &[("ssl.truststore.type", "JKS")]);
+        let refused = properties::producer(&given)
+            .expect_err("refused")
+            .to_string();
+        assert!(
+            refused.starts_with("ssl.truststore.type=JKS: not accepted; give PEM"),
+            "{refused}"
+        );
+        return;
+    };
+    let trusted = [
+        ("security.protocol", "SSL"),
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.truststore.location", truststore.as_str()),
+    ];
+    produce(&settings(&ssl, &trusted)).await.expect("trusted");
+    let mut brief = settings(&ssl, &[("security.protocol", "SSL")]);
+    brief.insert("default.api.timeout.ms".into(), "1000".into());
+    let refused = produce(&brief)
+        .await
+        .expect_err("nobody vouches for it")
+        .to_string();
+    assert!(
+        refused.contains("TLS:") || refused.contains("ssl.truststore"),
+        "{refused}"
+    );
+}
