@@ -189,7 +189,6 @@ impl Connection {
         let what = format!("logging in at {} as {}", self.address, config.username);
         let request = SaslHandshakeRequest {
             mechanism: login.mechanism_name().into(),
-            ..Default::default()
         };
         let answer = self.send(&request).await?;
         let enabled: Vec<&str> = answer.mechanisms.iter().map(|it| &**it).collect();

@@ -191,7 +191,6 @@ impl Membership {
                 .map(|(topic, partitions)| OwnedTopic {
                     topic: topic.into(),
                     partitions,
-                    ..Default::default()
                 })
                 .collect(),
             generation_id: self.generation,
