@@ -12,6 +12,7 @@ mod conformance;
 mod golden;
 mod golden_records;
 mod peer;
+mod report_in_browser;
 mod take_over;
 mod test;
 mod tidy;
@@ -52,6 +53,8 @@ enum Command {
     TakeOver(take_over::Options),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     BenchPeer(bench_peer::Options),
+    /// Run `ottla bench` small, open its report in headless Chromium, and count what its plots have drawn.
+    Report(report_in_browser::Options),
     /// Start a broker that is described in peers/, for trying things out and for comparison.
     Peer(peer::Options),
     /// Check what neither the compiler nor clippy checks: crate dependencies, file lengths, names, licence.
@@ -71,6 +74,7 @@ fn main() {
         Command::CompareCleaning(options) => compare_cleaning::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),
+        Command::Report(options) => report_in_browser::run(&options),
         Command::Peer(options) => peer::run(&options),
         Command::Tidy(options) => tidy::run(&options),
         Command::Toolchains(options) => toolchains::run(&options),

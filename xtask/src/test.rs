@@ -122,6 +122,12 @@ const SUITES: &[Suite] = &[
         command: || xtask(&["compare-cleaning", "--logs", "2"]),
     },
     Suite {
+        lane: Lane::Tests,
+        name: "report",
+        what: "the report of ottla bench in headless Chromium",
+        command: || xtask(&["report"]),
+    },
+    Suite {
         lane: Lane::TakeOver,
         name: "take-over",
         what: "one directory in the hands of Kafka and Ottla in turn",

@@ -85,6 +85,14 @@ pub const PYTHON: Toolchain = Toolchain {
     packages: &["python3", "python3-venv", "python3-pip"],
     purpose: "confluent-kafka and aiokafka",
 };
+pub const CHROMIUM: Toolchain = Toolchain {
+    program: "chromium",
+    probe: &["--version"],
+    // The first with the headless mode that draws as the browser does.
+    needed: Version([112, 0, 0]),
+    packages: &["chromium", "fonts-dejavu-core"],
+    purpose: "opens the report of ottla bench",
+};
 pub const C_COMPILER: Toolchain = Toolchain {
     program: "cc",
     probe: &["--version"],
@@ -94,7 +102,7 @@ pub const C_COMPILER: Toolchain = Toolchain {
 };
 
 /// In the order in which they are shown.
-pub const ALL: [&Toolchain; 8] = [
+pub const ALL: [&Toolchain; 9] = [
     &C_COMPILER,
     &JAVA,
     &JAVAC,
@@ -103,6 +111,7 @@ pub const ALL: [&Toolchain; 8] = [
     &NODE,
     &NPM,
     &PYTHON,
+    &CHROMIUM,
 ];
 
 /// What was found of a toolchain.

@@ -4,13 +4,17 @@
 //! the bare generator behind `ottla-load`. The rest is `ottla bench`: `scenario` says what is measured, `figures` what
 //! comes out.
 
+pub mod command;
 pub mod drive;
 pub mod figures;
 pub mod load;
 pub mod machine;
+pub mod report;
 pub mod results;
+pub mod run;
 pub mod scenario;
 pub mod search;
 pub mod sizing;
 pub mod statistics;
+pub mod target;
 pub mod workload;

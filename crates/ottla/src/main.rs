@@ -35,6 +35,7 @@ enum Command {
     Preflight(preflight::PreflightArgs),
     #[command(flatten)]
     Tool(tools::Tool),
+    Bench(Box<ottla_bench::command::BenchArgs>),
     ServerStart(scripts::server_start::ServerStartArgs),
     ServerStop(scripts::server_stop::ServerStopArgs),
     InstallScripts(scripts::install::InstallScriptsArgs),
@@ -109,12 +110,16 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::Tool(_) => environment::note_for_tool(environment::variable)
             .into_iter()
             .for_each(note),
-        Command::Preflight(_) | Command::ServerStop(_) | Command::InstallScripts(_) => {}
+        Command::Bench(_)
+        | Command::Preflight(_)
+        | Command::ServerStop(_)
+        | Command::InstallScripts(_) => {}
     }
     match command {
         Command::Server(args) => server::run(args),
         Command::Preflight(args) => preflight::run(args),
         Command::Tool(tool) => tools::run(tool, command_line.len() > 2),
+        Command::Bench(args) => ottla_bench::command::run(*args),
         Command::ServerStart(args) => scripts::server_start::run(args, command_line),
         Command::ServerStop(args) => scripts::server_stop::run(&args),
         Command::InstallScripts(args) => scripts::install::run(&args),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 /// A reading of one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ProcessUsage {
     /// User and system time of all threads, ended ones too; in steps of a clock tick, mostly 10 ms.
     pub cpu: Duration,
@@ -14,6 +14,15 @@ pub struct ProcessUsage {
     pub resident_bytes: u64,
     /// `VmHWM`
     pub peak_resident_bytes: u64,
+    pub minor_page_faults: u64,
+    pub major_page_faults: u64,
+    /// What it made the disks read; 0 where the system does not say.
+    pub disk_read_bytes: u64,
+    /// What it made the disks write, sooner or later.
+    pub disk_written_bytes: u64,
+    /// Of the threads that run now.
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
 }
 
 /// What a process used between two readings.
@@ -38,12 +47,35 @@ impl ProcessUsage {
         let status =
             std::fs::read_to_string(format!("/proc/{pid}/status")).with_context(missing)?;
         let ticks = cpu_ticks(&stat).context("/proc/PID/stat is not as expected")?;
+        let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+        let (voluntary_switches, involuntary_switches) = switches(pid);
         let tick = rustix::param::clock_ticks_per_second() as f64;
         Ok(ProcessUsage {
             cpu: Duration::from_secs_f64(ticks as f64 / tick),
             resident_bytes: status_bytes(&status, "VmRSS:").unwrap_or(0),
             peak_resident_bytes: status_bytes(&status, "VmHWM:").unwrap_or(0),
+            minor_page_faults: stat_field(&stat, 7).unwrap_or(0),
+            major_page_faults: stat_field(&stat, 9).unwrap_or(0),
+            disk_read_bytes: number_after(&io, "read_bytes:").unwrap_or(0),
+            disk_written_bytes: number_after(&io, "\nwrite_bytes:").unwrap_or(0),
+            voluntary_switches,
+            involuntary_switches,
         })
+    }
+
+    /// Both together, as of one.
+    pub fn plus(&self, other: &ProcessUsage) -> ProcessUsage {
+        ProcessUsage {
+            cpu: self.cpu + other.cpu,
+            resident_bytes: self.resident_bytes + other.resident_bytes,
+            peak_resident_bytes: self.peak_resident_bytes + other.peak_resident_bytes,
+            minor_page_faults: self.minor_page_faults + other.minor_page_faults,
+            major_page_faults: self.major_page_faults + other.major_page_faults,
+            disk_read_bytes: self.disk_read_bytes + other.disk_read_bytes,
+            disk_written_bytes: self.disk_written_bytes + other.disk_written_bytes,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+        }
     }
 
     pub fn of_this_process() -> Result<ProcessUsage> {
@@ -62,13 +94,36 @@ impl ProcessUsage {
     }
 }
 
-/// Fields 14 and 15. The second one, the name, may hold spaces and parentheses, so counting starts behind it.
+/// User and system time.
 fn cpu_ticks(stat: &str) -> Option<u64> {
+    Some(stat_field(stat, 11)? + stat_field(stat, 12)?)
+}
+
+/// The first two fields are number and name, and the name may hold spaces and parentheses, so counting starts behind it.
+fn stat_field(stat: &str, index_after_name: usize) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+    let mut fields = after_name.split_whitespace();
+    fields.nth(index_after_name)?.parse().ok()
+}
+
+/// Context switches of all threads: voluntary ones, and those that were forced.
+fn switches(pid: u32) -> (u64, u64) {
+    let mut total = (0, 0);
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return total;
+    };
+    for thread in threads.flatten() {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let count = |name| number_after(&status, name).unwrap_or(0);
+        total.0 += count("\nvoluntary_ctxt_switches:");
+        total.1 += count("\nnonvoluntary_ctxt_switches:");
+    }
+    total
+}
+
+fn number_after(text: &str, name: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(name)?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 fn status_bytes(status: &str, name: &str) -> Option<u64> {
@@ -81,13 +136,19 @@ fn status_bytes(status: &str, name: &str) -> Option<u64> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{ProcessUsage, cpu_ticks, status_bytes};
+    use super::{ProcessUsage, cpu_ticks, number_after, stat_field, status_bytes};
 
     #[test]
     fn fields_are_found_behind_a_strange_name() {
         let stat = "7 (a) b (c) S 1 1 1 0 -1 4194304 100 0 0 0 250 17 3 4 20 0 5 0 1000 9 8";
         assert_eq!(cpu_ticks(stat), Some(267));
         assert_eq!(cpu_ticks("7 (x) S 1"), None);
+        assert_eq!(
+            (stat_field(stat, 7), stat_field(stat, 9)),
+            (Some(100), Some(0))
+        );
+        let io = "rchar: 9\nread_bytes: 5\nwrite_bytes: 7\ncancelled_write_bytes: 8\n";
+        assert_eq!(number_after(io, "\nwrite_bytes:"), Some(7));
         assert_eq!(
             status_bytes("VmPeak:  9 kB\nVmRSS:\t  12 kB\n", "VmRSS:"),
             Some(12 * 1024)
@@ -104,6 +165,8 @@ mod tests {
         let after = ProcessUsage::of_this_process().unwrap();
         let report = after.since(&before, 1_000_000_000, 500_000_000);
         assert!(report.cpu_seconds > 0.0 && report.resident_bytes > 0);
+        assert!(after.minor_page_faults > 0 && after.voluntary_switches > 0);
+        assert_eq!(after.plus(&after).resident_bytes, 2 * after.resident_bytes);
         assert!((report.cpu_seconds_per_payload_gb - 2.0 * report.cpu_seconds_per_gb).abs() < 1e-9);
         assert!(ProcessUsage::of(0x3fff_ffff).is_err());
     }

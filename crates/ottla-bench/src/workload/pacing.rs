@@ -29,16 +29,43 @@ impl RunClock {
 /// The instants at which one of several threads has its records due; the threads take turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    nanoseconds_per_record: f64,
+    pace: Pace,
     threads: u64,
     thread: u64,
+}
+
+/// How the time of a record follows from its place.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    Even {
+        nanoseconds_per_record: f64,
+    },
+    /// The rate begins at `from` records a second and grows by `growth` each second.
+    Rising {
+        from: f64,
+        growth: f64,
+    },
 }
 
 impl Schedule {
     /// `records_per_second` is above 0, and of all threads together.
     pub fn new(records_per_second: f64, threads: u64, thread: u64) -> Schedule {
         Schedule {
-            nanoseconds_per_record: 1e9 / records_per_second,
+            pace: Pace::Even {
+                nanoseconds_per_record: 1e9 / records_per_second,
+            },
+            threads,
+            thread,
+        }
+    }
+
+    /// The rate goes evenly from one to the other, both above 0, in so many seconds, and on like that.
+    pub fn ramp(from: f64, to: f64, seconds: f64, threads: u64, thread: u64) -> Schedule {
+        Schedule {
+            pace: Pace::Rising {
+                from,
+                growth: (to - from) / seconds,
+            },
             threads,
             thread,
         }
@@ -48,7 +75,20 @@ impl Schedule {
     #[inline]
     pub fn due(&self, turn: u64) -> u64 {
         let place = turn * self.threads + self.thread;
-        (place as f64 * self.nanoseconds_per_record) as u64
+        match self.pace {
+            Pace::Even {
+                nanoseconds_per_record,
+            } => (place as f64 * nanoseconds_per_record) as u64,
+            // The records until t are from·t + growth·t²/2; solved for t in the form that no growth leaves whole. A rate
+            // that falls to nothing has no instant for further records.
+            Pace::Rising { from, growth } => {
+                let root = from * from + 2.0 * growth * place as f64;
+                match root < 0.0 {
+                    true => u64::MAX,
+                    false => (2.0 * place as f64 / (from + root.sqrt()) * 1e9) as u64,
+                }
+            }
+        }
     }
 }
 
@@ -156,6 +196,21 @@ mod tests {
         let schedule = Schedule::new(3_000_000.0, 1, 0);
         let day = 86_400_u64;
         assert_eq!(schedule.due(day * 3_000_000), day * 1_000_000_000);
+    }
+
+    #[test]
+    fn a_ramp_sends_as_much_as_its_mean_rate() {
+        let up = Schedule::ramp(100.0, 300.0, 10.0, 1, 0);
+        assert_eq!((up.due(0), up.due(2000)), (0, 10_000_000_000));
+        // In the middle of the time a rate of 200 is reached, after 750 records.
+        assert_eq!(up.due(750), 5_000_000_000);
+        let down = Schedule::ramp(300.0, 100.0, 10.0, 1, 0);
+        assert_eq!(down.due(2000), 10_000_000_000);
+        assert_eq!(down.due(1_000_000), u64::MAX);
+        assert_eq!(
+            Schedule::ramp(50.0, 50.0, 1.0, 1, 0).due(100),
+            2_000_000_000
+        );
     }
 
     #[test]

@@ -1,0 +1,304 @@
+//! `ottla bench`: what its arguments mean, what it prints, and how it ends.
+//!
+//! Exit statuses: 0 for success; 1 for errors, and for a regression where that was asked for; 130 when interrupted.
+
+mod arguments;
+mod sized;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::report;
+use crate::results::{ResultFile, compare, table};
+use crate::run::{self, Interruption, Progress, RunPlan};
+use crate::scenario::{Changes, Scenario, shipped};
+use crate::target::TargetSpec;
+
+pub use arguments::BenchArgs;
+use arguments::{BenchCommand, CompareArgs, ReportArgs, RunArgs, TargetName};
+
+const INTERRUPTED: u8 = 130;
+
+/// Runs the command to its end. What is wrong is said in one sentence.
+pub fn run(args: BenchArgs) -> ExitCode {
+    let done = match args.command {
+        BenchCommand::List => {
+            print!("{}", listed());
+            Ok(ExitCode::SUCCESS)
+        }
+        BenchCommand::Show { name } => show(&name),
+        BenchCommand::Run(args) => run_scenarios(&args),
+        BenchCommand::Compare(args) => compare_results(&args),
+        BenchCommand::Report(args) => write_report(&args),
+        BenchCommand::Size(args) => sized::size(&args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("ottla bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every shipped scenario, by group.
+fn listed() -> String {
+    let mut text = String::new();
+    let mut last_group = "";
+    for (name, source) in shipped::SHIPPED {
+        let (group, _) = name.split_once('/').unwrap_or((name, ""));
+        if group != last_group {
+            text.push_str(&format!("{group}\n"));
+            last_group = group;
+        }
+        let title = match shipped::parse(name, source) {
+            Ok(scenario) => scenario.title,
+            Err(error) => error.to_string(),
+        };
+        text.push_str(&format!("  {name:<40} {title}\n"));
+    }
+    text.push_str("Run one, or a whole group, with: ottla bench run NAME [--scale small]\n");
+    text
+}
+
+fn show(name: &str) -> Result<ExitCode> {
+    for (index, (name, text)) in found(name)?.iter().enumerate() {
+        if index > 0 {
+            println!();
+        }
+        println!("# {name}.toml");
+        print!("{text}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names with texts: of a shipped scenario or group, or of a file.
+fn found(name: &str) -> Result<Vec<(String, String)>> {
+    let shipped = shipped::find(name);
+    if !shipped.is_empty() {
+        let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        return Ok(shipped.iter().map(owned).collect());
+    }
+    if name.ends_with(".toml") {
+        let text = std::fs::read_to_string(name)
+            .with_context(|| format!("{name} cannot be read; check the path"))?;
+        return Ok(vec![(name.to_owned(), text)]);
+    }
+    let similar = shipped::similar(name);
+    match similar.is_empty() {
+        true => bail!(
+            "no scenario is called {name}; `ottla bench list` names them, and a file ends in .toml"
+        ),
+        false => bail!(
+            "no scenario is called {name}; did you mean {}?",
+            similar.join(", ")
+        ),
+    }
+}
+
+fn scenarios(names: &[String]) -> Result<Vec<Scenario>> {
+    let mut scenarios = Vec::new();
+    for name in names {
+        for (name, text) in found(name)? {
+            let scenario = match name.ends_with(".toml") {
+                true => Scenario::parse(&name, &name, &text)?,
+                false => shipped::parse(&name, &text)?,
+            };
+            scenarios.push(scenario);
+        }
+    }
+    Ok(scenarios)
+}
+
+fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
+    let scenarios = scenarios(&args.names)?;
+    if let Some(scale) = &args.scale
+        && let Some(without) = scenarios.iter().find(|it| !it.scales.contains_key(scale))
+    {
+        let known: Vec<&str> = without.scales.keys().map(String::as_str).collect();
+        let known = match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
+        };
+        bail!("{} has no scale {scale}; it has {known}", without.name);
+    }
+    let changes = Changes {
+        scale: args.scale.clone(),
+        settings: args.settings()?,
+    };
+    let plan = RunPlan {
+        scenarios,
+        targets: targets(args)?,
+        changes,
+        dir: args.dir.clone(),
+        topic: args.topic.clone(),
+        command: repeating_command(),
+    };
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("{} cannot be made; give another --out", args.out.display()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(2048)
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    let result = runtime.block_on(async {
+        let interruption = Interruption::by_signals()?;
+        run::run(&plan, &interruption, &Progress::on_terminal()).await
+    })?;
+    println!("{}", table::shown(&result));
+    let stem = file_stem(&args.names, &result.started);
+    let json = args.out.join(format!("{stem}.json"));
+    result.write(&json)?;
+    let html = json.with_extension("html");
+    std::fs::write(&html, report::html(std::slice::from_ref(&result))?)
+        .with_context(|| format!("{} cannot be written", html.display()))?;
+    println!("{}\n{}", json.display(), html.display());
+    match &result.partial {
+        None => Ok(ExitCode::SUCCESS),
+        Some(why) => {
+            eprintln!("ottla bench: the result is partial: {why}");
+            let is_interrupted = why == "interrupted";
+            Ok(ExitCode::from(if is_interrupted { INTERRUPTED } else { 1 }))
+        }
+    }
+}
+
+fn targets(args: &RunArgs) -> Result<Vec<TargetSpec>> {
+    let mut targets: Vec<TargetSpec> = Vec::new();
+    for bootstrap in &args.bootstrap_server {
+        targets.push(TargetSpec::Remote {
+            bootstrap: bootstrap.clone(),
+        });
+    }
+    for target in &args.target {
+        targets.push(match target {
+            TargetName::Ottla => TargetSpec::Ottla {
+                binary: std::env::current_exe().context("this binary cannot be found")?,
+            },
+            TargetName::Kafka => TargetSpec::Kafka,
+        });
+    }
+    if targets.is_empty() {
+        targets.push(TargetSpec::Ottla {
+            binary: std::env::current_exe().context("this binary cannot be found")?,
+        });
+    }
+    if targets
+        .iter()
+        .enumerate()
+        .any(|(index, it)| targets[..index].contains(it))
+    {
+        bail!("a target is given twice");
+    }
+    Ok(targets)
+}
+
+/// The command as it was given, with quotes where a shell needs them.
+fn repeating_command() -> String {
+    let quoted = |argument: String| {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,@+%".contains(c);
+        match !argument.is_empty() && argument.chars().all(is_plain) {
+            true => argument,
+            false => format!("'{}'", argument.replace('\'', "'\\''")),
+        }
+    };
+    let mut arguments = std::env::args();
+    let program = arguments.next().unwrap_or_default();
+    let name = Path::new(&program)
+        .file_name()
+        .and_then(|name| name.to_str());
+    let mut words = vec![name.unwrap_or("ottla").to_owned()];
+    words.extend(arguments.map(quoted));
+    words.join(" ")
+}
+
+/// `linkedin-2014-20261121T204504Z`.
+fn file_stem(names: &[String], started: &str) -> String {
+    let first = names.first().map_or("bench", String::as_str);
+    let first = Path::new(first.trim_end_matches(".toml"));
+    let name: Vec<&str> = first.iter().filter_map(|part| part.to_str()).collect();
+    let name = match first.is_absolute() {
+        true => name.last().map_or("bench", |it| it).to_owned(),
+        false => name.join("-"),
+    };
+    let name: String = name
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "-_".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    format!(
+        "{}-{}",
+        name.trim_matches('-'),
+        started.replace([':', '-'], "")
+    )
+}
+
+fn compare_results(args: &CompareArgs) -> Result<ExitCode> {
+    let first = ResultFile::read(&args.first)?;
+    let second = ResultFile::read(&args.second)?;
+    let compared = compare::compare(&first, &second);
+    print!("{compared}");
+    if args.fail_on_regression && compared.has_regressed() {
+        eprintln!("ottla bench: something became worse beyond noise");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_report(args: &ReportArgs) -> Result<ExitCode> {
+    let mut results = Vec::new();
+    for file in &args.files {
+        results.push(ResultFile::read(file)?);
+    }
+    let first: &PathBuf = args.files.first().context("give at least one result")?;
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| first.with_extension("html"));
+    std::fs::write(&out, report::html(&results)?)
+        .with_context(|| format!("{} cannot be written", out.display()))?;
+    println!("{}", out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_is_listed_with_its_title() {
+        let text = listed();
+        for (name, _) in shipped::SHIPPED {
+            assert!(text.contains(&format!("  {name} ")), "{name}");
+        }
+        assert!(text.contains("Effect of the size of messages"));
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_suggests_others() {
+        let error = found("linkedin").unwrap_err().to_string();
+        assert!(error.contains("did you mean linkedin-2014/"), "{error}");
+        let error = found("zzz").unwrap_err().to_string();
+        assert!(error.contains("ottla bench list"), "{error}");
+        let error = found("nowhere.toml").unwrap_err().to_string();
+        assert!(error.contains("check the path"), "{error}");
+    }
+
+    #[test]
+    fn files_are_named_after_what_was_run() {
+        let stem = |name: &str| file_stem(&[name.to_owned()], "2026-11-21T20:45:04Z");
+        assert_eq!(stem("linkedin-2014"), "linkedin-2014-20261121T204504Z");
+        assert_eq!(
+            stem("rate-ladder/write"),
+            "rate-ladder-write-20261121T204504Z"
+        );
+        assert_eq!(stem("/tmp/a b.toml"), "a-b-20261121T204504Z");
+    }
+}

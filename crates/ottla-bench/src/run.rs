@@ -1,0 +1,499 @@
+//! Running scenarios: targets are started, points are gone through round by round, and what comes out is a result.
+//!
+//! 1. Everything that can be found wrong beforehand is: replicas that a target cannot have, a disk without room.
+//! 2. The machine is measured, and the memory touched that the run will use.
+//! 3. For each point, each round runs on every target in turn, so that what changes on the machine meets all of them.
+//! 4. A topic is made for each round and deleted after it; started brokers go with their directory.
+//!
+//! An interruption ends the round that is running; what was measured until then is kept, and the result says so.
+
+mod clients;
+mod consuming;
+mod interruption;
+mod one_at_a_time;
+mod producing;
+mod progress;
+mod round;
+mod sampling;
+mod searching;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use indexmap::IndexMap;
+
+use crate::machine::{self, Machine};
+use crate::results::{
+    Curve, PlotSpec, PointResult, PublishedFigures, ResultFile, SCHEMA, ScenarioResult, TargetRuns,
+    VERSION, utc,
+};
+use crate::scenario::published::shown_at;
+use crate::scenario::quantities::shown_bytes;
+use crate::scenario::{Changes, Point, Scenario};
+use crate::target::local_cluster::Needs;
+use crate::target::{RunningTarget, TargetSpec};
+
+pub use interruption::Interruption;
+pub use progress::Progress;
+use round::{RoundOutcome, Topic};
+
+/// What is to be run, on what, and how.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    pub scenarios: Vec<Scenario>,
+    pub targets: Vec<TargetSpec>,
+    pub changes: Changes,
+    /// Where local brokers keep their files.
+    pub dir: Option<PathBuf>,
+    /// A topic that exists, or is made and deleted again; one of its own for each round unless given.
+    pub topic: Option<String>,
+    /// The command, for the result.
+    pub command: String,
+}
+
+/// Bytes a second that a closed load is taken to write at most, for the room that a run needs.
+const FASTEST_BYTES_PER_SECOND: f64 = 400e6;
+/// A disk is not filled above what this leaves free.
+const SPARE_BYTES: u64 = 512 << 20;
+const MEMORY_TO_TOUCH: u64 = 1 << 30;
+
+/// Runs the plan. What is returned may be partial, and says so.
+pub async fn run(
+    plan: &RunPlan,
+    interruption: &Interruption,
+    progress: &Progress,
+) -> Result<ResultFile> {
+    let mut planned = Vec::new();
+    for scenario in &plan.scenarios {
+        let points = scenario.points(&plan.changes)?;
+        check(plan, scenario, &points)?;
+        planned.push((scenario, points));
+    }
+    let began = Instant::now();
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    progress.say("measuring the machine");
+    let dir = plan.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let machine = tokio::task::spawn_blocking(move || {
+        machine::touch_memory(MEMORY_TO_TOUCH);
+        Machine::measure(&dir)
+    })
+    .await??;
+    progress.print(&machine.to_string());
+    let mut result = ResultFile {
+        schema: SCHEMA.to_owned(),
+        version: VERSION,
+        ottla: env!("CARGO_PKG_VERSION").to_owned(),
+        command: plan.command.clone(),
+        started: utc(started.as_secs()),
+        seconds: 0.0,
+        partial: None,
+        scale: plan
+            .changes
+            .scale
+            .clone()
+            .unwrap_or_else(|| "published".to_owned()),
+        machine,
+        targets: Vec::new(),
+        scenarios: Vec::new(),
+    };
+    let all: u32 = planned
+        .iter()
+        .flat_map(|(_, points)| points)
+        .map(|point| point.spec.measure.repetitions * plan.targets.len() as u32)
+        .sum();
+    progress.expect_rounds(all);
+    let mut running = Running {
+        plan,
+        interruption,
+        progress,
+        targets: Vec::new(),
+    };
+    for (scenario, points) in &planned {
+        if interruption.is_set() {
+            break;
+        }
+        let mut of_scenario = empty_result(scenario, plan);
+        let outcome = running
+            .run_scenario(scenario, points, &mut of_scenario, &mut result)
+            .await;
+        result.scenarios.push(of_scenario);
+        if let Err(error) = outcome {
+            // What others of the same run have found is worth keeping; a run that found nothing is an error.
+            let is_empty = result
+                .scenarios
+                .iter()
+                .all(|it| it.points.iter().all(|point| point.runs.is_empty()));
+            if is_empty {
+                return Err(error);
+            }
+            result.partial = Some(format!("{}: {error:#}", scenario.name));
+            break;
+        }
+    }
+    if interruption.is_set() {
+        result.partial = Some("interrupted".to_owned());
+    }
+    let targets = std::mem::take(&mut running.targets);
+    tokio::task::spawn_blocking(move || drop(targets)).await?;
+    result.seconds = began.elapsed().as_secs_f64();
+    progress.finish();
+    Ok(result)
+}
+
+/// Says what speaks against a run before anything is started.
+fn check(plan: &RunPlan, scenario: &Scenario, points: &[Point]) -> Result<()> {
+    for target in &plan.targets {
+        for point in points {
+            if let Some(refusal) = target.refusal_of_replicas(point.spec.topic.replicas) {
+                anyhow::bail!("{}: {refusal}", scenario.name);
+            }
+        }
+    }
+    let local = plan.targets.iter().filter(|it| it.is_local()).count() as u64;
+    let dir = plan.dir.clone().unwrap_or_else(std::env::temp_dir);
+    if let Some(free) = free_bytes(&dir)?.checked_div(local) {
+        check_room(scenario, points, free, &dir.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Bytes that ordinary users may still write.
+fn free_bytes(dir: &std::path::Path) -> Result<u64> {
+    let disk = rustix::fs::statvfs(dir)
+        .map_err(|error| anyhow::anyhow!("{}: {error}; give another --dir", dir.display()))?;
+    Ok(disk.f_bavail * disk.f_frsize)
+}
+
+fn check_room(scenario: &Scenario, points: &[Point], free: u64, place: &str) -> Result<()> {
+    let needs = points
+        .iter()
+        .map(|point| point.spec.expected_bytes(FASTEST_BYTES_PER_SECOND))
+        .max()
+        .unwrap_or(0);
+    ensure!(
+        needs + SPARE_BYTES <= free,
+        "{}: up to {} may be written at once, and {place} has {} free; give --scale small, fewer records \
+         (--set records.count=…), or another place{}",
+        scenario.name,
+        shown_bytes(needs as f64),
+        shown_bytes(free as f64),
+        if place.starts_with('/') {
+            " (--dir)"
+        } else {
+            ""
+        }
+    );
+    Ok(())
+}
+
+fn empty_result(scenario: &Scenario, plan: &RunPlan) -> ScenarioResult {
+    let plot = |plot: &crate::scenario::Plot| PlotSpec {
+        title: plot.title.clone(),
+        x: plot.x.clone(),
+        y: plot.y.clone(),
+        by: plot.by.clone(),
+        logarithmic_x: plot.logarithmic_x,
+        logarithmic_y: plot.logarithmic_y,
+        trend: plot.trend,
+    };
+    ScenarioResult {
+        name: scenario.name.clone(),
+        title: scenario.title.clone(),
+        question: scenario.question.clone(),
+        published_on: scenario.published_on.clone(),
+        differences: scenario.differences(&plan.changes),
+        notes: Vec::new(),
+        plots: scenario.plots.iter().map(plot).collect(),
+        points: Vec::new(),
+        text: scenario.text.clone(),
+    }
+}
+
+/// A run under way.
+struct Running<'a> {
+    plan: &'a RunPlan,
+    interruption: &'a Interruption,
+    progress: &'a Progress,
+    /// Started, in the order of the plan; local ones are started anew where a scenario needs other settings.
+    targets: Vec<RunningTarget>,
+}
+
+impl Running<'_> {
+    async fn run_scenario(
+        &mut self,
+        scenario: &Scenario,
+        points: &[Point],
+        of_scenario: &mut ScenarioResult,
+        result: &mut ResultFile,
+    ) -> Result<()> {
+        self.start_targets(points, result).await?;
+        for target in self.targets.iter().filter(|it| it.local.is_none()) {
+            if let Some(free) = target.cluster.usable_bytes().await {
+                check_room(scenario, points, free, target.cluster.bootstrap())?;
+            }
+        }
+        let noise = result.machine.noise;
+        for point in points {
+            if self.interruption.is_set() {
+                break;
+            }
+            let mut of_point = point_result(scenario, point);
+            let outcome = self
+                .run_point(scenario, point, &mut of_point, of_scenario)
+                .await;
+            of_point.compare_targets(noise);
+            if of_point.runs.iter().any(|run| !run.rounds.is_empty()) {
+                of_scenario.points.push(of_point);
+            }
+            outcome?;
+        }
+        self.progress
+            .print(&crate::results::table::of_scenario(of_scenario));
+        Ok(())
+    }
+
+    /// Starts what is not running as this scenario needs it.
+    async fn start_targets(&mut self, points: &[Point], result: &mut ResultFile) -> Result<()> {
+        let brokers = points
+            .iter()
+            .map(|it| usize::from(it.spec.topic.replicas))
+            .max();
+        let needs = Needs {
+            brokers: brokers.unwrap_or(1),
+            settings: points
+                .first()
+                .map(|it| it.spec.broker_settings.clone())
+                .unwrap_or_default(),
+            dir: self.plan.dir.clone(),
+        };
+        let is_fit = |target: &RunningTarget| {
+            target
+                .local
+                .as_ref()
+                .is_none_or(|local| *local.needs() == needs)
+        };
+        if !self.targets.is_empty() && self.targets.iter().all(is_fit) {
+            return Ok(());
+        }
+        let old = std::mem::take(&mut self.targets);
+        tokio::task::spawn_blocking(move || drop(old)).await?;
+        for spec in &self.plan.targets {
+            self.progress.say(&format!("starting {}", spec.name()));
+            let target = RunningTarget::start(spec, &needs).await?;
+            let name = spec.name();
+            if !result.targets.iter().any(|it| it.name == name) {
+                let description = match &target.local {
+                    Some(local) => local.description().to_owned(),
+                    None => format!("the cluster at {}", target.cluster.bootstrap()),
+                };
+                result
+                    .targets
+                    .push(target.cluster.info(&name, &description));
+            }
+            self.targets.push(target);
+        }
+        Ok(())
+    }
+
+    async fn run_point(
+        &self,
+        scenario: &Scenario,
+        point: &Point,
+        of_point: &mut PointResult,
+        of_scenario: &mut ScenarioResult,
+    ) -> Result<()> {
+        let mut curves: Vec<round::Distributions> = Vec::new();
+        for target in &self.targets {
+            curves.push(round::Distributions::default());
+            of_point.runs.push(TargetRuns {
+                target: target.spec.name(),
+                ..TargetRuns::default()
+            });
+        }
+        // Consumers alone read again what was written once.
+        let is_read_only = point.spec.producers.count == 0;
+        let mut filled: Vec<Option<Topic>> = Vec::new();
+        for target in &self.targets {
+            let topic = match is_read_only && !self.interruption.is_set() {
+                true => {
+                    let topic = self.make_topic(target, point).await?;
+                    filled.push(Some(topic.clone()));
+                    let filling = self.context(scenario, point, target, &topic, "filling");
+                    match round::fill(&filling).await {
+                        Ok(notes) => note(of_scenario, notes),
+                        Err(error) => {
+                            self.delete(target, &topic).await;
+                            return Err(error);
+                        }
+                    }
+                    continue;
+                }
+                false => None,
+            };
+            filled.push(topic);
+        }
+        let mut outcome = Ok(());
+        'rounds: for number in 1..=point.spec.measure.repetitions {
+            for (index, target) in self.targets.iter().enumerate() {
+                if self.interruption.is_set() {
+                    break 'rounds;
+                }
+                let label = format!("round {number} of {}", point.spec.measure.repetitions);
+                let run = self
+                    .run_round(scenario, point, target, filled[index].as_ref(), &label)
+                    .await;
+                match run {
+                    Ok(done) => {
+                        note(of_scenario, done.notes);
+                        curves[index].add(&done.distributions);
+                        of_point.runs[index].rounds.push(done.round);
+                    }
+                    Err(error) => {
+                        outcome = Err(error);
+                        break 'rounds;
+                    }
+                }
+                self.progress.round_done();
+            }
+        }
+        for (target, topic) in self.targets.iter().zip(&filled) {
+            if let Some(topic) = topic {
+                self.delete(target, topic).await;
+            }
+        }
+        for (run, distributions) in of_point.runs.iter_mut().zip(&curves) {
+            run.summarise();
+            for (name, latencies) in distributions.named() {
+                if let Some(curve) = Curve::of(latencies) {
+                    run.curves.insert(name.to_owned(), curve);
+                }
+            }
+        }
+        outcome
+    }
+
+    async fn run_round(
+        &self,
+        scenario: &Scenario,
+        point: &Point,
+        target: &RunningTarget,
+        filled: Option<&Topic>,
+        label: &str,
+    ) -> Result<RoundOutcome> {
+        if let crate::scenario::Load::Search { .. } = point.spec.load {
+            return searching::search(self, scenario, point, target, label).await;
+        }
+        match filled {
+            Some(topic) => round::run(&self.context(scenario, point, target, topic, label)).await,
+            None => self.run_on_new_topic(scenario, point, target, label).await,
+        }
+    }
+
+    /// Runs a round on a topic of its own, which is gone afterwards, whatever came of the round.
+    async fn run_on_new_topic(
+        &self,
+        scenario: &Scenario,
+        point: &Point,
+        target: &RunningTarget,
+        label: &str,
+    ) -> Result<RoundOutcome> {
+        let topic = self.make_topic(target, point).await?;
+        let outcome = round::run(&self.context(scenario, point, target, &topic, label)).await;
+        self.delete(target, &topic).await;
+        outcome
+    }
+
+    fn context<'a>(
+        &'a self,
+        scenario: &'a Scenario,
+        point: &'a Point,
+        target: &'a RunningTarget,
+        topic: &'a Topic,
+        label: &str,
+    ) -> round::Context<'a> {
+        let mut title = scenario.name.clone();
+        if !point.at.is_empty() {
+            title.push_str(&format!(" [{}]", shown_at(&point.at)));
+        }
+        if self.targets.len() > 1 {
+            title.push_str(&format!(", {}", target.spec.name()));
+        }
+        round::Context {
+            spec: &point.spec,
+            target,
+            topic,
+            interruption: self.interruption,
+            progress: self.progress,
+            title: format!("{title}, {label}"),
+        }
+    }
+
+    async fn make_topic(&self, target: &RunningTarget, point: &Point) -> Result<Topic> {
+        let spec = &point.spec.topic;
+        if let Some(name) = &self.plan.topic
+            && target.cluster.check_topic(name, spec).await?
+        {
+            return Ok(Topic {
+                name: name.clone(),
+                is_ours: false,
+            });
+        }
+        let name = self.plan.topic.clone().unwrap_or_else(new_topic_name);
+        target.cluster.create_topic(&name, spec).await?;
+        Ok(Topic {
+            name,
+            is_ours: true,
+        })
+    }
+
+    async fn delete(&self, target: &RunningTarget, topic: &Topic) {
+        if !topic.is_ours {
+            return;
+        }
+        if let Err(error) = target.cluster.delete_topic(&topic.name).await {
+            let sentence = format!("topic {} could not be deleted: {error}", topic.name);
+            self.progress.print(&sentence);
+        }
+        // Deleting goes on in the background for a while, and would be measured as part of the next round.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn new_topic_name() -> String {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!("ottla-bench-{}-{number}", std::process::id())
+}
+
+fn note(scenario: &mut ScenarioResult, notes: Vec<String>) {
+    for note in notes {
+        if !scenario.notes.contains(&note) {
+            scenario.notes.push(note);
+        }
+    }
+}
+
+fn point_result(scenario: &Scenario, point: &Point) -> PointResult {
+    let json = |value: &toml::Value| serde_json::to_value(value).unwrap_or_default();
+    PointResult {
+        at: point
+            .at
+            .iter()
+            .map(|(path, value)| (path.clone(), json(value)))
+            .collect::<IndexMap<_, _>>(),
+        label: shown_at(&point.at),
+        published: scenario
+            .published_about(point)
+            .map(|it| PublishedFigures {
+                figures: it.figures.clone(),
+                note: it.note.clone(),
+            })
+            .collect(),
+        runs: Vec::new(),
+        comparisons: Vec::new(),
+    }
+}

@@ -1,0 +1,127 @@
+//! The native client as a run uses it: the one place that knows how it takes and gives records.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ottla_client::{
+    Client, ClientConfig, Consumer, DeliveryListener, Producer, RecordRef, TrySendError, properties,
+};
+use tokio::runtime::Handle;
+
+/// A producer of one topic, with connections of its own, as an application has them.
+pub struct BenchProducer {
+    producer: Producer,
+    topic: String,
+    runtime: Handle,
+}
+
+impl BenchProducer {
+    /// `number` tells the transactional ids of several producers apart.
+    pub async fn start(
+        bootstrap: &str,
+        settings: &BTreeMap<String, String>,
+        topic: &str,
+        number: u32,
+        listener: Arc<dyn DeliveryListener>,
+    ) -> Result<BenchProducer> {
+        let mut settings = settings.clone();
+        if let Some(id) = settings.get_mut("transactional.id") {
+            *id = format!("{id}-{}-{number}", std::process::id());
+        }
+        let (mut client, config) =
+            properties::producer(&settings).context("the settings of the producers")?;
+        client.set_bootstrap_servers(bootstrap)?;
+        let is_transactional = config.transactional_id.is_some();
+        let client = Client::connect(client).await?;
+        client.topics(&[topic.to_owned()]).await?;
+        let producer = Producer::builder(client, config)
+            .listener(listener)
+            .start()?;
+        if is_transactional {
+            producer.init_transactions().await?;
+        }
+        Ok(BenchProducer {
+            producer,
+            topic: topic.to_owned(),
+            runtime: Handle::current(),
+        })
+    }
+
+    /// Hands a record over, waiting on the calling thread if need be; true if it had to.
+    #[inline]
+    pub fn send(&self, value: &[u8], tag: u64) -> Result<bool> {
+        let record = RecordRef::new(&self.topic, value);
+        match self.producer.try_send_tagged(record, tag) {
+            Ok(()) => Ok(false),
+            Err(TrySendError::Failed(error)) => Err(error.into()),
+            Err(_) => {
+                self.runtime
+                    .block_on(self.producer.send_tagged(record, tag))?;
+                Ok(true)
+            }
+        }
+    }
+
+    pub fn begin_transaction(&self) -> Result<()> {
+        Ok(self.producer.begin_transaction()?)
+    }
+
+    pub fn commit_transaction(&self) -> Result<()> {
+        Ok(self.runtime.block_on(self.producer.commit_transaction())?)
+    }
+
+    /// Waits until every record has come to its end.
+    pub fn flush(&self) {
+        self.runtime.block_on(self.producer.flush());
+    }
+
+    pub fn close(&self, limit: Duration) {
+        self.runtime.block_on(self.producer.close_within(limit));
+    }
+}
+
+/// A consumer of some partitions, from their beginning.
+pub struct BenchConsumer {
+    consumer: Consumer,
+}
+
+impl BenchConsumer {
+    pub async fn start(
+        bootstrap: &str,
+        settings: &BTreeMap<String, String>,
+        topic: &str,
+        partitions: &[i32],
+    ) -> Result<BenchConsumer> {
+        let mut settings = settings.clone();
+        settings.insert("auto.offset.reset".into(), "earliest".into());
+        if !settings.contains_key("group.id") {
+            // Without a group there is nothing to commit to.
+            settings.insert("enable.auto.commit".into(), "false".into());
+        }
+        let (mut client, config) =
+            properties::consumer(&settings).context("the settings of the consumers")?;
+        client.set_bootstrap_servers(bootstrap)?;
+        let client = Client::connect(ClientConfig { ..client }).await?;
+        let mut consumer = Consumer::new(client, config);
+        let partitions: Vec<(String, i32)> = partitions
+            .iter()
+            .map(|it| (topic.to_owned(), *it))
+            .collect();
+        consumer.assign(&partitions);
+        Ok(BenchConsumer { consumer })
+    }
+
+    /// Gives every value that has come, waiting for some if there is none; how many there were.
+    pub async fn poll(&mut self, timeout: Duration, mut each: impl FnMut(&[u8])) -> Result<u64> {
+        let mut records = 0;
+        for batch in &self.consumer.poll_batches(timeout).await? {
+            for record in batch.iter() {
+                each(record?.value.unwrap_or_default());
+                records += 1;
+            }
+        }
+        Ok(records)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a person sees while a run goes on: one line with rate, p99 and time left, and texts above it.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::scenario::quantities::{shown_count, shown_duration};
+
+/// The line; nothing is drawn where standard error is no terminal.
+pub struct Progress {
+    bar: ProgressBar,
+    rounds: Mutex<Rounds>,
+    is_quiet: bool,
+}
+
+#[derive(Default)]
+struct Rounds {
+    all: u32,
+    done: u32,
+    began: Option<std::time::Instant>,
+}
+
+/// What the line says of a moment.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Moment {
+    pub records_per_second: f64,
+    pub p99_ms: Option<f64>,
+    /// Of this round.
+    pub left: Option<Duration>,
+}
+
+impl Progress {
+    pub fn on_terminal() -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+        let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Progress {
+            bar,
+            rounds: Mutex::default(),
+            is_quiet: false,
+        }
+    }
+
+    /// Shows nothing at all.
+    pub fn quiet() -> Progress {
+        Progress {
+            bar: ProgressBar::hidden(),
+            rounds: Mutex::default(),
+            is_quiet: true,
+        }
+    }
+
+    /// Puts a text above the line, on standard output.
+    pub fn print(&self, text: &str) {
+        if !self.is_quiet {
+            self.bar.suspend(|| println!("{text}"));
+        }
+    }
+
+    pub fn say(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    pub(super) fn expect_rounds(&self, all: u32) {
+        let mut rounds = self.rounds.lock().expect("nobody panics holding it");
+        rounds.all = all;
+        rounds.began = Some(std::time::Instant::now());
+    }
+
+    pub(super) fn round_done(&self) {
+        self.rounds.lock().expect("nobody panics holding it").done += 1;
+    }
+
+    pub(super) fn show(&self, title: &str, moment: Moment) {
+        let rounds = self.rounds.lock().expect("nobody panics holding it");
+        let mut line = format!("{title}: {} rec/s", shown_count(moment.records_per_second));
+        if let Some(p99) = moment.p99_ms {
+            line.push_str(&format!(", p99 {p99:.1} ms"));
+        }
+        if let Some(left) = moment.left {
+            line.push_str(&format!(", {} left", shown_duration(left)));
+        }
+        if let Some(all_left) = rounds.left() {
+            line.push_str(&format!(" ({} of all)", shown_duration(all_left)));
+        }
+        self.bar.set_message(line);
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Rounds {
+    /// By how long the rounds before have taken.
+    fn left(&self) -> Option<Duration> {
+        let elapsed = self.began?.elapsed();
+        (self.done > 0).then(|| elapsed / self.done * self.all.saturating_sub(self.done))
+    }
+}

@@ -1,0 +1,490 @@
+//! One round: producers and consumers on one topic, from the warm-up to the last record.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::runtime::Handle;
+
+use super::clients::{BenchConsumer, BenchProducer};
+use super::consuming::{Until, consume, partitions_of};
+use super::producing::{ProduceLoad, produce};
+use super::sampling::Sampler;
+use super::watch::{ProducerWatch, Watch, Window};
+use super::{Interruption, Progress, one_at_a_time};
+use crate::load::process_usage::ProcessUsage;
+use crate::results::curve::add_figures;
+use crate::results::{Figures, Round};
+use crate::scenario::{Load, PointSpec};
+use crate::target::RunningTarget;
+use crate::workload::latencies::Latencies;
+use crate::workload::pacing::RunClock;
+
+/// The topic of a round.
+#[derive(Clone, Debug)]
+pub struct Topic {
+    pub name: String,
+    /// Made by the run, which deletes it.
+    pub is_ours: bool,
+}
+
+/// What a round needs.
+pub struct Context<'a> {
+    pub spec: &'a PointSpec,
+    pub target: &'a RunningTarget,
+    pub topic: &'a Topic,
+    pub interruption: &'a Interruption,
+    pub progress: &'a Progress,
+    /// What the progress line calls it.
+    pub title: String,
+}
+
+/// What came of a round.
+#[derive(Default)]
+pub struct RoundOutcome {
+    pub round: Round,
+    pub distributions: Distributions,
+    pub notes: Vec<String>,
+}
+
+/// The latencies of a round, or of all rounds of a point.
+#[derive(Clone, Default)]
+pub struct Distributions {
+    pub ack: Latencies,
+    pub ack_from_send: Latencies,
+    pub e2e: Latencies,
+    pub e2e_from_send: Latencies,
+}
+
+impl Distributions {
+    pub fn named(&self) -> [(&'static str, &Latencies); 4] {
+        [
+            ("ack", &self.ack),
+            ("ack_from_send", &self.ack_from_send),
+            ("e2e", &self.e2e),
+            ("e2e_from_send", &self.e2e_from_send),
+        ]
+    }
+
+    pub fn add(&mut self, other: &Distributions) {
+        self.ack.add(&other.ack);
+        self.ack_from_send.add(&other.ack_from_send);
+        self.e2e.add(&other.e2e);
+        self.e2e_from_send.add(&other.e2e_from_send);
+    }
+
+    pub fn figures(&self, figures: &mut Figures) {
+        for (name, latencies) in self.named() {
+            add_figures(latencies, name, figures);
+        }
+    }
+}
+
+/// Writes the records that consumers are to read, unmeasured.
+pub async fn fill(context: &Context<'_>) -> Result<Vec<String>> {
+    let mut spec = context.spec.clone();
+    spec.producers.count = 1;
+    spec.consumers.count = 0;
+    spec.measure.time = None;
+    spec.measure.warm_up = Duration::ZERO;
+    spec.measure.end_to_end = false;
+    let filling = Context {
+        spec: &spec,
+        title: context.title.clone(),
+        ..*context
+    };
+    let outcome = run(&filling).await?;
+    let failed = outcome.round.figures.get("produce.failed").copied();
+    if failed.is_some_and(|failed| failed > 0.0) {
+        bail!(
+            "the records that are to be read could not be written: {:?}",
+            outcome.notes
+        );
+    }
+    Ok(outcome.notes)
+}
+
+/// Runs a round as its point says.
+pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
+    if context.spec.load == Load::OneAtATime {
+        return one_at_a_time::run(context).await;
+    }
+    let spec = context.spec;
+    let has_producers = spec.producers.count > 0;
+    let warm_up = if has_producers {
+        spec.measure.warm_up
+    } else {
+        Duration::ZERO
+    };
+    let start = warm_up.as_nanos() as u64;
+    let window = Window {
+        start,
+        end: match spec.measure.time {
+            Some(time) => start + time.as_nanos() as u64,
+            None => u64::MAX,
+        },
+    };
+    let load = Arc::new(ProduceLoad::new(spec, spec.load.clone(), window));
+    let clients = Clients::connect(context, window).await?;
+    let clock = RunClock::start();
+    clients.begin(clock);
+    drive(context, clients, load, clock).await
+}
+
+/// The clients of a round, connected, each with what watches it.
+struct Clients {
+    producers: Vec<(BenchProducer, Arc<ProducerWatch>)>,
+    consumers: Vec<(BenchConsumer, Arc<Watch>)>,
+    notes: Vec<String>,
+}
+
+impl Clients {
+    async fn connect(context: &Context<'_>, window: Window) -> Result<Clients> {
+        let spec = context.spec;
+        let bootstrap = context.target.cluster.bootstrap();
+        let topic = &context.topic.name;
+        let has_schedule = matches!(spec.load, Load::Rate { .. } | Load::Ramp { .. });
+        let mut clients = Clients {
+            producers: Vec::new(),
+            consumers: Vec::new(),
+            notes: Vec::new(),
+        };
+        for number in 0..spec.producers.count {
+            let watch = Arc::new(ProducerWatch {
+                watch: Watch::new(window, has_schedule),
+                mean_bytes: spec.records.size.mean(),
+            });
+            let settings = &spec.producers.settings;
+            let producer =
+                BenchProducer::start(bootstrap, settings, topic, number, watch.clone()).await?;
+            clients.producers.push((producer, watch));
+        }
+        let consumers = &spec.consumers;
+        if consumers.is_shared && consumers.count > spec.topic.partitions {
+            bail!(
+                "{} consumers cannot share {} partitions; give fewer consumers or more partitions",
+                consumers.count,
+                spec.topic.partitions
+            );
+        }
+        for number in 0..consumers.count {
+            let partitions = partitions_of(
+                number,
+                consumers.count,
+                consumers.is_shared,
+                spec.topic.partitions,
+            );
+            let consumer =
+                BenchConsumer::start(bootstrap, &consumers.settings, topic, &partitions).await?;
+            let watch = Arc::new(Watch::new(window, has_schedule));
+            clients.consumers.push((consumer, watch));
+        }
+        Ok(clients)
+    }
+
+    /// Everything that is reported from now on is by this clock.
+    fn begin(&self, clock: RunClock) {
+        for (_, watch) in &self.producers {
+            watch.watch.begin(clock);
+        }
+        for (_, watch) in &self.consumers {
+            watch.begin(clock);
+        }
+    }
+}
+
+/// Lets the clients go, looks at them while they work, and counts when they are done.
+async fn drive(
+    context: &Context<'_>,
+    clients: Clients,
+    load: Arc<ProduceLoad>,
+    clock: RunClock,
+) -> Result<RoundOutcome> {
+    let spec = context.spec;
+    let produce_watches: Vec<_> = clients.producers.iter().map(|it| it.1.clone()).collect();
+    let consume_watches: Vec<_> = clients.consumers.iter().map(|it| it.1.clone()).collect();
+    let until = Arc::new(Until {
+        records: match spec.producers.count {
+            0 => spec.records.count.unwrap_or(u64::MAX),
+            _ => u64::MAX,
+        },
+        written: std::sync::OnceLock::new(),
+        is_stamped: spec.measure.end_to_end,
+        is_over: std::sync::atomic::AtomicBool::new(false),
+    });
+    let own_before = ProcessUsage::of_this_process()?;
+    let mut sampler = Sampler::new(
+        context,
+        clock,
+        load.window,
+        produce_watches.clone(),
+        consume_watches.clone(),
+    );
+    let mut producing = Vec::new();
+    for (number, (producer, watch)) in clients.producers.into_iter().enumerate() {
+        let (load, interruption) = (load.clone(), context.interruption.clone());
+        producing.push(tokio::task::spawn_blocking(move || {
+            produce(
+                &producer,
+                &load,
+                &watch,
+                number as u64,
+                clock,
+                &interruption,
+            )
+        }));
+    }
+    let mut consuming = Vec::new();
+    let runtime = Handle::current();
+    for (consumer, watch) in clients.consumers {
+        let (until, interruption) = (until.clone(), context.interruption.clone());
+        let (runtime, shared) = (runtime.clone(), consume_watches.clone());
+        let is_shared = spec.consumers.is_shared;
+        consuming.push(tokio::task::spawn_blocking(move || {
+            let of_this = watch.clone();
+            let read = move || match is_shared {
+                true => shared.iter().map(|it| it.records()).sum(),
+                false => of_this.records(),
+            };
+            consume(consumer, &watch, &read, &until, &runtime, &interruption)
+        }));
+    }
+    let mut outcome = Ok(());
+    while producing.iter().any(|it| !it.is_finished()) {
+        sampler.wait_and_look().await;
+        if consuming.iter().any(|it| it.is_finished()) && !context.interruption.is_set() {
+            // A consumer ends before the producers only if it has failed.
+            break;
+        }
+    }
+    let producers_done = clock.now();
+    for producer in producing {
+        outcome = outcome.and(producer.await?.context("producing"));
+    }
+    let acknowledged: u64 = produce_watches.iter().map(|it| it.watch.records()).sum();
+    if spec.producers.count > 0 {
+        let _ = until.written.set(acknowledged);
+    }
+    if outcome.is_err() {
+        until.is_over.store(true, Ordering::Release);
+    }
+    while consuming.iter().any(|it| !it.is_finished()) {
+        sampler.wait_and_look().await;
+    }
+    for consumer in consuming {
+        outcome = outcome.and(consumer.await?.context("consuming"));
+    }
+    outcome?;
+    sampler.finish();
+    let mut counted = Counted {
+        context,
+        load: &load,
+        producers: &produce_watches,
+        consumers: &consume_watches,
+        ended: producers_done,
+        outcome: RoundOutcome {
+            notes: clients.notes,
+            ..RoundOutcome::default()
+        },
+    };
+    counted.count_produced();
+    counted.count_consumed();
+    counted.count_stored().await;
+    counted.count_resources(&sampler, &own_before)?;
+    let mut outcome = counted.outcome;
+    outcome.distributions.figures(&mut outcome.round.figures);
+    (outcome.round.series, outcome.round.marks) = sampler.into_series();
+    Ok(outcome)
+}
+
+/// What is made of the watches when all is done.
+struct Counted<'a> {
+    context: &'a Context<'a>,
+    load: &'a ProduceLoad,
+    producers: &'a [Arc<ProducerWatch>],
+    consumers: &'a [Arc<Watch>],
+    /// When the last producer was done.
+    ended: u64,
+    outcome: RoundOutcome,
+}
+
+impl Counted<'_> {
+    fn put(&mut self, name: &str, value: f64) {
+        self.outcome.round.figures.insert(name.to_owned(), value);
+    }
+
+    fn count_produced(&mut self) {
+        if self.producers.is_empty() {
+            return;
+        }
+        let sum = |count: &dyn Fn(&Watch) -> u64| -> u64 {
+            self.producers.iter().map(|it| count(&it.watch)).sum()
+        };
+        let last = self
+            .producers
+            .iter()
+            .map(|it| it.watch.last())
+            .max()
+            .unwrap_or(0);
+        let window = self.load.window;
+        let is_open = !matches!(self.load.load, Load::Closed);
+        // Whoever sends as fast as possible always has records under way, so that what arrives between two instants is
+        // the rate. A load with an end of its own is over when its last record has arrived.
+        let ran_out_of_time = window.end != u64::MAX && self.ended >= window.end;
+        let (records, nanoseconds) = match ran_out_of_time && !is_open {
+            true => {
+                let (records, _) = sum_in_window(self.producers.iter().map(|it| &it.watch));
+                (records, window.end - window.start)
+            }
+            false => {
+                let last_due = self.load.last_due.load(Ordering::Relaxed);
+                let end = if is_open { last.max(last_due) } else { last };
+                (sum(&Watch::measured), end.saturating_sub(window.start))
+            }
+        };
+        let seconds = nanoseconds as f64 / 1e9;
+        let failed = sum(&Watch::failed);
+        let given_up = self.load.given_up.load(Ordering::Relaxed);
+        if seconds > 0.0 {
+            let rate = records as f64 / seconds;
+            let mean = self.context.spec.records.size.mean();
+            self.put("produce.records_per_second", rate);
+            self.put("produce.mb_per_second", rate * mean / 1_048_576.0);
+        }
+        self.put("produce.failed", failed as f64);
+        self.put("produce.seconds", seconds);
+        if is_open {
+            let last_due = self.load.last_due.load(Ordering::Relaxed);
+            let behind = last.saturating_sub(last_due);
+            self.put("delay_ms", behind as f64 / 1e6);
+        }
+        if failed > 0 {
+            let first = self.producers.iter().find_map(|it| it.watch.first_error());
+            let note = format!(
+                "{failed} records were not written: {}",
+                first.unwrap_or("?")
+            );
+            self.outcome.notes.push(note);
+        }
+        if given_up > 0 {
+            self.outcome.notes.push(
+                "the producers fell so far behind the rate that the round was ended; what was due by then and never                  sent is missing in the latencies, which were higher"
+                    .to_owned(),
+            );
+        }
+        for watch in self.producers {
+            let distributions = &mut self.outcome.distributions;
+            watch
+                .watch
+                .add_to(&mut distributions.ack, &mut distributions.ack_from_send);
+        }
+    }
+
+    fn count_consumed(&mut self) {
+        if self.consumers.is_empty() {
+            return;
+        }
+        let window = self.load.window;
+        let in_window = window.end != u64::MAX && !self.producers.is_empty();
+        let (records, bytes, nanoseconds) = match in_window && self.load.load == Load::Closed {
+            true => {
+                let (records, bytes) = sum_in_window(self.consumers.iter().map(AsRef::as_ref));
+                (records, bytes, window.end - window.start)
+            }
+            false => {
+                let records = self.consumers.iter().map(|it| it.records()).sum();
+                let bytes = self.consumers.iter().map(|it| it.bytes()).sum();
+                let last = self.consumers.iter().map(|it| it.last()).max();
+                (records, bytes, last.unwrap_or(0))
+            }
+        };
+        let seconds = nanoseconds as f64 / 1e9;
+        if seconds > 0.0 {
+            self.put("consume.records_per_second", records as f64 / seconds);
+            let megabytes = bytes as f64 / 1_048_576.0;
+            self.put("consume.mb_per_second", megabytes / seconds);
+        }
+        for watch in self.consumers {
+            let distributions = &mut self.outcome.distributions;
+            watch.add_to(&mut distributions.e2e, &mut distributions.e2e_from_send);
+        }
+    }
+
+    /// What the topic takes on the disks, against the values in it.
+    async fn count_stored(&mut self) {
+        let values: u64 = self.producers.iter().map(|it| it.watch.bytes()).sum();
+        let rate = self
+            .outcome
+            .round
+            .figures
+            .get("produce.mb_per_second")
+            .copied();
+        let cluster = &self.context.target.cluster;
+        let (Some(rate), true) = (rate, values > 0) else {
+            return;
+        };
+        // Not every cluster says; then the two figures are missing.
+        if let Ok(stored) = cluster.stored_bytes(&self.context.topic.name).await {
+            let stored = stored as f64 / f64::from(self.context.spec.topic.replicas);
+            if stored > 0.0 {
+                let ratio = values as f64 / stored;
+                self.put("produce.compression_ratio", ratio);
+                self.put("produce.stored_mb_per_second", rate / ratio);
+            }
+        }
+    }
+
+    fn count_resources(&mut self, sampler: &Sampler, own_before: &ProcessUsage) -> Result<()> {
+        let produced: u64 = self.producers.iter().map(|it| it.watch.bytes()).sum();
+        let consumed: u64 = self.consumers.iter().map(|it| it.bytes()).sum();
+        let gigabytes = (produced + consumed) as f64 / 1_073_741_824.0;
+        if gigabytes <= 0.0 {
+            return Ok(());
+        }
+        let own = ProcessUsage::of_this_process()?;
+        let own_seconds = own.cpu.saturating_sub(own_before.cpu).as_secs_f64();
+        self.put("generator.cpu_seconds_per_gb", own_seconds / gigabytes);
+        let Some((before, after)) = sampler.usage() else {
+            return Ok(());
+        };
+        let seconds = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+        let since = |of: fn(&ProcessUsage) -> u64| of(&after).saturating_sub(of(&before)) as f64;
+        let megabytes = |bytes: f64| bytes / 1_048_576.0;
+        let figures = [
+            ("broker.cpu_seconds_per_gb", seconds / gigabytes),
+            (
+                "broker.peak_memory_mb",
+                megabytes(after.peak_resident_bytes as f64),
+            ),
+            (
+                "broker.disk_written_mb",
+                megabytes(since(|it| it.disk_written_bytes)),
+            ),
+            (
+                "broker.disk_read_mb",
+                megabytes(since(|it| it.disk_read_bytes)),
+            ),
+            ("broker.major_page_faults", since(|it| it.major_page_faults)),
+            ("broker.minor_page_faults", since(|it| it.minor_page_faults)),
+            (
+                "broker.voluntary_switches",
+                since(|it| it.voluntary_switches),
+            ),
+            (
+                "broker.involuntary_switches",
+                since(|it| it.involuntary_switches),
+            ),
+        ];
+        for (name, value) in figures {
+            self.put(name, value);
+        }
+        Ok(())
+    }
+}
+
+fn sum_in_window<'a>(watches: impl Iterator<Item = &'a Watch>) -> (u64, u64) {
+    watches
+        .map(Watch::in_window)
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}

@@ -1,0 +1,196 @@
+//! What the clients of a round report, counted while they run.
+//!
+//! The measured window begins when the warm-up ends. Rates count what was acknowledged, or consumed, within it;
+//! latencies are of the records that were due within it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+
+use ottla_client::{DeliveredBatch, DeliveryListener};
+
+use crate::workload::latencies::Latencies;
+use crate::workload::pacing::RunClock;
+use crate::workload::tag;
+
+/// From when to when is measured, in nanoseconds of the round's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub start: u64,
+    /// `u64::MAX` where a count of records ends it.
+    pub end: u64,
+}
+
+impl Window {
+    pub fn holds(&self, now: u64) -> bool {
+        (self.start..self.end).contains(&now)
+    }
+}
+
+/// What became of the records of one client.
+pub struct Watch {
+    /// Set when the round begins: clients connect before that.
+    clock: OnceLock<RunClock>,
+    window: Window,
+    /// Whether records have instants at which they are due.
+    has_schedule: bool,
+    distributions: Mutex<Pair>,
+    /// Acknowledged, or consumed; warm-up included.
+    records: AtomicU64,
+    bytes: AtomicU64,
+    /// Within the window.
+    records_in_window: AtomicU64,
+    bytes_in_window: AtomicU64,
+    /// Due within the window, whenever they were acknowledged.
+    records_measured: AtomicU64,
+    last: AtomicU64,
+    failed: AtomicU64,
+    first_error: OnceLock<String>,
+}
+
+#[derive(Default)]
+struct Pair {
+    from_due: Latencies,
+    from_send: Latencies,
+    /// Since it was last taken.
+    interval: Latencies,
+}
+
+impl Watch {
+    pub fn new(window: Window, has_schedule: bool) -> Watch {
+        Watch {
+            clock: OnceLock::new(),
+            window,
+            has_schedule,
+            distributions: Mutex::default(),
+            records: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            records_in_window: AtomicU64::new(0),
+            bytes_in_window: AtomicU64::new(0),
+            records_measured: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            first_error: OnceLock::new(),
+        }
+    }
+
+    /// Records came through at this instant.
+    pub fn add(&self, now: u64, records: u64, bytes: u64) {
+        self.records.fetch_add(records, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        if self.window.holds(now) {
+            self.records_in_window.fetch_add(records, Relaxed);
+            self.bytes_in_window.fetch_add(bytes, Relaxed);
+        }
+        self.last.fetch_max(now, Relaxed);
+    }
+
+    /// Latencies in nanoseconds, of records that came through together.
+    pub fn record(&self, ages: impl Iterator<Item = Age>) {
+        let mut distributions = self.distributions.lock().expect("nobody panics holding it");
+        let mut measured = 0;
+        for age in ages {
+            distributions.interval.record_ns(age.since_due_ns);
+            if age.is_measured {
+                measured += 1;
+                distributions.from_due.record_ns(age.since_due_ns);
+                if self.has_schedule {
+                    distributions.from_send.record_ns(age.since_sent_ns);
+                }
+            }
+        }
+        self.records_measured.fetch_add(measured, Relaxed);
+    }
+
+    pub fn fail(&self, records: u64, error: &dyn std::fmt::Display) {
+        self.failed.fetch_add(records, Relaxed);
+        self.first_error.get_or_init(|| error.to_string());
+    }
+
+    /// From now on this clock counts.
+    pub fn begin(&self, clock: RunClock) {
+        let _ = self.clock.set(clock);
+    }
+
+    pub fn clock(&self) -> RunClock {
+        *self.clock.get_or_init(RunClock::start)
+    }
+
+    pub fn records(&self) -> u64 {
+        self.records.load(Relaxed)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    pub fn in_window(&self) -> (u64, u64) {
+        let records = self.records_in_window.load(Relaxed);
+        (records, self.bytes_in_window.load(Relaxed))
+    }
+
+    pub fn measured(&self) -> u64 {
+        self.records_measured.load(Relaxed)
+    }
+
+    pub fn last(&self) -> u64 {
+        self.last.load(Relaxed)
+    }
+
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
+    pub fn first_error(&self) -> Option<&str> {
+        self.first_error.get().map(String::as_str)
+    }
+
+    /// Adds the distributions from due and from send.
+    pub fn add_to(&self, from_due: &mut Latencies, from_send: &mut Latencies) {
+        let distributions = self.distributions.lock().expect("nobody panics holding it");
+        from_due.add(&distributions.from_due);
+        from_send.add(&distributions.from_send);
+    }
+
+    /// Adds what came since this was last called.
+    pub fn take_interval(&self, into: &mut Latencies) {
+        let mut distributions = self.distributions.lock().expect("nobody panics holding it");
+        into.add(&distributions.interval);
+        distributions.interval.clear();
+    }
+}
+
+/// How old a record was when it came through.
+#[derive(Clone, Copy, Debug)]
+pub struct Age {
+    pub since_due_ns: u64,
+    pub since_sent_ns: u64,
+    /// It was due after the warm-up.
+    pub is_measured: bool,
+}
+
+/// A producer's watch, which knows what a record's value has on average.
+pub struct ProducerWatch {
+    pub watch: Watch,
+    pub mean_bytes: f64,
+}
+
+impl DeliveryListener for ProducerWatch {
+    fn on_delivered(&self, delivered: &DeliveredBatch<'_>) {
+        let count = delivered.tags.len() as u64;
+        if let Err(error) = &delivered.result {
+            self.watch.fail(count, error);
+            return;
+        }
+        let now = self.watch.clock().now();
+        self.watch
+            .add(now, count, (count as f64 * self.mean_bytes) as u64);
+        self.watch.record(delivered.tags.iter().map(|it| {
+            let elapsed = tag::elapsed(*it, now);
+            Age {
+                since_due_ns: elapsed.since_due_ns,
+                since_sent_ns: elapsed.since_sent_ns,
+                is_measured: elapsed.after_warmup,
+            }
+        }));
+    }
+}

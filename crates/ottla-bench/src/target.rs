@@ -1,0 +1,83 @@
+//! What is measured: a cluster that runs somewhere, or brokers that are started for the run.
+
+pub mod cluster;
+pub mod kafka_artefacts;
+pub mod local_cluster;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+pub use cluster::Cluster;
+pub use local_cluster::LocalCluster;
+
+/// A target, as the command line names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TargetSpec {
+    /// The brokers at these addresses.
+    Remote { bootstrap: String },
+    /// This binary, started as broker.
+    Ottla { binary: PathBuf },
+    /// Apache Kafka from its artefacts, or from KAFKA_HOME.
+    Kafka,
+}
+
+impl TargetSpec {
+    /// As results name it.
+    pub fn name(&self) -> String {
+        match self {
+            TargetSpec::Remote { bootstrap } => bootstrap.clone(),
+            TargetSpec::Ottla { .. } => "ottla".to_owned(),
+            TargetSpec::Kafka => "kafka".to_owned(),
+        }
+    }
+
+    /// What speaks against so many replicas on this target, in a sentence.
+    pub fn refusal_of_replicas(&self, replicas: u16) -> Option<String> {
+        match self {
+            TargetSpec::Ottla { .. } if replicas > 1 => Some(format!(
+                "{replicas} replicas need as many brokers, and the target ottla can start only one so far; give \
+                 --replicas 1 (the result then says in what it is not the published run), another --target, or the \
+                 --bootstrap-server of a cluster"
+            )),
+            _ => None,
+        }
+    }
+
+    pub fn is_local(&self) -> bool {
+        !matches!(self, TargetSpec::Remote { .. })
+    }
+}
+
+/// A target that answers.
+pub struct RunningTarget {
+    pub spec: TargetSpec,
+    pub cluster: Cluster,
+    pub local: Option<LocalCluster>,
+}
+
+impl RunningTarget {
+    /// Starts the brokers, if they are to be started, and waits until they answer.
+    pub async fn start(spec: &TargetSpec, needs: &local_cluster::Needs) -> Result<RunningTarget> {
+        let local = match spec {
+            TargetSpec::Remote { .. } => None,
+            TargetSpec::Ottla { .. } | TargetSpec::Kafka => {
+                let (spec, needs) = (spec.clone(), needs.clone());
+                let started =
+                    tokio::task::spawn_blocking(move || LocalCluster::start(&spec, &needs));
+                Some(started.await??)
+            }
+        };
+        let bootstrap = match (&local, spec) {
+            (Some(local), _) => local.bootstrap(),
+            (None, TargetSpec::Remote { bootstrap }) => bootstrap.clone(),
+            (None, _) => String::new(),
+        };
+        let cluster = Cluster::connect(&bootstrap).await?;
+        Ok(RunningTarget {
+            spec: spec.clone(),
+            cluster,
+            local,
+        })
+    }
+}

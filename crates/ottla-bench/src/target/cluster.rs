@@ -1,0 +1,199 @@
+//! A cluster as a run needs it: its brokers, the topics that a run makes and deletes, and what they take on the disks.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use ottla_client::admin::{EndpointType, NewTopic};
+use ottla_client::{Admin, Client, ClientConfig};
+
+use crate::results::TargetInfo;
+use crate::scenario::point::TopicSpec;
+
+/// How long a cluster may take to answer at all.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+/// How long the leaders of a new topic may take.
+const LEADERS: Duration = Duration::from_secs(30);
+
+/// A connected cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    bootstrap: String,
+    client: Client,
+    admin: Admin,
+    brokers: Vec<i32>,
+    cluster_id: String,
+    round_trip: Duration,
+}
+
+impl Cluster {
+    pub async fn connect(bootstrap: &str) -> Result<Cluster> {
+        let config = ClientConfig {
+            default_api_timeout: FIRST_ANSWER,
+            ..ClientConfig::new(bootstrap)?
+        };
+        let client = Client::connect(config)
+            .await
+            .with_context(|| format!("{bootstrap} cannot be measured"))?;
+        let admin = Admin::new(client.clone());
+        let described = admin
+            .describe_cluster(EndpointType::Broker, false)
+            .await
+            .with_context(|| format!("{bootstrap} does not describe its cluster"))?;
+        let mut times = Vec::new();
+        for _ in 0..51 {
+            let began = Instant::now();
+            admin.api_versions(None).await?;
+            times.push(began.elapsed());
+        }
+        times.sort_unstable();
+        Ok(Cluster {
+            bootstrap: bootstrap.to_owned(),
+            client,
+            admin,
+            brokers: described.brokers.iter().map(|it| it.broker_id).collect(),
+            cluster_id: described.cluster_id.to_string(),
+            round_trip: times[times.len() / 2],
+        })
+    }
+
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn broker_count(&self) -> usize {
+        self.brokers.len()
+    }
+
+    pub fn info(&self, name: &str, description: &str) -> TargetInfo {
+        TargetInfo {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            bootstrap: self.bootstrap.clone(),
+            cluster_id: Some(self.cluster_id.clone()),
+            brokers: self.brokers.len(),
+            round_trip_us: self.round_trip.as_secs_f64() * 1e6,
+        }
+    }
+
+    /// Makes a topic and waits until all its partitions have leaders.
+    pub async fn create_topic(&self, name: &str, spec: &TopicSpec) -> Result<()> {
+        ensure!(
+            usize::from(spec.replicas) <= self.brokers.len(),
+            "{} replicas need as many brokers, and {} has {}; give --replicas {} (the result then says in what it is \
+             not the published run)",
+            spec.replicas,
+            self.bootstrap,
+            self.brokers.len(),
+            self.brokers.len()
+        );
+        let topic = NewTopic {
+            name: name.to_owned(),
+            partitions: Some(spec.partitions as i32),
+            replication_factor: Some(spec.replicas as i16),
+            configs: spec.settings.clone(),
+            ..NewTopic::default()
+        };
+        let created = self.admin.create_topics(&[topic], false).await?;
+        for topic in &created {
+            ottla_client::ClientError::check(
+                format!("creating topic {name}"),
+                topic.error_code,
+                topic.error_message.as_ref(),
+            )?;
+        }
+        if let Err(error) = self.wait_for_leaders(name, spec).await {
+            let _ = self.delete_topic(name).await;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    async fn wait_for_leaders(&self, name: &str, spec: &TopicSpec) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let names = [name.to_owned()];
+            let metadata = self.client.refresh_metadata(Some(&names), false).await?;
+            let led = metadata.topics.get(name).map_or(0, |topic| {
+                let partitions = topic.partitions.iter();
+                partitions.filter(|it| it.leader >= 0).count()
+            });
+            if led == spec.partitions as usize {
+                return Ok(());
+            }
+            if began.elapsed() > LEADERS {
+                bail!(
+                    "only {led} of the {} partitions of {name} have leaders after {} s",
+                    spec.partitions,
+                    LEADERS.as_secs()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Checks that a topic that is there already is as the scenario wants it.
+    pub async fn check_topic(&self, name: &str, spec: &TopicSpec) -> Result<bool> {
+        let names = [name.to_owned()];
+        let metadata = self.client.refresh_metadata(Some(&names), false).await?;
+        let Some(topic) = metadata
+            .topics
+            .get(name)
+            .filter(|it| !it.partitions.is_empty())
+        else {
+            return Ok(false);
+        };
+        let partitions = topic.partitions.len();
+        let replicas = topic.partitions[0].replicas.len();
+        ensure!(
+            partitions == spec.partitions as usize && replicas == usize::from(spec.replicas),
+            "topic {name} exists with {partitions} partitions and {replicas} replicas, and the scenario has {} and {}; \
+             give another --topic, or none",
+            spec.partitions,
+            spec.replicas
+        );
+        Ok(true)
+    }
+
+    pub async fn delete_topic(&self, name: &str) -> Result<()> {
+        self.admin.delete_topic(name).await?;
+        Ok(())
+    }
+
+    /// Bytes that a topic takes on all disks together.
+    pub async fn stored_bytes(&self, topic: &str) -> Result<u64> {
+        let mut bytes = 0;
+        for broker in &self.brokers {
+            for dir in self.admin.describe_log_dirs(*broker).await? {
+                let of_topic = dir.topics.iter().filter(|it| &*it.name == topic);
+                let partitions = of_topic.flat_map(|it| &it.partitions);
+                bytes += partitions
+                    .map(|it| it.partition_size.max(0) as u64)
+                    .sum::<u64>();
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes free on the log directories of all brokers, as far as they say; nothing if none does.
+    pub async fn usable_bytes(&self) -> Option<u64> {
+        let mut found: Option<u64> = None;
+        let mut devices = BTreeMap::new();
+        for broker in &self.brokers {
+            for dir in self.admin.describe_log_dirs(*broker).await.ok()? {
+                if let Ok(usable) = u64::try_from(dir.usable_bytes) {
+                    // Directories on one disk show the same numbers, and the room counts once.
+                    devices.insert((*broker, dir.total_bytes), usable);
+                }
+            }
+        }
+        for usable in devices.values() {
+            found = Some(found.unwrap_or(0) + usable);
+        }
+        found
+    }
+}

@@ -1,0 +1,383 @@
+//! Brokers that are started for a run, on free ports and in a temporary directory, and leave nothing behind.
+//!
+//! The first node is broker and controller in one, further ones are brokers. They run in a process group of their own, so
+//! that a Ctrl-C at the terminal reaches the run and not them; the run ends them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::TargetSpec;
+use super::kafka_artefacts::KafkaArtefacts;
+use crate::load::process_usage::ProcessUsage;
+
+/// A Java broker on a busy machine takes a minute.
+const START: Duration = Duration::from_secs(180);
+const STOP: Duration = Duration::from_secs(30);
+/// Sixteen bytes as Kafka writes a UUID.
+const CLUSTER_ID: &str = "T3R0bGFCZW5jaENsdXN0ZQ";
+
+/// What the brokers have to be like.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Needs {
+    pub brokers: usize,
+    pub settings: BTreeMap<String, String>,
+    /// Where their files go; the system's temporary directory unless named.
+    pub dir: Option<PathBuf>,
+}
+
+/// Running brokers.
+pub struct LocalCluster {
+    nodes: Vec<Node>,
+    description: String,
+    needs: Needs,
+    /// Removed with everything in it.
+    dir: tempfile::TempDir,
+}
+
+struct Node {
+    child: Child,
+    port: u16,
+    data: PathBuf,
+    output: PathBuf,
+}
+
+impl LocalCluster {
+    pub fn start(spec: &TargetSpec, needs: &Needs) -> Result<LocalCluster> {
+        let program = Program::find(spec)?;
+        let mut prefix = tempfile::Builder::new();
+        let prefix = prefix.prefix("ottla-bench-");
+        let dir = match &needs.dir {
+            Some(dir) => prefix.tempdir_in(dir),
+            None => prefix.tempdir(),
+        };
+        let dir = dir.context("no temporary directory can be made for the brokers")?;
+        let mut cluster = LocalCluster {
+            nodes: Vec::new(),
+            description: program.description(),
+            needs: needs.clone(),
+            dir,
+        };
+        let controller = free_port()?;
+        for id in 1..=needs.brokers.max(1) {
+            let node = cluster.launch(&program, id, controller)?;
+            cluster.nodes.push(node);
+        }
+        for node in &mut cluster.nodes {
+            node.wait_until_it_answers()?;
+        }
+        Ok(cluster)
+    }
+
+    pub fn bootstrap(&self) -> String {
+        let addresses = self
+            .nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port));
+        addresses.collect::<Vec<_>>().join(",")
+    }
+
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The log directories of all nodes.
+    pub fn data_dirs(&self) -> impl Iterator<Item = &Path> {
+        self.nodes.iter().map(|node| node.data.as_path())
+    }
+
+    /// What all brokers have used so far, together.
+    pub fn usage(&self) -> Result<ProcessUsage> {
+        let mut total = ProcessUsage::default();
+        for node in &self.nodes {
+            total = total.plus(&ProcessUsage::of(node.child.id())?);
+        }
+        Ok(total)
+    }
+
+    fn launch(&self, program: &Program, id: usize, controller: u16) -> Result<Node> {
+        let dir = self.dir.path().join(format!("node-{id}"));
+        std::fs::create_dir_all(&dir)?;
+        let port = free_port()?;
+        let data = dir.join("data");
+        let config = dir.join("server.properties");
+        let text = properties(
+            id,
+            self.needs.brokers.max(1),
+            port,
+            controller,
+            &data,
+            &self.needs.settings,
+        );
+        std::fs::write(&config, text)?;
+        program.format(&config, id)?;
+        let output = dir.join("output.log");
+        let file = File::create(&output)?;
+        let mut command = program.command(&config, &dir)?;
+        command
+            .current_dir(&dir)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .process_group(0);
+        let child = command
+            .spawn()
+            .with_context(|| format!("{} cannot be started", program.description()))?;
+        Ok(Node {
+            child,
+            port,
+            data,
+            output,
+        })
+    }
+}
+
+impl Drop for LocalCluster {
+    /// Asks all to stop, and kills those that don't; their directory goes afterwards.
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            if let Some(pid) = rustix::process::Pid::from_raw(node.child.id() as i32) {
+                // Nothing of what they hold is needed: no clean stop, which would write it all to the disk first.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        for node in &mut self.nodes {
+            let began = Instant::now();
+            while began.elapsed() < STOP && matches!(node.child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+impl Node {
+    fn wait_until_it_answers(&mut self) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < START {
+            if std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!(
+                    "a broker ended at its start ({status}):\n{}",
+                    self.output_tail()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!(
+            "a broker did not answer in {} s:\n{}",
+            START.as_secs(),
+            self.output_tail()
+        )
+    }
+
+    fn output_tail(&self) -> String {
+        let text = std::fs::read(&self.output).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+/// How a broker is run.
+enum Program {
+    Ottla(PathBuf),
+    Kafka(KafkaArtefacts),
+}
+
+impl Program {
+    fn find(spec: &TargetSpec) -> Result<Program> {
+        match spec {
+            TargetSpec::Ottla { binary } => Ok(Program::Ottla(binary.clone())),
+            TargetSpec::Kafka => Ok(Program::Kafka(KafkaArtefacts::find()?)),
+            TargetSpec::Remote { bootstrap } => bail!("{bootstrap} runs already"),
+        }
+    }
+
+    fn description(&self) -> String {
+        match self {
+            Program::Ottla(_) => format!("Ottla {}", env!("CARGO_PKG_VERSION")),
+            Program::Kafka(artefacts) => format!("Apache Kafka {}", artefacts.version),
+        }
+    }
+
+    fn format(&self, config: &Path, id: usize) -> Result<()> {
+        let mut command = match self {
+            Program::Ottla(binary) => {
+                let mut command = Command::new(binary);
+                command.args(["storage", "format"]);
+                command
+            }
+            Program::Kafka(artefacts) => {
+                let mut command = Command::new("java");
+                command
+                    .args(["-XX:TieredStopAtLevel=1", "-cp", &artefacts.class_path])
+                    .args(["kafka.tools.StorageTool", "format"]);
+                command
+            }
+        };
+        if id == 1 {
+            command.arg("--standalone");
+        }
+        command.args(["-t", CLUSTER_ID, "-c"]).arg(config);
+        let output = command
+            .output()
+            .with_context(|| format!("{} cannot be started", self.description()))?;
+        if !output.status.success() {
+            bail!(
+                "{} cannot format its directory:\n{}{}",
+                self.description(),
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr).trim_end()
+            );
+        }
+        Ok(())
+    }
+
+    fn command(&self, config: &Path, dir: &Path) -> Result<Command> {
+        Ok(match self {
+            Program::Ottla(binary) => {
+                let mut command = Command::new(binary);
+                command.arg("server").arg(config);
+                command
+            }
+            Program::Kafka(artefacts) => {
+                let logging = dir.join("log4j2.properties");
+                std::fs::write(&logging, LOGGING)?;
+                let mut command = Command::new("java");
+                // What kafka-server-start.sh gives when nothing is set.
+                command
+                    .args(["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC"])
+                    .args([
+                        "-XX:MaxGCPauseMillis=20",
+                        "-XX:InitiatingHeapOccupancyPercent=35",
+                    ])
+                    .args([
+                        "-XX:+ExplicitGCInvokesConcurrent",
+                        "-Djava.awt.headless=true",
+                    ])
+                    .arg(format!("-Dkafka.logs.dir={}", dir.display()))
+                    .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
+                    .args(["-cp", &artefacts.class_path, "kafka.Kafka"])
+                    .arg(config);
+                command
+            }
+        })
+    }
+}
+
+const LOGGING: &str = "rootLogger.level=WARN\n\
+    rootLogger.appenderRef.stdout.ref=STDOUT\n\
+    appender.stdout.type=Console\n\
+    appender.stdout.name=STDOUT\n\
+    appender.stdout.layout.type=PatternLayout\n\
+    appender.stdout.layout.pattern=[%d] %p %m (%c)%n\n";
+
+/// The configuration of one node: the first is the controller too.
+fn properties(
+    id: usize,
+    brokers: usize,
+    port: u16,
+    controller: u16,
+    data: &Path,
+    settings: &BTreeMap<String, String>,
+) -> String {
+    let replicas = brokers.min(3);
+    let mut lines = vec![
+        format!("node.id={id}"),
+        format!("controller.quorum.bootstrap.servers=127.0.0.1:{controller}"),
+        "controller.listener.names=CONTROLLER".to_owned(),
+        "inter.broker.listener.name=PLAINTEXT".to_owned(),
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT".to_owned(),
+        format!("advertised.listeners=PLAINTEXT://127.0.0.1:{port}"),
+        format!("log.dirs={}", data.display()),
+        format!("offsets.topic.replication.factor={replicas}"),
+        format!("transaction.state.log.replication.factor={replicas}"),
+        format!("transaction.state.log.min.isr={}", replicas.min(2)),
+        format!("share.coordinator.state.topic.replication.factor={replicas}"),
+        "share.coordinator.state.topic.min.isr=1".to_owned(),
+    ];
+    match id {
+        1 => lines.extend([
+            "process.roles=broker,controller".to_owned(),
+            format!("listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"),
+        ]),
+        _ => lines.extend([
+            "process.roles=broker".to_owned(),
+            format!("listeners=PLAINTEXT://127.0.0.1:{port}"),
+        ]),
+    }
+    // A later line of the same key counts.
+    lines.extend(settings.iter().map(|(key, value)| format!("{key}={value}")));
+    lines.join("\n") + "\n"
+}
+
+fn free_port() -> Result<u16> {
+    // Ports below the range from which the kernel gives some to clients, so that none is taken before the broker binds.
+    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    const FIRST: u16 = 25_000;
+    const COUNT: u16 = 1000;
+    let start = (std::process::id() % u32::from(COUNT)) as u16;
+    for _ in 0..COUNT {
+        let step = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let port = FIRST + (start.wrapping_add(step)) % COUNT;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port is free from {FIRST} on")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_node_leads_and_settings_come_last() {
+        let settings = BTreeMap::from([("num.io.threads".to_owned(), "8".to_owned())]);
+        let first = properties(1, 3, 5, 6, Path::new("d"), &settings);
+        assert!(first.contains("process.roles=broker,controller\n"));
+        assert!(first.ends_with("num.io.threads=8\n"));
+        let second = properties(2, 3, 7, 6, Path::new("d"), &settings);
+        assert!(second.contains("process.roles=broker\n") && !second.contains("CONTROLLER://"));
+        assert!(second.contains("offsets.topic.replication.factor=3\n"));
+    }
+
+    #[test]
+    fn free_ports_are_free_and_differ() {
+        let (first, second) = (free_port().unwrap(), free_port().unwrap());
+        assert_ne!(first, second);
+        assert!(TcpListener::bind(("127.0.0.1", first)).is_ok());
+    }
+
+    #[test]
+    fn a_broker_that_ends_at_its_start_says_why_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let needs = Needs {
+            brokers: 1,
+            dir: Some(dir.path().to_owned()),
+            ..Needs::default()
+        };
+        let spec = TargetSpec::Ottla {
+            binary: PathBuf::from("/bin/false"),
+        };
+        let error = LocalCluster::start(&spec, &needs).err().expect("refused");
+        assert!(error.to_string().contains("cannot format"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,172 @@
+//! `cargo xtask report`: runs `ottla bench` small, opens the report in headless Chromium, and counts what it has drawn.
+//!
+//! The page itself looks at each canvas for the colours of its series when its address ends in `#check`, and writes what
+//! it found into an attribute. Light and dark, wide and as narrow as a phone are looked at; pictures of them stay below
+//! the target directory for people to look at.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::report::Tally;
+use crate::{process, toolchain, workspace};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// A report that exists, in place of a new run.
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+/// A view in which the report has to be whole.
+const VIEWS: &[(&str, &str, bool)] = &[
+    ("light", "1280,2400", false),
+    ("dark", "1280,2400", true),
+    ("phone", "500,2400", false),
+];
+
+pub fn run(options: &Options) -> Result<()> {
+    toolchain::require(&toolchain::CHROMIUM)?;
+    let folder = workspace::target_dir().join("report");
+    let report = match &options.html {
+        Some(report) => report.canonicalize()?,
+        None => new_report(&folder)?,
+    };
+    std::fs::create_dir_all(&folder)?;
+    let mut tally = Tally::default();
+    for (name, size, is_dark) in VIEWS {
+        let found = checked(&report, size, *is_dark)?;
+        let picture = folder.join(name).with_extension("png");
+        take_picture(&report, size, *is_dark, &picture)?;
+        let is_whole = found.plots > 0
+            && found.series > 0
+            && found.drawn == found.series
+            && found.svg == found.plots;
+        println!("{name:<6} {found:?}; {}", picture.display());
+        tally.add(Tally::of(is_whole));
+    }
+    println!("{tally}");
+    ensure!(tally.failed == 0, "a plot has not drawn its series");
+    Ok(())
+}
+
+/// What the page says of itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    plots: u32,
+    series: u32,
+    drawn: u32,
+    svg: u32,
+}
+
+/// Runs scenarios that between them have every kind of plot.
+fn new_report(folder: &Path) -> Result<PathBuf> {
+    let binary = match std::env::var_os("OTTLA_BINARY") {
+        Some(named) => PathBuf::from(named),
+        None => workspace::release_binary("ottla", "ottla")?,
+    };
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(folder)?;
+    let mut bench = Command::new(binary);
+    bench
+        .args(["bench", "run", "linkedin-2014/message-size"])
+        .args(["linkedin-2014/stored-data", "rate-ladder/write-and-read"])
+        .args([
+            "sla-search/maximum-throughput",
+            "linkedin-2014/end-to-end-latency",
+        ])
+        .args(["--scale", "small", "--time", "1s", "--repetitions", "2"])
+        .args(["--set", "records.count=2000", "--set", "load.step=100000"])
+        .arg("--out")
+        .arg(folder);
+    process::output_of(&mut bench)?;
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "html")
+        {
+            return Ok(path.canonicalize()?);
+        }
+    }
+    bail!("ottla bench has written no report")
+}
+
+fn chromium(size: &str, is_dark: bool) -> Command {
+    let mut command = Command::new("chromium");
+    command
+        .args([
+            "--headless=new",
+            "--disable-gpu",
+            "--no-first-run",
+            "--hide-scrollbars",
+        ])
+        // Chromium's own sandbox does not work for root, as whom tests run in containers; the page is our own.
+        .arg("--no-sandbox")
+        .args([
+            "--force-device-scale-factor=1",
+            "--virtual-time-budget=5000",
+        ])
+        .arg(format!("--window-size={size}"));
+    if is_dark {
+        command.arg("--blink-settings=preferredColorScheme=0");
+    }
+    command
+}
+
+fn checked(report: &Path, size: &str, is_dark: bool) -> Result<Found> {
+    let mut command = chromium(size, is_dark);
+    command
+        .arg("--dump-dom")
+        .arg(format!("file://{}#check", report.display()));
+    let page = process::output_of(&mut command)?;
+    found_in(&page).context("the page has not looked at its plots; its script has failed")
+}
+
+fn found_in(page: &str) -> Option<Found> {
+    let (_, rest) = page.split_once("data-checked=\"")?;
+    let (text, _) = rest.split_once('"')?;
+    let mut found = Found::default();
+    for word in text.split(' ') {
+        let (name, number) = word.split_once('=')?;
+        let number = number.parse().ok()?;
+        match name {
+            "plots" => found.plots = number,
+            "series" => found.series = number,
+            "drawn" => found.drawn = number,
+            "svg" => found.svg = number,
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+fn take_picture(report: &Path, size: &str, is_dark: bool, picture: &Path) -> Result<()> {
+    let mut command = chromium(size, is_dark);
+    command
+        .arg(format!("--screenshot={}", picture.display()))
+        .arg(format!("file://{}", report.display()));
+    process::output_of(&mut command)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_page_found_is_read() {
+        let page = "<body data-checked=\"plots=3 series=5 drawn=4 svg=3\">";
+        let expected = Found {
+            plots: 3,
+            series: 5,
+            drawn: 4,
+            svg: 3,
+        };
+        assert_eq!(found_in(page), Some(expected));
+        assert_eq!(found_in("<body>"), None);
+    }
+}
