@@ -70,7 +70,7 @@ pub enum ClientError {
 fn describe_code(code: ErrorCode, message: Option<&str>) -> String {
     match message {
         Some(message) if !message.is_empty() => format!("{message} ({code})"),
-        _ => code.to_string(),
+        _ => format!("{} ({code})", code.message()),
     }
 }
 
@@ -136,7 +136,7 @@ impl ClientError {
                 message: Some(message),
                 ..
             } if !message.is_empty() => message.clone(),
-            ClientError::Broker { code, .. } => default_message(*code).to_owned(),
+            ClientError::Broker { code, .. } => code.message().to_owned(),
             ClientError::GaveUp { last, .. } if last.code().is_some() => last.broker_message(),
             other => other.to_string(),
         }
@@ -146,35 +146,5 @@ impl ClientError {
 impl From<EncodeError> for ClientError {
     fn from(error: EncodeError) -> Self {
         ClientError::Unsendable(error.to_string())
-    }
-}
-
-/// What a code means, where a broker sends no message with it.
-pub fn default_message(code: ErrorCode) -> &'static str {
-    match code {
-        ErrorCode::UnknownTopicOrPartition => "This server does not host this topic-partition.",
-        ErrorCode::LeaderNotAvailable => "The partition has no leader at the moment.",
-        ErrorCode::NotLeaderOrFollower => "The broker is not the leader of the partition.",
-        ErrorCode::OffsetOutOfRange => {
-            "The requested offset is not within the range of offsets maintained by the server."
-        }
-        ErrorCode::MessageTooLarge => "The records are larger than the broker accepts.",
-        ErrorCode::GroupIdNotFound => "The group id does not exist.",
-        ErrorCode::NonEmptyGroup => "The group is not empty.",
-        ErrorCode::CoordinatorNotAvailable => "The coordinator is not available.",
-        ErrorCode::CoordinatorLoadInProgress => "The coordinator is loading and cannot answer yet.",
-        ErrorCode::NotCoordinator => "This is not the correct coordinator.",
-        ErrorCode::InvalidTopicException => "The topic name is not valid.",
-        ErrorCode::TopicAlreadyExists => "The topic exists already.",
-        ErrorCode::UnknownMemberId => "The coordinator is not aware of this member.",
-        ErrorCode::GroupSubscribedToTopic => {
-            "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it."
-        }
-        ErrorCode::UnsupportedVersion => "The version of the API is not supported.",
-        ErrorCode::ClusterAuthorizationFailed => "Cluster authorization failed.",
-        ErrorCode::TopicAuthorizationFailed => "Topic authorization failed.",
-        ErrorCode::GroupAuthorizationFailed => "Group authorization failed.",
-        ErrorCode::RequestTimedOut => "The request timed out.",
-        other => other.name(),
     }
 }

@@ -29,7 +29,7 @@ pub use consumer::{
     Assignor, CommitOffset, Consumer, ConsumerConfig, ConsumerRecord, FetchedBatch, GroupProtocol,
     OffsetReset, RebalanceListener,
 };
-pub use error::{ClientError, default_message};
+pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]

@@ -490,3 +490,29 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
     let both = reassign(&["--list", "--execute"]);
     assert_eq!(both.status, 1);
 }
+
+#[test]
+fn what_a_broker_refuses_without_a_word_is_told_in_kafkas_words() {
+    let broker = BrokerBuilder::new()
+        .property("delete.topic.enable", "false")
+        .start();
+    out(&broker, &["topics"], &["--create", "--topic", "orders"]);
+    let refused = on(&broker, &["topics"], &["--delete", "--topic", "orders"]);
+    assert_eq!(refused.status, 1);
+    assert_eq!(
+        refused.out,
+        "Error while executing topic command : Topic deletion is disabled.\n"
+    );
+    let skipped = on(
+        &broker,
+        &["get-offsets"],
+        &["--topic", "orders", "--time", "-9"],
+    );
+    assert_eq!((skipped.status, skipped.out.as_str()), (0, ""));
+    assert_eq!(
+        skipped.err,
+        "Skip getting offsets for topic-partition orders-0 due to error: \
+         org.apache.kafka.common.errors.UnsupportedVersionException: \
+         The version of API is not supported.\n"
+    );
+}

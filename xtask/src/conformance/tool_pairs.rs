@@ -4,7 +4,8 @@
 //! Of the measuring tools, which never print the same figures twice, the shapes of the lines are compared: which there
 //! are, and how each number in them is printed.
 //!
-//! Standard error is not compared: its words are our own.
+//! Standard error is not compared, because its words are our own, but for the lines by which a tool says that it passes
+//! something over: scripts look for those.
 
 use std::io::Write;
 use std::path::Path;
@@ -160,6 +161,7 @@ const STEPS: &[Step] = &[
     step(OFFSETS, "BROKER --topic pairs-SUBJECT --time earliest"),
     step(OFFSETS, "BROKER --topic-partitions pairs-SUBJECT:0-2"),
     step(OFFSETS, "BROKER --topic pairs-nothing"),
+    step(OFFSETS, "BROKER --topic pairs-SUBJECT --time -9"),
     step(
         CONSUMER,
         "BROKER --topic pairs-SUBJECT --group pairs-SUBJECT --from-beginning --max-messages 4 \
@@ -355,6 +357,9 @@ const VARYING: [&str; 4] = [
 ];
 const VARYING_LINES: [&str; 1] = ["\tLeader\t"];
 
+/// How a line of standard error begins that is compared.
+const PASSED_OVER: &str = "Skip getting offsets";
+
 /// The tools of the first side and of the second on both sides' brokers.
 pub fn compare(sides: &[Side; 2], out: &Path, known: &KnownDifferences) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -456,14 +461,19 @@ fn run(
         .current_dir(dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()?;
     let mut stdin = child.stdin.take().context("standard input")?;
     // A tool that ends before it has read everything is judged by what it printed.
     let _ = stdin.write_all(step.input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output()?;
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = String::from_utf8_lossy(&output.stderr);
+    for line in told.lines().filter(|line| line.starts_with(PASSED_OVER)) {
+        printed.push('\n');
+        printed += line;
+    }
     let mut lines = normalised(&printed, subject, broker.node.port());
     if step.compared == Compared::Shapes {
         lines = lines.iter().map(|line| shape(line, subject)).collect();

@@ -7,7 +7,7 @@ use clap::Args;
 use ottla_client::admin::OffsetSpec;
 
 use super::topic_filter::TopicFilter;
-use super::{admin_client, block_on};
+use super::{admin_client, block_on, java_exceptions};
 
 /// Print an offset of each partition: topic:partition:offset.
 #[derive(Args, Debug)]
@@ -112,7 +112,8 @@ async fn print_offsets(args: &GetOffsetsArgs) -> anyhow::Result<()> {
             }
             Ok(_) => {}
             Err(error) => eprintln!(
-                "Skip getting offsets for topic-partition {topic}-{partition} due to error: {error}"
+                "Skip getting offsets for topic-partition {topic}-{partition} due to error: {}",
+                java_exceptions::shown(&error)
             ),
         }
     }

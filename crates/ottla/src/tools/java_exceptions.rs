@@ -4,26 +4,63 @@
 use ottla_client::ClientError;
 use ottla_types::ErrorCode;
 
+const PACKAGE: &str = "org.apache.kafka.common.errors";
+
 /// The class of the exception: `org.apache.kafka.common.errors.GroupIdNotFoundException`.
 pub(super) fn class_name(error: &ClientError) -> String {
     let name = match error.code() {
-        Some(ErrorCode::NonEmptyGroup) => "GroupNotEmpty".to_owned(),
-        Some(ErrorCode::TopicAlreadyExists) => "TopicExists".to_owned(),
-        Some(ErrorCode::InvalidTopicException) => "InvalidTopic".to_owned(),
-        Some(ErrorCode::InvalidConfig) => "InvalidConfiguration".to_owned(),
-        Some(ErrorCode::MessageTooLarge) => "RecordTooLarge".to_owned(),
-        Some(ErrorCode::UnknownServerError) => "UnknownServer".to_owned(),
-        Some(ErrorCode::KafkaStorageError) => "KafkaStorage".to_owned(),
-        Some(ErrorCode::RequestTimedOut) => "Timeout".to_owned(),
+        // The two that do not end in `Exception`.
+        Some(ErrorCode::OffsetMetadataTooLarge) => {
+            return format!("{PACKAGE}.OffsetMetadataTooLarge");
+        }
+        Some(ErrorCode::InvalidRegularExpression) => {
+            return format!("{PACKAGE}.InvalidRegularExpression");
+        }
         None => match error {
             ClientError::Unsupported { .. } => "UnsupportedVersion".to_owned(),
             ClientError::Unsendable(_) => "RecordTooLarge".to_owned(),
             _ => "Timeout".to_owned(),
         },
         // Most of Java's names are those of the codes in other letters.
-        Some(code) => code.name().split('_').map(capitalised).collect(),
+        Some(code) => match name_of_its_own(code) {
+            Some(name) => name.to_owned(),
+            None => code.name().split('_').map(capitalised).collect(),
+        },
     };
-    format!("org.apache.kafka.common.errors.{name}Exception")
+    format!("{PACKAGE}.{name}Exception")
+}
+
+/// What stands before `Exception` where that is not the name of the code.
+fn name_of_its_own(code: ErrorCode) -> Option<&'static str> {
+    Some(match code {
+        ErrorCode::UnknownServerError => "UnknownServer",
+        ErrorCode::CorruptMessage => "CorruptRecord",
+        ErrorCode::RequestTimedOut => "Timeout",
+        ErrorCode::MessageTooLarge => "RecordTooLarge",
+        ErrorCode::StaleControllerEpoch => "ControllerMoved",
+        ErrorCode::NetworkException => "Network",
+        ErrorCode::InvalidTopicException => "InvalidTopic",
+        ErrorCode::RecordListTooLarge => "RecordBatchTooLarge",
+        ErrorCode::TopicAuthorizationFailed => "TopicAuthorization",
+        ErrorCode::GroupAuthorizationFailed => "GroupAuthorization",
+        ErrorCode::ClusterAuthorizationFailed => "ClusterAuthorization",
+        ErrorCode::TopicAlreadyExists => "TopicExists",
+        ErrorCode::InvalidConfig => "InvalidConfiguration",
+        ErrorCode::OutOfOrderSequenceNumber => "OutOfOrderSequence",
+        ErrorCode::DuplicateSequenceNumber => "DuplicateSequence",
+        ErrorCode::InvalidProducerIdMapping => "InvalidPidMapping",
+        ErrorCode::InvalidTransactionTimeout => "InvalidTxnTimeout",
+        ErrorCode::TransactionalIdAuthorizationFailed => "TransactionalIdAuthorization",
+        ErrorCode::KafkaStorageError => "KafkaStorage",
+        ErrorCode::SaslAuthenticationFailed => "SaslAuthentication",
+        ErrorCode::DelegationTokenAuthDisabled => "DelegationTokenDisabled",
+        ErrorCode::DelegationTokenRequestNotAllowed => "UnsupportedByAuthentication",
+        ErrorCode::DelegationTokenAuthorizationFailed => "DelegationTokenAuthorization",
+        ErrorCode::NonEmptyGroup => "GroupNotEmpty",
+        ErrorCode::PrincipalDeserializationFailure => "PrincipalDeserialization",
+        ErrorCode::FetchSessionTopicIdError => "FetchSessionTopicId",
+        _ => return None,
+    })
 }
 
 /// The exception as Java shows it: its class and what it says.
@@ -56,5 +93,13 @@ mod tests {
             "UnknownTopicOrPartitionException"
         );
         assert_eq!(class(ErrorCode::TopicAlreadyExists), "TopicExistsException");
+        assert_eq!(
+            class(ErrorCode::TopicDeletionDisabled),
+            "TopicDeletionDisabledException"
+        );
+        assert_eq!(
+            class(ErrorCode::OffsetMetadataTooLarge),
+            "OffsetMetadataTooLarge"
+        );
     }
 }
