@@ -63,11 +63,7 @@ impl HttpServer {
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .with_state(broker);
-        let task = tokio::spawn(async move {
-            if let Err(error) = axum::serve(BoundedListener::new(listener), router).await {
-                tracing::error!("the HTTP listener has ended: {error}");
-            }
-        });
+        let task = tokio::spawn(BoundedListener::new(listener).serve(router));
         Ok(HttpServer { local_addr, task })
     }
 }
