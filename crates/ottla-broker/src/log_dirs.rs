@@ -18,6 +18,7 @@ mod cleaner;
 mod describe;
 mod dir_locks;
 mod dir_names;
+mod dir_threads;
 mod disk_space;
 mod failure;
 mod future_logs;
@@ -54,6 +55,7 @@ use crate::controller::format::NodeIdentity;
 
 pub(crate) use describe::LogDirDescription;
 pub(crate) use dir_locks::DirLocks;
+pub(crate) use dir_threads::DirThreads;
 pub(crate) use disk_space::DiskSpace;
 pub(crate) use failure::DirFailure;
 pub(crate) use future_logs::PromoteError;

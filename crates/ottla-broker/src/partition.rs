@@ -43,7 +43,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::Broker;
-use crate::log_dirs::DiskSpace;
+use crate::log_dirs::{DirThreads, DiskSpace};
 use crate::metrics::TopicMetrics;
 use crate::stalls;
 use execute::Stepped;
@@ -185,6 +185,7 @@ pub(crate) struct Home {
     pub(crate) reader: LogReader,
     pub(crate) pace: Arc<AppendPace>,
     pub(crate) space: Arc<DiskSpace>,
+    pub(crate) threads: DirThreads,
 }
 
 /// A log that is read, and stays readable for as long as this is held, even if another takes its place.
@@ -213,6 +214,7 @@ impl Partition {
         log: Log,
         pace: Arc<AppendPace>,
         space: Arc<DiskSpace>,
+        threads: DirThreads,
         topic_metrics: Arc<TopicMetrics>,
         settings: PartitionSettings,
     ) -> Arc<Self> {
@@ -220,6 +222,7 @@ impl Partition {
             reader: log.reader(),
             pace,
             space,
+            threads,
         };
         let replica = Replica::new(broker_id, log.log_end_offset(), log.high_watermark());
         Arc::new(Partition {

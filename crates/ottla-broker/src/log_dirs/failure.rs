@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ottla_log::{LogError, LogReader, StorageError};
 use ottla_types::TopicPartition;
 
-use super::LogDirs;
 use super::log_dir::LogDir;
+use super::{DirThreads, LogDirs};
 
 /// Told once for each directory that fails.
 pub(super) type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
@@ -52,6 +52,12 @@ impl LogDirs {
         self.dirs
             .iter()
             .find(|dir| path.parent() == Some(&dir.path))
+    }
+
+    /// The threads of the directory in which a log lies.
+    pub(crate) fn threads_of(&self, log: &LogReader) -> DirThreads {
+        let dir = self.dir_of(log);
+        dir.map(|dir| dir.threads.clone()).unwrap_or_default()
     }
 
     /// An operation on a log failed: its directory goes offline, unless the disk is only full. That a

@@ -9,6 +9,7 @@ use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
 use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
 use parking_lot::Mutex;
 
+use super::dir_threads::DirThreads;
 use super::disk_space::DiskSpace;
 use super::lock::DirLock;
 use super::worker::Worker;
@@ -36,6 +37,8 @@ pub(super) struct LogDir {
     is_loaded: AtomicBool,
     /// What may still be appended.
     pub(super) space: Arc<DiskSpace>,
+    /// On which flushes and other work on its logs wait for its disk.
+    pub(super) threads: DirThreads,
     /// Where directories of deleted partitions are removed, and small files written.
     pub(super) files: Worker,
     pub(super) written: Written,
@@ -72,6 +75,7 @@ impl LogDir {
             is_unclean: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
             space: Arc::default(),
+            threads: DirThreads::default(),
             files: Worker::start("log-files"),
             written: Written::default(),
         }

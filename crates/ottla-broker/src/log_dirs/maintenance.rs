@@ -13,6 +13,7 @@ use ottla_config::BrokerConfig;
 use ottla_log::Log;
 use ottla_replica::Event;
 use ottla_types::{Timestamp, TopicPartition};
+use tokio::task::JoinHandle;
 
 use super::LogDirs;
 use crate::Broker;
@@ -62,13 +63,19 @@ impl Chore {
     }
 }
 
-/// Since when logs have had something to flush, on the broker's own clock.
-type Unflushed = HashMap<TopicPartition, u64>;
+/// The logs that `flush.ms` says something of.
+#[derive(Default)]
+struct Unflushed {
+    /// Since when logs have had something to flush, on the broker's own clock.
+    since_ms: HashMap<TopicPartition, u64>,
+    /// Flushes under way: a disk that hangs keeps them, and the schedule goes on for the other directories.
+    running: HashMap<TopicPartition, JoinHandle<()>>,
+}
 
 impl LogDirs {
     /// Keeps the schedule until the broker stops.
     pub(crate) async fn maintain(self: Arc<Self>, broker: Arc<Broker>) {
-        let mut unflushed = Unflushed::new();
+        let mut unflushed = Unflushed::default();
         let started = broker.now_ms();
         let mut due = Chore::ALL.map(|chore| {
             let first_ms = chore.first_ms(&broker.config());
@@ -138,31 +145,44 @@ impl LogDirs {
     }
 
     /// Flushes logs whose records have waited for `flush.ms`.
-    async fn flush_overdue(&self, broker: &Arc<Broker>, unflushed: &mut Unflushed) {
+    async fn flush_overdue(self: &Arc<Self>, broker: &Arc<Broker>, unflushed: &mut Unflushed) {
         let now_ms = broker.now_ms();
+        unflushed.running.retain(|_, flush| !flush.is_finished());
         for partition in partitions(broker) {
             let reader = partition.reader();
             let topic_partition = &partition.topic_partition;
-            if reader.recovery_point() >= reader.log_end_offset() {
-                unflushed.remove(topic_partition);
+            if unflushed.running.contains_key(topic_partition) {
                 continue;
             }
-            let since_ms = *unflushed.entry(topic_partition.clone()).or_insert(now_ms);
+            if reader.recovery_point() >= reader.log_end_offset() {
+                unflushed.since_ms.remove(topic_partition);
+                continue;
+            }
+            let since_ms = unflushed.since_ms.entry(topic_partition.clone());
+            let since_ms = *since_ms.or_insert(now_ms);
             let flush_ms = u64::try_from(reader.config().flush_ms).unwrap_or(u64::MAX);
             if now_ms - since_ms < flush_ms {
                 continue;
             }
-            unflushed.remove(topic_partition);
-            let Some(Some(job)) = partition.with_log(broker, Log::flush_job).await else {
-                continue;
-            };
-            match tokio::task::spawn_blocking(move || job.run()).await {
-                Ok(Ok(up_to)) => partition.notify(broker, Event::Flushed { up_to }),
-                Ok(Err(error)) => self.on_partition_error(&reader, &error),
-                // The panic has been reported where it happened.
-                Err(_) => {}
-            }
+            unflushed.since_ms.remove(topic_partition);
+            let topic_partition = topic_partition.clone();
+            let flush = flush(Arc::clone(self), Arc::clone(broker), partition.clone());
+            let flush = tokio::spawn(flush);
+            unflushed.running.insert(topic_partition, flush);
         }
+    }
+}
+
+async fn flush(log_dirs: Arc<LogDirs>, broker: Arc<Broker>, partition: Arc<Partition>) {
+    let reader = partition.reader().clone();
+    let Some(Some(job)) = partition.with_log(&broker, Log::flush_job).await else {
+        return;
+    };
+    match log_dirs.threads_of(&reader).run(move || job.run()).await {
+        Ok(Ok(up_to)) => partition.notify(&broker, Event::Flushed { up_to }),
+        Ok(Err(error)) => log_dirs.on_partition_error(&reader, &error),
+        // The panic has been reported where it happened.
+        Err(_) => {}
     }
 }
 

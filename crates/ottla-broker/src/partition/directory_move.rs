@@ -624,6 +624,7 @@ fn replace(
             Some(Home {
                 pace: broker.append_pace(&current.dir()),
                 space: log_dirs.space_of(&current.reader()),
+                threads: log_dirs.threads_of(&current.reader()),
                 reader: current.reader(),
             })
         }

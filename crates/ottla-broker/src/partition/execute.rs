@@ -314,7 +314,8 @@ impl Stepped {
         self.flush = FlushState::Running(None);
         let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
         let log = self.log.reader();
-        tokio::task::spawn_blocking(move || {
+        let threads = partition.home.load().threads.clone();
+        threads.start(move || {
             let up_to = job.up_to();
             let result = job.run();
             partition.put(&broker, PartitionEvent::FlushEnded { log, up_to, result });
@@ -408,18 +409,19 @@ fn report(broker: &Broker, log: &LogReader, error: &StorageError) {
     }
 }
 
-/// Runs maintenance work of a log on a blocking thread, and gives the log what it leaves.
+/// Runs maintenance work of a log on a thread of its directory, and gives the log what it leaves.
 fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
     let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
     let is_spare = matches!(job, Job::PrepareSpare(_));
     let log = partition.reader().clone();
+    let threads = partition.home.load().threads.clone();
     tokio::spawn(async move {
-        let Ok(mut result) = tokio::task::spawn_blocking(move || job.run()).await else {
+        let Ok(mut result) = threads.run(move || job.run()).await else {
             return;
         };
         if let Ok(JobOutcome::Unlink(unlink)) = result {
             tokio::time::sleep(Duration::from_millis(unlink.delay_ms().max(0) as u64)).await;
-            let unlinked = tokio::task::spawn_blocking(move || unlink.run()).await;
+            let unlinked = threads.run(move || unlink.run()).await;
             result = unlinked.unwrap_or(Ok(())).map(|()| JobOutcome::Done);
         }
         let event = match result {

@@ -230,6 +230,7 @@ impl Broker {
         let pace = self.append_pace(&log.dir());
         let log_dirs = self.log_dirs().ok_or("there are no log directories")?;
         let space = log_dirs.space_of(&log.reader());
+        let threads = log_dirs.threads_of(&log.reader());
         let partition = Partition::new(
             self.broker_id(),
             topic_partition,
@@ -237,6 +238,7 @@ impl Broker {
             log,
             pace,
             space,
+            threads,
             self.metrics.topics().of_topic(&replica.topic),
             PartitionSettings::new(&config, self.config().socket_request_max_bytes),
         );

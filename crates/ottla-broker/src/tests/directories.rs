@@ -520,3 +520,28 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
         Err(ErrorCode::KafkaStorageError)
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
+    let node = Node::start(&[("log.flush.interval.messages", "1")]).await;
+    let mut client = node.connect().await;
+    create(&mut client, 2).await;
+    assert_ne!(node.directory(0).0, node.directory(1).0);
+    let log_dirs = node.broker().log_dirs().unwrap();
+    let hung = log_dirs.threads_of(&node.partition(0).reader());
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(parking_lot::Mutex::new(released));
+    for _ in 0..64 {
+        let released = Arc::clone(&released);
+        hung.start(move || {
+            let _ = released.lock().recv();
+        });
+    }
+    let mut of_hung = node.connect().await;
+    let waiting = tokio::spawn(async move { produce(&mut of_hung, 0, "a").await });
+    assert_eq!(produce(&mut client, 1, "b").await, ErrorCode::None);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished(), "its flush waits for the disk");
+    drop(release);
+    assert_eq!(waiting.await.unwrap(), ErrorCode::None);
+}
