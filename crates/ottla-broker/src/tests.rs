@@ -15,6 +15,7 @@ mod older_levels;
 mod produce_and_fetch;
 mod quotas_and_credentials;
 mod settings;
+mod settings_in_force;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

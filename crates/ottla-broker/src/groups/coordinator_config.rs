@@ -15,3 +15,35 @@ pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfi
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_config::{BrokerConfig, single_node_properties};
+
+    use super::from_broker_config;
+
+    #[test]
+    fn each_setting_comes_to_the_coordinator() {
+        let mut properties = single_node_properties("data", "127.0.0.1:0", "127.0.0.1:0");
+        for (key, value) in [
+            ("group.min.session.timeout.ms", "11"),
+            ("group.max.session.timeout.ms", "12"),
+            ("group.initial.rebalance.delay.ms", "13"),
+            ("group.max.size", "14"),
+            ("offset.metadata.max.bytes", "15"),
+            ("offsets.retention.minutes", "2147483647"),
+            ("offsets.retention.check.interval.ms", "17"),
+        ] {
+            properties.set(key, value);
+        }
+        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        let config = from_broker_config(&config);
+        assert_eq!(config.group_min_session_timeout_ms, 11);
+        assert_eq!(config.group_max_session_timeout_ms, 12);
+        assert_eq!(config.group_initial_rebalance_delay_ms, 13);
+        assert_eq!(config.group_max_size, 14);
+        assert_eq!(config.offset_metadata_max_bytes, 15);
+        assert_eq!(config.offsets_retention_ms, 2_147_483_647 * 60_000);
+        assert_eq!(config.offsets_retention_check_interval_ms, 17);
+    }
+}

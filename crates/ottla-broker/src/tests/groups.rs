@@ -31,7 +31,7 @@ use super::{TestBroker, topic_id};
 const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// A broker that coordinates groups in two partitions, with a topic `t` of two partitions.
-async fn coordinating_broker(settings: &[(&str, &str)]) -> TestBroker {
+pub(super) async fn coordinating_broker(settings: &[(&str, &str)]) -> TestBroker {
     let mut all = vec![
         ("group.initial.rebalance.delay.ms", "0"),
         ("offsets.topic.replication.factor", "1"),
@@ -63,11 +63,11 @@ async fn wait_until_loaded(broker: &TestBroker) {
     }
 }
 
-fn error(code: i16) -> ErrorCode {
+pub(super) fn error(code: i16) -> ErrorCode {
     ErrorCode::from_code(code)
 }
 
-fn joining(member_id: &ByteString) -> JoinGroupRequest {
+pub(super) fn joining(member_id: &ByteString) -> JoinGroupRequest {
     JoinGroupRequest {
         group_id: "g".into(),
         session_timeout_ms: 10_000,
@@ -119,7 +119,7 @@ async fn join_alone(client: &mut Client) -> JoinGroupResponse {
     joined
 }
 
-fn committing(joined: &JoinGroupResponse, offset: i64) -> OffsetCommitRequest {
+pub(super) fn committing(joined: &JoinGroupResponse, offset: i64) -> OffsetCommitRequest {
     OffsetCommitRequest {
         group_id: "g".into(),
         generation_id_or_member_epoch: joined.generation_id,
