@@ -25,6 +25,10 @@ use super::lifecycle::random_uuid;
 use crate::metadata::metadata_log::METADATA_DIR;
 use crate::metadata::snapshot_file::Snapshot;
 
+mod untouched;
+
+pub(crate) use untouched::check_empty;
+
 /// Who votes in the quorum that is formatted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InitialQuorum {
@@ -195,9 +199,16 @@ pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, Form
 
 /// What to say of a node none of whose directories is formatted.
 pub(crate) fn not_formatted(config: &BrokerConfig) -> String {
+    if let Err(error) = check_empty(config) {
+        return error.to_string();
+    }
+    let quorum = match config.controller_quorum_voters.is_empty() {
+        true => "--standalone ",
+        false => "",
+    };
     format!(
-        "{} is not formatted; format it with: ottla storage format --standalone --cluster-id $(ottla \
-         storage random-uuid) --config <this server.properties>",
+        "{} is not formatted; format it with: ottla storage format {quorum}--cluster-id $(ottla storage \
+         random-uuid) --config <this server.properties>",
         config.metadata_log_dir
     )
 }
@@ -212,8 +223,9 @@ pub(crate) fn unformatted_metadata_dir(formatted: &Path, metadata_dir: &Path) ->
     )
 }
 
-/// Formats the directories of a node for a new cluster of its own, with what is served.
+/// Formats the directories of a node for a new cluster of its own, with what is served. Only empty ones.
 pub fn format_standalone(config: &BrokerConfig) -> Result<FormatReport, FormatError> {
+    check_empty(config)?;
     let quorum = if config.controller_quorum_voters.is_empty() {
         InitialQuorum::Standalone
     } else {

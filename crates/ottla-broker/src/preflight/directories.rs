@@ -13,7 +13,9 @@ use rustix::fs::{Access, StatVfsMountFlags};
 
 use super::recovery::{self, DirSize};
 use super::{Look, Unformatted, coordinators, metadata, some_of};
-use crate::controller::format::{directories, not_formatted, read_all, unformatted_metadata_dir};
+use crate::controller::format::{
+    check_empty, directories, not_formatted, read_all, unformatted_metadata_dir,
+};
 use crate::log_dirs::{Holder, holder_of};
 
 /// Below this there is hardly room to start and to clean up.
@@ -49,7 +51,10 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     let Some(own) = own else {
         let sentence = match found.iter().find(|(_, properties)| properties.is_some()) {
             Some((formatted, _)) => unformatted_metadata_dir(formatted, metadata_dir),
-            None if unformatted == Unformatted::Formatted => return,
+            None if unformatted == Unformatted::Formatted => match check_empty(config) {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
             None => not_formatted(config),
         };
         let (what, change) = sentence.rsplit_once("; ").unwrap_or((&sentence, ""));

@@ -60,8 +60,15 @@ impl MetaProperties {
             },
         };
         let version = match property("version").as_deref() {
-            None | Some("0") => 0,
+            Some("0") => 0,
             Some("1") => 1,
+            None => {
+                return Err(
+                    "version was not found: the file is damaged or cut short; restore it with the \
+                     cluster.id, node.id and directory.id that it had"
+                        .to_owned(),
+                );
+            }
             Some(other) => {
                 return Err(format!(
                     "version={other} was written by newer software; versions 0 and 1 are known"
@@ -77,6 +84,14 @@ impl MetaProperties {
             return Err("cluster.id was not found".to_owned());
         }
         let directory_id = match property("directory.id") {
+            // From before KIP-858, unless what names it was behind the last byte that is there.
+            None if !text.ends_with(['\n', '\r']) => {
+                return Err(
+                    "directory.id was not found, and the last line has no end: the file is cut short; \
+                     restore it with the cluster.id, node.id and directory.id that it had"
+                        .to_owned(),
+                );
+            }
             None => None,
             Some(value) => Some(
                 value
@@ -146,7 +161,7 @@ mod tests {
         assert_eq!(properties.cluster_id.as_deref(), Some("abc="));
         assert_eq!(properties.node_id, Some(BrokerId(1)));
         assert!(properties.directory_id.is_some());
-        let old = MetaProperties::parse("broker.id=7").unwrap();
+        let old = MetaProperties::parse("version=0\nbroker.id=7\n").unwrap();
         assert_eq!((old.version, old.node_id), (0, Some(BrokerId(7))));
     }
 
@@ -157,7 +172,11 @@ mod tests {
             "version=1\ncluster.id=a",
             "version=1\nnode.id=1",
             "version=1\nnode.id=one\ncluster.id=a",
-            "version=1\nnode.id=1\ncluster.id=a\ndirectory.id=x",
+            "version=1\nnode.id=1\ncluster.id=a\ndirectory.id=x\n",
+            "version=1\nnode.id=1\ncluster.id=MkU3OEVBNTcw",
+            "#\n#Sat Nov 21 14:00:00 UTC 2026\ncluster.id=MkU3OEV",
+            "node.id=1\n",
+            "",
         ] {
             assert!(MetaProperties::parse(text).is_err(), "{text}");
         }

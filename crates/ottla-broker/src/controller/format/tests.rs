@@ -157,3 +157,71 @@ fn directories_that_do_not_belong_together_are_refused() {
     let error = read_identity(&with(&one, &three)).unwrap_err();
     assert!(error.0.contains("the same directory.id"), "{error}");
 }
+
+/// Every file below, with what it holds.
+fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(tree(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn only_an_empty_directory_is_formatted_unasked() {
+    let in_use: [(&str, fn(&Path)); 3] = [
+        ("__cluster_metadata-0", |dir| {
+            fs::write(
+                dir.join("__cluster_metadata-0/00000000000000000000.log"),
+                b"x",
+            )
+            .unwrap();
+        }),
+        ("orders-0", |dir| {
+            fs::create_dir(dir.join("orders-0")).unwrap()
+        }),
+        ("notes.txt", |dir| {
+            fs::write(dir.join("notes.txt"), b"x").unwrap()
+        }),
+    ];
+    for (named, fill) in in_use {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path(), &[]);
+        format_standalone(&config).unwrap();
+        fs::remove_file(dir.path().join("meta.properties")).unwrap();
+        fill(dir.path());
+        let before = tree(dir.path());
+        let error = format_standalone(&config).unwrap_err().to_string();
+        assert!(error.contains(&format!("it holds {named};")), "{error}");
+        assert_eq!(not_formatted(&config), error);
+        assert_eq!(tree(dir.path()), before, "{named}");
+    }
+}
+
+#[test]
+fn a_formatting_that_was_interrupted_is_done_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), &[]);
+    format_standalone(&config).unwrap();
+    fs::remove_file(dir.path().join("meta.properties")).unwrap();
+    fs::write(dir.path().join("meta.properties.tmp"), b"version").unwrap();
+    fs::create_dir(dir.path().join("lost+found")).unwrap();
+    format_standalone(&config).unwrap();
+    assert!(read_identity(&config).unwrap().is_some());
+}
+
+#[test]
+fn the_way_to_format_fits_the_quorum() {
+    let dir = tempfile::tempdir().unwrap();
+    let dynamic = not_formatted(&config(dir.path(), &[]));
+    assert!(dynamic.contains("--standalone"), "{dynamic}");
+    let voters = [("controller.quorum.voters", "1@localhost:9093")];
+    let of_voters = not_formatted(&config(dir.path(), &voters));
+    assert!(!of_voters.contains("--standalone"), "{of_voters}");
+}
