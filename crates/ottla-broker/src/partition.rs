@@ -495,7 +495,7 @@ impl ReservedPlace {
         };
         let event = PartitionEvent::Append(append);
         if let Some(token) = self.partition.inbox.fill(place, event) {
-            self.partition.run(&self.broker, token, false);
+            self.partition.run_where_it_belongs(&self.broker, token);
         }
     }
 }
@@ -506,7 +506,7 @@ impl Drop for ReservedPlace {
             return;
         };
         if let Some(token) = self.partition.inbox.abandon(place) {
-            self.partition.run(&self.broker, token, false);
+            self.partition.run_where_it_belongs(&self.broker, token);
         }
     }
 }
