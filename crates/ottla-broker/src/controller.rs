@@ -12,6 +12,7 @@ pub(crate) mod handle;
 pub(crate) mod requests;
 
 pub(crate) mod lifecycle;
+mod local_host;
 
 pub(crate) mod producer_id_blocks;
 

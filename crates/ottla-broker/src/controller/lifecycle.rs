@@ -24,6 +24,7 @@ use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Uuid};
 use super::ControllerHandle;
 use super::controller_thread::{Controller, Publish, timestamp};
 use super::format::NodeIdentity;
+use super::local_host::canonical_host_name;
 use crate::Broker;
 use crate::metadata::metadata_log::MetadataLog;
 use crate::metadata::publish::publish;
@@ -259,11 +260,12 @@ pub(crate) fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
     })
 }
 
+/// What clients are told of a listener.
 fn host_of(listener: &Listener) -> String {
-    listener
-        .host
-        .clone()
-        .unwrap_or_else(|| "localhost".to_owned())
+    match &listener.host {
+        Some(host) => host.clone(),
+        None => canonical_host_name(),
+    }
 }
 
 fn controller_registration(config: &BrokerConfig) -> ControllerRegistrationRequest {

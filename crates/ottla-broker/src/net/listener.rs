@@ -35,28 +35,39 @@ pub(crate) struct BoundListener {
 impl BoundListener {
     /// Binds a listener. The error is for people.
     pub(crate) fn bind(config: &BrokerConfig, listener: &Listener) -> Result<Self, String> {
-        let host = listener.host.as_deref().unwrap_or("0.0.0.0");
         let name = &listener.name;
         let port = listener.port;
+        let host = match &listener.host {
+            Some(host) => host,
+            None => every_address(),
+        };
+        // As the settings have it.
+        let written = listener.host.as_deref().unwrap_or("");
         let addresses = (host, port).to_socket_addrs();
         let address = addresses
             .map_err(|error| error.to_string())
             .and_then(|mut all| all.next().ok_or_else(|| "it has no address".to_owned()))
             .map_err(|reason| {
-                format!("listeners={name}://{host}:{port}: cannot resolve {host:?}: {reason}; give an address of this machine")
+                format!("listeners={name}://{written}:{port}: cannot resolve {host:?}: {reason}; give an address of this machine")
             })?;
         let socket = open(config, address).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => format!(
-                "{host}:{port} is in use by another process; stop that process, or give another port with --override listeners={name}://{host}:{}",
-                port.wrapping_add(10)
-            ),
+            io::ErrorKind::AddrInUse => {
+                let place = match written {
+                    "" => format!("port {port}"),
+                    host => format!("{host}:{port}"),
+                };
+                format!(
+                    "{place} is in use by another process; stop that process, or give another port with --override listeners={name}://{written}:{}",
+                    port.wrapping_add(10)
+                )
+            }
             io::ErrorKind::AddrNotAvailable => format!(
-                "listeners={name}://{host}:{port}: {host} is not an address of this machine; give one that is"
+                "listeners={name}://{written}:{port}: {host} is not an address of this machine; give one that is"
             ),
             io::ErrorKind::PermissionDenied => format!(
-                "listeners={name}://{host}:{port}: not allowed to listen on port {port}; give one above 1023"
+                "listeners={name}://{written}:{port}: not allowed to listen on port {port}; give one above 1023"
             ),
-            _ => format!("listeners={name}://{host}:{port}: {error}"),
+            _ => format!("listeners={name}://{written}:{port}: {error}"),
         })?;
         let local_addr = socket.local_addr().map_err(|error| error.to_string())?;
         Ok(BoundListener {
@@ -71,6 +82,15 @@ impl BoundListener {
     }
 }
 
+/// Where a listener without a host listens: on all addresses of both kinds, as in Java, or on those of IPv4 where the
+/// machine has no other.
+fn every_address() -> &'static str {
+    match std::net::UdpSocket::bind("[::]:0") {
+        Ok(_) => "::",
+        Err(_) => "0.0.0.0",
+    }
+}
+
 fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -79,6 +99,9 @@ fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
     )?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
     // The receive buffer has to be set before listening, or the window scale cannot follow it.
     if let Ok(bytes @ 1..) = usize::try_from(config.socket_receive_buffer_bytes) {
         socket.set_recv_buffer_size(bytes)?;
@@ -94,7 +117,11 @@ pub(crate) async fn accept_connections(broker: Arc<Broker>, listener: BoundListe
     let accepting = async {
         loop {
             match listener.socket.accept().await {
-                Ok((stream, peer_addr)) => let_in(&broker, &listener.info, stream, peer_addr).await,
+                Ok((stream, mut peer_addr)) => {
+                    // A peer of IPv4 on a socket of both kinds is known by the address that it has elsewhere.
+                    peer_addr.set_ip(peer_addr.ip().to_canonical());
+                    let_in(&broker, &listener.info, stream, peer_addr).await;
+                }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
