@@ -145,7 +145,8 @@ impl Shard {
                 // Being written and being committed are told apart here: see `on_written`.
                 required_acks: RequiredAcks::Leader,
                 expected_leader_epoch: Some(self.leader_epoch()),
-                deadline_ms: broker.now_ms() + commit_timeout_ms(broker),
+                // The log always answers; see `await_written`.
+                deadline_ms: u64::MAX,
                 ack: Ack::Internal(released),
             };
             self.partition.append(broker, append);
@@ -156,7 +157,7 @@ impl Shard {
                 Err(_) => {
                     let (shard, broker) = (Arc::clone(self), Arc::clone(broker));
                     tokio::spawn(async move {
-                        let outcome = written.await.unwrap_or(AckOutcome::NotLeader);
+                        let outcome = shard.await_written(&broker, first, last, written).await;
                         shard.on_written(&broker, first, last, records, outcome);
                         shard.run_outbox(&broker);
                     });
@@ -234,15 +235,7 @@ impl Shard {
         let is_committed = match tokio::time::timeout(timeout, &mut committed).await {
             Ok(is_committed) => is_committed,
             Err(_) => {
-                for id in first.0..=last.0 {
-                    let stepped = self.step(broker, |active| {
-                        let now = broker.timestamp();
-                        active.coordinator.on_write_timed_out(WriteId(id), now)
-                    });
-                    if stepped.is_err() {
-                        return;
-                    }
-                }
+                self.tell_of_delay(broker, first, last);
                 self.run_outbox(broker);
                 committed.await
             }
@@ -250,6 +243,39 @@ impl Shard {
         if is_committed {
             self.on_committed(broker, last);
             self.run_outbox(broker);
+        }
+    }
+
+    /// Waits for the log, which may have to be forced to disk first. Clients are told when that takes too long, but as
+    /// long as the log has not refused the records, they are not taken back: a start would find them.
+    async fn await_written(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        first: WriteId,
+        last: WriteId,
+        mut written: oneshot::Receiver<AckOutcome>,
+    ) -> AckOutcome {
+        let timeout = Duration::from_millis(commit_timeout_ms(broker));
+        let outcome = match tokio::time::timeout(timeout, &mut written).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.tell_of_delay(broker, first, last);
+                written.await
+            }
+        };
+        outcome.unwrap_or(AckOutcome::NotLeader)
+    }
+
+    fn tell_of_delay(&self, broker: &Arc<Broker>, first: WriteId, last: WriteId) {
+        for id in first.0..=last.0 {
+            let stepped = self.step(broker, |active| {
+                let now = broker.timestamp();
+                active.coordinator.on_write_timed_out(WriteId(id), now)
+            });
+            if stepped.is_err() {
+                // A shard that is closed has answered everybody.
+                return;
+            }
         }
     }
 

@@ -701,3 +701,46 @@ async fn coordinators_that_are_not_served_are_refused() {
         assert_eq!(codes, expected);
     }
 }
+
+/// Each commit waits for its fsync, most of which take longer than a client is to wait (a file system in memory aside).
+/// What the client is told then is that it does not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_takes_long_to_force_to_disk_is_not_taken_back() {
+    let settings = [
+        ("offsets.commit.timeout.ms", "1"),
+        ("log.flush.interval.messages", "1"),
+    ];
+    let broker = coordinating_broker(&settings).await;
+    let mut client = broker.connect().await;
+    let nobody = JoinGroupResponse {
+        generation_id: -1,
+        ..Default::default()
+    };
+    for offset in 1..=30 {
+        let committed = client.ask(10, &committing(&nobody, offset)).await;
+        let answered = error(committed.topics[0].partitions[0].error_code);
+        assert!(
+            matches!(
+                answered,
+                // What a timed-out commit is answered with.
+                ErrorCode::None | ErrorCode::CoordinatorNotAvailable | ErrorCode::RequestTimedOut
+            ),
+            "{answered}"
+        );
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while fetched_unstable(&mut client).await != offset {
+            assert!(Instant::now() < deadline, "commit {offset} came to nothing");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The committed offset of partition 1.
+async fn fetched_unstable(client: &mut Client) -> i64 {
+    let request = OffsetFetchRequest {
+        require_stable: false,
+        ..fetching()
+    };
+    let response = client.ask(10, &request).await;
+    response.groups[0].topics[0].partitions[1].committed_offset
+}
