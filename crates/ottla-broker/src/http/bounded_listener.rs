@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep};
 const MAX_CONNECTIONS: usize = 64;
 /// From when a request may begin until its head is there. Also what a connection may be silent between two requests:
 /// who asks less often connects anew.
-const HEAD: Duration = Duration::from_secs(4);
+const HEAD: Duration = Duration::from_secs(2);
 /// For a request whose head is there, until its answer has been taken.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -248,10 +248,10 @@ mod tests {
         let mut slow = TcpStream::connect(address).await.expect("connected");
         let (mut held, _) = listener.accept().await;
         let reading = tokio::spawn(async move {
-            // So much at once that the sender's buffer has room again each time.
-            let mut some = vec![0; 64 * 1024];
+            // So much at once that the sender's buffer has room again and again before the time is over.
+            let mut some = vec![0; 256 * 1024];
             while slow.read(&mut some).await.is_ok_and(|read| read > 0) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
         let piece = vec![0; 64 * 1024];
