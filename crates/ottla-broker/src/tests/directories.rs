@@ -521,27 +521,70 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
     );
 }
 
+/// Takes all threads of a partition's directory, as a disk that hangs does, until what it returns is dropped.
+fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
+    let log_dirs = node.broker().log_dirs().unwrap();
+    let threads = log_dirs.threads_of(&node.partition(index).reader());
+    let (release, released) = std::sync::mpsc::channel();
+    let released = Arc::new(parking_lot::Mutex::new(released));
+    for _ in 0..64 {
+        let released = Arc::clone(&released);
+        threads.start(move || {
+            let _ = released.lock().recv();
+        });
+    }
+    release
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
     let node = Node::start(&[("log.flush.interval.messages", "1")]).await;
     let mut client = node.connect().await;
     create(&mut client, 2).await;
     assert_ne!(node.directory(0).0, node.directory(1).0);
-    let log_dirs = node.broker().log_dirs().unwrap();
-    let hung = log_dirs.threads_of(&node.partition(0).reader());
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = Arc::new(parking_lot::Mutex::new(released));
-    for _ in 0..64 {
-        let released = Arc::clone(&released);
-        hung.start(move || {
-            let _ = released.lock().recv();
-        });
-    }
+    let hung = hang(&node, 0);
     let mut of_hung = node.connect().await;
     let waiting = tokio::spawn(async move { produce(&mut of_hung, 0, "a").await });
     assert_eq!(produce(&mut client, 1, "b").await, ErrorCode::None);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!waiting.is_finished(), "its flush waits for the disk");
-    drop(release);
+    drop(hung);
     assert_eq!(waiting.await.unwrap(), ErrorCode::None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flush_ms_holds_for_a_directory_while_another_hangs() {
+    let node = Node::start(&[
+        ("log.initial.task.delay.ms", "0"),
+        ("log.flush.scheduler.interval.ms", "10"),
+        ("log.flush.interval.ms", "20"),
+    ])
+    .await;
+    let mut client = node.connect().await;
+    create(&mut client, 2).await;
+    assert_ne!(node.directory(0).0, node.directory(1).0);
+    let is_flushed = |index| {
+        let partition = node.partition(index);
+        let log = partition.reader();
+        log.recovery_point() == log.log_end_offset()
+    };
+    // Whichever of the two the schedule comes to first.
+    for (hanging, well) in [(0, 1), (1, 0)] {
+        let hung = hang(&node, hanging);
+        for index in [hanging, well, well] {
+            assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
+            let deadline = Instant::now() + PATIENCE;
+            while index == well && !is_flushed(well) {
+                assert!(Instant::now() < deadline, "{well} is flushed");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        assert!(!is_flushed(hanging), "its flush waits for the disk");
+        drop(hung);
+        let deadline = Instant::now() + PATIENCE;
+        while !is_flushed(hanging) {
+            assert!(Instant::now() < deadline, "{hanging} is flushed");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
