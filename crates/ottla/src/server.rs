@@ -17,7 +17,8 @@ const DEFAULT_DATA_DIR: &str = "./ottla-data";
 const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
 /// Threads for work that waits for a disk: flushes, writeback, reads that miss the page cache. More would only
-/// wait beside each other, and each keeps about 0.7 MB for the ten seconds that it is kept after its last work.
+/// wait beside each other, and each keeps about 0.7 MB for the ten seconds that it is kept after its last work. One log
+/// directory has its flushes and the like on a quarter of them at most (`DirThreads` of `ottla-broker`).
 const MAX_BLOCKING_THREADS: usize = 32;
 
 #[derive(Args, Debug)]
