@@ -5,7 +5,7 @@
 //! running broker uses that one.
 //!
 //! What compiles with all cores goes first, one after the other; then two lanes run beside each other, because the
-//! directories that change hands mostly wait for brokers to start and stop.
+//! suites that start brokers mostly wait for them.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -33,8 +33,10 @@ pub struct Options {
 enum Lane {
     /// Before all others.
     First,
+    /// What compiles and computes.
     Tests,
-    TakeOver,
+    /// What starts brokers and mostly waits for them.
+    Brokers,
 }
 
 struct Suite {
@@ -111,42 +113,48 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Tests,
+        name: "client",
+        what: "the native client against Apache Kafka and Ottla",
+        command: || xtask(&["client"]),
+    },
+    Suite {
+        lane: Lane::Brokers,
         name: "conformance",
         what: "nine scripts against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
     Suite {
-        lane: Lane::Tests,
+        lane: Lane::Brokers,
         name: "compare-cleaning",
         what: "compaction beside Kafka's own cleaner, and served by Kafka",
         command: || xtask(&["compare-cleaning", "--logs", "2"]),
     },
     Suite {
-        lane: Lane::Tests,
+        lane: Lane::Brokers,
         name: "report",
         what: "the report of ottla bench in headless Chromium",
         command: || xtask(&["report"]),
     },
     Suite {
-        lane: Lane::TakeOver,
+        lane: Lane::Brokers,
         name: "take-over",
         what: "one directory in the hands of Kafka and Ottla in turn",
         command: || xtask(&["take-over"]),
     },
     Suite {
-        lane: Lane::TakeOver,
+        lane: Lane::Brokers,
         name: "take-over-static",
         what: "the same with static voters",
         command: || xtask(&["take-over", "--changes", "2", "--static-voters"]),
     },
     Suite {
-        lane: Lane::TakeOver,
+        lane: Lane::Brokers,
         name: "take-over-3.9",
         what: "a directory of Kafka 3.9",
         command: || xtask(&["take-over", "--changes", "2", "--from", "kafka39"]),
     },
     Suite {
-        lane: Lane::TakeOver,
+        lane: Lane::Brokers,
         name: "take-over-4.0",
         what: "a directory of Kafka 4.0",
         command: || xtask(&["take-over", "--changes", "2", "--from", "kafka40"]),
@@ -175,7 +183,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let mut total = lane(Lane::First)?;
     let [tests, take_over] = std::thread::scope(|scope| {
-        [Lane::Tests, Lane::TakeOver]
+        [Lane::Tests, Lane::Brokers]
             .map(|name| scope.spawn(move || lane(name)))
             .map(|lane| lane.join())
     });

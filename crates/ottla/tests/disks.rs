@@ -25,6 +25,7 @@ fn run(test: &str, body: impl Future<Output = ()>) {
 async fn client(broker: &BrokerProcess) -> Client {
     let mut config = ClientConfig::new(&broker.bootstrap()).expect("an address");
     config.default_api_timeout = Duration::from_secs(5);
+    config.request_timeout = Duration::from_secs(1);
     Client::connect(config).await.expect("the broker answers")
 }
 

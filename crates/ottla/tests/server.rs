@@ -20,6 +20,7 @@ async fn client(broker: &BrokerProcess) -> Client {
     let mut config = ClientConfig::new(&broker.bootstrap()).expect("an address");
     // How long a producer goes on trying to reach a broker that was killed.
     config.default_api_timeout = Duration::from_secs(10);
+    config.request_timeout = Duration::from_secs(1);
     Client::connect(config).await.expect("the broker answers")
 }
 
