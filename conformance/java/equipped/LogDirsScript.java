@@ -4,6 +4,9 @@
 // them, and directories are cordoned (KIP-1066). Where a new replica goes is left to chance by Kafka where directories
 // hold equally many, so that every replica whose place is shown was put there by name.
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -202,8 +205,7 @@ public final class LogDirsScript extends Script {
         String[] verifyShortly = Arrays.copyOf(verify, verify.length);
         show("reassign-partitions.sh verifies that", () -> lines(ToolRun.of(reassign, verifyShortly)));
         Files.delete(plan);
-        show("log-dirs.sh", () -> lines(ToolRun.of("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server",
-            bootstrap, "--describe", "--topic-list", TOPIC)));
+        show("log-dirs.sh", this::logDirs);
         show("where all of that has put them", () -> placesWhenMoved());
     }
 
@@ -238,12 +240,33 @@ public final class LogDirsScript extends Script {
         });
     }
 
+    /** What the tool prints; it takes the directories in the order of a hash of their paths, which are each broker's own. */
+    private Object logDirs() throws Exception {
+        ObjectMapper json = new ObjectMapper();
+        List<Object> shown = new ArrayList<>();
+        for (Object line : lines(ToolRun.of("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", bootstrap,
+                "--describe", "--topic-list", TOPIC))) {
+            String text = line.toString();
+            if (text.startsWith("{")) {
+                JsonNode described = json.readTree(text);
+                for (JsonNode broker : described.get("brokers")) {
+                    List<JsonNode> dirs = new ArrayList<>();
+                    broker.get("logDirs").forEach(dirs::add);
+                    dirs.sort(Comparator.comparing(dir -> dir.get("logDir").asText()));
+                    ((ArrayNode) broker.get("logDirs")).removeAll().addAll(dirs);
+                }
+                text = described.toString();
+            }
+            shown.add(text);
+        }
+        return shown;
+    }
+
     private void cordoned() {
         String key = "cordoned.log.dirs";
         show("cordon a directory", () -> setBroker(key, dirs.get(1)));
         show("describe what is cordoned", this::cordonedDirs);
-        show("log-dirs.sh with what is cordoned", () -> lines(ToolRun.of("org.apache.kafka.tools.LogDirsCommand",
-            "--bootstrap-server", bootstrap, "--describe", "--topic-list", TOPIC)));
+        show("log-dirs.sh with what is cordoned", this::logDirs);
         show("move into it", () -> errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 0), dirs.get(1)))));
         show("move out of it", () -> {
             Object errors = errors(admin.alterReplicaLogDirs(Map.of(replica(TOPIC, 1), dirs.get(0),

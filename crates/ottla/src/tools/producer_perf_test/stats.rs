@@ -98,8 +98,12 @@ impl Tally {
     }
 
     fn total_line(&self, now: u64, value_bytes: f64, which: &str) -> String {
-        let seconds = (now - self.start) as f64 / 1e9;
         let count = self.from_due.count() as f64;
+        // Where nothing has arrived, no time has passed either, and the rate is 0 all the same.
+        let seconds = match now - self.start {
+            0 => f64::INFINITY,
+            ns => ns as f64 / 1e9,
+        };
         let mean = match self.from_due.count() {
             0 => f64::NAN,
             _ => self.from_due.mean_ns() / NS_PER_MS,
@@ -296,6 +300,11 @@ mod tests {
             tally.total_line(2_000_000_000, 1_048_576.0, ""),
             "100 records sent, 50.000000 records/sec (50.00 MB/sec), 2.90 ms avg latency, 20.00 ms max latency, \
              1 ms 50th, 20 ms 95th, 20 ms 99th, 20 ms 99.9th."
+        );
+        let of_nothing = Tally::new(7).total_line(7, 0.0, " steady state");
+        assert!(
+            of_nothing.starts_with("0 steady state records sent, 0.000000 records/sec"),
+            "{of_nothing}"
         );
         assert_eq!(
             Tally::new(0).total_line(1_000_000_000, 0.0, ""),
