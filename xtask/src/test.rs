@@ -131,12 +131,6 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Brokers,
-        name: "report",
-        what: "the report of ottla bench in headless Chromium",
-        command: || xtask(&["report"]),
-    },
-    Suite {
-        lane: Lane::Brokers,
         name: "take-over",
         what: "one directory in the hands of Kafka and Ottla in turn",
         command: || xtask(&["take-over"]),
