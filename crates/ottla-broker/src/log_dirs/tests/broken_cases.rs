@@ -385,20 +385,7 @@ fn the_documented_table_is_this_one() {
     for case in CASES {
         table += &format!("| {} | {} | {} |\n", case.found, case.decision, case.kafka);
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recovery.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (begin, end) = ("<!-- directory: begin -->\n", "<!-- directory: end -->");
-    let start = text.find(begin).expect("the table has a place") + begin.len();
-    let stop = text.find(end).expect("the table's place has an end");
-    if std::env::var_os("OTTLA_WRITE_DOCS").is_some() {
-        fs::write(&path, format!("{}{table}{}", &text[..start], &text[stop..])).unwrap();
-        return;
-    }
-    assert_eq!(
-        &text[start..stop],
-        table,
-        "docs/recovery.md is not up to date; run this test with OTTLA_WRITE_DOCS=1"
-    );
+    crate::tests::assert_documented("directory", &table);
 }
 
 /// What a start makes of a damaged small file, as the tables say.

@@ -293,20 +293,7 @@ fn the_documented_table_is_this_one() {
     for case in CASES {
         table += &format!("| {} | {} | {} |\n", case.found, case.decision, case.kafka);
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recovery.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (begin, end) = ("<!-- metadata: begin -->\n", "<!-- metadata: end -->");
-    let start = text.find(begin).expect("the table has a place") + begin.len();
-    let stop = text.find(end).expect("the table's place has an end");
-    if std::env::var_os("OTTLA_WRITE_DOCS").is_some() {
-        fs::write(&path, format!("{}{table}{}", &text[..start], &text[stop..])).unwrap();
-        return;
-    }
-    assert_eq!(
-        &text[start..stop],
-        table,
-        "docs/recovery.md is not up to date; run this test with OTTLA_WRITE_DOCS=1"
-    );
+    crate::tests::assert_documented("metadata", &table);
 }
 
 /// Whatever the files of the metadata log hold, a start has all topics, or cut off the last batch of the log, or
