@@ -37,8 +37,8 @@ use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
 use ottla_log::{CloseJob, JobOutcome, Log, LogReader};
 use ottla_records::RecordBatch;
-use ottla_replica::{AckOutcome, Event, Replica, RequiredAcks};
-use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
+use ottla_replica::{AckOutcome, Event, Replica, ReplicaConfig, RequiredAcks};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
@@ -208,7 +208,7 @@ pub(crate) struct ReservedPlace {
 
 impl Partition {
     pub(crate) fn new(
-        broker_id: BrokerId,
+        replica_config: ReplicaConfig,
         topic_partition: TopicPartition,
         topic_id: TopicId,
         log: Log,
@@ -224,7 +224,12 @@ impl Partition {
             space,
             threads,
         };
-        let replica = Replica::new(broker_id, log.log_end_offset(), log.high_watermark());
+        let replica = Replica::new(
+            replica_config,
+            log.log_end_offset(),
+            log.high_watermark(),
+            log.latest_epoch(),
+        );
         Arc::new(Partition {
             topic_partition,
             topic_id,

@@ -1,9 +1,13 @@
 //! What can happen to a replica, and what it asks for in return.
 
 use ottla_records::RecordBatch;
-use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Timestamp};
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch, Timestamp};
 
-use crate::{AckOutcome, RequiredAcks};
+use crate::{
+    AckOutcome, AlterPartition, AlteredPartition, FollowerFetch, Leadership, ReplicaBroker,
+    ReplicaSettings, RequiredAcks,
+};
+use crate::{EpochEnd, FetchPosition};
 
 /// One batch that somebody wants in the log: a producer through Produce, or a coordinator inside the
 /// broker. Both take the same path.
@@ -37,39 +41,57 @@ pub enum ProducerVerdict {
     Refused(ErrorCode),
 }
 
-/// The registration of a partition that this broker leads, as the metadata has it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Leadership {
-    pub leader_epoch: LeaderEpoch,
-    /// All replicas, this one included.
-    pub replicas: Vec<BrokerId>,
-    /// In-sync replicas, this one included; with changes still pending at the controller, the larger
-    /// set (Kafka's "maximal ISR").
-    pub isr: Vec<BrokerId>,
-    pub settings: ReplicaSettings,
+/// What a leader answered to a fetch of this replica.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Fetched {
+    /// Batches from the fetch offset on, checksums verified; none where there is nothing new.
+    Records {
+        batches: Vec<RecordBatch>,
+        high_watermark: Offset,
+        /// Of the leader.
+        log_start_offset: Offset,
+        /// Of the log here.
+        local_log_start_offset: Offset,
+    },
+    /// The leader's log left this one's before the fetch offset (KIP-595).
+    Diverging {
+        /// The largest epoch at most the one fetched last that the leader knows, and where it ended there.
+        leader: EpochEnd,
+        /// What the log here says about `leader.leader_epoch`: `LeaderEpochs::end_offset_for`.
+        local: Option<EpochEnd>,
+    },
 }
 
-/// The settings of the topic that decide about acknowledgements.
+/// Where the log of the leader starts and ends, as ListOffsets says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReplicaSettings {
-    /// `min.insync.replicas` of the topic. What counts is at most the number of replicas.
-    pub min_insync_replicas: usize,
-    /// `flush.messages` of the topic.
-    pub flush_messages: i64,
+pub struct LeaderOffsets {
+    pub log_start_offset: Offset,
+    pub log_end_offset: Offset,
 }
 
 /// Something that happened.
+///
+/// A caller gives a replica its next role only when what `WriteLog` asked for has been answered. After
+/// `TruncateLog` and `TruncateLogFully` nothing else comes before their answer, `LogTruncated`, or `LogLost`.
 #[derive(Debug)]
 pub enum Event<Ack> {
     /// The metadata made this broker the leader, or changed the registration of a partition that it
     /// leads.
-    LeaderElected(Leadership),
+    LeaderElected {
+        leadership: Leadership,
+        now_ms: u64,
+    },
     /// The settings of the topic changed. Means nothing to a replica that does not lead.
     SettingsChanged(ReplicaSettings),
-    /// The metadata made another broker the leader.
+    /// The registration of a broker changed that holds a replica: it came back, was fenced, is shutting
+    /// down, or is gone. All of them, as in `Leadership`. Means nothing to a replica that does not lead.
+    BrokersChanged(Vec<ReplicaBroker>),
+    /// The metadata made another broker the leader, or none (`BrokerId::NONE`), or changed the registration
+    /// of a partition that another broker leads.
     FollowerOf {
         leader: BrokerId,
         leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
     },
     Append(Append<Ack>),
     /// All that `WriteLog` asked for, up to the record before `log_end_offset`, is in the file.
@@ -84,12 +106,35 @@ pub enum Event<Ack> {
     Flushed {
         up_to: Offset,
     },
-    /// A follower asked for records from this offset on, so it has everything before it.
-    FollowerFetched {
-        follower: BrokerId,
-        log_end_offset: Offset,
+    /// A follower asked for records. The caller has had it checked with `Replica::check_follower_fetch`
+    /// under the same run token, and answers what that says.
+    FollowerFetched(FollowerFetch),
+    /// The controller answered `Effect::AlterPartition`, or could not be asked.
+    PartitionAltered {
+        proposal: AlterPartition,
+        result: Result<AlteredPartition, ErrorCode>,
     },
-    /// The clock says this now.
+    /// The leader answered a fetch that `Effect::Fetch` ordered, or could not be asked.
+    FetchAnswered {
+        order: FetchPosition,
+        result: Result<Fetched, ErrorCode>,
+        now_ms: u64,
+    },
+    /// The leader answered `Effect::ListLeaderOffsets`, or could not be asked.
+    LeaderOffsetsListed {
+        leader_epoch: LeaderEpoch,
+        result: Result<LeaderOffsets, ErrorCode>,
+        now_ms: u64,
+    },
+    /// `TruncateLog` or `TruncateLogFully` is done.
+    LogTruncated {
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+        /// The epoch of the log's last record that is left, from its leader epoch checkpoint.
+        latest_epoch: Option<LeaderEpoch>,
+    },
+    /// The clock says this now. A leader with other replicas in its ISR is told at least twice within
+    /// `replica.lag.time.max.ms`, and every replica when `Replica::next_deadline_ms` is reached.
     ClockTicked {
         now_ms: u64,
     },
@@ -111,6 +156,34 @@ pub enum Effect<Ack> {
     Flush { up_to: Offset },
     /// Let consumers read up to here (exclusive).
     AdvanceHighWatermark { high_watermark: Offset },
+    /// The leader's high watermark as far as the log here reaches. It may lie before the one that was in
+    /// force: a new leader knows of less at first.
+    FollowHighWatermark { high_watermark: Offset },
+    /// The leader's log starts here: forget what is before, if there is anything.
+    IncrementLogStartOffset { log_start_offset: Offset },
+    /// The smallest log start offset of the followers whose brokers are alive has moved up to here: a
+    /// DeleteRecords may be done. What it waits for is `Replica::low_watermark`.
+    MoveLowWatermark { of_followers: Offset },
     /// Answer whoever waits.
     ReleaseAck { ack: Ack, outcome: AckOutcome },
+    /// Have the controller commit another ISR; answered by `PartitionAltered`, once. Proposals of one
+    /// partition are sent in order, a newer one after the older one was answered: nobody but the controller
+    /// may say of a proposal that it was not applied.
+    AlterPartition(AlterPartition),
+    /// A standing order: fetch from here, again and again where the leader has nothing to say; answered by
+    /// `FetchAnswered`, after which nothing is fetched until the next order. It takes the place of the one
+    /// before.
+    Fetch(FetchPosition),
+    /// Forget the order; the answer to a fetch that is under way comes to nothing.
+    StopFetching,
+    /// Ask the leader where its log ends, and then where it starts; answered by `LeaderOffsetsListed`.
+    ListLeaderOffsets {
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+    },
+    /// Remove all records from this offset on, and the leader epochs that begin there or behind, also where
+    /// there are no records to remove; answered by `LogTruncated`.
+    TruncateLog { to: Offset },
+    /// Remove all records and go on at this offset; answered by `LogTruncated`.
+    TruncateLogFully { start_at: Offset },
 }

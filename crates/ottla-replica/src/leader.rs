@@ -1,34 +1,53 @@
-//! The leader of a partition: assigns offsets, computes the high watermark, parks and releases
-//! acknowledgements.
+//! The leader of a partition: assigns offsets, follows its followers, proposes who is in sync, computes the
+//! high watermark, parks and releases acknowledgements.
 //!
 //! Three ends follow each other through the log, and each append passes them in this order:
 //!
 //! ```text
 //! next_offset    assigned: handed to `WriteLog`
 //! settled_end    in the file, and on the disk where `flush.messages` demands it: acks=1 is released
-//! high_watermark on every in-sync replica: acks=all is released
+//! high_watermark on every replica that may be in sync: acks=all is released
 //! ```
 //!
-//! Kafka does the same in `Partition.appendRecordsToLeader`, `maybeIncrementLeaderHW` and
-//! `checkEnoughReplicasReachOffset`, with the purgatory for what is parked here.
+//! Who "may be in sync" is the committed ISR, a replica whose joining is proposed, and one that has caught up
+//! lately and will be proposed: were it not waited for, it would have to catch up with a high watermark that
+//! runs ahead of it.
+//!
+//! Kafka does the same in `Partition`: `appendRecordsToLeader`, `updateFollowerFetchState`, `maybeExpandIsr`,
+//! `maybeShrinkIsr`, `maybeIncrementLeaderHW`, `checkEnoughReplicasReachOffset`.
 
-use std::collections::VecDeque;
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
-use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
-
+use crate::isr::{Isr, Settled};
+use crate::parked_acks::{Parked, ParkedAcks};
+use crate::planted::{self, Bug};
+use crate::remote_replica::RemoteReplica;
 use crate::replica::check_leader_epoch;
 use crate::{
-    AckOutcome, Append, Effect, Leadership, ProducerVerdict, ReplicaSettings, RequiredAcks,
+    AckOutcome, AlterPartition, AlteredPartition, Append, Effect, FetchRefusal, FollowerFetch,
+    Leadership, ProducerVerdict, ReplicaBroker, ReplicaConfig, ReplicaSettings, RequiredAcks,
 };
 
+#[cfg(test)]
+mod isr_tests;
 #[cfg(test)]
 mod tests;
 
 /// The state of a leader.
 #[derive(Debug)]
 pub(crate) struct Leader<Ack> {
-    broker_id: BrokerId,
-    leadership: Leadership,
+    config: ReplicaConfig,
+    settings: ReplicaSettings,
+    leader_epoch: LeaderEpoch,
+    /// Where this leader epoch starts: a replica that has less may lack committed records.
+    leader_epoch_start_offset: Offset,
+    isr: Isr,
+    /// All replicas but this one.
+    followers: Vec<RemoteReplica>,
+    /// The registration of this broker.
+    broker_epoch: BrokerEpoch,
+    /// The latest time that an event told.
+    now_ms: u64,
     /// The offset that the next append gets. Equal to the log end offset unless a write is under way.
     next_offset: Offset,
     /// Exclusive end of what is in the file.
@@ -40,41 +59,16 @@ pub(crate) struct Leader<Ack> {
     /// Exclusive end of what is known to be on the disk since this leadership began.
     flushed_end: Offset,
     high_watermark: Offset,
-    followers: Vec<Follower>,
-    /// Appends whose write was asked for and not answered, in the order of their offsets.
-    writing: VecDeque<Parked<Ack>>,
-    /// Acknowledgements that wait for `settled_end`, in the order of their offsets.
-    awaiting_settled: VecDeque<Parked<Ack>>,
-    /// Acknowledgements that wait for `high_watermark`, in the order of their offsets.
-    awaiting_high_watermark: VecDeque<Parked<Ack>>,
-}
-
-/// What is known of another replica.
-#[derive(Debug)]
-struct Follower {
-    broker_id: BrokerId,
-    /// Exclusive; -1 until its first fetch.
-    log_end_offset: Offset,
-}
-
-/// An acknowledgement that waits.
-#[derive(Debug)]
-struct Parked<Ack> {
-    /// The end that has to be reached, exclusive.
-    until: Offset,
-    required_acks: RequiredAcks,
-    deadline_ms: u64,
-    /// What it will be told.
-    outcome: AckOutcome,
-    ack: Ack,
+    parked: ParkedAcks<Ack>,
 }
 
 impl<Ack> Leader<Ack> {
     pub(crate) fn elected(
-        broker_id: BrokerId,
+        config: ReplicaConfig,
         leadership: Leadership,
         log_end_offset: Offset,
         high_watermark: Offset,
+        now_ms: u64,
         effects: &mut Vec<Effect<Ack>>,
     ) -> Self {
         effects.push(Effect::AssignLeaderEpoch {
@@ -82,26 +76,46 @@ impl<Ack> Leader<Ack> {
             start_offset: log_end_offset,
         });
         let mut leader = Leader {
-            broker_id,
+            config,
+            settings: leadership.settings,
+            leader_epoch: leadership.leader_epoch,
+            leader_epoch_start_offset: log_end_offset,
+            isr: Isr::new(leadership.isr, leadership.partition_epoch),
             followers: Vec::new(),
-            leadership,
+            broker_epoch: BrokerEpoch::UNKNOWN,
+            now_ms,
             next_offset: log_end_offset,
             log_end_offset,
             settled_end: log_end_offset,
             flush_requested_end: log_end_offset,
             flushed_end: log_end_offset,
             high_watermark,
-            writing: VecDeque::new(),
-            awaiting_settled: VecDeque::new(),
-            awaiting_high_watermark: VecDeque::new(),
+            parked: ParkedAcks::new(),
         };
-        leader.follow_replicas();
+        leader.follow_replicas(&leadership.replicas);
+        leader.register_brokers(&leadership.brokers);
         leader.advance_high_watermark(effects);
         leader
     }
 
     pub(crate) fn leader_epoch(&self) -> LeaderEpoch {
-        self.leadership.leader_epoch
+        self.leader_epoch
+    }
+
+    pub(crate) fn partition_epoch(&self) -> PartitionEpoch {
+        self.isr.partition_epoch()
+    }
+
+    pub(crate) fn leader_epoch_start_offset(&self) -> Offset {
+        self.leader_epoch_start_offset
+    }
+
+    pub(crate) fn isr(&self) -> &Isr {
+        &self.isr
+    }
+
+    pub(crate) fn followers(&self) -> &[RemoteReplica] {
+        &self.followers
     }
 
     pub(crate) fn next_offset(&self) -> Offset {
@@ -113,28 +127,38 @@ impl<Ack> Leader<Ack> {
     }
 
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        let parked = self.awaiting_settled.iter();
-        let parked = parked.chain(&self.awaiting_high_watermark);
-        parked.map(|parked| parked.deadline_ms).min()
+        self.parked.next_deadline_ms()
     }
 
-    /// A new ISR, or a new epoch of the same leader. The appends of the older epoch are
-    /// this leader's own, so they stay parked.
+    /// A new ISR, other replicas, or a new epoch of the same leader. The appends of the older epoch are this
+    /// leader's own, so they stay parked.
     pub(crate) fn on_registration_changed(
         &mut self,
         leadership: Leadership,
+        now_ms: u64,
         effects: &mut Vec<Effect<Ack>>,
     ) {
-        if leadership.leader_epoch > self.leadership.leader_epoch {
-            effects.push(Effect::AssignLeaderEpoch {
-                leader_epoch: leadership.leader_epoch,
-                start_offset: self.next_offset,
-            });
-            // What was known of the followers was learned under the older epoch; they fetch anew.
-            self.followers.clear();
+        if leadership.partition_epoch < self.isr.partition_epoch() {
+            return;
         }
-        self.leadership = leadership;
-        self.follow_replicas();
+        self.see_time(now_ms);
+        self.settings = leadership.settings;
+        let is_new_leader_epoch = leadership.leader_epoch > self.leader_epoch;
+        self.isr.on_registration(
+            leadership.isr,
+            leadership.partition_epoch,
+            is_new_leader_epoch,
+        );
+        self.follow_replicas(&leadership.replicas);
+        self.register_brokers(&leadership.brokers);
+        if is_new_leader_epoch {
+            self.leader_epoch = leadership.leader_epoch;
+            self.start_leader_epoch_at(self.next_offset, effects);
+            for follower in &mut self.followers {
+                let is_in_sync = self.isr.contains(follower.broker_id);
+                follower.on_leader_reelected(self.next_offset, is_in_sync, now_ms);
+            }
+        }
         self.advance_high_watermark(effects);
         self.release_due(effects);
     }
@@ -144,7 +168,20 @@ impl<Ack> Leader<Ack> {
         settings: ReplicaSettings,
         effects: &mut Vec<Effect<Ack>>,
     ) {
-        self.leadership.settings = settings;
+        self.settings = settings;
+        self.advance_high_watermark(effects);
+        self.release_due(effects);
+    }
+
+    pub(crate) fn on_brokers_changed(
+        &mut self,
+        brokers: &[ReplicaBroker],
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        let low_watermark = self.low_watermark_of_followers();
+        self.register_brokers(brokers);
+        self.tell_low_watermark(low_watermark, effects);
+        // One that was waited for because it had caught up may be fenced now.
         self.advance_high_watermark(effects);
         self.release_due(effects);
     }
@@ -159,7 +196,7 @@ impl<Ack> Leader<Ack> {
             ack,
         } = append;
 
-        match check_leader_epoch(self.leadership.leader_epoch, expected_leader_epoch) {
+        match check_leader_epoch(self.leader_epoch, expected_leader_epoch) {
             Ok(()) => {}
             Err(code) => {
                 let outcome = if code == ErrorCode::FencedLeaderEpoch {
@@ -189,12 +226,10 @@ impl<Ack> Leader<Ack> {
         match verdict {
             ProducerVerdict::InSequence => {
                 let base_offset = self.next_offset;
-                batch.assign_offset(base_offset, self.leadership.leader_epoch);
+                batch.assign_offset(base_offset, self.leader_epoch);
                 self.next_offset = batch.header.next_offset();
-                self.writing.push_back(parked(
-                    self.next_offset,
-                    AckOutcome::Appended { base_offset },
-                ));
+                let outcome = AckOutcome::Appended { base_offset };
+                self.parked.push_writing(parked(self.next_offset, outcome));
                 effects.push(Effect::WriteLog { batch });
             }
             // What the producer sent before may not be safe yet: as a success it would be told earlier
@@ -208,13 +243,12 @@ impl<Ack> Leader<Ack> {
                     base_offset,
                     log_append_time,
                 };
-                let parked = parked(last_offset.plus(1), outcome);
-                self.park(parked);
+                self.parked.park(parked(last_offset.plus(1), outcome));
                 self.release_due(effects);
             }
             ProducerVerdict::Refused(code) => {
-                let parked = parked(self.next_offset, AckOutcome::RefusedForProducer(code));
-                self.park(parked);
+                let outcome = AckOutcome::RefusedForProducer(code);
+                self.parked.park(parked(self.next_offset, outcome));
                 self.release_due(effects);
             }
         }
@@ -226,11 +260,9 @@ impl<Ack> Leader<Ack> {
         effects: &mut Vec<Effect<Ack>>,
     ) {
         self.log_end_offset = log_end_offset;
-        while let Some(written) = self.writing.pop_front_if(|w| w.until <= log_end_offset) {
-            self.park(written);
-        }
+        self.parked.on_written(log_end_offset);
         let unflushed = log_end_offset.since(self.flush_requested_end);
-        if unflushed >= self.leadership.settings.flush_messages {
+        if unflushed >= self.settings.flush_messages {
             self.flush_requested_end = log_end_offset;
             effects.push(Effect::Flush {
                 up_to: log_end_offset,
@@ -248,26 +280,10 @@ impl<Ack> Leader<Ack> {
     ) {
         self.on_log_written(log_end_offset, effects);
         self.next_offset = log_end_offset;
-        for refused in self.writing.drain(..) {
-            effects.push(Effect::ReleaseAck {
-                ack: refused.ack,
-                outcome: AckOutcome::StorageError,
-            });
-        }
-        // What waited for the appends that are now gone: a refusal still holds, but a duplicate's first
-        // copy was lost.
-        for queue in [
-            &mut self.awaiting_settled,
-            &mut self.awaiting_high_watermark,
-        ] {
-            for parked in queue.iter_mut() {
-                if parked.until > log_end_offset {
-                    parked.until = log_end_offset;
-                    if parked.outcome.error_code() == ErrorCode::None {
-                        parked.outcome = AckOutcome::StorageError;
-                    }
-                }
-            }
+        self.parked.on_write_refused(log_end_offset, effects);
+        if self.leader_epoch_start_offset > log_end_offset {
+            // The epoch began behind what was being written.
+            self.start_leader_epoch_at(log_end_offset, effects);
         }
         self.release_due(effects);
     }
@@ -277,81 +293,192 @@ impl<Ack> Leader<Ack> {
         self.settle(effects);
     }
 
-    pub(crate) fn on_follower_fetched(
+    /// Whether a follower's fetch is one that this leader serves.
+    pub(crate) fn check_follower_fetch(&self, fetch: &FollowerFetch) -> Result<(), FetchRefusal> {
+        check_leader_epoch(self.leader_epoch, fetch.leader_epoch).map_err(FetchRefusal::Error)?;
+        let Some(follower) = self.follower(fetch.replica_id) else {
+            // In this leader epoch the metadata of one of the two lags behind, and the follower shall come
+            // again; without an epoch nobody knows which.
+            let error = match fetch.leader_epoch {
+                Some(_) => ErrorCode::UnknownLeaderEpoch,
+                None => ErrorCode::NotLeaderOrFollower,
+            };
+            return Err(FetchRefusal::Error(error));
+        };
+        if !planted::has(Bug::TrustFetchOffset) {
+            fetch.check_offset(self.log_end_offset)?;
+        }
+        match follower.is_stale(fetch.broker_epoch) {
+            true => Err(FetchRefusal::Error(ErrorCode::NotLeaderOrFollower)),
+            false => Ok(()),
+        }
+    }
+
+    /// A fetch tells what the follower has. One that is refused tells nothing.
+    pub(crate) fn on_follower_fetch(
         &mut self,
-        follower: BrokerId,
-        log_end_offset: Offset,
+        fetch: &FollowerFetch,
         effects: &mut Vec<Effect<Ack>>,
     ) {
-        let known = self
-            .followers
-            .iter_mut()
-            .find(|known| known.broker_id == follower);
-        // A broker that is no replica (any more) reads as a consumer would: it moves nothing.
-        if let Some(known) = known {
-            known.log_end_offset = log_end_offset;
+        if self.check_follower_fetch(fetch).is_err() {
+            return;
+        }
+        self.see_time(fetch.now_ms);
+        let low_watermark = self.low_watermark_of_followers();
+        let log_end_offset = self.log_end_offset;
+        let mut followers = self.followers.iter_mut();
+        let Some(follower) = followers.find(|f| f.broker_id == fetch.replica_id) else {
+            return;
+        };
+        let has_moved = follower.log_end_offset != fetch.fetch_offset;
+        follower.on_fetch(fetch, log_end_offset);
+        self.tell_low_watermark(low_watermark, effects);
+        self.expand_isr(fetch.replica_id, effects);
+        if has_moved {
             self.advance_high_watermark(effects);
             self.release_due(effects);
         }
     }
 
-    pub(crate) fn on_clock_ticked(&mut self, now_ms: u64, effects: &mut Vec<Effect<Ack>>) {
-        for queue in [
-            &mut self.awaiting_settled,
-            &mut self.awaiting_high_watermark,
-        ] {
-            // Deadlines do not follow the order of the offsets.
-            for _ in 0..queue.len() {
-                let Some(parked) = queue.pop_front() else {
-                    break;
-                };
-                if parked.deadline_ms > now_ms {
-                    queue.push_back(parked);
-                } else {
-                    effects.push(Effect::ReleaseAck {
-                        ack: parked.ack,
-                        outcome: AckOutcome::RequestTimedOut,
-                    });
-                }
+    pub(crate) fn on_partition_altered(
+        &mut self,
+        proposal: &AlterPartition,
+        result: Result<AlteredPartition, ErrorCode>,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        match self.isr.on_answer(proposal, result) {
+            Settled::Changed => {
+                self.advance_high_watermark(effects);
+                self.release_due(effects);
             }
+            Settled::Unchanged => {}
+            Settled::Retry => effects.push(Effect::AlterPartition(proposal.clone())),
         }
+    }
+
+    pub(crate) fn on_clock_ticked(&mut self, now_ms: u64, effects: &mut Vec<Effect<Ack>>) {
+        self.see_time(now_ms);
+        self.parked.expire(now_ms, effects);
+        self.shrink_isr(effects);
+        // One that was waited for because it had caught up lately may not be any more.
+        self.advance_high_watermark(effects);
+        self.release_due(effects);
     }
 
     /// Ends the leadership: everybody who waits is told `outcome`.
     pub(crate) fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
-        let parked = self.awaiting_high_watermark.into_iter();
-        let parked = parked.chain(self.awaiting_settled).chain(self.writing);
-        for parked in parked {
-            effects.push(Effect::ReleaseAck {
-                ack: parked.ack,
-                outcome,
-            });
-        }
+        self.parked.release_all(outcome, effects);
+    }
+
+    /// `Partition.lowWatermarkIfLeader`, without the leader's own log: the smallest log start offset of the
+    /// followers whose brokers are alive. One that has not fetched yet counts with -1.
+    pub(crate) fn low_watermark_of_followers(&self) -> Option<Offset> {
+        let alive = self.followers.iter().filter(|follower| follower.is_alive());
+        alive.map(|follower| follower.log_start_offset).min()
+    }
+
+    fn follower(&self, broker_id: BrokerId) -> Option<&RemoteReplica> {
+        let mut followers = self.followers.iter();
+        followers.find(|follower| follower.broker_id == broker_id)
+    }
+
+    fn see_time(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
+    fn start_leader_epoch_at(&mut self, start_offset: Offset, effects: &mut Vec<Effect<Ack>>) {
+        self.leader_epoch_start_offset = start_offset;
+        effects.push(Effect::AssignLeaderEpoch {
+            leader_epoch: self.leader_epoch,
+            start_offset,
+        });
     }
 
     /// `Partition.effectiveMinIsr`: a topic with fewer replicas than `min.insync.replicas` needs all.
     fn effective_min_isr(&self) -> usize {
-        let replicas = self.leadership.replicas.len();
-        self.leadership.settings.min_insync_replicas.min(replicas)
+        let replicas = self.followers.len() + 1;
+        self.settings.min_insync_replicas.min(replicas)
     }
 
     fn is_under_min_isr(&self) -> bool {
-        self.leadership.isr.len() < self.effective_min_isr()
+        self.isr.committed().len() < self.effective_min_isr()
     }
 
     /// Keeps one entry for each other replica.
-    fn follow_replicas(&mut self) {
-        let replicas = &self.leadership.replicas;
+    fn follow_replicas(&mut self, replicas: &[BrokerId]) {
         self.followers
             .retain(|follower| replicas.contains(&follower.broker_id));
         for &broker_id in replicas {
-            let is_known = self.followers.iter().any(|f| f.broker_id == broker_id);
-            if broker_id != self.broker_id && !is_known {
-                self.followers.push(Follower {
-                    broker_id,
-                    log_end_offset: Offset::UNKNOWN,
-                });
+            if broker_id != self.config.broker_id && self.follower(broker_id).is_none() {
+                let is_in_sync = self.isr.contains(broker_id);
+                let follower = RemoteReplica::new(broker_id, is_in_sync, self.now_ms);
+                self.followers.push(follower);
             }
+        }
+    }
+
+    fn register_brokers(&mut self, brokers: &[ReplicaBroker]) {
+        for follower in &mut self.followers {
+            follower.set_registration(brokers);
+        }
+        let mut brokers = brokers.iter();
+        if let Some(own) = brokers.find(|broker| broker.broker_id == self.config.broker_id) {
+            self.broker_epoch = own.broker_epoch;
+        }
+    }
+
+    fn tell_low_watermark(&self, before: Option<Offset>, effects: &mut Vec<Effect<Ack>>) {
+        if let Some(of_followers) = self.low_watermark_of_followers()
+            && before.is_some_and(|before| of_followers > before)
+        {
+            effects.push(Effect::MoveLowWatermark { of_followers });
+        }
+    }
+
+    /// Proposes a follower for the ISR once it has all that may be committed: everything below the high
+    /// watermark, and everything that was there when this leader was elected, of which nobody knows how
+    /// much its predecessor had committed.
+    fn expand_isr(&mut self, broker_id: BrokerId, effects: &mut Vec<Effect<Ack>>) {
+        if self.isr.is_proposal_pending() || self.isr.contains(broker_id) {
+            return;
+        }
+        let Some(follower) = self.follower(broker_id) else {
+            return;
+        };
+        let has_epoch_start = follower.log_end_offset >= self.leader_epoch_start_offset
+            || planted::has(Bug::JoinBelowLeaderEpochStart);
+        let is_in_sync = follower.log_end_offset >= self.high_watermark && has_epoch_start;
+        if is_in_sync && follower.is_isr_eligible() {
+            let epochs = broker_epochs(&self.followers, self.config.broker_id, self.broker_epoch);
+            let proposal = self
+                .isr
+                .propose_expansion(broker_id, self.leader_epoch, epochs);
+            effects.push(Effect::AlterPartition(proposal));
+        }
+    }
+
+    /// Proposes to leave out those that have not had all records for too long.
+    fn shrink_isr(&mut self, effects: &mut Vec<Effect<Ack>>) {
+        if self.isr.is_proposal_pending() {
+            return;
+        }
+        let (log_end_offset, now_ms) = (self.log_end_offset, self.now_ms);
+        let lag_max_ms = self.config.replica_lag_time_max_ms;
+        let mut out_of_sync = Vec::new();
+        for &member in self.isr.committed() {
+            let is_out_of_sync = self
+                .follower(member)
+                .is_none_or(|follower| !follower.is_caught_up(log_end_offset, now_ms, lag_max_ms));
+            if member != self.config.broker_id && is_out_of_sync {
+                out_of_sync.push(member);
+            }
+        }
+        if !out_of_sync.is_empty() {
+            let epochs = broker_epochs(&self.followers, self.config.broker_id, self.broker_epoch);
+            let proposal = self
+                .isr
+                .propose_shrinking(&out_of_sync, self.leader_epoch, epochs);
+            effects.push(Effect::AlterPartition(proposal));
         }
     }
 
@@ -367,58 +494,57 @@ impl<Ack> Leader<Ack> {
     }
 
     fn advance_high_watermark(&mut self, effects: &mut Vec<Effect<Ack>>) {
-        if self.is_under_min_isr() {
+        if self.is_under_min_isr() && !planted::has(Bug::AdvanceUnderMinIsr) {
             return;
         }
         let mut high_watermark = self.settled_end;
         for follower in &self.followers {
-            if self.leadership.isr.contains(&follower.broker_id) {
-                high_watermark = high_watermark.min(follower.log_end_offset);
+            if follower.log_end_offset < high_watermark && self.is_waited_for(follower) {
+                high_watermark = follower.log_end_offset;
             }
         }
-        if high_watermark > self.high_watermark {
+        let has_fallen = high_watermark < self.high_watermark && high_watermark.0 >= 0;
+        if high_watermark > self.high_watermark
+            || has_fallen && planted::has(Bug::LowerHighWatermark)
+        {
             self.high_watermark = high_watermark;
             effects.push(Effect::AdvanceHighWatermark { high_watermark });
         }
     }
 
-    /// Puts an acknowledgement behind all that wait for the same end or an earlier one.
-    fn park(&mut self, parked: Parked<Ack>) {
-        let queue = match parked.required_acks {
-            RequiredAcks::None | RequiredAcks::Leader => &mut self.awaiting_settled,
-            RequiredAcks::All => &mut self.awaiting_high_watermark,
-        };
-        let place = queue.partition_point(|waiting| waiting.until <= parked.until);
-        queue.insert(place, parked);
+    fn is_waited_for(&self, follower: &RemoteReplica) -> bool {
+        self.isr.maximal_contains(follower.broker_id)
+            || follower.is_isr_eligible()
+                && follower.is_caught_up(
+                    self.log_end_offset,
+                    self.now_ms,
+                    self.config.replica_lag_time_max_ms,
+                )
     }
 
     fn release_due(&mut self, effects: &mut Vec<Effect<Ack>>) {
-        let settled_end = self.settled_end;
-        while let Some(parked) = self
-            .awaiting_settled
-            .pop_front_if(|parked| parked.until <= settled_end)
-        {
-            effects.push(Effect::ReleaseAck {
-                ack: parked.ack,
-                outcome: parked.outcome,
-            });
+        let is_under_min_isr = self.isr.maximal_len() < self.effective_min_isr();
+        let high_watermark = match planted::has(Bug::AcknowledgeWhenWritten) {
+            true => self.settled_end,
+            false => self.high_watermark,
+        };
+        self.parked
+            .release_due(self.settled_end, high_watermark, is_under_min_isr, effects);
+    }
+}
+
+/// The broker epochs that a proposed ISR names.
+fn broker_epochs(
+    followers: &[RemoteReplica],
+    own_id: BrokerId,
+    own_epoch: BrokerEpoch,
+) -> impl Fn(BrokerId) -> BrokerEpoch {
+    move |broker_id| {
+        if broker_id == own_id {
+            return own_epoch;
         }
-        let is_under_min_isr = self.is_under_min_isr();
-        let high_watermark = self.high_watermark;
-        while let Some(parked) = self
-            .awaiting_high_watermark
-            .pop_front_if(|parked| parked.until <= high_watermark)
-        {
-            let is_success = parked.outcome.error_code() == ErrorCode::None;
-            let outcome = if is_success && is_under_min_isr {
-                AckOutcome::NotEnoughReplicasAfterAppend
-            } else {
-                parked.outcome
-            };
-            effects.push(Effect::ReleaseAck {
-                ack: parked.ack,
-                outcome,
-            });
-        }
+        let mut followers = followers.iter();
+        let follower = followers.find(|follower| follower.broker_id == broker_id);
+        follower.map_or(BrokerEpoch::UNKNOWN, RemoteReplica::broker_epoch)
     }
 }

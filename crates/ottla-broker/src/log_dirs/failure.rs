@@ -71,7 +71,7 @@ impl LogDirs {
         }
     }
 
-    pub(super) fn on_partition_log_error(&self, log: &LogReader, error: &LogError) {
+    pub(crate) fn on_partition_log_error(&self, log: &LogReader, error: &LogError) {
         match error {
             LogError::Storage(error) => self.on_partition_error(log, error),
             LogError::Checkpoint(_) => {

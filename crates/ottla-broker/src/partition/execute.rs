@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_log::{
-    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
-    TransactionVersion, WrittenPages,
+    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogError, LogReader, ProducerStage,
+    StorageError, TransactionVersion, WrittenPages,
 };
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
@@ -247,11 +247,34 @@ impl Stepped {
             } => self.log.assign_leader_epoch(leader_epoch, start_offset),
             Effect::WriteLog { batch } => self.unwritten.push(batch),
             Effect::Flush { up_to } => self.flush(partition, broker, up_to),
-            Effect::AdvanceHighWatermark { high_watermark } => {
+            Effect::AdvanceHighWatermark { high_watermark }
+            | Effect::FollowHighWatermark { high_watermark } => {
                 self.log.set_high_watermark(high_watermark);
                 partition.waiters.on_end_moved(high_watermark);
             }
             Effect::ReleaseAck { ack, outcome } => ack.release(outcome),
+            Effect::TruncateLog { to } => {
+                let truncated = self.log.truncate_to(to, broker.timestamp());
+                self.on_truncated(partition, broker, truncated.map(|_| ()));
+            }
+            Effect::TruncateLogFully { start_at } => {
+                let now = broker.timestamp();
+                let truncated = self.log.truncate_fully_and_start_at(start_at, None, now);
+                self.on_truncated(partition, broker, truncated);
+            }
+            Effect::IncrementLogStartOffset { log_start_offset } => {
+                if let Err(error) = self.log.increment_log_start_offset(log_start_offset) {
+                    tracing::warn!(partition = %partition.topic_partition, "{error}");
+                }
+            }
+            // A node that is alone has no leader to fetch from, no followers, and no ISR to change.
+            Effect::Fetch(_)
+            | Effect::StopFetching
+            | Effect::ListLeaderOffsets { .. }
+            | Effect::AlterPartition(_)
+            | Effect::MoveLowWatermark { .. } => {
+                tracing::debug!(partition = %partition.topic_partition, "{effect:?} is not served");
+            }
         }
     }
 
@@ -298,6 +321,32 @@ impl Stepped {
                         "append refused: {reason}"
                     ),
                 }
+            }
+        }
+    }
+
+    /// Tells the replica what a truncation has left. Until then it may be given nothing else.
+    fn on_truncated(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        truncated: Result<(), LogError>,
+    ) {
+        match truncated {
+            Ok(()) => {
+                let event = Event::LogTruncated {
+                    log_start_offset: self.log.log_start_offset(),
+                    log_end_offset: self.log.log_end_offset(),
+                    latest_epoch: self.log.latest_epoch(),
+                };
+                self.step(partition, broker, event);
+            }
+            Err(error) => {
+                if let Some(log_dirs) = broker.log_dirs() {
+                    log_dirs.on_partition_log_error(&partition.reader(), &error);
+                }
+                self.step(partition, broker, Event::LogLost);
+                partition.waiters.wake_all();
             }
         }
     }

@@ -14,7 +14,7 @@ use ottla_metadata::{
     ConfigResource, ConfigResourceType, LocalReplica, MetadataDelta, MetadataImage,
     PartitionRegistration,
 };
-use ottla_replica::{Event, Leadership};
+use ottla_replica::{Event, Leadership, ReplicaBroker, ReplicaConfig};
 use ottla_types::{ErrorCode, TopicPartition};
 
 use super::partitions::PartitionMap;
@@ -90,10 +90,14 @@ impl Broker {
                 self.tell_directory(&partition, replica);
             }
             let event = match is_leader {
-                true => Event::LeaderElected(leadership(&partition, replica)),
+                true => Event::LeaderElected {
+                    leadership: leadership(&partition, replica, image),
+                    now_ms: self.now_ms(),
+                },
                 false => Event::FollowerOf {
                     leader: replica.registration.leader,
                     leader_epoch: replica.registration.leader_epoch,
+                    partition_epoch: replica.registration.partition_epoch,
                 },
             };
             partition.notify(self, event);
@@ -231,8 +235,12 @@ impl Broker {
         let log_dirs = self.log_dirs().ok_or("there are no log directories")?;
         let space = log_dirs.space_of(&log.reader());
         let threads = log_dirs.threads_of(&log.reader());
+        let replica_config = ReplicaConfig {
+            replica_lag_time_max_ms: self.config().replica_lag_time_max_ms.max(0) as u64,
+            ..ReplicaConfig::new(self.broker_id())
+        };
         let partition = Partition::new(
-            self.broker_id(),
+            replica_config,
             topic_partition,
             replica.topic_id,
             log,
@@ -267,12 +275,24 @@ impl Broker {
     }
 }
 
-fn leadership(partition: &Partition, replica: &LocalReplica) -> Leadership {
+fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataImage) -> Leadership {
     let settings = partition.settings();
+    let registration = &replica.registration;
+    let brokers = registration.replicas.iter().filter_map(|&broker_id| {
+        let broker = image.cluster.broker(broker_id)?;
+        Some(ReplicaBroker {
+            broker_id,
+            broker_epoch: broker.epoch,
+            is_fenced: broker.fenced,
+            is_in_controlled_shutdown: broker.in_controlled_shutdown,
+        })
+    });
     Leadership {
-        leader_epoch: replica.registration.leader_epoch,
-        replicas: replica.registration.replicas.clone(),
-        isr: replica.registration.isr.clone(),
+        leader_epoch: registration.leader_epoch,
+        partition_epoch: registration.partition_epoch,
+        replicas: registration.replicas.clone(),
+        isr: registration.isr.clone(),
+        brokers: brokers.collect(),
         settings: settings.replica,
     }
 }

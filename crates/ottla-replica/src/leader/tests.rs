@@ -5,7 +5,7 @@ use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::*;
-use crate::{Event, Replica};
+use crate::{Event, FetchPosition, Replica};
 
 const ME: BrokerId = BrokerId(1);
 const NO_DEADLINE: u64 = u64::MAX;
@@ -13,13 +13,16 @@ const NO_DEADLINE: u64 = u64::MAX;
 /// A replica together with the effects of its last step.
 struct Story {
     replica: Replica<u32>,
+    /// Of the registration that it was told last.
+    partition_epoch: i32,
 }
 
 impl Story {
     /// Broker 1 leads in epoch 4, with this ISR, from an empty log.
     fn leader_with(isr: &[i32], min_insync_replicas: usize, flush_messages: i64) -> Story {
         let mut story = Story {
-            replica: Replica::new(ME, Offset(0), Offset(0)),
+            replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), None),
+            partition_epoch: 0,
         };
         let effects = story.step(elected(4, isr, min_insync_replicas, flush_messages));
         assert_eq!(
@@ -36,7 +39,12 @@ impl Story {
         Story::leader_with(&[1], 1, i64::MAX)
     }
 
-    fn step(&mut self, event: Event<u32>) -> Vec<Effect<u32>> {
+    /// Gives each registration a partition epoch of its own.
+    fn step(&mut self, mut event: Event<u32>) -> Vec<Effect<u32>> {
+        if let Event::LeaderElected { leadership, .. } = &mut event {
+            self.partition_epoch += 1;
+            leadership.partition_epoch = PartitionEpoch(self.partition_epoch);
+        }
         let mut effects = Vec::new();
         self.replica.step(event, &mut effects);
         effects
@@ -55,10 +63,17 @@ impl Story {
     }
 
     fn fetched(&mut self, follower: i32, log_end_offset: i64) -> Vec<Effect<u32>> {
-        self.step(Event::FollowerFetched {
-            follower: BrokerId(follower),
-            log_end_offset: Offset(log_end_offset),
-        })
+        self.step(Event::FollowerFetched(FollowerFetch {
+            replica_id: BrokerId(follower),
+            broker_epoch: BrokerEpoch::UNKNOWN,
+            leader_epoch: None,
+            fetch_offset: Offset(log_end_offset),
+            last_fetched_epoch: None,
+            end_of_last_fetched_epoch: None,
+            log_start_offset: Offset(0),
+            leader_log_start_offset: Offset(0),
+            now_ms: 0,
+        }))
     }
 }
 
@@ -74,15 +89,20 @@ fn elected(
     } else {
         &[1, 2, 3]
     };
-    Event::LeaderElected(Leadership {
-        leader_epoch: LeaderEpoch(leader_epoch),
-        replicas: ids(replicas),
-        isr: ids(isr),
-        settings: ReplicaSettings {
-            min_insync_replicas,
-            flush_messages,
+    Event::LeaderElected {
+        leadership: Leadership {
+            leader_epoch: LeaderEpoch(leader_epoch),
+            partition_epoch: PartitionEpoch(0),
+            replicas: ids(replicas),
+            isr: ids(isr),
+            brokers: Vec::new(),
+            settings: ReplicaSettings {
+                min_insync_replicas,
+                flush_messages,
+            },
         },
-    })
+        now_ms: 0,
+    }
 }
 
 fn batch(records: i32, base_offset: i64, leader_epoch: i32) -> RecordBatch {
@@ -227,17 +247,23 @@ fn too_few_in_sync_replicas_refuse_acks_all_only() {
 #[test]
 fn min_insync_replicas_counts_at_most_the_replicas_there_are() {
     let mut story = Story {
-        replica: Replica::new(ME, Offset(0), Offset(0)),
+        replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), None),
+        partition_epoch: 0,
     };
-    story.step(Event::LeaderElected(Leadership {
-        leader_epoch: LeaderEpoch(4),
-        replicas: vec![ME],
-        isr: vec![ME],
-        settings: ReplicaSettings {
-            min_insync_replicas: 2,
-            flush_messages: i64::MAX,
+    story.step(Event::LeaderElected {
+        leadership: Leadership {
+            leader_epoch: LeaderEpoch(4),
+            partition_epoch: PartitionEpoch(0),
+            replicas: vec![ME],
+            isr: vec![ME],
+            brokers: Vec::new(),
+            settings: ReplicaSettings {
+                min_insync_replicas: 2,
+                flush_messages: i64::MAX,
+            },
         },
-    }));
+        now_ms: 0,
+    });
     story.append(1, All, 1, 0);
     assert_eq!(story.written(1), [high_watermark(1), appended(1, 0)]);
 }
@@ -265,11 +291,19 @@ fn losing_the_leadership_answers_everybody() {
     assert_eq!(
         story.step(Event::FollowerOf {
             leader: BrokerId(2),
-            leader_epoch: LeaderEpoch(5)
+            leader_epoch: LeaderEpoch(5),
+            partition_epoch: PartitionEpoch(9),
         }),
         [
             released(1, AckOutcome::NotLeader),
-            released(2, AckOutcome::NotLeader)
+            released(2, AckOutcome::NotLeader),
+            Effect::Fetch(FetchPosition {
+                leader: BrokerId(2),
+                leader_epoch: LeaderEpoch(5),
+                fetch_offset: Offset(1),
+                last_fetched_epoch: Some(LeaderEpoch(4)),
+                is_in_sync: false,
+            }),
         ]
     );
     assert_eq!(story.replica.leader(), BrokerId(2));
@@ -492,7 +526,8 @@ fn a_new_epoch_of_the_same_leader_keeps_what_waits() {
 #[test]
 fn the_checkpointed_high_watermark_catches_up_at_election() {
     let mut story = Story {
-        replica: Replica::new(ME, Offset(8), Offset(5)),
+        replica: Replica::new(ReplicaConfig::new(ME), Offset(8), Offset(5), None),
+        partition_epoch: 0,
     };
     assert_eq!(
         story.step(elected(4, &[1], 1, i64::MAX)),
@@ -505,7 +540,7 @@ fn the_checkpointed_high_watermark_catches_up_at_election() {
         ]
     );
     assert_eq!(
-        Replica::<u32>::new(ME, Offset(3), Offset(5)).high_watermark(),
+        Replica::<u32>::new(ReplicaConfig::new(ME), Offset(3), Offset(5), None).high_watermark(),
         Offset(3)
     );
 }
@@ -523,6 +558,7 @@ fn a_replica_that_lost_its_log_never_leads_again() {
         Event::FollowerOf {
             leader: BrokerId(2),
             leader_epoch: LeaderEpoch(6),
+            partition_epoch: PartitionEpoch(9),
         },
         elected(7, &[1], 1, i64::MAX),
     ] {
@@ -563,7 +599,8 @@ fn changed_settings_are_in_force_at_once_and_elect_nobody() {
         }]
     );
 
-    let mut offline: Replica<u32> = Replica::new(ME, Offset(0), Offset(0));
+    let mut offline: Replica<u32> =
+        Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), None);
     let mut effects = Vec::new();
     offline.step(settings(1), &mut effects);
     assert_eq!(effects, []);

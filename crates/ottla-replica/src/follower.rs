@@ -1,0 +1,470 @@
+//! A follower of a partition: fetches from its leader, writes what comes, and cuts its log where the leader's
+//! has left it.
+//!
+//! ```text
+//!            ┌──────────── Fetch ordered ◄───────────────┐
+//!   records  ▼                                           │
+//!   Fetching ──► Appending ── LogWritten ────────────────┤
+//!     │ diverging, or no epoch in the log                │
+//!     ├────────► Truncating ── LogTruncated ─────────────┤
+//!     │ out of range                                     │
+//!     ├────────► OutOfRange ── LeaderOffsetsListed ──────┘  (by way of Truncating, if need be)
+//!     │ fenced
+//!     └────────► Failed, until a newer leader epoch
+//! ```
+//!
+//! One fetch is under way at a time, always from the log end. An answer counts only in the leader epoch and for
+//! the log, named by its end and the epoch there, for which it was asked, so that late and repeated ones come
+//! to nothing. What fails is tried again after `replica.fetch.backoff.ms`.
+//!
+//! Brokers of metadata.version 3.3 and newer, which are all that 4.x knows, answer a fetch with where the logs
+//! diverge. So OffsetsForLeaderEpoch is never asked before fetching, as older versions had to.
+//!
+//! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread.processPartitionData`, `PartitionFetchState`.
+
+use ottla_records::RecordBatch;
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
+
+use crate::planted::{self, Bug};
+use crate::replica::LogState;
+use crate::truncation::truncation;
+use crate::{Effect, Fetched, LeaderOffsets, ReplicaConfig};
+
+#[cfg(test)]
+mod tests;
+
+/// Where to fetch from, for the fetcher of this leader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FetchPosition {
+    pub leader: BrokerId,
+    pub leader_epoch: LeaderEpoch,
+    /// The log end offset.
+    pub fetch_offset: Offset,
+    /// The epoch at the end of the log, by which the leader finds out whether the logs agree.
+    pub last_fetched_epoch: Option<LeaderEpoch>,
+    /// It had all below the leader's high watermark when it fetched last: such a one is never throttled.
+    pub is_in_sync: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Follower {
+    config: ReplicaConfig,
+    leader: BrokerId,
+    leader_epoch: LeaderEpoch,
+    partition_epoch: PartitionEpoch,
+    state: FetchState,
+    /// When to try again, where something failed. Nothing is under way until then.
+    retry_at_ms: Option<u64>,
+    /// How far the log is behind the leader's high watermark; `None` before the first answer.
+    lag: Option<i64>,
+    now_ms: u64,
+}
+
+#[derive(Debug)]
+enum FetchState {
+    /// There is no leader.
+    Leaderless,
+    Fetching,
+    Appending {
+        progress: LeaderProgress,
+        /// The end and the epoch of each batch that is being written.
+        ends: Vec<(Offset, LeaderEpoch)>,
+    },
+    Truncating {
+        /// To be written when that is done.
+        then: Option<(Vec<RecordBatch>, LeaderProgress)>,
+        /// What the log ended with before.
+        before: (Offset, Option<LeaderEpoch>),
+    },
+    OutOfRange,
+    Failed,
+}
+
+/// How far the leader had come when it answered.
+#[derive(Clone, Copy, Debug)]
+struct LeaderProgress {
+    high_watermark: Offset,
+    /// Where the leader's log starts, if the log here starts before.
+    log_start_offset: Option<Offset>,
+}
+
+impl Follower {
+    pub(crate) fn new<Ack>(
+        config: ReplicaConfig,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+        log: &LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) -> Follower {
+        let mut follower = Follower {
+            config,
+            leader,
+            leader_epoch,
+            partition_epoch,
+            state: FetchState::Leaderless,
+            retry_at_ms: None,
+            lag: None,
+            now_ms: 0,
+        };
+        if leader != BrokerId::NONE {
+            follower.start(log, effects);
+        }
+        follower
+    }
+
+    pub(crate) fn leader(&self) -> BrokerId {
+        self.leader
+    }
+
+    pub(crate) fn leader_epoch(&self) -> LeaderEpoch {
+        self.leader_epoch
+    }
+
+    pub(crate) fn partition_epoch(&self) -> PartitionEpoch {
+        self.partition_epoch
+    }
+
+    pub(crate) fn set_partition_epoch(&mut self, partition_epoch: PartitionEpoch) {
+        self.partition_epoch = partition_epoch;
+    }
+
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        self.retry_at_ms
+    }
+
+    pub(crate) fn lag(&self) -> Option<i64> {
+        self.lag
+    }
+
+    /// Whether the leader's fencing has ended the fetching in this leader epoch.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, FetchState::Failed)
+    }
+
+    pub(crate) fn is_truncating(&self) -> bool {
+        matches!(self.state, FetchState::Truncating { .. })
+    }
+
+    pub(crate) fn on_fetch_answered<Ack>(
+        &mut self,
+        order: &FetchPosition,
+        result: Result<Fetched, ErrorCode>,
+        now_ms: u64,
+        log: &mut LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        self.see_time(now_ms);
+        let is_fetching = matches!(self.state, FetchState::Fetching) && self.retry_at_ms.is_none();
+        if !is_fetching || !self.is_current(order, log) {
+            return;
+        }
+        match result {
+            Ok(Fetched::Records {
+                batches,
+                high_watermark,
+                log_start_offset,
+                local_log_start_offset,
+            }) => {
+                let progress = LeaderProgress {
+                    high_watermark,
+                    log_start_offset: Some(log_start_offset)
+                        .filter(|&start| start > local_log_start_offset),
+                };
+                self.on_records(batches, progress, local_log_start_offset, log, effects);
+            }
+            Ok(Fetched::Diverging { leader, local }) => {
+                let end = log.log_end_offset;
+                let truncation = truncation(leader, local, end, end);
+                self.truncate(log, None);
+                effects.push(Effect::TruncateLog { to: truncation.to });
+            }
+            Err(ErrorCode::OffsetOutOfRange) => {
+                self.state = FetchState::OutOfRange;
+                effects.push(Effect::ListLeaderOffsets {
+                    leader: self.leader,
+                    leader_epoch: self.leader_epoch,
+                });
+            }
+            Err(error) => self.on_error(error),
+        }
+    }
+
+    pub(crate) fn on_leader_offsets_listed<Ack>(
+        &mut self,
+        leader_epoch: LeaderEpoch,
+        result: Result<LeaderOffsets, ErrorCode>,
+        now_ms: u64,
+        log: &LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        self.see_time(now_ms);
+        if !matches!(self.state, FetchState::OutOfRange) || leader_epoch != self.leader_epoch {
+            return;
+        }
+        self.state = FetchState::Fetching;
+        match result {
+            // The leader was elected uncleanly, and does not have what is here.
+            Ok(leader) if leader.log_end_offset < log.log_end_offset => {
+                self.truncate(log, None);
+                effects.push(Effect::TruncateLog {
+                    to: leader.log_end_offset.max(Offset::ZERO),
+                });
+            }
+            // The leader has deleted what comes next here, and so all that is here.
+            Ok(leader) if leader.log_start_offset > log.log_end_offset => {
+                self.truncate(log, None);
+                effects.push(Effect::TruncateLogFully {
+                    start_at: leader.log_start_offset,
+                });
+            }
+            // It was out of range and is not any more.
+            Ok(_) => self.retry_later(),
+            Err(error) => self.on_error(error),
+        }
+    }
+
+    /// The log has been cut; `log` says what is left.
+    pub(crate) fn on_log_truncated<Ack>(
+        &mut self,
+        log: &mut LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        let state = std::mem::replace(&mut self.state, FetchState::Fetching);
+        let FetchState::Truncating { then, before } = state else {
+            self.state = state;
+            return;
+        };
+        if let Some((batches, progress)) = then {
+            return self.append(batches, progress, effects);
+        }
+        if before == (log.log_end_offset, log.latest_epoch) {
+            // The leader would answer the same again.
+            self.retry_later();
+        } else {
+            self.order_fetch(log, effects);
+        }
+    }
+
+    pub(crate) fn on_log_written<Ack>(
+        &mut self,
+        log: &mut LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        match std::mem::replace(&mut self.state, FetchState::Fetching) {
+            FetchState::Appending { progress, ends } => {
+                note_latest_epoch(&ends, log);
+                self.follow_leader(progress, log, effects);
+            }
+            // What was being written when this replica led.
+            FetchState::Fetching if self.retry_at_ms.is_none() => self.order_fetch(log, effects),
+            state => self.state = state,
+        }
+    }
+
+    /// The disk is full, or will not have it. It is fetched again later.
+    pub(crate) fn on_write_refused<Ack>(
+        &mut self,
+        log: &mut LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        if let FetchState::Appending { ends, .. } = &self.state {
+            note_latest_epoch(ends, log);
+            self.state = FetchState::Fetching;
+            self.retry_later();
+        } else {
+            self.on_log_written(log, effects);
+        }
+    }
+
+    pub(crate) fn on_clock_ticked<Ack>(
+        &mut self,
+        now_ms: u64,
+        log: &LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        self.see_time(now_ms);
+        if self.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            self.retry_at_ms = None;
+            self.order_fetch(log, effects);
+        }
+    }
+
+    /// Whether an answer is about the log as it is. An offset alone does not say that: a log may be cut, and
+    /// reach the same offset again with other records, and what the leader said about the first would cut
+    /// the second.
+    fn is_current(&self, order: &FetchPosition, log: &LogState) -> bool {
+        let is_of_epoch =
+            order.leader_epoch == self.leader_epoch || planted::has(Bug::TakeStaleAnswers);
+        let is_of_log = order.last_fetched_epoch == log.latest_epoch
+            || planted::has(Bug::TakeAnswersByOffset)
+            || planted::has(Bug::KeepDivergingRecords);
+        is_of_epoch && is_of_log && order.fetch_offset == log.log_end_offset
+    }
+
+    /// Begins to follow. A log without leader epochs cannot be compared with the leader's: all that may not be
+    /// committed goes.
+    fn start<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
+        self.state = FetchState::Fetching;
+        if log.latest_epoch.is_none() && log.log_end_offset > log.high_watermark {
+            self.truncate(log, None);
+            effects.push(Effect::TruncateLog {
+                to: log.high_watermark,
+            });
+        } else {
+            self.order_fetch(log, effects);
+        }
+    }
+
+    fn on_records<Ack>(
+        &mut self,
+        mut batches: Vec<RecordBatch>,
+        progress: LeaderProgress,
+        local_log_start_offset: Offset,
+        log: &mut LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        // The leader may have been elected again after the request was sent, and truncated before. What it
+        // wrote since is fetched, and checked, in its new epoch (KAFKA-18723).
+        let of_later_epoch = batches
+            .iter()
+            .position(|batch| batch.header.partition_leader_epoch > self.leader_epoch);
+        if !planted::has(Bug::TakeStaleAnswers) {
+            batches.truncate(of_later_epoch.unwrap_or(batches.len()));
+        }
+        let Some(first) = batches.first() else {
+            return self.follow_leader(progress, log, effects);
+        };
+        if !are_in_order(&batches) {
+            return self.retry_later();
+        }
+        let (first_offset, first_end) = (first.header.base_offset, first.header.next_offset());
+        if first_offset >= log.log_end_offset {
+            return self.append(batches, progress, effects);
+        }
+        // The leader's log starts in the middle of a batch (DeleteRecords). An empty log here can only go on
+        // with the whole batch, and has to start where that does.
+        if log.log_end_offset == local_log_start_offset && first_end > log.log_end_offset {
+            self.truncate(log, Some((batches, progress)));
+            effects.push(Effect::TruncateLogFully {
+                start_at: first_offset,
+            });
+        } else {
+            self.retry_later();
+        }
+    }
+
+    fn append<Ack>(
+        &mut self,
+        batches: Vec<RecordBatch>,
+        progress: LeaderProgress,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        let ends = batches.iter().map(|batch| {
+            let header = &batch.header;
+            (header.next_offset(), header.partition_leader_epoch)
+        });
+        self.state = FetchState::Appending {
+            progress,
+            ends: ends.collect(),
+        };
+        effects.extend(batches.into_iter().map(|batch| Effect::WriteLog { batch }));
+    }
+
+    /// Takes over the leader's high watermark and log start, and fetches on.
+    ///
+    /// The high watermark may fall with the first answer of a new leader, which knows of less than its
+    /// predecessor did, and not after that: an answer that comes late does not take back a newer one.
+    fn follow_leader<Ack>(
+        &mut self,
+        progress: LeaderProgress,
+        log: &mut LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        let mut high_watermark = progress.high_watermark.min(log.log_end_offset);
+        if self.lag.is_some() {
+            high_watermark = high_watermark.max(log.high_watermark);
+        }
+        if high_watermark != log.high_watermark && high_watermark >= Offset::ZERO {
+            log.high_watermark = high_watermark;
+            effects.push(Effect::FollowHighWatermark { high_watermark });
+        }
+        if let Some(log_start_offset) = progress.log_start_offset
+            && log_start_offset <= log.high_watermark
+        {
+            effects.push(Effect::IncrementLogStartOffset { log_start_offset });
+        }
+        let lag = progress
+            .high_watermark
+            .0
+            .saturating_sub(log.log_end_offset.0);
+        self.lag = Some(lag.max(0));
+        self.order_fetch(log, effects);
+    }
+
+    fn order_fetch<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
+        self.state = FetchState::Fetching;
+        let last_fetched_epoch = match planted::has(Bug::KeepDivergingRecords) {
+            true => None,
+            false => log.latest_epoch,
+        };
+        effects.push(Effect::Fetch(FetchPosition {
+            leader: self.leader,
+            leader_epoch: self.leader_epoch,
+            fetch_offset: log.log_end_offset,
+            last_fetched_epoch,
+            is_in_sync: self.lag == Some(0),
+        }));
+    }
+
+    /// Waits for the log to be cut. The effect that asks for it follows.
+    fn truncate(&mut self, log: &LogState, then: Option<(Vec<RecordBatch>, LeaderProgress)>) {
+        self.state = FetchState::Truncating {
+            then,
+            before: (log.log_end_offset, log.latest_epoch),
+        };
+    }
+
+    fn on_error(&mut self, error: ErrorCode) {
+        if error == ErrorCode::FencedLeaderEpoch {
+            // This broker's metadata lags behind the leader's, and will bring the newer epoch.
+            self.state = FetchState::Failed;
+        } else {
+            self.retry_later();
+        }
+    }
+
+    fn retry_later(&mut self) {
+        self.state = FetchState::Fetching;
+        let backoff_ms = self.config.replica_fetch_backoff_ms;
+        self.retry_at_ms = Some(self.now_ms.saturating_add(backoff_ms));
+    }
+
+    fn see_time(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+}
+
+/// The epoch of the last batch that is in the log.
+fn note_latest_epoch(ends: &[(Offset, LeaderEpoch)], log: &mut LogState) {
+    let mut written = ends.iter().rev();
+    let last = written.find(|(end, _)| *end <= log.log_end_offset);
+    if let Some(&(_, leader_epoch)) = last.filter(|(_, epoch)| *epoch != LeaderEpoch::UNKNOWN) {
+        log.latest_epoch = Some(leader_epoch);
+    }
+}
+
+/// Whether each batch lies behind the one before it. Offsets near the end of their range are nonsense, and
+/// their sums would overflow.
+fn are_in_order(batches: &[RecordBatch]) -> bool {
+    let mut end = Offset::ZERO;
+    batches.iter().all(|batch| {
+        let header = &batch.header;
+        let is_sane = header.last_offset_delta >= 0 && header.base_offset.0 < i64::MAX - (1 << 32);
+        let is_behind = header.base_offset >= end;
+        if is_sane {
+            end = header.next_offset();
+        }
+        is_sane && is_behind
+    })
+}

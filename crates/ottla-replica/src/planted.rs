@@ -1,0 +1,61 @@
+//! Bugs that tests plant, to show that the checkers of the simulation find them. Outside of tests there are
+//! none: `has` is constantly false.
+
+/// What can be broken on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bug {
+    /// The high watermark counts the committed ISR, without the member that is being added.
+    CommittedIsrForHighWatermark,
+    /// A registration that says nothing new makes the leader forget what it proposed.
+    ForgetPendingOnSameEpoch,
+    /// A proposal to shrink counts before it is committed.
+    ShrinkBeforeItIsCommitted,
+    /// A proposal that may have been applied is forgotten when the controller refuses it as out of date.
+    ForgetPendingOnInvalidVersion,
+    /// A replica joins the ISR at the high watermark, though it lacks records from before this leader's epoch.
+    JoinBelowLeaderEpochStart,
+    /// A replica joins the ISR with the broker epoch of the registration, not of its fetch.
+    IgnoreBrokerEpoch,
+    /// acks=all is released when the leader has the records.
+    AcknowledgeWhenWritten,
+    /// The high watermark moves though too few replicas are in sync.
+    AdvanceUnderMinIsr,
+    /// A follower does not truncate when the leader's log diverges.
+    KeepDivergingRecords,
+    /// A follower takes an answer that belongs to another leader epoch.
+    TakeStaleAnswers,
+    /// A follower takes an answer that belongs to another log of the same end.
+    TakeAnswersByOffset,
+    /// A follower's log end offset is taken from a fetch without checking that its log agrees.
+    TrustFetchOffset,
+    /// The high watermark follows the followers back.
+    LowerHighWatermark,
+}
+
+#[cfg(not(test))]
+pub(crate) const fn has(_: Bug) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use in_tests::{has, plant};
+
+#[cfg(test)]
+mod in_tests {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn has(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// Plants a bug on this thread, in place of the one before.
+    pub(crate) fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+}

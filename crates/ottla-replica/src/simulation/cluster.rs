@@ -1,0 +1,469 @@
+//! One run: nodes, the controller and the network between them, and what happens to them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ottla_types::{BrokerId, ErrorCode};
+
+use super::checkers::Checkers;
+use super::model_controller::ModelController;
+use super::node::{FetchAnswer, Message, Node, Outcome};
+use super::random::Random;
+use crate::{AckOutcome, FetchRefusal, RequiredAcks};
+
+/// Steps of a run in which things fail, and those behind in which they heal. A step takes 1 to 20 ms.
+const FAULTY_STEPS: u32 = 1_500;
+const HEALING_STEPS: u32 = 1_500;
+
+/// What a run came to.
+#[derive(PartialEq, Debug)]
+pub(super) struct Report {
+    pub(super) finding: Option<String>,
+    pub(super) committed: usize,
+    pub(super) acknowledged: usize,
+    pub(super) leader_epochs: i32,
+    pub(super) isr_changes: i32,
+    /// Of all that happened, in order: the same seed gives the same.
+    pub(super) fingerprint: u64,
+}
+
+struct Cluster {
+    random: Random,
+    time_ms: u64,
+    is_healing: bool,
+    nodes: Vec<Node>,
+    controller: ModelController,
+    checkers: Checkers,
+    min_insync_replicas: usize,
+    /// By when they arrive, and in which order they were sent.
+    in_flight: BTreeMap<(u64, u64), Envelope>,
+    sent: u64,
+    /// Links that are cut, by both ends; the controller's number is that of the nodes.
+    cut: HashSet<(usize, usize)>,
+    next_value: u32,
+    acks_all: HashSet<u32>,
+    /// A node that was killed and may have lost records, and is not registered anew yet.
+    dirty: Option<usize>,
+    fingerprint: u64,
+    /// Print what happens.
+    is_told: bool,
+    images_told: usize,
+}
+
+#[derive(Clone)]
+struct Envelope {
+    from: usize,
+    to: usize,
+    /// An answer goes to the process that asked, as over a connection.
+    to_process: Option<i64>,
+    message: Message,
+}
+
+/// Runs a seed to its end, or to the first finding.
+pub(super) fn run(seed: u64, is_told: bool) -> Report {
+    let mut random = Random::new(seed);
+    let replicas = 2 + random.below(3) as usize;
+    let min_insync_replicas = 1 + random.below(2) as usize;
+    let mut cluster = Cluster {
+        controller: ModelController::new(replicas, min_insync_replicas),
+        nodes: (0..replicas as i32)
+            .map(|id| Node::new(BrokerId(id), replicas, min_insync_replicas, is_told))
+            .collect(),
+        random,
+        time_ms: 0,
+        is_healing: false,
+        checkers: Checkers::default(),
+        min_insync_replicas,
+        in_flight: BTreeMap::new(),
+        sent: 0,
+        cut: HashSet::new(),
+        next_value: 0,
+        acks_all: HashSet::new(),
+        dirty: None,
+        fingerprint: 0,
+        is_told,
+        images_told: 0,
+    };
+    for node in 0..replicas {
+        cluster.start(node, true);
+    }
+    for step in 0..FAULTY_STEPS + HEALING_STEPS {
+        cluster.is_healing = step >= FAULTY_STEPS;
+        cluster.step(step < FAULTY_STEPS + HEALING_STEPS - 500);
+        if cluster.checkers.finding.is_some() {
+            break;
+        }
+    }
+    cluster.finish()
+}
+
+impl Cluster {
+    fn step(&mut self, is_producing: bool) {
+        self.time_ms += 1 + self.random.below(20);
+        self.controller.preference = self.random.next() >> 32;
+        if !self.is_healing {
+            self.fail_something();
+        }
+        self.mend();
+        if self.is_told {
+            println!("at {} ms", self.time_ms);
+            for image in &self.controller.images[self.images_told..] {
+                println!("  controller: {image:?}");
+            }
+            self.images_told = self.controller.images.len();
+        }
+        self.deliver();
+        for node in 0..self.nodes.len() {
+            self.act(node, is_producing);
+        }
+        if self.random.per_mille(100) {
+            for node in &self.nodes {
+                self.checkers.check_visible(node);
+            }
+        }
+    }
+
+    fn fail_something(&mut self) {
+        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let id = self.nodes[node].id;
+        if self.nodes[node].process.is_some() && self.dirty.is_none() {
+            if self.random.per_mille(4) && self.another_keeps_its_disk(id) {
+                self.dirty = Some(node);
+                self.tell(node, "is killed");
+                self.nodes[node].kill();
+                self.in_flight.retain(|_, envelope| envelope.from != node);
+            } else if self.random.per_mille(3) {
+                self.tell(node, "is stopped");
+                self.controller.begin_controlled_shutdown(id);
+                self.nodes[node].stop();
+            } else if self.random.per_mille(5) {
+                self.controller.fence(id);
+            } else if self.random.per_mille(3) {
+                self.controller.elect(id);
+            }
+        }
+        if self.random.per_mille(8) {
+            let other = self.random.below(self.nodes.len() as u64 + 1) as usize;
+            self.cut.insert((node, other));
+            self.cut.insert((other, node));
+        }
+    }
+
+    fn another_keeps_its_disk(&self, id: BrokerId) -> bool {
+        let image = self.controller.now();
+        let mut eligible = image.isr.iter().chain(&image.elr);
+        eligible.any(|member| *member != id)
+    }
+
+    fn mend(&mut self) {
+        let haste = if self.is_healing { 20 } else { 1 };
+        if self.random.per_mille(20 * haste) {
+            self.cut.clear();
+        }
+        for node in 0..self.nodes.len() {
+            let id = self.nodes[node].id;
+            let is_up = self.nodes[node].process.is_some();
+            let is_fenced = self.controller.broker(id).is_fenced;
+            if !is_up && !is_fenced && self.random.per_mille(20) {
+                self.controller.fence(id);
+            }
+            if !is_up && self.random.per_mille(10 * haste) {
+                let is_clean = self.dirty != Some(node);
+                self.start(node, is_clean);
+            }
+            if is_up && is_fenced && self.random.per_mille(20 * haste) {
+                self.controller.unfence(id);
+            }
+        }
+    }
+
+    fn start(&mut self, node: usize, is_clean: bool) {
+        self.tell(node, "is started");
+        let id = self.nodes[node].id;
+        // At the beginning all are registered.
+        let broker_epoch = match self.time_ms {
+            0 => self.controller.broker(id).broker_epoch,
+            _ => self.controller.register(id, is_clean),
+        };
+        if self.dirty == Some(node) {
+            self.dirty = None;
+        }
+        let images_seen = self.controller.images.len();
+        self.nodes[node].start(broker_epoch, images_seen, self.time_ms);
+        let image = self.controller.now().clone();
+        let mut out = Vec::new();
+        self.nodes[node].take_up(&image, self.time_ms, &mut out);
+        self.follow(node, out);
+    }
+
+    /// What a node does by itself in a step.
+    fn act(&mut self, node: usize, is_producing: bool) {
+        let Some(process) = &self.nodes[node].process else {
+            return;
+        };
+        let mut out = Vec::new();
+        let (time_ms, images_seen) = (self.time_ms, process.images_seen);
+        let is_leader = process.replica.is_leader();
+        let is_cut_off = self.cut.contains(&(node, self.nodes.len()));
+        if images_seen < self.controller.images.len()
+            && !is_cut_off
+            && self
+                .random
+                .per_mille(if self.is_healing { 900 } else { 150 })
+        {
+            let image = self.controller.images[images_seen].clone();
+            if let Some(process) = &mut self.nodes[node].process {
+                process.images_seen += 1;
+            }
+            self.nodes[node].take_up(&image, time_ms, &mut out);
+            self.follow(node, std::mem::take(&mut out));
+        }
+        if self.random.per_mille(300) {
+            self.nodes[node].fetch(&mut out);
+        }
+        if self.random.per_mille(100) {
+            self.nodes[node].propose(&mut out);
+        }
+        if self.random.per_mille(50) {
+            self.nodes[node].tick(time_ms, &mut out);
+        }
+        if self.random.per_mille(10) {
+            self.nodes[node].log.flush();
+        }
+        if self.random.per_mille(10) {
+            self.nodes[node].log.checkpoint_high_watermark();
+        }
+        if is_leader && self.random.per_mille(1) {
+            let up_to = self
+                .random
+                .below(self.nodes[node].log.high_watermark.0 as u64 + 1);
+            let up_to = ottla_types::Offset(up_to as i64);
+            self.tell(node, "deletes records");
+            self.checkers.on_deleted(up_to);
+            self.nodes[node].log.increment_start(up_to);
+        }
+        if is_leader && is_producing && self.random.per_mille(200) {
+            self.next_value += 1;
+            let value = self.next_value;
+            let required_acks = match self.random.per_mille(700) {
+                true => RequiredAcks::All,
+                false => RequiredAcks::Leader,
+            };
+            if required_acks == RequiredAcks::All {
+                self.acks_all.insert(value);
+            }
+            self.nodes[node].produce(value, required_acks, time_ms, &mut out);
+        }
+        self.follow(node, out);
+    }
+
+    /// Hands on what a node did: to the network and to the checkers.
+    fn follow(&mut self, node: usize, out: Vec<Outcome>) {
+        for outcome in out {
+            let id = self.nodes[node].id;
+            let Some(process) = &self.nodes[node].process else {
+                return;
+            };
+            let epoch = process.replica.leader_epoch();
+            match outcome {
+                Outcome::Send(to, message) => {
+                    let to = to.map_or(self.nodes.len(), |id| id.0 as usize);
+                    self.send(node, to, message);
+                }
+                Outcome::HighWatermarkLed(high_watermark) => {
+                    let log = &self.nodes[node].log;
+                    self.checkers
+                        .on_high_watermark_led(id, epoch, log, high_watermark);
+                    self.mark(high_watermark.0 as u64);
+                }
+                Outcome::HighWatermarkFollowed(high_watermark) => {
+                    let process = process.broker_epoch.0 as u64;
+                    self.checkers
+                        .on_high_watermark_followed(id, process, epoch, high_watermark);
+                    self.mark(high_watermark.0 as u64);
+                }
+                Outcome::Elected => {
+                    let log = &self.nodes[node].log;
+                    // One that was elected and deposed before it heard of it leads nobody.
+                    if self.controller.now().leader_epoch == epoch {
+                        self.checkers.on_elected(id, epoch, log);
+                    }
+                    self.mark(epoch.0 as u64);
+                }
+                Outcome::Released(ack, AckOutcome::Appended { base_offset })
+                    if self.acks_all.contains(&ack) =>
+                {
+                    self.checkers.on_acknowledged(
+                        ack,
+                        base_offset,
+                        &self.nodes,
+                        self.min_insync_replicas,
+                    );
+                    self.mark(u64::from(ack));
+                }
+                Outcome::Released(..) => {}
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: Message) {
+        let is_lost = !self.is_healing && self.random.per_mille(50);
+        if is_lost || self.cut.contains(&(from, to)) {
+            return self.fail(from, to, message);
+        }
+        let copies = 1 + u64::from(!self.is_healing && self.random.per_mille(50));
+        for _ in 0..copies {
+            let longest = match self.random.per_mille(20) && !self.is_healing {
+                true => 1_500,
+                false => 40,
+            };
+            let arrives_ms = self.time_ms + 1 + self.random.below(longest);
+            let is_answer = matches!(
+                message,
+                Message::FetchAnswer { .. } | Message::Offsets { .. } | Message::Altered { .. }
+            );
+            let envelope = Envelope {
+                from,
+                to,
+                to_process: Some(self.process_of(to)).filter(|_| is_answer),
+                message: message.clone(),
+            };
+            self.sent += 1;
+            self.in_flight.insert((arrives_ms, self.sent), envelope);
+        }
+    }
+
+    fn process_of(&self, node: usize) -> i64 {
+        let process = self.nodes.get(node).and_then(|node| node.process.as_ref());
+        process.map_or(-1, |process| process.broker_epoch.0)
+    }
+
+    /// A connection that breaks is noticed by who asked, now and then at once.
+    fn fail(&mut self, from: usize, to: usize, message: Message) {
+        let failed = match message {
+            Message::Fetch { position, .. } if self.random.per_mille(300) => {
+                let error = FetchRefusal::Error(ErrorCode::NetworkException);
+                let answer = FetchAnswer::Refused(error);
+                (from, Message::FetchAnswer { position, answer })
+            }
+            Message::ListOffsets { leader_epoch } => {
+                let result = Err(ErrorCode::NetworkException);
+                let message = Message::Offsets {
+                    leader_epoch,
+                    result,
+                };
+                (from, message)
+            }
+            Message::Offsets { leader_epoch, .. } => {
+                let result = Err(ErrorCode::NetworkException);
+                let message = Message::Offsets {
+                    leader_epoch,
+                    result,
+                };
+                (to, message)
+            }
+            _ => return,
+        };
+        let (to, message) = failed;
+        let envelope = Envelope {
+            from: to,
+            to,
+            to_process: Some(self.process_of(to)),
+            message,
+        };
+        self.sent += 1;
+        self.in_flight
+            .insert((self.time_ms + 50, self.sent), envelope);
+    }
+
+    fn deliver(&mut self) {
+        while let Some(entry) = self.in_flight.first_entry() {
+            if entry.key().0 > self.time_ms {
+                break;
+            }
+            let Envelope {
+                from,
+                to,
+                to_process,
+                message,
+            } = entry.remove();
+            if to_process.is_some_and(|process| process != self.process_of(to)) {
+                continue;
+            }
+            if to == self.nodes.len() {
+                if let Message::AlterPartition {
+                    broker_epoch,
+                    proposal,
+                } = message
+                {
+                    let sender = self.nodes[from].id;
+                    let result = self
+                        .controller
+                        .alter_partition(sender, broker_epoch, &proposal);
+                    self.send(to, from, Message::Altered { proposal, result });
+                }
+                continue;
+            }
+            if self.nodes[to].process.is_none() {
+                self.fail(from, to, message);
+                continue;
+            }
+            let mut out = Vec::new();
+            let sender = BrokerId(from as i32);
+            self.nodes[to].receive(sender, message, self.time_ms, &mut out);
+            self.follow(to, out);
+        }
+    }
+
+    fn tell(&self, node: usize, what: &str) {
+        if self.is_told {
+            println!("  {node} {what}");
+        }
+    }
+
+    fn mark(&mut self, what: u64) {
+        self.fingerprint = (self.fingerprint ^ what ^ self.time_ms)
+            .wrapping_mul(0x100_0000_01b3)
+            .rotate_left(5);
+    }
+
+    /// After the healing everything has come together.
+    fn finish(mut self) -> Report {
+        if self.checkers.finding.is_none() {
+            self.check_converged();
+        }
+        let image = self.controller.now();
+        Report {
+            committed: self.checkers.committed_count(),
+            acknowledged: self.checkers.acknowledged_count(),
+            leader_epochs: image.leader_epoch.0,
+            isr_changes: image.partition_epoch.0,
+            finding: self.checkers.finding,
+            fingerprint: self.fingerprint,
+        }
+    }
+
+    fn check_converged(&mut self) {
+        let image = self.controller.now().clone();
+        let Ok(leader) = usize::try_from(image.leader.0) else {
+            self.checkers.finding = Some(format!("nobody leads in the end: {image:?}"));
+            return;
+        };
+        self.checkers.check_nothing_lost(&self.nodes[leader].log);
+        let end = self.nodes[leader].log.end();
+        for node in &self.nodes {
+            let log = &node.log;
+            let is_whole = log.end() == end && log.high_watermark == end;
+            if self.checkers.finding.is_none() && (!is_whole || !image.isr.contains(&node.id)) {
+                self.checkers.finding = Some(format!(
+                    "replica {} has not caught up in the end: it ends at {}, with high watermark {}, \
+                     the leader {leader} at {end}, {:?} of {image:?}",
+                    node.id,
+                    log.end(),
+                    log.high_watermark,
+                    node.process.as_ref().map(|process| &process.replica),
+                ));
+            }
+            self.checkers.check_visible(node);
+        }
+    }
+}

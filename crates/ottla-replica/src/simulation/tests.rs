@@ -1,0 +1,82 @@
+//! Seeds that are run each time, and the bugs that they find.
+//!
+//! `OTTLA_REPLICA_SEEDS=5000 cargo test -p ottla-replica simulation` runs more of them; a seed that fails is
+//! named, and `OTTLA_REPLICA_SEED=n` runs it again and prints what happens in it.
+
+use super::cluster::{Report, run};
+use crate::planted::{Bug, plant};
+
+/// How many seeds every test run goes through.
+const SEEDS: u64 = 120;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn nothing_is_lost_and_everything_comes_together() {
+    let one = number("OTTLA_REPLICA_SEED");
+    let seeds = match one {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("OTTLA_REPLICA_SEEDS").unwrap_or(SEEDS),
+    };
+    let count = seeds.end - seeds.start;
+    let mut sum = (0, 0, 0, 0);
+    for seed in seeds {
+        let report = run(seed, one.is_some());
+        assert_eq!(report.finding, None, "seed {seed}");
+        sum.0 += report.committed;
+        sum.1 += report.acknowledged;
+        sum.2 += report.leader_epochs;
+        sum.3 += report.isr_changes;
+    }
+    println!(
+        "{count} seeds: {} records committed, {} acknowledged, {} leader epochs, {} changes of ISR",
+        sum.0, sum.1, sum.2, sum.3
+    );
+    // A simulation in which nothing happens finds nothing either.
+    assert!(sum.0 as u64 > 50 * count && sum.2 as u64 > 3 * count);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let reports: Vec<Report> = [7, 7, 8].map(|seed| run(seed, false)).into();
+    assert_eq!(reports[0], reports[1]);
+    assert_ne!(reports[0].fingerprint, reports[2].fingerprint);
+}
+
+/// The first seed that finds a planted bug, and what it says. An assertion that fails finds it as well.
+fn first_finding(bug: Bug) -> Option<(u64, String)> {
+    plant(Some(bug));
+    let found = (0..SEEDS).find_map(|seed| {
+        let report = std::panic::catch_unwind(|| run(seed, false));
+        let finding = report.map_or(Some("an assertion fails".to_owned()), |r| r.finding);
+        Some((seed, finding?))
+    });
+    plant(None);
+    found
+}
+
+/// Each within `SEEDS` seeds.
+#[test]
+fn planted_bugs_are_found() {
+    let bugs = [
+        Bug::CommittedIsrForHighWatermark,
+        Bug::ShrinkBeforeItIsCommitted,
+        Bug::AcknowledgeWhenWritten,
+        Bug::AdvanceUnderMinIsr,
+        Bug::KeepDivergingRecords,
+        Bug::TakeStaleAnswers,
+        Bug::TakeAnswersByOffset,
+        Bug::TrustFetchOffset,
+        Bug::LowerHighWatermark,
+    ];
+    let mut missed = Vec::new();
+    for bug in bugs {
+        match first_finding(bug) {
+            Some((seed, finding)) => println!("{bug:?}: seed {seed}: {finding}"),
+            None => missed.push(bug),
+        }
+    }
+    assert_eq!(missed, []);
+}

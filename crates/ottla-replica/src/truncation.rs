@@ -1,0 +1,109 @@
+//! Where a follower cuts its log when its leader's log has left it (KIP-101, KIP-279, KIP-595).
+//!
+//! The leader names an epoch and where that ended in its log; the log here knows where the same epoch, or the
+//! largest before it, ended here. Records behind the smaller of the two are not the leader's.
+//!
+//! Kafka: `AbstractFetcherThread.getOffsetTruncationState`.
+
+use ottla_types::{LeaderEpoch, Offset};
+
+use crate::EpochEnd;
+
+/// Where to cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Truncation {
+    pub to: Offset,
+    /// Whether the logs agree up to there. If not, the leader has to be asked again, with the epoch that the
+    /// log has at its end then.
+    pub is_complete: bool,
+}
+
+/// `local` is what the log here says about the leader's epoch. `initial_offset` is where to cut if the leader
+/// knows nothing of the epoch that it was asked about: Kafka takes the fetch offset, which of a log without
+/// leader epochs is its high watermark.
+pub fn truncation(
+    leader: EpochEnd,
+    local: Option<EpochEnd>,
+    initial_offset: Offset,
+    log_end_offset: Offset,
+) -> Truncation {
+    let (to, is_complete) = if leader.end_offset == Offset::UNKNOWN {
+        (initial_offset, true)
+    } else if leader.leader_epoch == LeaderEpoch::UNKNOWN {
+        // Version 0 of OffsetsForLeaderEpoch names no epoch.
+        (leader.end_offset, true)
+    } else {
+        match local {
+            // The log here begins behind that epoch, and nothing in it is of it.
+            None => (leader.end_offset, true),
+            Some(local) if local.leader_epoch == leader.leader_epoch => {
+                (local.end_offset.min(leader.end_offset), true)
+            }
+            // The epoch is not known here. What comes behind the one before it is not the leader's; whether
+            // that one is, has to be asked.
+            Some(local) => (local.end_offset, false),
+        }
+    };
+    Truncation {
+        to: to.min(log_end_offset).max(Offset::ZERO),
+        is_complete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_cut_where_the_leaders_left_it() {
+        let end = |leader_epoch, end_offset| EpochEnd {
+            leader_epoch: LeaderEpoch(leader_epoch),
+            end_offset: Offset(end_offset),
+        };
+        type Row = (&'static str, EpochEnd, Option<EpochEnd>, (i64, bool));
+        let table: [Row; 9] = [
+            (
+                "the leader's epoch is shorter",
+                end(3, 20),
+                Some(end(3, 25)),
+                (20, true),
+            ),
+            (
+                "the epoch here is shorter",
+                end(3, 25),
+                Some(end(3, 20)),
+                (20, true),
+            ),
+            (
+                "both end behind the log",
+                end(3, 45),
+                Some(end(3, 40)),
+                (30, true),
+            ),
+            (
+                "the epoch is not known here",
+                end(3, 20),
+                Some(end(2, 15)),
+                (15, false),
+            ),
+            ("nothing before it either", end(3, 20), None, (20, true)),
+            ("the same, behind the log", end(3, 45), None, (30, true)),
+            ("the leader knows nothing", end(-1, -1), None, (10, true)),
+            (
+                "the leader names no epoch",
+                end(-1, 20),
+                Some(end(3, 15)),
+                (20, true),
+            ),
+            ("nonsense", end(3, -7), Some(end(3, 15)), (0, true)),
+        ];
+        for (what, leader, local, (to, is_complete)) in table {
+            let expected = Truncation {
+                to: Offset(to),
+                is_complete,
+            };
+            let found = truncation(leader, local, Offset(10), Offset(30));
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+}
