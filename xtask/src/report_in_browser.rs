@@ -1,8 +1,8 @@
 //! `cargo xtask report`: runs `ottla bench` small, opens the report in headless Chromium, and counts what it has drawn.
 //!
-//! The page itself looks at each canvas for the colours of its series when its address ends in `#check`, and writes what
-//! it found into an attribute. Light and dark, wide and as narrow as a phone are looked at; pictures of them stay below
-//! the target directory for people to look at.
+//! When its address ends in `#check`, the page itself watches its canvases while each series is drawn and looks whether
+//! plots overlap, and writes what it found into an attribute. Light and dark, wide and as narrow as a phone are looked
+//! at; pictures of them stay below the target directory for people to look at.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,12 +42,16 @@ pub fn run(options: &Options) -> Result<()> {
         let is_whole = found.plots > 0
             && found.series > 0
             && found.drawn == found.series
-            && found.svg == found.plots;
+            && found.svg == found.plots
+            && found.apart == found.plots;
         println!("{name:<6} {found:?}; {}", picture.display());
         tally.add(Tally::of(is_whole));
     }
     println!("{tally}");
-    ensure!(tally.failed == 0, "a plot has not drawn its series");
+    ensure!(
+        tally.failed == 0,
+        "a plot has not drawn its series, or lies over another; `data-missing` of its figure names the series"
+    );
     Ok(())
 }
 
@@ -58,6 +62,7 @@ struct Found {
     series: u32,
     drawn: u32,
     svg: u32,
+    apart: u32,
 }
 
 /// Runs scenarios that between them have every kind of plot.
@@ -135,6 +140,7 @@ fn found_in(page: &str) -> Option<Found> {
             "series" => found.series = number,
             "drawn" => found.drawn = number,
             "svg" => found.svg = number,
+            "apart" => found.apart = number,
             _ => return None,
         }
     }
@@ -156,12 +162,13 @@ mod tests {
 
     #[test]
     fn what_the_page_found_is_read() {
-        let page = "<body data-checked=\"plots=3 series=5 drawn=4 svg=3\">";
+        let page = "<body data-checked=\"plots=3 series=5 drawn=4 svg=3 apart=2\">";
         let expected = Found {
             plots: 3,
             series: 5,
             drawn: 4,
             svg: 3,
+            apart: 2,
         };
         assert_eq!(found_in(page), Some(expected));
         assert_eq!(found_in("<body>"), None);

@@ -125,6 +125,12 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Brokers,
+        name: "report",
+        what: "the report of ottla bench in a browser, light, dark and narrow",
+        command: || xtask(&["report"]),
+    },
+    Suite {
+        lane: Lane::Brokers,
         name: "compare-cleaning",
         what: "compaction beside Kafka's own cleaner, and served by Kafka",
         command: || xtask(&["compare-cleaning", "--logs", "2"]),

@@ -1,9 +1,26 @@
-// Plots: uPlot with this page's colours, marks, spreads and exports. Every plot can be drawn again when the theme or the
-// width changes.
+// Plots: uPlot with this page's colours, marks, spreads and exports.
+//
+// A plot is drawn when the page has given its place a width, and again whenever that width changes: what is put beside a
+// plot later makes it narrower. So nothing is drawn by whoever adds a plot, and nobody has to know when the page is whole.
 "use strict";
 
 const plotting = (() => {
-  const live = [];
+  // The plots that are on the page, by their places.
+  const live = new Map();
+  const widths = new ResizeObserver((changes) => {
+    for (const { target } of changes) {
+      const entry = live.get(target);
+      if (!target.isConnected) forget(entry);
+      else if (target.clientWidth !== entry.width) draw(entry);
+    }
+  });
+
+  function forget(entry) {
+    widths.unobserve(entry.place);
+    live.delete(entry.place);
+    if (entry.plot) entry.plot.destroy();
+  }
+
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function short(value) {
@@ -31,7 +48,7 @@ const plotting = (() => {
     caption.append(heading, tools);
     figure.append(caption, place);
     parent.append(figure);
-    const entry = { figure, place, options, plot: null };
+    const entry = { figure, place, options, plot: null, width: 0 };
     const name = options.title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
     for (const kind of ["svg", "png"]) {
       const button = document.createElement("button");
@@ -41,9 +58,8 @@ const plotting = (() => {
       tools.append(button);
     }
     if (options.marks && options.marks.length > 0) figure.append(legendOfMarks(options.marks));
-    live.push(entry);
-    draw(entry);
-    return entry;
+    live.set(place, entry);
+    widths.observe(place);
   }
 
   function legendOfMarks(marks) {
@@ -63,7 +79,8 @@ const plotting = (() => {
   function draw(entry) {
     const { options, place, figure } = entry;
     if (entry.plot) entry.plot.destroy();
-    const width = Math.max(240, figure.clientWidth - 20);
+    entry.width = place.clientWidth;
+    const width = Math.max(200, entry.width);
     const axis = (more) => ({
       stroke: colour("--soft"), font: "11px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif",
       grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--grid"), width: 1, size: 4 }, ...more,
@@ -96,11 +113,14 @@ const plotting = (() => {
       width, height: options.height || 250, axes, scales, legend: { live: true },
       cursor: { drag: { x: true, y: false }, points: { size: 6 } },
       series: [{ label: options.x.legend || options.x.label, value: (_, value) => (options.x.show ? options.x.show(value) : short(value)) }, ...series],
-      hooks: { drawAxes: [(plot) => drawMarks(plot, options)], draw: [(plot) => drawSpreads(plot, options)] },
+      hooks: {
+        drawAxes: [(plot) => drawMarks(plot, options), (plot) => entry.witness?.begin(plot)],
+        drawSeries: [(plot, index) => entry.witness?.look(plot, index)],
+        draw: [(plot) => drawSpreads(plot, options)],
+      },
     };
     entry.plot = new uPlot(config, [options.x.values, ...options.series.map((it) => it.values)], place);
     entry.plot.marks = (options.marks || []).map((mark) => ({ second: mark.second, colour: kindColour(mark.kind) }));
-    figure.dataset.series = String(options.series.filter((it) => it.values.some((value) => value !== null && value !== undefined)).length);
   }
 
   function rangeFromZero(low, high) {
@@ -148,39 +168,60 @@ const plotting = (() => {
   }
 
   function redrawAll() {
-    for (let index = live.length - 1; index >= 0; index--) {
-      if (!live[index].figure.isConnected) {
-        live[index].plot.destroy();
-        live.splice(index, 1);
-      } else draw(live[index]);
-    }
+    live.forEach(draw);
   }
 
-  // For tests: of each plot, how many of its series have left their colour on the canvas.
-  function check() {
-    const all = { plots: 0, series: 0, drawn: 0, svg: 0 };
-    for (const { figure, plot, options } of live) {
-      if (!figure.isConnected) continue;
-      const { left, top, width, height } = plot.bbox;
-      const pixels = plot.ctx.getImageData(left, top, width, height).data;
-      const present = new Set();
-      for (let at = 0; at < pixels.length; at += 4)
-        if (pixels[at + 3] > 200) present.add((pixels[at] << 16) | (pixels[at + 1] << 8) | pixels[at + 2]);
-      const near = (hex) => {
-        const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-        for (const found of present)
-          if (Math.abs((found >> 16) - r) + Math.abs(((found >> 8) & 255) - g) + Math.abs((found & 255) - b) <= 24) return true;
-        return false;
-      };
-      const drawn = options.series.filter((it) => it.values.some((value) => value !== null && value !== undefined) && near(colour(`--s${it.colour % 8}`))).length;
-      figure.dataset.drawn = String(drawn);
-      all.plots += 1;
-      all.series += Number(figure.dataset.series);
-      all.drawn += drawn;
+  // ---- for tests ----
+
+  // Sees which series of a plot change its canvas while it is drawn. Looking for their colours afterwards would miss what
+  // a later series covers, and thin lines whose pixels are all half transparent.
+  class Witness {
+    drawn = new Set();
+    begin(plot) { this.before = pixels(plot); }
+    look(plot, index) {
+      const now = pixels(plot);
+      let changed = 0;
+      for (let at = 0; at < now.length; at += 1) changed += now[at] !== this.before[at];
+      if (changed >= 4) this.drawn.add(index);
+      this.before = now;
+    }
+  }
+  const pixels = ({ ctx, bbox }) => new Uint32Array(ctx.getImageData(bbox.left, bbox.top, bbox.width, bbox.height).data.buffer);
+
+  const hasValues = (series) => series.values.some((value) => value !== null && value !== undefined);
+
+  // Draws every plot again and writes into the page: of how many series there were values, how many of them were drawn,
+  // how many plots are whole as SVG, and how many lie within their own frames, beside all others.
+  async function check() {
+    const entries = [...live.values()].filter((entry) => entry.plot);
+    for (const entry of entries) {
+      entry.witness = new Witness();
+      entry.plot.redraw(false);
+    }
+    // uPlot draws when whoever asked for it is done.
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    const all = { plots: live.size, series: 0, drawn: 0, svg: 0, apart: 0 };
+    for (const { plot, options, figure, witness } of entries) {
+      const expected = options.series.map((series, index) => (hasValues(series) ? index + 1 : 0)).filter((index) => index > 0);
+      const missing = expected.filter((index) => !witness.drawn.has(index));
+      figure.dataset.missing = missing.map((index) => options.series[index - 1].label).join("; ");
+      all.series += expected.length;
+      all.drawn += expected.length - missing.length;
       const text = exporting.svgText(plot, options.title);
       all.svg += (text.match(/<path d="M|<circle /g) || []).length > 0 && !/NaN|undefined/.test(text) ? 1 : 0;
+      all.apart += isWithin(plot.root, figure) && entries.every((other) => other.figure === figure || !overlap(figure, other.figure)) ? 1 : 0;
     }
-    document.body.dataset.checked = `plots=${all.plots} series=${all.series} drawn=${all.drawn} svg=${all.svg}`;
+    document.body.dataset.checked = Object.entries(all).map(([name, count]) => `${name}=${count}`).join(" ");
+  }
+
+  function isWithin(element, frame) {
+    const [inner, outer] = [element, frame].map((it) => it.getBoundingClientRect());
+    return inner.left >= outer.left && inner.right <= outer.right && outer.left >= 0 && outer.right <= document.documentElement.clientWidth;
+  }
+
+  function overlap(a, b) {
+    const [one, other] = [a, b].map((it) => it.getBoundingClientRect());
+    return one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
   }
 
   return { add, redrawAll, check, short };

@@ -396,9 +396,7 @@
   }
 
   page();
-  let width = innerWidth;
-  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; plotting.redrawAll(); } });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plotting.redrawAll());
-  // Drawing waits for the next frame, so that counting what was drawn does too.
+  // Plots are drawn in the first frame, so that counting what was drawn waits for it.
   if (location.hash === "#check") requestAnimationFrame(() => setTimeout(plotting.check, 50));
 })();

@@ -10,11 +10,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::openmessaging::{self, Driver, Workload};
 use crate::report;
 use crate::results::{ResultFile, compare, table};
 use crate::run::{self, Interruption, Progress, RunPlan};
 use crate::scenario::{Changes, Scenario, shipped};
-use crate::target::TargetSpec;
+use crate::target::{MetricsEndpoint, TargetSpec};
 
 pub use arguments::BenchArgs;
 use arguments::{BenchCommand, CompareArgs, ReportArgs, RunArgs, TargetName};
@@ -112,8 +113,27 @@ fn scenarios(names: &[String]) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
+/// The scenarios that workloads of the OpenMessaging Benchmark are, and the brokers that their driver names.
+fn from_openmessaging(args: &RunArgs) -> Result<(Vec<Scenario>, Option<String>)> {
+    let driver = match &args.driver {
+        Some(path) => Driver::read(path)?,
+        None => Driver::default(),
+    };
+    let mut scenarios = Vec::new();
+    for path in &args.workload {
+        let workload = Workload::read(path)?;
+        let text = openmessaging::scenario_text(&workload, &driver)
+            .with_context(|| path.display().to_string())?;
+        let file = path.display().to_string();
+        scenarios.push(Scenario::parse(&workload.name, &file, &text)?);
+    }
+    Ok((scenarios, openmessaging::bootstrap_servers(&driver)?))
+}
+
 fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
-    let scenarios = scenarios(&args.names)?;
+    let mut scenarios = scenarios(&args.names)?;
+    let (of_workloads, brokers_of_driver) = from_openmessaging(args)?;
+    scenarios.extend(of_workloads);
     if let Some(scale) = &args.scale
         && let Some(without) = scenarios.iter().find(|it| !it.scales.contains_key(scale))
     {
@@ -130,7 +150,7 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
     };
     let plan = RunPlan {
         scenarios,
-        targets: targets(args)?,
+        targets: targets(args, brokers_of_driver)?,
         changes,
         dir: args.dir.clone(),
         topic: args.topic.clone(),
@@ -148,13 +168,17 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         run::run(&plan, &interruption, &Progress::on_terminal()).await
     })?;
     println!("{}", table::shown(&result));
-    let stem = file_stem(&args.names, &result.started);
+    let ran: Vec<&str> = result.scenarios.iter().map(|it| it.name.as_str()).collect();
+    let stem = file_stem(&ran, &result.started);
     let json = args.out.join(format!("{stem}.json"));
     result.write(&json)?;
     let html = json.with_extension("html");
     std::fs::write(&html, report::html(std::slice::from_ref(&result))?)
         .with_context(|| format!("{} cannot be written", html.display()))?;
     println!("{}\n{}", json.display(), html.display());
+    if let Some(dir) = &args.openmessaging_out {
+        write_openmessaging(&result, dir)?;
+    }
     match &result.partial {
         None => Ok(ExitCode::SUCCESS),
         Some(why) => {
@@ -165,12 +189,36 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
     }
 }
 
-fn targets(args: &RunArgs) -> Result<Vec<TargetSpec>> {
+fn write_openmessaging(result: &ResultFile, dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    for test in openmessaging::test_results(result) {
+        let path = dir.join(openmessaging::file_name(&test));
+        let text = serde_json::to_vec_pretty(&test)?;
+        std::fs::write(&path, text)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+/// Brokers that a driver names are measured where no target is given.
+fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<TargetSpec>> {
     let mut targets: Vec<TargetSpec> = Vec::new();
-    for bootstrap in &args.bootstrap_server {
+    let is_named = !args.bootstrap_server.is_empty() || !args.target.is_empty();
+    let of_driver = brokers_of_driver.into_iter().filter(|_| !is_named);
+    let metrics: Vec<MetricsEndpoint> = args
+        .metrics
+        .iter()
+        .map(|url| MetricsEndpoint::parse(url))
+        .collect::<Result<_>>()?;
+    for bootstrap in args.bootstrap_server.iter().cloned().chain(of_driver) {
         targets.push(TargetSpec::Remote {
-            bootstrap: bootstrap.clone(),
+            bootstrap,
+            metrics: metrics.clone(),
         });
+    }
+    if !metrics.is_empty() && targets.len() != 1 {
+        bail!("--metrics belongs to one cluster; give one --bootstrap-server with it");
     }
     for target in &args.target {
         targets.push(match target {
@@ -214,30 +262,26 @@ fn repeating_command() -> String {
     words.join(" ")
 }
 
-/// `linkedin-2014-20261121T204504Z`.
-fn file_stem(names: &[String], started: &str) -> String {
-    let first = names.first().map_or("bench", String::as_str);
-    let first = Path::new(first.trim_end_matches(".toml"));
-    let name: Vec<&str> = first.iter().filter_map(|part| part.to_str()).collect();
-    let name = match first.is_absolute() {
-        true => name.last().map_or("bench", |it| it).to_owned(),
-        false => name.join("-"),
+/// `linkedin-2014-20261121T204504Z`, after the group of the scenarios, or after the one that was run.
+fn file_stem(names: &[&str], started: &str) -> String {
+    let named = names.first().copied().unwrap_or("bench");
+    let named = match names.len() {
+        0 | 1 => named,
+        _ => named.rsplit_once('/').map_or(named, |(group, _)| group),
     };
-    let name: String = name
-        .chars()
-        .map(|c| {
-            if c.is_alphanumeric() || "-_".contains(c) {
-                c
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    format!(
-        "{}-{}",
-        name.trim_matches('-'),
-        started.replace([':', '-'], "")
-    )
+    let path = Path::new(named.trim_end_matches(".toml"));
+    let last = path.file_name().and_then(|name| name.to_str());
+    let name = match path.is_absolute() {
+        true => last.unwrap_or("bench"),
+        false => named.trim_end_matches(".toml"),
+    };
+    let plain = |c: char| match c.is_alphanumeric() || "-_".contains(c) {
+        true => c,
+        false => '-',
+    };
+    let name: String = name.chars().map(plain).collect();
+    let started = started.replace([':', '-'], "");
+    format!("{}-{started}", name.trim_matches('-'))
 }
 
 fn compare_results(args: &CompareArgs) -> Result<ExitCode> {
@@ -293,12 +337,19 @@ mod tests {
 
     #[test]
     fn files_are_named_after_what_was_run() {
-        let stem = |name: &str| file_stem(&[name.to_owned()], "2026-11-21T20:45:04Z");
-        assert_eq!(stem("linkedin-2014"), "linkedin-2014-20261121T204504Z");
+        let stem = |names: &[&str]| file_stem(names, "2026-11-21T20:45:04Z");
         assert_eq!(
-            stem("rate-ladder/write"),
+            stem(&[
+                "linkedin-2014/single-producer",
+                "linkedin-2014/message-size"
+            ]),
+            "linkedin-2014-20261121T204504Z"
+        );
+        assert_eq!(
+            stem(&["rate-ladder/write"]),
             "rate-ladder-write-20261121T204504Z"
         );
-        assert_eq!(stem("/tmp/a b.toml"), "a-b-20261121T204504Z");
+        assert_eq!(stem(&["/tmp/a b.toml"]), "a-b-20261121T204504Z");
+        assert_eq!(stem(&[]), "bench-20261121T204504Z");
     }
 }

@@ -9,6 +9,7 @@ pub mod drive;
 pub mod figures;
 pub mod load;
 pub mod machine;
+pub mod openmessaging;
 pub mod report;
 pub mod results;
 pub mod run;

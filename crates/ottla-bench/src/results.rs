@@ -1,4 +1,4 @@
-//! What a run leaves behind: one JSON file, whose shape `docs/bench-results.md` describes.
+//! What a run leaves behind: one JSON file, whose shape `docs/bench.md` describes.
 //!
 //! The shape has a version. Fields are only added within a version; a reader refuses a newer version.
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::statistics::{Ratio, Summary, Verdict};
-pub use curve::Curve;
+pub use curve::{Curve, Quantiles};
 
 pub const SCHEMA: &str = "ottla-bench-result";
 pub const VERSION: u32 = 1;
@@ -96,11 +96,24 @@ pub struct PointResult {
     pub at: IndexMap<String, serde_json::Value>,
     /// The same in words; empty without a sweep.
     pub label: String,
+    #[serde(default)]
+    pub shape: Shape,
     pub published: Vec<PublishedFigures>,
     /// One for each target.
     pub runs: Vec<TargetRuns>,
     /// The second target against the first, pair by pair.
     pub comparisons: Vec<Comparison>,
+}
+
+/// How large what was measured is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Shape {
+    pub partitions: u32,
+    pub replicas: u16,
+    /// Of a record, on average.
+    pub value_bytes: u64,
+    pub producers: u32,
+    pub consumers: u32,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -116,7 +129,7 @@ pub struct TargetRuns {
     pub target: String,
     /// Medians and ends of the rounds.
     pub summaries: IndexMap<String, Summary>,
-    /// Distributions of all rounds together: `ack`, `ack_from_send`, `e2e`, `e2e_from_send`.
+    /// Distributions of all rounds together: `ack`, `ack_from_send`, `e2e`, `e2e_from_send`, `send_delay`.
     pub curves: IndexMap<String, Curve>,
     pub rounds: Vec<Round>,
 }
@@ -126,9 +139,32 @@ pub struct Round {
     pub figures: Figures,
     pub series: Vec<Sample>,
     pub marks: Vec<Mark>,
+    /// Stretches of ten seconds, with more quantiles than the series has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periods: Vec<Period>,
+    /// What a remote cluster's metrics have counted in the round, or are at its end, by name.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub metrics: IndexMap<String, f64>,
     /// Of a search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptResult>,
+}
+
+/// What was seen in ten seconds of a round, or in what was left at its end.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Period {
+    /// The period's end, counted from the beginning of the measurement.
+    pub second: f64,
+    pub produced_per_second: f64,
+    pub failed_per_second: f64,
+    pub consumed_per_second: f64,
+    /// Records that are yet to be read at the period's end, over all groups of consumers.
+    pub backlog: u64,
+    /// From when records were due to their acknowledgement.
+    pub ack: Quantiles,
+    /// From when records were due to when they were sent.
+    pub send_delay: Quantiles,
+    pub e2e: Quantiles,
 }
 
 /// What was seen in one interval of a round.

@@ -11,6 +11,7 @@ mod clients;
 mod consuming;
 mod interruption;
 mod one_at_a_time;
+mod periods;
 mod producing;
 mod progress;
 mod round;
@@ -26,8 +27,8 @@ use indexmap::IndexMap;
 
 use crate::machine::{self, Machine};
 use crate::results::{
-    Curve, PlotSpec, PointResult, PublishedFigures, ResultFile, SCHEMA, ScenarioResult, TargetRuns,
-    VERSION, utc,
+    Curve, PlotSpec, PointResult, PublishedFigures, ResultFile, SCHEMA, ScenarioResult, Shape,
+    TargetRuns, VERSION, utc,
 };
 use crate::scenario::published::shown_at;
 use crate::scenario::quantities::shown_bytes;
@@ -478,6 +479,7 @@ fn note(scenario: &mut ScenarioResult, notes: Vec<String>) {
 }
 
 fn point_result(scenario: &Scenario, point: &Point) -> PointResult {
+    let spec = &point.spec;
     let json = |value: &toml::Value| serde_json::to_value(value).unwrap_or_default();
     PointResult {
         at: point
@@ -486,6 +488,13 @@ fn point_result(scenario: &Scenario, point: &Point) -> PointResult {
             .map(|(path, value)| (path.clone(), json(value)))
             .collect::<IndexMap<_, _>>(),
         label: shown_at(&point.at),
+        shape: Shape {
+            partitions: spec.topic.partitions,
+            replicas: spec.topic.replicas,
+            value_bytes: spec.records.size.mean().round() as u64,
+            producers: spec.producers.count,
+            consumers: spec.consumers.count,
+        },
         published: scenario
             .published_about(point)
             .map(|it| PublishedFigures {

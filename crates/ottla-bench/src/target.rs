@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod kafka_artefacts;
 pub mod local_cluster;
+pub mod metrics_endpoint;
 
 use std::path::PathBuf;
 
@@ -10,12 +11,17 @@ use anyhow::Result;
 
 pub use cluster::Cluster;
 pub use local_cluster::LocalCluster;
+pub use metrics_endpoint::{Metrics, MetricsEndpoint};
 
 /// A target, as the command line names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TargetSpec {
     /// The brokers at these addresses.
-    Remote { bootstrap: String },
+    Remote {
+        bootstrap: String,
+        /// Where its brokers say what they use.
+        metrics: Vec<MetricsEndpoint>,
+    },
     /// This binary, started as broker.
     Ottla { binary: PathBuf },
     /// Apache Kafka from its artefacts, or from KAFKA_HOME.
@@ -26,7 +32,7 @@ impl TargetSpec {
     /// As results name it.
     pub fn name(&self) -> String {
         match self {
-            TargetSpec::Remote { bootstrap } => bootstrap.clone(),
+            TargetSpec::Remote { bootstrap, .. } => bootstrap.clone(),
             TargetSpec::Ottla { .. } => "ottla".to_owned(),
             TargetSpec::Kafka => "kafka".to_owned(),
         }
@@ -70,14 +76,33 @@ impl RunningTarget {
         };
         let bootstrap = match (&local, spec) {
             (Some(local), _) => local.bootstrap(),
-            (None, TargetSpec::Remote { bootstrap }) => bootstrap.clone(),
+            (None, TargetSpec::Remote { bootstrap, .. }) => bootstrap.clone(),
             (None, _) => String::new(),
         };
         let cluster = Cluster::connect(&bootstrap).await?;
-        Ok(RunningTarget {
+        let target = RunningTarget {
             spec: spec.clone(),
             cluster,
             local,
-        })
+        };
+        // An endpoint that does not answer is found before anything is made.
+        target.metrics().await?;
+        Ok(target)
+    }
+
+    /// What the brokers of a remote cluster say of themselves, together; nothing where nobody named an endpoint.
+    pub async fn metrics(&self) -> Result<Option<Metrics>> {
+        let endpoints = match &self.spec {
+            TargetSpec::Remote { metrics, .. } if !metrics.is_empty() => metrics.clone(),
+            _ => return Ok(None),
+        };
+        let scraped = tokio::task::spawn_blocking(move || {
+            let mut all = Metrics::default();
+            for endpoint in &endpoints {
+                all = all.plus(&endpoint.scrape()?);
+            }
+            anyhow::Ok(all)
+        });
+        Ok(Some(scraped.await??))
     }
 }

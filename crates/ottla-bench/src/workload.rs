@@ -9,5 +9,6 @@ pub mod latencies;
 pub mod pacing;
 pub mod percentiles;
 pub mod random;
+pub mod stamp;
 pub mod tag;
 pub mod values;

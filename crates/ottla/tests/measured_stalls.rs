@@ -1,12 +1,13 @@
-//! Whether the open loop of `producer-perf-test` measures what is there: a broker that does not answer for S seconds of a
+//! Whether the open loops of `producer-perf-test` and `ottla bench` measure what is there: a broker that does not answer for S seconds of a
 //! run of T seconds gives a distribution that can be computed. A record that is due u seconds after the beginning of the
 //! stall takes S - u, so that above the latency S - q·T lies the share q of all records, and the longest takes S.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use ottla_bench::results::ResultFile;
 use ottla_testkit::{BrokerBuilder, BrokerProcess, StallingProxy, ottla_binary};
 
 const RECORDS_PER_SECOND: u64 = 500;
@@ -19,6 +20,8 @@ const TOLERANCE: f64 = 0.02;
 const TOLERANCE_WITH_BACKLOG: f64 = 0.05;
 /// What else runs on the machine can only add to what is measured, so that one run of several has to be right.
 const ATTEMPTS: usize = 4;
+/// Each measures by itself.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A row of a percentile file: microseconds, the share of records at or below them, and their number.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +89,6 @@ fn deviation(rows: &[Row]) -> f64 {
 /// Measures a stall with these settings of the producer, until the curve is right: the curves from when records were due
 /// and from when they were sent.
 fn measure(properties: &[&str], tolerance: f64) -> (Vec<Row>, Vec<Row>) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut proxy = StallingProxy::bind();
     let broker = broker_behind(&mut proxy);
@@ -142,4 +144,96 @@ fn a_client_that_has_to_wait_hides_nothing() {
     let due = 0.5 * STALL.as_secs_f64() / RUN_SECONDS as f64;
     assert!(in_stall < due / 4.0, "{in_stall} {due}");
     assert!(deviation(&from_sent) > 0.2, "{from_sent:?}");
+}
+
+/// The same for `ottla bench`, by its result: acknowledgements, and records at a consumer.
+#[test]
+fn a_stall_is_in_the_results_of_bench_as_it_was() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut proxy = StallingProxy::bind();
+    let broker = broker_behind(&mut proxy);
+    let scenario = broker.dir().join("stall.toml");
+    std::fs::write(&scenario, scenario_text()).expect("written");
+    let mut deviations = Vec::new();
+    for attempt in 0..ATTEMPTS {
+        let out = broker.dir().join(format!("result-{attempt}"));
+        let mut bench = Command::new(ottla_binary())
+            .args(["bench", "run"])
+            .arg(&scenario)
+            .args(["--bootstrap-server", &proxy.bootstrap(), "--out"])
+            .arg(&out)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        wait_for_records(&broker);
+        std::thread::sleep(Duration::from_secs(2));
+        proxy.stall(STALL);
+        assert!(bench.wait().expect("bench ends").success());
+        let result = result_in(&out);
+        let curves = &result.scenarios[0].points[0].runs[0].curves;
+        let of_curve = |name: &str| -> f64 {
+            let points = &curves[name].points;
+            let row = |(quantile, latency_us): &(f64, f64)| Row {
+                latency_us: *latency_us,
+                quantile: *quantile,
+            };
+            deviation(&points.iter().map(row).collect::<Vec<_>>())
+        };
+        let deviates = of_curve("ack").max(of_curve("e2e"));
+        println!("bench: {deviates:.4} of the stall at most");
+        if deviates <= TOLERANCE {
+            return;
+        }
+        deviations.push(deviates);
+    }
+    panic!("the curves deviate by {deviations:?} of the stall, and {TOLERANCE} are allowed");
+}
+
+fn scenario_text() -> String {
+    format!(
+        r#"title = "A stall"
+[records]
+size = 100
+[producers.settings]
+"acks" = "1"
+"linger.ms" = 0
+[consumers]
+count = 1
+[consumers.settings]
+"fetch.max.wait.ms" = 100
+[load]
+kind = "rate"
+rate = {RECORDS_PER_SECOND}
+[measure]
+time = "{RUN_SECONDS}s"
+repetitions = 1
+end_to_end = true
+"#
+    )
+}
+
+/// Until the topic of a run has its first records.
+fn wait_for_records(broker: &BrokerProcess) {
+    let has_records = || {
+        let dirs = std::fs::read_dir(broker.data_dir()).expect("the broker's directory");
+        dirs.flatten().any(|dir| {
+            let name = dir.file_name().to_string_lossy().into_owned();
+            // What an attempt before has deleted stays for a while under another name.
+            let is_of_run = name.starts_with("ottla-bench-") && !name.ends_with("-delete");
+            let log = dir.path().join("00000000000000000000.log");
+            is_of_run && std::fs::metadata(log).is_ok_and(|it| it.len() > 0)
+        })
+    };
+    let began = Instant::now();
+    while !has_records() {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is sent");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn result_in(dir: &Path) -> ResultFile {
+    let files = std::fs::read_dir(dir).expect("the result was written");
+    let mut paths = files.flatten().map(|file| file.path());
+    let json = paths.find(|path| path.extension().is_some_and(|it| it == "json"));
+    ResultFile::read(&json.expect("a result")).expect("a whole result")
 }

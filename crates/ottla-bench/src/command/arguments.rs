@@ -35,11 +35,20 @@ pub enum BenchCommand {
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Scenarios, groups, or files that end in .toml.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required_unless_present = "workload", value_name = "NAME")]
     pub names: Vec<String>,
+    /// A workload file of the OpenMessaging Benchmark; may be repeated.
+    #[arg(long, value_name = "FILE.yaml")]
+    pub workload: Vec<PathBuf>,
+    /// The driver file that goes with it: settings of clients and topics, and the brokers unless a target is given.
+    #[arg(long, value_name = "FILE.yaml", requires = "workload")]
+    pub driver: Option<PathBuf>,
     /// Brokers of a cluster to measure; may be given more than once to compare clusters.
     #[arg(long, value_name = "HOST:PORT,…")]
     pub bootstrap_server: Vec<String>,
+    /// Where a broker of that cluster gives its metrics in the format of Prometheus; once for each broker.
+    #[arg(long, value_name = "http://HOST:PORT/metrics")]
+    pub metrics: Vec<String>,
     /// Brokers that are started for the run, and compared with the other targets, round by round. Without any target
     /// it is ottla.
     #[arg(long, value_enum)]
@@ -68,6 +77,9 @@ pub struct RunArgs {
     /// Where result and report go.
     #[arg(long, default_value = "ottla-bench")]
     pub out: PathBuf,
+    /// Write results as the OpenMessaging Benchmark does as well, into this folder, a file for each workload and target.
+    #[arg(long, value_name = "DIR")]
+    pub openmessaging_out: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,15 +116,18 @@ pub struct SizeArgs {
     #[arg(long, default_value_t = 1.0)]
     pub services: f64,
     /// What one service writes in a day, such as 2GB.
-    #[arg(long)]
-    pub daily: String,
+    #[arg(long, required_unless_present = "load")]
+    pub daily: Option<String>,
+    /// Records a second that are to be carried, in place of services.
+    #[arg(long, value_name = "RATE", conflicts_with = "daily")]
+    pub load: Option<f64>,
     /// The hours of the day in which it does.
     #[arg(long, default_value_t = 24.0)]
     pub hours: f64,
     /// Bytes of a record.
     #[arg(long, default_value = "1KB")]
     pub record: String,
-    /// A result of a search or of a throughput scenario, from which the number of brokers follows.
+    /// A result of a search or of a throughput scenario, from which the number of brokers follows, for each target.
     #[arg(long, value_name = "RESULT.json")]
     pub result: Option<PathBuf>,
     /// Records a second that a cluster was seen to carry, in place of a result.

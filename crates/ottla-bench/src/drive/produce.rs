@@ -1,14 +1,14 @@
-//! Produce load: threads that send the records of a workload, each at its time or as fast as the client takes them.
+//! Threads that send the records of a workload over one producer, until the last of a given number.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ottla_client::{ClientError, Producer, RecordRef, TrySendError};
+use ottla_client::{ClientError, Producer};
 use tokio::runtime::Handle;
 
+use super::generator::{Course, Generator};
 use crate::workload::keys::{KeyDistribution, Keys};
-use crate::workload::pacing::{Pacer, RunClock, Schedule};
-use crate::workload::tag::tag;
+use crate::workload::pacing::{Moment, Pacer, RunClock, Schedule};
 use crate::workload::values::ValueSource;
 
 /// What is sent.
@@ -81,16 +81,32 @@ pub fn run(
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..load.threads)
             .map(|thread| {
-                let generator = Generator {
-                    producer,
-                    runtime,
+                let mut course = Counted {
                     load,
-                    clock,
-                    thread,
                     handed: &handed.0[thread as usize],
+                    records: 0,
+                    bytes: 0,
                     on_refused,
                 };
-                scope.spawn(move || generator.send_all())
+                let schedule = load
+                    .records_per_second
+                    .map(|rate| Schedule::new(rate, load.threads, thread));
+                scope.spawn(move || {
+                    let generator = Generator {
+                        producer,
+                        runtime,
+                        topic: &load.topic,
+                        values: load.values.values(load.seed, thread),
+                        keys: Keys::new(load.keys, load.seed, thread),
+                        // On this thread, which it makes wake precisely.
+                        pacer: Pacer::new(clock, schedule),
+                        first: thread,
+                        stride: load.threads,
+                        transaction: load.transaction_duration,
+                        is_stamped: false,
+                    };
+                    generator.run(&mut course)
+                })
             })
             .collect();
         threads
@@ -99,111 +115,32 @@ pub fn run(
     })
 }
 
-struct Generator<'a> {
-    producer: &'a Producer,
-    runtime: &'a Handle,
+/// A run that ends with the last of so many records.
+struct Counted<'a> {
     load: &'a ProduceLoad,
-    clock: RunClock,
-    thread: u64,
     handed: &'a OfThread,
+    records: u64,
+    bytes: u64,
     on_refused: &'a (dyn Fn(&ClientError) + Sync),
 }
 
-impl Generator<'_> {
-    fn send_all(&self) -> Result<(), ClientError> {
-        let load = self.load;
-        let mut values = load.values.values(load.seed, self.thread);
-        let mut keys = Keys::new(load.keys, load.seed, self.thread);
-        let schedule = load
-            .records_per_second
-            .map(|rate| Schedule::new(rate, load.threads, self.thread));
-        let mut pacer = Pacer::new(self.clock, schedule);
-        let mut transaction = load.transaction_duration.map(Transaction::new);
-        let (mut records, mut bytes) = (0, 0);
-        let mut number = self.thread;
-        while number < load.records {
-            let value = values.next(number);
-            let record = RecordRef {
-                key: keys.next(number),
-                ..RecordRef::new(&load.topic, value)
-            };
-            records += 1;
-            bytes += value.len() as u64;
-            if let Some(transaction) = &mut transaction {
-                transaction.begin(self.producer, &self.clock)?;
-            }
-            let moment = pacer.wait_for_turn();
-            self.handed.records.store(records, Relaxed);
-            self.handed.bytes.store(bytes, Relaxed);
-            if self.send(record, tag(moment, number >= load.warmup_records)) {
-                pacer.read_again();
-            }
-            if let Some(transaction) = &mut transaction
-                && transaction.is_over(moment.sent)
-            {
-                transaction.commit(self.producer, self.runtime)?;
-                pacer.read_again();
-            }
-            number += load.threads;
-        }
-        match &mut transaction {
-            Some(transaction) => transaction.commit(self.producer, self.runtime),
-            None => Ok(()),
-        }
-    }
-
-    /// True if that took long: the client had no memory left, or did not know the topic, or refused.
+impl Course for Counted<'_> {
     #[inline]
-    fn send(&self, record: RecordRef<'_>, tag: u64) -> bool {
-        match self.producer.try_send_tagged(record, tag) {
-            Ok(()) => false,
-            Err(TrySendError::Failed(error)) => {
-                (self.on_refused)(&error);
-                true
-            }
-            Err(TrySendError::BufferFull | TrySendError::UnknownTopic) => {
-                let sent = self.producer.send_tagged(record, tag);
-                if let Err(error) = self.runtime.block_on(sent) {
-                    (self.on_refused)(&error);
-                }
-                true
-            }
-        }
-    }
-}
-
-/// The transactions of a run, one after the other.
-struct Transaction {
-    duration_ns: u64,
-    /// When the one that is open began.
-    begun: Option<u64>,
-}
-
-impl Transaction {
-    fn new(duration: Duration) -> Transaction {
-        Transaction {
-            duration_ns: duration.as_nanos() as u64,
-            begun: None,
-        }
+    fn has_more(&self, number: u64) -> bool {
+        number < self.load.records
     }
 
-    fn begin(&mut self, producer: &Producer, clock: &RunClock) -> Result<(), ClientError> {
-        if self.begun.is_none() {
-            producer.begin_transaction()?;
-            self.begun = Some(clock.now());
-        }
+    #[inline]
+    fn take_turn(&mut self, number: u64, value_bytes: u64, _: Moment) -> Option<bool> {
+        self.records += 1;
+        self.bytes += value_bytes;
+        self.handed.records.store(self.records, Relaxed);
+        self.handed.bytes.store(self.bytes, Relaxed);
+        Some(number >= self.load.warmup_records)
+    }
+
+    fn on_refused(&mut self, error: ClientError) -> Result<(), ClientError> {
+        (self.on_refused)(&error);
         Ok(())
-    }
-
-    fn is_over(&self, now: u64) -> bool {
-        self.begun
-            .is_some_and(|begun| now >= begun + self.duration_ns)
-    }
-
-    fn commit(&mut self, producer: &Producer, runtime: &Handle) -> Result<(), ClientError> {
-        match self.begun.take() {
-            Some(_) => runtime.block_on(producer.commit_transaction()),
-            None => Ok(()),
-        }
     }
 }

@@ -16,6 +16,7 @@ use super::prepared::{BatchShape, prepare, produce_version};
 use super::produce::receive_acknowledgement;
 use super::wire::Connection;
 use crate::workload::latencies::Latencies;
+use crate::workload::values::{Content, ValueSizes, ValueSource};
 
 #[derive(Clone, Copy, Debug)]
 pub struct EndToEndOptions {
@@ -59,6 +60,8 @@ pub fn run(topic: &Topic, options: EndToEndOptions) -> Result<EndToEnd> {
         record_bytes: options.record_bytes,
         compression: Compression::None,
     };
+    let sizes = ValueSizes::fixed(options.record_bytes);
+    let values = ValueSource::random(Content::Letters, sizes, 1, 1);
     let mut request = prepare(
         &producer,
         topic,
@@ -66,7 +69,7 @@ pub fn run(topic: &Topic, options: EndToEndOptions) -> Result<EndToEnd> {
         shape,
         options.acks,
         Timestamp(now),
-        1,
+        &mut values.values(1, 0),
     )?;
     let mut fetches = FetchRequests::new(&consumer, topic)?;
     let mut offset = end_offset(&mut consumer, topic, partition.index)?;

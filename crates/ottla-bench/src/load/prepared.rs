@@ -10,6 +10,7 @@ use ottla_types::Timestamp;
 
 use super::cluster::Topic;
 use super::wire::{Connection, frame};
+use crate::workload::values::Values;
 
 /// The first version of Produce that names topics by id (KIP-516).
 const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
@@ -41,7 +42,7 @@ pub fn produce_version(connection: &Connection) -> Result<i16> {
     connection.version::<ProduceRequest>()
 }
 
-/// Prepares a request. `seed` makes its values differ from those of other requests.
+/// Prepares a request with the next of these values, which are as long as the shape says.
 pub fn prepare(
     connection: &Connection,
     topic: &Topic,
@@ -49,18 +50,16 @@ pub fn prepare(
     shape: BatchShape,
     acks: i16,
     now: Timestamp,
-    seed: u64,
+    values: &mut Values,
 ) -> Result<PreparedProduce> {
     let mut builder = RecordBatchBuilder::new(shape.compression).capacity(shape.batch_bytes);
-    let mut values = Values::new(seed);
-    let mut value = vec![0; shape.record_bytes];
     loop {
-        values.fill(&mut value);
-        let size = builder.uncompressed_size_with(now, None, Some(&value), &[]);
+        let value = values.next(0);
+        let size = builder.uncompressed_size_with(now, None, Some(value), &[]);
         if !builder.is_empty() && size > shape.batch_bytes {
             break;
         }
-        builder.append(now, None, Some(&value), &[]);
+        builder.append(now, None, Some(value), &[]);
     }
     let records = builder.record_count() as u64;
     let batch = builder.build();
@@ -96,22 +95,4 @@ pub fn prepare(
         batch_bytes: batch.size_in_bytes() as u64,
         payload_bytes: records * shape.record_bytes as u64,
     })
-}
-
-/// Printable bytes that hardly compress, the same for the same seed.
-struct Values(u64);
-
-impl Values {
-    fn new(seed: u64) -> Values {
-        Values(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn fill(&mut self, value: &mut [u8]) {
-        for byte in value {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            *byte = b'!' + (self.0 >> 40) as u8 % 90;
-        }
-    }
 }

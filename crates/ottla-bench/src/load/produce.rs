@@ -17,6 +17,8 @@ use super::cluster::Topic;
 use super::prepared::{BatchShape, PreparedProduce, prepare, produce_version};
 use super::wire::{Connection, check};
 use crate::workload::latencies::Latencies;
+use crate::workload::pacing::{Pacer, RunClock, Schedule};
+use crate::workload::values::{Content, ValueSizes, ValueSource};
 
 #[derive(Clone, Copy, Debug)]
 pub struct ProduceOptions {
@@ -60,6 +62,7 @@ pub struct Timed {
 
 /// Each connection goes through this many different batches per partition.
 const VARIANTS: usize = 4;
+const SEED: u64 = 1;
 
 struct Writer {
     connection: Connection,
@@ -70,10 +73,13 @@ struct Writer {
 /// Runs the load. Requests are prepared and connections opened before the clock starts.
 pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
     let leaders = topic.by_leader();
+    let sizes = ValueSizes::fixed(options.shape.record_bytes);
+    let values = ValueSource::random(Content::Letters, sizes, SEED, u64::MAX);
     let mut writers = Vec::new();
     for number in 0..options.connections {
         let (leader, partitions) = &leaders[number % leaders.len()];
-        writers.push(writer(topic, leader, partitions, number, &options)?);
+        let writer = writer(topic, leader, partitions, number, &options, &values)?;
+        writers.push(writer);
     }
     let total_requests = match options.until {
         Until::Time(_) => i64::MAX,
@@ -122,15 +128,16 @@ fn writer(
     partitions: &[i32],
     number: usize,
     options: &ProduceOptions,
+    values: &ValueSource,
 ) -> Result<Writer> {
     let connection = Connection::open(leader)?;
+    let mut values = values.values(SEED, number as u64);
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let mut requests = Vec::new();
-    for variant in 0..VARIANTS {
+    for _ in 0..VARIANTS {
         // Connections start at different partitions, so that they do not go round in step.
         for turn in 0..partitions.len() {
             let partition = partitions[(number + turn) % partitions.len()];
-            let seed = (number * 1000 + variant * 100 + turn) as u64;
             let (shape, acks) = (options.shape, options.acks);
             requests.push(prepare(
                 &connection,
@@ -139,7 +146,7 @@ fn writer(
                 shape,
                 acks,
                 Timestamp(now),
-                seed,
+                &mut values,
             )?);
         }
     }
@@ -189,23 +196,6 @@ fn saturate(mut writer: Writer, options: &ProduceOptions, budget: &AtomicI64) ->
     }
 }
 
-/// When the requests of one connection are due: every so many-th of all.
-#[derive(Clone, Copy)]
-struct Schedule {
-    start: Instant,
-    interval: Duration,
-    connections: u32,
-    number: u32,
-    requests: u32,
-}
-
-impl Schedule {
-    fn due(&self, turn: u32) -> Instant {
-        let place = u64::from(turn) * u64::from(self.connections) + u64::from(self.number);
-        self.start + Duration::from_nanos(self.interval.as_nanos() as u64 * place)
-    }
-}
-
 fn pace(
     mut writer: Writer,
     options: &ProduceOptions,
@@ -217,29 +207,24 @@ fn pace(
         options.acks != 0,
         "at a fixed rate latency is measured; give --acks 1 or all"
     );
-    let interval = Duration::from_secs_f64(1.0 / requests_per_second);
     let total = match options.until {
         Until::Bytes(_) => total_requests,
         Until::Time(time) => (time.as_secs_f64() * requests_per_second) as i64,
     };
     let connections = options.connections as i64;
     let share = (total - number as i64 + connections - 1) / connections;
-    let schedule = Schedule {
-        start: Instant::now() + Duration::from_millis(10),
-        interval,
-        connections: options.connections as u32,
-        number: number as u32,
-        requests: u32::try_from(share.max(0)).context("too many requests for one run")?,
-    };
+    let requests = usize::try_from(share.max(0)).context("too many requests for one run")?;
+    let schedule = Schedule::new(requests_per_second, connections as u64, number as u64);
+    let clock = RunClock::start();
     let mut receiver = writer.connection.try_clone()?;
     let version = writer.version;
     std::thread::scope(|scope| {
         let acknowledged = scope.spawn(move || -> Result<(Latencies, Vec<Timed>)> {
             let mut latencies = Latencies::default();
-            let mut each = Vec::with_capacity(schedule.requests as usize);
-            for turn in 0..schedule.requests {
+            let mut each = Vec::with_capacity(requests);
+            for turn in 0..requests {
                 receive_acknowledgement(&mut receiver, version)?;
-                let due = schedule.due(turn);
+                let due = clock.instant(schedule.due(turn as u64));
                 let latency = due.elapsed();
                 latencies.record(latency);
                 each.push(Timed { due, latency });
@@ -247,13 +232,10 @@ fn pace(
             Ok((latencies, each))
         });
         let mut produced = Produced::default();
-        sleep_precisely()?;
-        for turn in 0..schedule.requests {
-            let wait = schedule.due(turn).saturating_duration_since(Instant::now());
-            if !wait.is_zero() {
-                std::thread::sleep(wait);
-            }
-            let next = turn as usize % writer.requests.len();
+        let mut pacer = Pacer::new(clock, Some(schedule));
+        for turn in 0..requests {
+            pacer.wait_for_turn();
+            let next = turn % writer.requests.len();
             let request = &mut writer.requests[next];
             writer.connection.send(&mut request.frame)?;
             produced.count(request);
@@ -262,12 +244,6 @@ fn pace(
             acknowledged.join().expect("a receiver does not panic")?;
         Ok(produced)
     })
-}
-
-/// Lets this thread wake when it asked to: Linux adds 50 µs otherwise, to save wake-ups.
-fn sleep_precisely() -> Result<()> {
-    let one_nanosecond = std::num::NonZeroU64::new(1);
-    rustix::thread::set_current_timer_slack(one_nanosecond).context("cannot set the timer slack")
 }
 
 /// Waits for the answer to one prepared request; an error where the broker refused it.
@@ -283,28 +259,4 @@ pub fn receive_acknowledgement(connection: &mut Connection, version: i16) -> Res
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::Schedule;
-
-    #[test]
-    fn the_connections_share_one_schedule() {
-        let start = Instant::now();
-        let of = |number| Schedule {
-            start,
-            interval: Duration::from_millis(10),
-            connections: 3,
-            number,
-            requests: 0,
-        };
-        let mut due: Vec<Duration> = (0..3)
-            .flat_map(|number| (0..2).map(move |turn| of(number).due(turn) - start))
-            .collect();
-        due.sort();
-        assert_eq!(due, [0, 10, 20, 30, 40, 50].map(Duration::from_millis));
-    }
 }

@@ -82,6 +82,13 @@ fn compare_points(
     noise: f64,
     compared: &mut Compared,
 ) {
+    for (these, others, which) in [(first, second, "first"), (second, first, "second")] {
+        let is_alone = |point: &&PointResult| !others.points.iter().any(|it| it.at == point.at);
+        for point in these.points.iter().filter(is_alone) {
+            let note = format!("{}: {} is only in the {which}", first.name, point.label);
+            compared.notes.push(note);
+        }
+    }
     for point in &first.points {
         let Some(other) = second.points.iter().find(|it| it.at == point.at) else {
             continue;
@@ -144,6 +151,13 @@ impl std::fmt::Display for Compared {
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }
+        if !self.lines.is_empty() {
+            writeln!(
+                f,
+                "  {:<42} {:>12} {:>12}  {:<7} {:<14} verdict",
+                "medians of the rounds", "first", "second", "ratio", "95 % interval"
+            )?;
+        }
         let mut last = (String::new(), String::new());
         for line in &self.lines {
             let here = (line.scenario.clone(), line.point.clone());
@@ -155,7 +169,10 @@ impl std::fmt::Display for Compared {
                 last = here;
             }
             let figure = figures::known(line.figure);
-            let label = figure.map_or_else(String::new, |it| format!("{}, {}", it.label, it.unit));
+            let label = figure.map_or_else(String::new, |it| match it.unit {
+                "" => it.label.to_owned(),
+                unit => format!("{}, {unit}", it.label),
+            });
             let interval = match (line.ratio.low, line.ratio.high) {
                 (Some(low), Some(high)) => format!("{low:.2} to {high:.2}"),
                 _ => "–".to_owned(),

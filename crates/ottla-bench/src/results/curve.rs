@@ -38,6 +38,75 @@ impl Curve {
             points,
         })
     }
+
+    /// At quantiles that have no point of their own, what the straight line between its neighbours says.
+    pub fn quantiles(&self) -> Quantiles {
+        Quantiles::from(self.mean_us, |quantile| self.at(quantile))
+    }
+
+    fn at(&self, quantile: f64) -> f64 {
+        let next = self.points.partition_point(|(point, _)| *point < quantile);
+        let Some(&(above, value_above)) = self.points.get(next) else {
+            return self.points.last().map_or(0.0, |(_, value)| *value);
+        };
+        let Some(&(below, value_below)) = next.checked_sub(1).and_then(|it| self.points.get(it))
+        else {
+            return value_above;
+        };
+        value_below + (value_above - value_below) * (quantile - below) / (above - below)
+    }
+}
+
+/// A distribution in a few numbers, in microseconds; all 0 of no records.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Quantiles {
+    pub mean_us: f64,
+    pub p50_us: f64,
+    pub p75_us: f64,
+    pub p95_us: f64,
+    pub p99_us: f64,
+    pub p99_9_us: f64,
+    pub p99_99_us: f64,
+    pub p99_999_us: f64,
+    pub max_us: f64,
+}
+
+impl Quantiles {
+    pub fn of(latencies: &Latencies) -> Quantiles {
+        Curve::of(latencies).map_or_else(Quantiles::default, |curve| {
+            let us = |quantile| quantile_ms(latencies, quantile) * 1000.0;
+            Quantiles::from(curve.mean_us, us)
+        })
+    }
+
+    fn from(mean_us: f64, us: impl Fn(f64) -> f64) -> Quantiles {
+        Quantiles {
+            mean_us,
+            p50_us: us(0.5),
+            p75_us: us(0.75),
+            p95_us: us(0.95),
+            p99_us: us(0.99),
+            p99_9_us: us(0.999),
+            p99_99_us: us(0.9999),
+            p99_999_us: us(0.99999),
+            max_us: us(1.0),
+        }
+    }
+
+    /// The mean, the quantiles rising, the maximum.
+    pub fn all(&self) -> [f64; 9] {
+        [
+            self.mean_us,
+            self.p50_us,
+            self.p75_us,
+            self.p95_us,
+            self.p99_us,
+            self.p99_9_us,
+            self.p99_99_us,
+            self.p99_999_us,
+            self.max_us,
+        ]
+    }
 }
 
 pub fn quantile_ms(latencies: &Latencies, quantile: f64) -> f64 {
@@ -88,6 +157,21 @@ mod tests {
         }
         assert!((max_ms(&latencies) - 2000.0).abs() < 40.0);
         assert!(quantile_ms(&latencies, 0.79) < 0.001);
+    }
+
+    #[test]
+    fn quantiles_of_a_curve_are_those_of_its_records() {
+        let mut latencies = Latencies::default();
+        for microseconds in 1..=100_000 {
+            latencies.record_ns(microseconds * 1000);
+        }
+        let exact = Quantiles::of(&latencies);
+        assert!((exact.p95_us - 95_000.0).abs() < 100.0, "{exact:?}");
+        let of_curve = Curve::of(&latencies).unwrap().quantiles();
+        for (exact, found) in exact.all().into_iter().zip(of_curve.all()) {
+            assert!((exact - found).abs() < 0.002 * exact, "{exact} {found}");
+        }
+        assert_eq!(Quantiles::of(&Latencies::default()), Quantiles::default());
     }
 
     #[test]

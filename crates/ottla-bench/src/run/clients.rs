@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ottla_client::{
-    Client, ClientConfig, Consumer, DeliveryListener, Producer, RecordRef, TrySendError, properties,
+    Client, ClientConfig, Consumer, DeliveryListener, Producer, RecordRef, properties,
 };
 use tokio::runtime::Handle;
+
+use crate::drive::generator::hand_over;
 
 /// A producer of one topic, with connections of its own, as an application has them.
 pub struct BenchProducer {
@@ -49,27 +51,23 @@ impl BenchProducer {
         })
     }
 
-    /// Hands a record over, waiting on the calling thread if need be; true if it had to.
-    #[inline]
-    pub fn send(&self, value: &[u8], tag: u64) -> Result<bool> {
+    pub fn producer(&self) -> &Producer {
+        &self.producer
+    }
+
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// Hands one record over, waiting on the calling thread if need be.
+    pub fn send(&self, value: &[u8], tag: u64) -> Result<()> {
         let record = RecordRef::new(&self.topic, value);
-        match self.producer.try_send_tagged(record, tag) {
-            Ok(()) => Ok(false),
-            Err(TrySendError::Failed(error)) => Err(error.into()),
-            Err(_) => {
-                self.runtime
-                    .block_on(self.producer.send_tagged(record, tag))?;
-                Ok(true)
-            }
-        }
-    }
-
-    pub fn begin_transaction(&self) -> Result<()> {
-        Ok(self.producer.begin_transaction()?)
-    }
-
-    pub fn commit_transaction(&self) -> Result<()> {
-        Ok(self.runtime.block_on(self.producer.commit_transaction())?)
+        hand_over(&self.producer, &self.runtime, record, tag)?;
+        Ok(())
     }
 
     /// Waits until every record has come to its end.

@@ -8,8 +8,8 @@ use tokio::runtime::Handle;
 
 use super::Interruption;
 use super::clients::BenchConsumer;
-use super::producing::stamp_of;
 use super::watch::{Age, Watch};
+use crate::workload::stamp::stamp_of;
 
 const POLL: Duration = Duration::from_millis(100);
 /// Nothing has come for so long although something is missing.
@@ -26,13 +26,13 @@ pub struct Until {
     pub is_over: AtomicBool,
 }
 
-/// The partitions of one of several consumers: its share, or all.
-pub fn partitions_of(number: u32, consumers: u32, is_shared: bool, partitions: u32) -> Vec<i32> {
-    let is_its = |partition: &u32| !is_shared || partition % consumers == number;
+/// The partitions of one of several consumers that share them.
+pub fn partitions_of(number: u32, consumers: u32, partitions: u32) -> Vec<i32> {
+    let is_its = |partition: &u32| partition % consumers == number;
     (0..partitions).filter(is_its).map(|it| it as i32).collect()
 }
 
-/// Reads until it is done. With shares, `others` are the watches of all, since only together they read everything.
+/// Reads until it is done. `all` is what its group has read, since only together they read everything.
 pub fn consume(
     mut consumer: BenchConsumer,
     watch: &Watch,
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn shares_cover_all_partitions_once() {
-        assert_eq!(partitions_of(0, 2, false, 3), [0, 1, 2]);
-        assert_eq!(partitions_of(0, 2, true, 3), [0, 2]);
-        assert_eq!(partitions_of(1, 2, true, 3), [1]);
+        assert_eq!(partitions_of(0, 1, 3), [0, 1, 2]);
+        assert_eq!(partitions_of(0, 2, 3), [0, 2]);
+        assert_eq!(partitions_of(1, 2, 3), [1]);
     }
 }

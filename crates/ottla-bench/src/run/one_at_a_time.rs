@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use super::clients::{BenchConsumer, BenchProducer};
-use super::producing::{stamp, stamp_of, values_of};
+use super::producing::values_of;
 use super::progress;
 use super::round::{Context, RoundOutcome};
 use super::watch::{ProducerWatch, Watch, Window};
 use crate::workload::pacing::{Moment, RunClock};
+use crate::workload::stamp::{stamp, stamp_of};
 use crate::workload::tag::tag;
 
 /// A record that is not there by then will not come.

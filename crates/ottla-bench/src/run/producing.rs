@@ -1,32 +1,40 @@
-//! The producers of a round: a thread each, which sends its records at their time or as fast as the client takes them.
+//! The producers of a round: a thread each, or several that share one, which send until their shares are done or the
+//! round's time is over.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
+use ottla_client::ClientError;
 
 use super::Interruption;
 use super::clients::BenchProducer;
 use super::watch::{ProducerWatch, Window};
+use crate::drive::generator::{Course, Generator};
 use crate::scenario::Load;
-use crate::scenario::point::{PointSpec, STAMP_BYTES};
+use crate::scenario::point::PointSpec;
+use crate::workload::keys::{KeyDistribution, Keys};
 use crate::workload::pacing::{Moment, Pacer, RunClock, Schedule};
-use crate::workload::tag::tag;
-use crate::workload::values::{Content, ValueSizes, ValueSource, Values};
+use crate::workload::values::{Content, ValueSizes, ValueSource};
 
 /// How long a load at a rate goes on behind its time, as a multiple of its time, until all that was due is sent.
 const GRACE: u64 = 3;
 const CLOSE: Duration = Duration::from_secs(30);
+/// A round whose first so many records are all refused has nothing to measure.
+const MOST_REFUSALS: u64 = 1000;
 const SEED: u64 = 7;
 
 /// What all producers of a round share.
-pub struct ProduceLoad {
+pub struct RoundLoad {
     pub values: ValueSource,
+    pub keys: KeyDistribution,
     /// Of all producers together; `u64::MAX` where time ends the round.
     pub records: u64,
     pub load: Load,
-    pub producers: u64,
+    /// Of each producer.
+    pub threads: u64,
+    /// Of all producers together.
+    pub all_threads: u64,
     pub window: Window,
     /// Values carry their instants.
     pub is_stamped: bool,
@@ -37,14 +45,16 @@ pub struct ProduceLoad {
     pub given_up: AtomicU64,
 }
 
-impl ProduceLoad {
+impl RoundLoad {
     /// The values are prepared here, before the clock starts.
-    pub fn new(spec: &PointSpec, load: Load, window: Window) -> ProduceLoad {
-        ProduceLoad {
+    pub fn new(spec: &PointSpec, load: Load, window: Window) -> RoundLoad {
+        RoundLoad {
             values: values_of(spec),
+            keys: spec.records.keys,
             records: spec.records.count.unwrap_or(u64::MAX),
             load,
-            producers: u64::from(spec.producers.count.max(1)),
+            threads: u64::from(spec.producers.threads),
+            all_threads: u64::from(spec.producers.count.max(1) * spec.producers.threads),
             window,
             is_stamped: spec.measure.end_to_end,
             transaction: spec.producers.transaction,
@@ -53,16 +63,27 @@ impl ProduceLoad {
         }
     }
 
-    fn schedule(&self, producer: u64) -> Option<Schedule> {
+    fn schedule(&self, thread: u64) -> Option<Schedule> {
         match self.load {
             Load::Rate { records_per_second } => {
-                Some(Schedule::new(records_per_second, self.producers, producer))
+                Some(Schedule::new(records_per_second, self.all_threads, thread))
             }
             Load::Ramp { from, to } => {
                 let seconds = self.window.end as f64 / 1e9;
-                Some(Schedule::ramp(from, to, seconds, self.producers, producer))
+                Some(Schedule::ramp(from, to, seconds, self.all_threads, thread))
             }
             _ => None,
+        }
+    }
+
+    /// Records of one thread that are due after this moment and before the end.
+    fn due_after(&self, moment: Moment) -> u64 {
+        let left = self.window.end.saturating_sub(moment.due) as f64 / 1e9;
+        match self.load {
+            Load::Rate { records_per_second } => {
+                (left * records_per_second / self.all_threads as f64) as u64
+            }
+            _ => 0,
         }
     }
 }
@@ -82,63 +103,30 @@ pub fn values_of(spec: &PointSpec) -> ValueSource {
 /// Sends what is this producer's, and returns when all of it has come to its end.
 pub fn produce(
     producer: &BenchProducer,
-    load: &ProduceLoad,
-    watch: &Arc<ProducerWatch>,
+    load: &RoundLoad,
+    watch: &ProducerWatch,
     number: u64,
     clock: RunClock,
     interruption: &Interruption,
 ) -> Result<()> {
-    let mut values = load.values.values(SEED, number);
-    let schedule = load.schedule(number);
-    let mut pacer = Pacer::new(clock, schedule);
-    let mut stamped = Vec::new();
-    let mut record = number;
-    // Records before the end of the warm-up do not count against the number of records.
-    let mut left = load.records.div_ceil(load.producers);
-    let mut transaction = Transaction::begin(producer, load.transaction)?;
-    let mut last_due = 0;
-    while left > 0 {
-        let moment = pacer.wait_for_turn();
-        if moment.due >= load.window.end {
-            break;
-        }
-        let grace = load.window.end.saturating_mul(GRACE);
-        if moment.sent > grace {
-            load.given_up.fetch_add(given_up(load, moment), Relaxed);
-            break;
-        }
-        if record.is_multiple_of(256) && interruption.is_set() {
-            break;
-        }
-        let is_measured = moment.due >= load.window.start;
-        let value = next_value(
-            &mut values,
-            record,
-            &mut stamped,
-            load.is_stamped,
-            moment,
-            is_measured,
-        );
-        match producer.send(value, tag(moment, is_measured)) {
-            Ok(false) => {}
-            Ok(true) => pacer.read_again(),
-            Err(error) => {
-                watch.watch.fail(1, &error);
-                // A broker that refuses everything at once would otherwise be asked a million times a second.
-                std::thread::sleep(Duration::from_millis(10));
-                pacer.read_again();
-                if watch.watch.failed() > 1000 && watch.watch.records() == 0 {
-                    return Err(error);
-                }
-            }
-        }
-        transaction.turn_over(producer)?;
-        last_due = moment.due;
-        record += load.producers;
-        left -= u64::from(is_measured);
-    }
-    load.last_due.fetch_max(last_due, Relaxed);
-    transaction.end(producer)?;
+    let first = number * load.threads;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (first..first + load.threads)
+            .map(|thread| {
+                let course = OfRound {
+                    load,
+                    watch,
+                    interruption,
+                    left: load.records.div_ceil(load.all_threads),
+                    last_due: 0,
+                };
+                scope.spawn(move || send_share(producer, course, thread, clock))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("a generator does not panic"))
+    })?;
     match interruption.is_set() {
         true => producer.close(Duration::from_secs(1)),
         false => {
@@ -149,112 +137,71 @@ pub fn produce(
     Ok(())
 }
 
-/// Records of this producer that were due before the end, and are not sent any more.
-fn given_up(load: &ProduceLoad, moment: Moment) -> u64 {
-    let left = load.window.end.saturating_sub(moment.due) as f64 / 1e9;
-    match load.load {
-        Load::Rate { records_per_second } => {
-            (left * records_per_second / load.producers as f64) as u64
-        }
-        _ => 0,
-    }
-}
-
-fn next_value<'a>(
-    values: &'a mut Values,
-    record: u64,
-    stamped: &'a mut Vec<u8>,
-    is_stamped: bool,
-    moment: Moment,
-    is_measured: bool,
-) -> &'a [u8] {
-    let value = values.next(record);
-    if !is_stamped {
-        return value;
-    }
-    stamped.clear();
-    stamped.extend_from_slice(value);
-    stamp(stamped, moment, is_measured);
-    stamped
-}
-
-/// The bit of a stamp that says that the record was due after the warm-up.
-const MEASURED: u64 = 1 << 63;
-
-/// Writes the instants into the first bytes of a value.
-pub fn stamp(value: &mut [u8], moment: Moment, is_measured: bool) {
-    debug_assert!(value.len() as u64 >= STAMP_BYTES);
-    let due = moment.due | if is_measured { MEASURED } else { 0 };
-    value[..8].copy_from_slice(&due.to_be_bytes());
-    value[8..16].copy_from_slice(&moment.sent.to_be_bytes());
-}
-
-/// The instants in a value, and whether it was due after the warm-up.
-pub fn stamp_of(value: &[u8]) -> Option<(Moment, bool)> {
-    let number = |at: usize| Some(u64::from_be_bytes(value.get(at..at + 8)?.try_into().ok()?));
-    let (due, sent) = (number(0)?, number(8)?);
-    let moment = Moment {
-        due: due & !MEASURED,
-        sent,
+fn send_share(
+    producer: &BenchProducer,
+    mut course: OfRound<'_>,
+    thread: u64,
+    clock: RunClock,
+) -> Result<(), ClientError> {
+    let load = course.load;
+    let generator = Generator {
+        producer: producer.producer(),
+        runtime: producer.runtime(),
+        topic: producer.topic(),
+        values: load.values.values(SEED, thread),
+        keys: Keys::new(load.keys, SEED, thread),
+        pacer: Pacer::new(clock, load.schedule(thread)),
+        first: thread,
+        stride: load.all_threads,
+        transaction: load.transaction,
+        is_stamped: load.is_stamped,
     };
-    Some((moment, due & MEASURED != 0))
+    let outcome = generator.run(&mut course);
+    load.last_due.fetch_max(course.last_due, Relaxed);
+    outcome
 }
 
-/// The transaction that is open, where the scenario has some.
-struct Transaction {
-    length: Option<Duration>,
-    began: Instant,
-    records: u32,
+/// How a thread of a round goes on: until its share is sent or its time is over, or somebody ends the run.
+struct OfRound<'a> {
+    load: &'a RoundLoad,
+    watch: &'a ProducerWatch,
+    interruption: &'a Interruption,
+    /// Records before the end of the warm-up do not count against the number of records.
+    left: u64,
+    last_due: u64,
 }
 
-impl Transaction {
-    fn begin(producer: &BenchProducer, length: Option<Duration>) -> Result<Transaction> {
-        if length.is_some() {
-            producer.begin_transaction()?;
-        }
-        Ok(Transaction {
-            length,
-            began: Instant::now(),
-            records: 0,
-        })
-    }
-
-    /// Commits and begins the next one when it is time; the clock is looked at now and then.
+impl Course for OfRound<'_> {
     #[inline]
-    fn turn_over(&mut self, producer: &BenchProducer) -> Result<()> {
-        let Some(length) = self.length else {
-            return Ok(());
-        };
-        self.records += 1;
-        if self.records.is_multiple_of(16) && self.began.elapsed() >= length {
-            producer.commit_transaction()?;
-            producer.begin_transaction()?;
-            self.began = Instant::now();
-        }
-        Ok(())
+    fn has_more(&self, _: u64) -> bool {
+        self.left > 0 && !self.interruption.is_set()
     }
 
-    fn end(self, producer: &BenchProducer) -> Result<()> {
-        match self.length {
-            Some(_) => producer.commit_transaction(),
-            None => Ok(()),
+    #[inline]
+    fn take_turn(&mut self, _: u64, _: u64, moment: Moment) -> Option<bool> {
+        let window = self.load.window;
+        if moment.due >= window.end {
+            return None;
         }
+        if moment.sent > window.end.saturating_mul(GRACE) {
+            let given_up = self.load.due_after(moment);
+            self.load.given_up.fetch_add(given_up, Relaxed);
+            return None;
+        }
+        let is_measured = moment.due >= window.start;
+        self.left -= u64::from(is_measured);
+        self.last_due = moment.due;
+        Some(is_measured)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stamp_is_read_as_it_was_written() {
-        let mut value = vec![b'x'; 20];
-        let moment = Moment { due: 5, sent: 9 };
-        stamp(&mut value, moment, true);
-        assert_eq!(stamp_of(&value), Some((moment, true)));
-        assert_eq!(&value[16..], b"xxxx");
-        stamp(&mut value, moment, false);
-        assert_eq!(stamp_of(&value), Some((moment, false)));
-        assert_eq!(stamp_of(b"short"), None);
+    fn on_refused(&mut self, error: ClientError) -> Result<(), ClientError> {
+        let watch = &self.watch.watch;
+        watch.fail(1, &error);
+        // A broker that refuses everything at once would otherwise be asked a million times a second.
+        std::thread::sleep(Duration::from_millis(10));
+        match watch.failed() > MOST_REFUSALS && watch.records() == 0 {
+            true => Err(error),
+            false => Ok(()),
+        }
     }
 }

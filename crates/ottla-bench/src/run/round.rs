@@ -9,15 +9,15 @@ use tokio::runtime::Handle;
 
 use super::clients::{BenchConsumer, BenchProducer};
 use super::consuming::{Until, consume, partitions_of};
-use super::producing::{ProduceLoad, produce};
-use super::sampling::Sampler;
+use super::producing::{RoundLoad, produce};
+use super::sampling::{Sampler, Used};
 use super::watch::{ProducerWatch, Watch, Window};
 use super::{Interruption, Progress, one_at_a_time};
 use crate::load::process_usage::ProcessUsage;
 use crate::results::curve::add_figures;
 use crate::results::{Figures, Round};
 use crate::scenario::{Load, PointSpec};
-use crate::target::RunningTarget;
+use crate::target::{Metrics, RunningTarget};
 use crate::workload::latencies::Latencies;
 use crate::workload::pacing::RunClock;
 
@@ -55,15 +55,18 @@ pub struct Distributions {
     pub ack_from_send: Latencies,
     pub e2e: Latencies,
     pub e2e_from_send: Latencies,
+    /// From when records were due to when they were sent.
+    pub send_delay: Latencies,
 }
 
 impl Distributions {
-    pub fn named(&self) -> [(&'static str, &Latencies); 4] {
+    pub fn named(&self) -> [(&'static str, &Latencies); 5] {
         [
             ("ack", &self.ack),
             ("ack_from_send", &self.ack_from_send),
             ("e2e", &self.e2e),
             ("e2e_from_send", &self.e2e_from_send),
+            ("send_delay", &self.send_delay),
         ]
     }
 
@@ -72,11 +75,15 @@ impl Distributions {
         self.ack_from_send.add(&other.ack_from_send);
         self.e2e.add(&other.e2e);
         self.e2e_from_send.add(&other.e2e_from_send);
+        self.send_delay.add(&other.send_delay);
     }
 
     pub fn figures(&self, figures: &mut Figures) {
         for (name, latencies) in self.named() {
-            add_figures(latencies, name, figures);
+            // The delay is in the latencies from due; by itself only its curve is kept.
+            if name != "send_delay" {
+                add_figures(latencies, name, figures);
+            }
         }
     }
 }
@@ -125,7 +132,7 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
             None => u64::MAX,
         },
     };
-    let load = Arc::new(ProduceLoad::new(spec, spec.load.clone(), window));
+    let load = Arc::new(RoundLoad::new(spec, spec.load.clone(), window));
     let clients = Clients::connect(context, window).await?;
     let clock = RunClock::start();
     clients.begin(clock);
@@ -161,20 +168,15 @@ impl Clients {
             clients.producers.push((producer, watch));
         }
         let consumers = &spec.consumers;
-        if consumers.is_shared && consumers.count > spec.topic.partitions {
+        let per_group = consumers.per_group();
+        if per_group > spec.topic.partitions {
             bail!(
-                "{} consumers cannot share {} partitions; give fewer consumers or more partitions",
-                consumers.count,
+                "{per_group} consumers cannot share {} partitions; give fewer consumers or more partitions",
                 spec.topic.partitions
             );
         }
         for number in 0..consumers.count {
-            let partitions = partitions_of(
-                number,
-                consumers.count,
-                consumers.is_shared,
-                spec.topic.partitions,
-            );
+            let partitions = partitions_of(number % per_group, per_group, spec.topic.partitions);
             let consumer =
                 BenchConsumer::start(bootstrap, &consumers.settings, topic, &partitions).await?;
             let watch = Arc::new(Watch::new(window, has_schedule));
@@ -198,7 +200,7 @@ impl Clients {
 async fn drive(
     context: &Context<'_>,
     clients: Clients,
-    load: Arc<ProduceLoad>,
+    load: Arc<RoundLoad>,
     clock: RunClock,
 ) -> Result<RoundOutcome> {
     let spec = context.spec;
@@ -213,6 +215,7 @@ async fn drive(
         is_stamped: spec.measure.end_to_end,
         is_over: std::sync::atomic::AtomicBool::new(false),
     });
+    let metrics_before = context.target.metrics().await?;
     let own_before = ProcessUsage::of_this_process()?;
     let mut sampler = Sampler::new(
         context,
@@ -237,16 +240,14 @@ async fn drive(
     }
     let mut consuming = Vec::new();
     let runtime = Handle::current();
-    for (consumer, watch) in clients.consumers {
+    let per_group = spec.consumers.per_group() as usize;
+    for (number, (consumer, watch)) in clients.consumers.into_iter().enumerate() {
         let (until, interruption) = (until.clone(), context.interruption.clone());
-        let (runtime, shared) = (runtime.clone(), consume_watches.clone());
-        let is_shared = spec.consumers.is_shared;
+        let first = number / per_group * per_group;
+        let group = consume_watches[first..first + per_group].to_vec();
+        let runtime = runtime.clone();
         consuming.push(tokio::task::spawn_blocking(move || {
-            let of_this = watch.clone();
-            let read = move || match is_shared {
-                true => shared.iter().map(|it| it.records()).sum(),
-                false => of_this.records(),
-            };
+            let read = move || group.iter().map(|it| it.records()).sum();
             consume(consumer, &watch, &read, &until, &runtime, &interruption)
         }));
     }
@@ -292,16 +293,19 @@ async fn drive(
     counted.count_consumed();
     counted.count_stored().await;
     counted.count_resources(&sampler, &own_before)?;
+    if let (Some(before), Some(after)) = (metrics_before, context.target.metrics().await?) {
+        counted.count_metrics(&before, &after);
+    }
     let mut outcome = counted.outcome;
     outcome.distributions.figures(&mut outcome.round.figures);
-    (outcome.round.series, outcome.round.marks) = sampler.into_series();
+    sampler.into_round(&mut outcome.round);
     Ok(outcome)
 }
 
 /// What is made of the watches when all is done.
 struct Counted<'a> {
     context: &'a Context<'a>,
-    load: &'a ProduceLoad,
+    load: &'a RoundLoad,
     producers: &'a [Arc<ProducerWatch>],
     consumers: &'a [Arc<Watch>],
     /// When the last producer was done.
@@ -378,6 +382,7 @@ impl Counted<'_> {
             watch
                 .watch
                 .add_to(&mut distributions.ack, &mut distributions.ack_from_send);
+            watch.watch.add_send_delay_to(&mut distributions.send_delay);
         }
     }
 
@@ -435,19 +440,51 @@ impl Counted<'_> {
         }
     }
 
-    fn count_resources(&mut self, sampler: &Sampler, own_before: &ProcessUsage) -> Result<()> {
+    /// Of values that were written and read in the whole round, warm-up included.
+    fn moved_bytes(&self) -> u64 {
         let produced: u64 = self.producers.iter().map(|it| it.watch.bytes()).sum();
         let consumed: u64 = self.consumers.iter().map(|it| it.bytes()).sum();
-        let gigabytes = (produced + consumed) as f64 / 1_073_741_824.0;
-        if gigabytes <= 0.0 {
+        produced + consumed
+    }
+
+    /// A remote cluster's brokers by their own metrics, over the whole round.
+    fn count_metrics(&mut self, before: &Metrics, after: &Metrics) {
+        let since = after.since(before);
+        let gigabytes = self.moved_bytes() as f64 / 1_073_741_824.0;
+        if let Some(seconds) = since
+            .get("process_cpu_seconds_total")
+            .filter(|_| gigabytes > 0.0)
+        {
+            self.put("broker.cpu_seconds_per_gb", seconds / gigabytes);
+        }
+        if let Some(bytes) = after.get("process_resident_memory_bytes") {
+            self.put("broker.peak_memory_mb", bytes / 1_048_576.0);
+        }
+        self.outcome.round.metrics = since;
+    }
+
+    fn count_resources(&mut self, sampler: &Sampler, own_before: &ProcessUsage) -> Result<()> {
+        let moved = self.moved_bytes();
+        let gigabytes = moved as f64 / 1_073_741_824.0;
+        if moved == 0 {
             return Ok(());
         }
         let own = ProcessUsage::of_this_process()?;
         let own_seconds = own.cpu.saturating_sub(own_before.cpu).as_secs_f64();
         self.put("generator.cpu_seconds_per_gb", own_seconds / gigabytes);
-        let Some((before, after)) = sampler.usage() else {
+        let Some(Used {
+            before,
+            after,
+            bytes_before,
+        }) = sampler.usage()
+        else {
             return Ok(());
         };
+        // Brokers are looked at from the end of the warm-up on, and what they moved before does not count either.
+        let gigabytes = moved.saturating_sub(bytes_before) as f64 / 1_073_741_824.0;
+        if gigabytes <= 0.0 {
+            return Ok(());
+        }
         let seconds = after.cpu.saturating_sub(before.cpu).as_secs_f64();
         let since = |of: fn(&ProcessUsage) -> u64| of(&after).saturating_sub(of(&before)) as f64;
         let megabytes = |bytes: f64| bytes / 1_048_576.0;

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::periods::{Interval, Periods};
 use super::progress::{Moment, Progress};
 use super::round::Context;
 use super::watch::{ProducerWatch, Watch, Window};
 use crate::load::process_usage::ProcessUsage;
 use crate::results::curve::{max_ms, quantile_ms};
-use crate::results::{Mark, MarkKind, Sample};
+use crate::results::{Mark, MarkKind, Round, Sample};
 use crate::target::RunningTarget;
 use crate::workload::latencies::Latencies;
 use crate::workload::pacing::RunClock;
@@ -35,17 +36,28 @@ pub struct Sampler<'a> {
     last: Counts,
     last_second: f64,
     samples: Vec<Sample>,
+    periods: Periods,
     marks: Vec<Mark>,
     segments: Segments,
     disk: Option<Disk>,
-    /// Of local brokers: when the window began, and last.
-    usage: Option<(ProcessUsage, ProcessUsage)>,
+    /// Of local brokers.
+    usage: Option<Used>,
+}
+
+/// What local brokers have used when the window began, and when they were last looked at.
+#[derive(Clone, Copy)]
+pub struct Used {
+    pub before: ProcessUsage,
+    pub after: ProcessUsage,
+    /// Of values that had been written and read when the window began.
+    pub bytes_before: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
     produced: u64,
     consumed: u64,
+    failed: u64,
     disk: DiskCounts,
     usage: Option<ProcessUsage>,
 }
@@ -72,6 +84,7 @@ impl<'a> Sampler<'a> {
             last: Counts::default(),
             last_second: 0.0,
             samples: Vec::new(),
+            periods: Periods::default(),
             marks: Vec::new(),
             segments: Segments::of(context.target, &context.topic.name),
             disk: Disk::under(context.target),
@@ -79,7 +92,11 @@ impl<'a> Sampler<'a> {
         };
         sampler.segments.look();
         sampler.last = sampler.counts();
-        sampler.usage = sampler.last.usage.map(|usage| (usage, usage));
+        sampler.usage = sampler.last.usage.map(|usage| Used {
+            before: usage,
+            after: usage,
+            bytes_before: 0,
+        });
         sampler.last_second = sampler.second();
         sampler
     }
@@ -93,6 +110,7 @@ impl<'a> Sampler<'a> {
         Counts {
             produced: self.producers.iter().map(|it| it.watch.records()).sum(),
             consumed: self.consumers.iter().map(|it| it.records()).sum(),
+            failed: self.producers.iter().map(|it| it.watch.failed()).sum(),
             disk: self.disk.as_ref().and_then(Disk::read).unwrap_or_default(),
             usage: self
                 .context
@@ -116,11 +134,12 @@ impl<'a> Sampler<'a> {
         }
         let counts = self.counts();
         let (mut ack, mut e2e) = (Latencies::default(), Latencies::default());
+        let mut send_delay = Latencies::default();
         for watch in &self.producers {
-            watch.watch.take_interval(&mut ack);
+            watch.watch.take_interval(&mut ack, &mut send_delay);
         }
         for watch in &self.consumers {
-            watch.take_interval(&mut e2e);
+            watch.take_interval(&mut e2e, &mut Latencies::default());
         }
         let of = |latencies: &Latencies, value: f64| (latencies.count() > 0).then_some(value);
         let switches = |of: fn(&ProcessUsage) -> u64| {
@@ -147,6 +166,23 @@ impl<'a> Sampler<'a> {
             involuntary_switches: switches(|it| it.involuntary_switches),
         };
         self.samples.push(sample);
+        if self.last_second >= 0.0 {
+            let groups = u64::from(self.context.spec.consumers.groups);
+            self.periods.add(Interval {
+                second,
+                seconds: elapsed,
+                produced: counts.produced.saturating_sub(self.last.produced),
+                consumed: counts.consumed.saturating_sub(self.last.consumed),
+                failed: counts.failed.saturating_sub(self.last.failed),
+                backlog: match self.consumers.is_empty() {
+                    true => 0,
+                    false => (counts.produced * groups).saturating_sub(counts.consumed),
+                },
+                ack: &ack,
+                send_delay: &send_delay,
+                e2e: &e2e,
+            });
+        }
         for what in self.segments.look() {
             self.mark(second, MarkKind::SegmentRoll, what);
         }
@@ -158,11 +194,13 @@ impl<'a> Sampler<'a> {
                 format!("{flushes} flushes of the disk"),
             );
         }
-        if let (Some((first, last)), Some(now)) = (&mut self.usage, counts.usage) {
+        if let (Some(used), Some(now)) = (&mut self.usage, counts.usage) {
             if self.last_second < 0.0 {
-                *first = now;
+                let produced: u64 = self.producers.iter().map(|it| it.watch.bytes()).sum();
+                let consumed: u64 = self.consumers.iter().map(|it| it.bytes()).sum();
+                (used.before, used.bytes_before) = (now, produced + consumed);
             }
-            *last = now;
+            used.after = now;
         }
         self.show(&sample);
         (self.last, self.last_second) = (counts, second);
@@ -233,13 +271,14 @@ impl<'a> Sampler<'a> {
         self.look();
     }
 
-    /// What local brokers had used when the window began, and at the end.
-    pub fn usage(&self) -> Option<(ProcessUsage, ProcessUsage)> {
+    pub fn usage(&self) -> Option<Used> {
         self.usage
     }
 
-    pub fn into_series(self) -> (Vec<Sample>, Vec<Mark>) {
-        (self.samples, self.marks)
+    pub fn into_round(self, round: &mut Round) {
+        round.series = self.samples;
+        round.marks = self.marks;
+        round.periods = self.periods.finish();
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Watch {
     window: Window,
     /// Whether records have instants at which they are due.
     has_schedule: bool,
-    distributions: Mutex<Pair>,
+    distributions: Mutex<Distributions>,
     /// Acknowledged, or consumed; warm-up included.
     records: AtomicU64,
     bytes: AtomicU64,
@@ -48,11 +48,14 @@ pub struct Watch {
 }
 
 #[derive(Default)]
-struct Pair {
+struct Distributions {
     from_due: Latencies,
     from_send: Latencies,
-    /// Since it was last taken.
+    /// From when records were due to when they were sent.
+    send_delay: Latencies,
+    /// Since they were last taken: from due, and the delay.
     interval: Latencies,
+    interval_delay: Latencies,
 }
 
 impl Watch {
@@ -93,8 +96,13 @@ impl Watch {
             if age.is_measured {
                 measured += 1;
                 distributions.from_due.record_ns(age.since_due_ns);
-                if self.has_schedule {
+            }
+            if self.has_schedule {
+                let delay = age.since_due_ns - age.since_sent_ns;
+                distributions.interval_delay.record_ns(delay);
+                if age.is_measured {
                     distributions.from_send.record_ns(age.since_sent_ns);
+                    distributions.send_delay.record_ns(delay);
                 }
             }
         }
@@ -151,11 +159,20 @@ impl Watch {
         from_send.add(&distributions.from_send);
     }
 
-    /// Adds what came since this was last called.
-    pub fn take_interval(&self, into: &mut Latencies) {
+    pub fn add_send_delay_to(&self, send_delay: &mut Latencies) {
+        let distributions = self.distributions.lock().expect("nobody panics holding it");
+        send_delay.add(&distributions.send_delay);
+    }
+
+    /// Adds what came since this was last called: latencies from due, and from due to sent.
+    pub fn take_interval(&self, from_due: &mut Latencies, send_delay: &mut Latencies) {
         let mut distributions = self.distributions.lock().expect("nobody panics holding it");
-        into.add(&distributions.interval);
+        from_due.add(&distributions.interval);
         distributions.interval.clear();
+        if self.has_schedule {
+            send_delay.add(&distributions.interval_delay);
+            distributions.interval_delay.clear();
+        }
     }
 }
 

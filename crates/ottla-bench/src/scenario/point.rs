@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::document::{Document, ScenarioError, Section};
 use super::quantities::{self, SizeRange};
+use crate::workload::keys::KeyDistribution;
+use crate::workload::stamp::STAMP_BYTES;
 
 /// What one run does.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,11 +37,14 @@ pub struct RecordsSpec {
     /// Every four bytes of a value are a number below this, as with `--value-bound` of Kafka's tool: the lower, the more
     /// there is to compress. Without it values are random capital letters.
     pub value_bound: Option<u32>,
+    pub keys: KeyDistribution,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProducersSpec {
     pub count: u32,
+    /// That share each of them.
+    pub threads: u32,
     /// How long a transaction lasts, where records are sent in transactions.
     pub transaction: Option<Duration>,
     pub settings: BTreeMap<String, String>,
@@ -47,9 +52,11 @@ pub struct ProducersSpec {
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConsumersSpec {
+    /// Of all groups together.
     pub count: u32,
-    /// They share the partitions out; otherwise each reads the whole topic.
-    pub is_shared: bool,
+    /// Those of a group share the partitions out, and each group reads the whole topic; as many groups as consumers
+    /// where nobody shares.
+    pub groups: u32,
     pub settings: BTreeMap<String, String>,
 }
 
@@ -95,6 +102,13 @@ pub fn read_keys_only(root: &Section<'_>) {
         "measure",
     ] {
         root.value(key);
+    }
+}
+
+impl ConsumersSpec {
+    /// The consumers of one group.
+    pub fn per_group(&self) -> u32 {
+        (self.count / self.groups).max(1)
     }
 }
 
@@ -192,9 +206,6 @@ impl PointSpec {
     }
 }
 
-/// What the two instants take in a record.
-pub const STAMP_BYTES: u64 = 16;
-
 impl Load {
     fn read(section: Section<'_>, size: SizeRange) -> Result<Load, ScenarioError> {
         let kind = section.text("kind")?.unwrap_or_else(|| "closed".to_owned());
@@ -280,6 +291,7 @@ fn read_records(section: Section<'_>) -> Result<RecordsSpec, ScenarioError> {
             None => None,
             Some(_) => Some(bounded(&section, "value_bound", 0, 1, u64::from(u32::MAX))?),
         },
+        keys: read_keys(&section)?,
     };
     if records.count == Some(0) {
         return Err(section.error("count", "not accepted; give at least 1"));
@@ -291,23 +303,56 @@ fn read_records(section: Section<'_>) -> Result<RecordsSpec, ScenarioError> {
     Ok(records)
 }
 
+fn read_keys(section: &Section<'_>) -> Result<KeyDistribution, ScenarioError> {
+    let range = bounded(section, "key_range", 10_000, 1, u64::from(u32::MAX))?;
+    match section.text("keys")?.as_deref() {
+        None | Some("none") => Ok(KeyDistribution::None),
+        Some("range") => Ok(KeyDistribution::Range(range)),
+        Some("random") => Ok(KeyDistribution::Random(range)),
+        Some(_) => Err(section.error("keys", "not accepted; give none, range or random")),
+    }
+}
+
 fn read_producers(section: Section<'_>) -> Result<ProducersSpec, ScenarioError> {
     let producers = ProducersSpec {
         count: bounded(&section, "count", 1, 0, 10_000)?,
+        threads: bounded(&section, "threads", 1, 1, 1000)?,
         transaction: section.duration("transaction")?,
         settings: section.settings("settings")?,
     };
     if producers.transaction.is_some() && !producers.settings.contains_key("transactional.id") {
         return Err(section.error("transaction", "needs the setting transactional.id"));
     }
+    if producers.transaction.is_some() && producers.threads > 1 {
+        return Err(section.error(
+            "threads",
+            "a producer with transactions has one thread only",
+        ));
+    }
     section.finish()?;
     Ok(producers)
 }
 
 fn read_consumers(section: Section<'_>) -> Result<ConsumersSpec, ScenarioError> {
+    let count: u32 = bounded(&section, "count", 0, 0, 10_000)?;
+    let groups = section.count("groups")?;
+    let groups = match section.boolean("shared")? {
+        true => groups.unwrap_or(1),
+        false if groups.is_some() => {
+            return Err(section.error("groups", "needs shared = true"));
+        }
+        false => u64::from(count).max(1),
+    };
+    let groups = match u32::try_from(groups) {
+        Ok(groups) if groups > 0 && count.is_multiple_of(groups) => groups,
+        _ => {
+            let sentence = "not accepted; give a number by which count can be divided";
+            return Err(section.error("groups", sentence));
+        }
+    };
     let consumers = ConsumersSpec {
-        count: bounded(&section, "count", 0, 0, 10_000)?,
-        is_shared: section.boolean("shared")?,
+        count,
+        groups,
         settings: section.settings("settings")?,
     };
     section.finish()?;

@@ -208,3 +208,52 @@ fn the_room_that_a_run_needs_is_known_before() {
     let points = parse(&text).unwrap().points(&Changes::default()).unwrap();
     assert_eq!(points[0].spec.expected_bytes(1e9), 10 * 110 * 3);
 }
+
+/// The table of `docs/bench.md` says which scenario covers which row and plot of the published measurements: it names
+/// every scenario, every published figure and every plot, and none that is not there.
+#[test]
+fn the_table_of_what_is_covered_is_true_and_whole() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (_, table) = page
+        .split_once("| published | scenario | figures | plots |")
+        .unwrap();
+    let mut said: BTreeMap<&str, (Vec<f64>, Vec<&str>)> = BTreeMap::new();
+    for line in table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+    {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, scenario, figures, plots] = cells[..] else {
+            panic!("{line}");
+        };
+        let name = scenario.trim_matches('`');
+        if name.starts_with("ottla bench size") {
+            continue;
+        }
+        let of_scenario = said.entry(name).or_default();
+        let figures = figures.split(" · ").filter(|it| *it != "–");
+        of_scenario
+            .0
+            .extend(figures.map(|it| it.replace(',', "").parse::<f64>().unwrap()));
+        of_scenario
+            .1
+            .extend(plots.split("; ").filter(|it| *it != "–"));
+    }
+    let names: Vec<&str> = said.keys().copied().collect();
+    let mut shipped: Vec<&str> = shipped::SHIPPED.iter().map(|(name, _)| *name).collect();
+    shipped.sort_unstable();
+    assert_eq!(names, shipped);
+    for (name, text) in shipped::SHIPPED {
+        let scenario = shipped::parse(name, text).unwrap();
+        let (mut figures, plots) = said[name].clone();
+        let published = scenario.published.iter().flat_map(|it| it.figures.values());
+        let mut published: Vec<f64> = published.copied().collect();
+        figures.sort_by(f64::total_cmp);
+        published.sort_by(f64::total_cmp);
+        assert_eq!(figures, published, "{name}");
+        let titles: Vec<&str> = scenario.plots.iter().map(|it| it.title.as_str()).collect();
+        assert_eq!(plots, titles, "{name}");
+    }
+}

@@ -205,7 +205,7 @@ impl Program {
         match spec {
             TargetSpec::Ottla { binary } => Ok(Program::Ottla(binary.clone())),
             TargetSpec::Kafka => Ok(Program::Kafka(KafkaArtefacts::find()?)),
-            TargetSpec::Remote { bootstrap } => bail!("{bootstrap} runs already"),
+            TargetSpec::Remote { bootstrap, .. } => bail!("{bootstrap} runs already"),
         }
     }
 

@@ -24,6 +24,10 @@ impl RunClock {
     pub fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
+
+    pub fn instant(&self, nanoseconds: u64) -> Instant {
+        self.start + Duration::from_nanos(nanoseconds)
+    }
 }
 
 /// The instants at which one of several threads has its records due; the threads take turns.
@@ -127,6 +131,10 @@ impl Pacer {
             now: clock.now(),
             readings_left: 0,
         }
+    }
+
+    pub fn clock(&self) -> RunClock {
+        self.clock
     }
 
     /// Waits until the next record is due, if it is not.

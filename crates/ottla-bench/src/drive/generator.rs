@@ -1,0 +1,164 @@
+//! One thread that sends records, each at its time or as fast as the client takes them.
+//!
+//! It is the only loop that produces through the native client: `producer-perf-test` and the rounds of `ottla bench`
+//! differ in when they end and in what they count, which is their [`Course`]. What a record needs is made before it is
+//! due, so that nothing but the client stands between that instant and the record's way.
+
+use std::time::Duration;
+
+use ottla_client::{ClientError, Producer, RecordRef, TrySendError};
+use tokio::runtime::Handle;
+
+use crate::workload::keys::Keys;
+use crate::workload::pacing::{Moment, Pacer, RunClock};
+use crate::workload::stamp::stamp;
+use crate::workload::tag::tag;
+use crate::workload::values::Values;
+
+/// What one thread sends. What became of its records, the producer's listener hears, by their tags
+/// ([`crate::workload::tag`]).
+pub struct Generator<'a> {
+    pub producer: &'a Producer,
+    /// On which it is waited where the client needs time.
+    pub runtime: &'a Handle,
+    pub topic: &'a str,
+    pub values: Values,
+    pub keys: Keys,
+    pub pacer: Pacer,
+    /// The number of this thread's first record.
+    pub first: u64,
+    /// From one of its records to the next: records are numbered over all threads.
+    pub stride: u64,
+    /// How long each transaction takes; nothing for none.
+    pub transaction: Option<Duration>,
+    /// Values begin with the record's moment ([`crate::workload::stamp`]).
+    pub is_stamped: bool,
+}
+
+/// How a run goes on and ends, and what it counts; asked for every record, and so inlined.
+pub trait Course {
+    /// Whether the record with this number is to be made at all.
+    fn has_more(&self, number: u64) -> bool;
+
+    /// The record's turn has come: whether it counts as measured, or nothing if it is too late for it.
+    fn take_turn(&mut self, number: u64, value_bytes: u64, moment: Moment) -> Option<bool>;
+
+    /// The client has refused a record. An error ends the run.
+    fn on_refused(&mut self, error: ClientError) -> Result<(), ClientError>;
+}
+
+impl Generator<'_> {
+    /// Sends until the course ends, and returns when the client has taken the last record.
+    pub fn run(mut self, course: &mut impl Course) -> Result<(), ClientError> {
+        let mut transaction = self.transaction.map(Transaction::new);
+        let mut stamped = Vec::new();
+        let mut number = self.first;
+        while course.has_more(number) {
+            let mut value = self.values.next(number);
+            let key = self.keys.next(number);
+            if let Some(transaction) = &mut transaction {
+                transaction.begin(self.producer, self.pacer.clock())?;
+            }
+            let moment = self.pacer.wait_for_turn();
+            let Some(is_measured) = course.take_turn(number, value.len() as u64, moment) else {
+                break;
+            };
+            if self.is_stamped {
+                stamped.clear();
+                stamped.extend_from_slice(value);
+                stamp(&mut stamped, moment, is_measured);
+                value = &stamped;
+            }
+            let record = RecordRef {
+                key,
+                ..RecordRef::new(self.topic, value)
+            };
+            match hand_over(
+                self.producer,
+                self.runtime,
+                record,
+                tag(moment, is_measured),
+            ) {
+                Ok(Taken::AtOnce) => {}
+                Ok(Taken::AfterWaiting) => self.pacer.read_again(),
+                Err(error) => {
+                    course.on_refused(error)?;
+                    self.pacer.read_again();
+                }
+            }
+            if let Some(transaction) = &mut transaction
+                && transaction.is_over(moment.sent)
+            {
+                transaction.commit(self.producer, self.runtime)?;
+                self.pacer.read_again();
+            }
+            number += self.stride;
+        }
+        match &mut transaction {
+            Some(transaction) => transaction.commit(self.producer, self.runtime),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How the client took a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    AtOnce,
+    /// It had no memory left, or did not know the topic, and the calling thread has waited for that.
+    AfterWaiting,
+}
+
+/// Hands a record to the client, on a thread that may wait.
+#[inline]
+pub fn hand_over(
+    producer: &Producer,
+    runtime: &Handle,
+    record: RecordRef<'_>,
+    tag: u64,
+) -> Result<Taken, ClientError> {
+    match producer.try_send_tagged(record, tag) {
+        Ok(()) => Ok(Taken::AtOnce),
+        Err(TrySendError::Failed(error)) => Err(error),
+        Err(TrySendError::BufferFull | TrySendError::UnknownTopic) => {
+            runtime.block_on(producer.send_tagged(record, tag))?;
+            Ok(Taken::AfterWaiting)
+        }
+    }
+}
+
+/// The transactions of a run, one after the other.
+struct Transaction {
+    duration_ns: u64,
+    /// When the one that is open began.
+    begun: Option<u64>,
+}
+
+impl Transaction {
+    fn new(duration: Duration) -> Transaction {
+        Transaction {
+            duration_ns: duration.as_nanos() as u64,
+            begun: None,
+        }
+    }
+
+    fn begin(&mut self, producer: &Producer, clock: RunClock) -> Result<(), ClientError> {
+        if self.begun.is_none() {
+            producer.begin_transaction()?;
+            self.begun = Some(clock.now());
+        }
+        Ok(())
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        self.begun
+            .is_some_and(|begun| now >= begun + self.duration_ns)
+    }
+
+    fn commit(&mut self, producer: &Producer, runtime: &Handle) -> Result<(), ClientError> {
+        match self.begun.take() {
+            Some(_) => runtime.block_on(producer.commit_transaction()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The moment of a record in the first bytes of its value, so that whoever reads the record knows its age. Both sides
+//! have to use one clock, and so be one process.
+
+use super::pacing::Moment;
+
+/// What the two instants take.
+pub const STAMP_BYTES: u64 = 16;
+
+/// The bit of a stamp that says that the record was due after the warm-up.
+const MEASURED: u64 = 1 << 63;
+
+/// Writes the moment into the first bytes of a value, which has at least [`STAMP_BYTES`].
+pub fn stamp(value: &mut [u8], moment: Moment, is_measured: bool) {
+    debug_assert!(value.len() as u64 >= STAMP_BYTES);
+    let due = moment.due | if is_measured { MEASURED } else { 0 };
+    value[..8].copy_from_slice(&due.to_be_bytes());
+    value[8..16].copy_from_slice(&moment.sent.to_be_bytes());
+}
+
+/// The moment in a value, and whether it was after the warm-up.
+pub fn stamp_of(value: &[u8]) -> Option<(Moment, bool)> {
+    let number = |at: usize| Some(u64::from_be_bytes(value.get(at..at + 8)?.try_into().ok()?));
+    let (due, sent) = (number(0)?, number(8)?);
+    let moment = Moment {
+        due: due & !MEASURED,
+        sent,
+    };
+    Some((moment, due & MEASURED != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_read_as_it_was_written() {
+        let mut value = vec![b'x'; 20];
+        let moment = Moment { due: 5, sent: 9 };
+        stamp(&mut value, moment, true);
+        assert_eq!(stamp_of(&value), Some((moment, true)));
+        assert_eq!(&value[16..], b"xxxx");
+        stamp(&mut value, moment, false);
+        assert_eq!(stamp_of(&value), Some((moment, false)));
+        assert_eq!(stamp_of(b"short"), None);
+    }
+}

@@ -1,0 +1,352 @@
+//! `ottla bench` against the real broker: what is measured, what is left behind, and what is said when something is wrong.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use ottla_bench::results::{MarkKind, ResultFile};
+use ottla_testkit::{BrokerBuilder, ottla_binary};
+
+struct Ran {
+    output: Output,
+    dir: tempfile::TempDir,
+}
+
+impl Ran {
+    fn bench(arguments: &[&str]) -> Ran {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut command = Ran::command(dir.path(), arguments);
+        let output = command.output().expect("the binary can be started");
+        Ran { output, dir }
+    }
+
+    fn command(dir: &Path, arguments: &[&str]) -> Command {
+        let brokers = dir.join("brokers");
+        std::fs::create_dir_all(&brokers).expect("a directory");
+        let mut command = Command::new(ottla_binary());
+        command.arg("bench").args(arguments);
+        if arguments[0] == "run" {
+            command
+                .arg("--dir")
+                .arg(&brokers)
+                .arg("--out")
+                .arg(dir.join("out"));
+        }
+        command.current_dir(dir);
+        command
+    }
+
+    fn error(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    fn printed(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    fn result(&self) -> ResultFile {
+        let files = std::fs::read_dir(self.dir.path().join("out")).expect("results");
+        let json = files
+            .flatten()
+            .map(|it| it.path())
+            .find(|it| it.extension().is_some_and(|it| it == "json"))
+            .unwrap_or_else(|| panic!("no result: {}", self.error()));
+        ResultFile::read(&json).expect("a result")
+    }
+
+    /// Brokers that were started are gone with their directories.
+    fn left_nothing(&self) {
+        let left = std::fs::read_dir(self.dir.path().join("brokers")).expect("a directory");
+        assert_eq!(left.count(), 0);
+    }
+}
+
+/// Bytes of all segments below a directory.
+fn written_below(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => written_below(&entry.path()),
+            Ok(metadata) if entry.path().extension().is_some_and(|it| it == "log") => {
+                metadata.len()
+            }
+            _ => 0,
+        })
+        .sum()
+}
+
+const FILE: &str = r#"
+title = "Both"
+[topic]
+partitions = 3
+[topic.settings]
+"segment.bytes" = 1048576
+[records]
+size = 1000
+count = 20_000
+[producers]
+count = 2
+[producers.settings]
+"acks" = "1"
+[consumers]
+count = 2
+shared = true
+[measure]
+end_to_end = true
+repetitions = 2
+[load]
+kind = "rate"
+rate = 10_000
+[[published]]
+figures = { "produce.records_per_second" = 1000 }
+"#;
+
+#[test]
+fn a_broker_is_started_measured_and_gone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("both.toml");
+    std::fs::write(&file, FILE).expect("written");
+    let ran = Ran::bench(&["run", &file.display().to_string()]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    ran.left_nothing();
+    let result = ran.result();
+    let run = &result.scenarios[0].points[0].runs[0];
+    assert_eq!((run.target.as_str(), run.rounds.len()), ("ottla", 2));
+    let figure = |name: &str| {
+        run.summaries
+            .get(name)
+            .unwrap_or_else(|| panic!("{name}"))
+            .median
+    };
+    let rate = figure("produce.records_per_second");
+    assert!((8_000.0..=10_100.0).contains(&rate), "{rate}");
+    assert_eq!(figure("produce.failed"), 0.0);
+    assert!(figure("consume.records_per_second") > 8_000.0);
+    assert!(figure("broker.cpu_seconds_per_gb") > 0.0 && figure("broker.peak_memory_mb") > 1.0);
+    // Records age on their way: they are acknowledged, and consumed, after they were due; and not before they were sent.
+    for name in ["ack", "ack_from_send", "e2e", "e2e_from_send"] {
+        assert_eq!(run.curves[name].count, 40_000, "{name}");
+    }
+    assert!(figure("ack.p99_ms") >= figure("ack_from_send.p99_ms"));
+    assert!(figure("e2e.max_ms") < 60_000.0);
+    // 20 MB in segments of 1 MB: there are rolls, and they are seen.
+    let marks = run.rounds.iter().flat_map(|it| &it.marks);
+    assert!(marks.filter(|it| it.kind == MarkKind::SegmentRoll).count() >= 5);
+    assert!(ran.printed().contains("published"), "{}", ran.printed());
+    compare_with_a_slower_one(&ran, &result);
+    let html = std::fs::read_dir(ran.dir.path().join("out"))
+        .expect("results")
+        .flatten();
+    assert!(
+        html.map(|it| it.path())
+            .any(|it| it.extension().is_some_and(|it| it == "html"))
+    );
+}
+
+/// A result is as good as itself, and one with half the rate is worse, which ends with status 1 where that was asked for.
+fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
+    let [first, second] = ["first.json", "second.json"].map(|name| ran.dir.path().join(name));
+    result.write(&first).expect("written");
+    let mut slower = result.clone();
+    for round in &mut slower.scenarios[0].points[0].runs[0].rounds {
+        let rate = round.figures.get_mut("produce.records_per_second");
+        *rate.expect("a rate") /= 2.0;
+    }
+    slower.write(&second).expect("written");
+    let compare = |other: &Path| {
+        let [first, other] = [first.as_path(), other].map(|it| it.display().to_string());
+        Ran::bench(&["compare", &first, &other, "--fail-on-regression"])
+    };
+    let same = compare(&first);
+    assert!(same.output.status.success(), "{}", same.printed());
+    assert!(!same.printed().contains("worse"), "{}", same.printed());
+    let worse = compare(&second);
+    assert_eq!(worse.output.status.code(), Some(1), "{}", worse.printed());
+    let line = worse.printed();
+    let line = line.lines().find(|it| it.ends_with("worse"));
+    let line = line.expect("a figure that is worse");
+    assert!(
+        line.contains("produced, rec/s") && line.contains("x0.50"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_cluster_that_runs_is_measured_and_keeps_none_of_the_topics() {
+    let broker = BrokerBuilder::new().start();
+    let bootstrap = broker.bootstrap();
+    let ran = Ran::bench(&[
+        "run",
+        "linkedin-2014/single-consumer",
+        "linkedin-2014/end-to-end-latency",
+        "--bootstrap-server",
+        &bootstrap,
+        "--replicas",
+        "1",
+        "--repetitions",
+        "1",
+        "--set",
+        "records.count=300",
+    ]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    let result = ran.result();
+    assert_eq!(result.targets[0].name, bootstrap);
+    assert!(
+        result.scenarios[0]
+            .differences
+            .contains(&"topic.replicas 1 instead of 3".to_owned()),
+        "{:?}",
+        result.scenarios[0].differences
+    );
+    let run = &result.scenarios[1].points[0].runs[0];
+    assert_eq!(run.curves["e2e"].count, 300);
+    assert_eq!(run.curves["ack"].count, 300);
+    let topics = Command::new(ottla_binary())
+        .args(["topics", "--bootstrap-server", &bootstrap, "--list"])
+        .output()
+        .expect("the binary can be started");
+    assert_eq!(String::from_utf8_lossy(&topics.stdout), "");
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_and_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let arguments = [
+        "run",
+        "linkedin-2014/single-producer",
+        "--time",
+        "60s",
+        "--set",
+        "load.kind=rate",
+        "--set",
+        "load.rate=20000",
+    ];
+    let child = Ran::command(dir.path(), &arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary can be started");
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
+    let began = Instant::now();
+    while written_below(&dir.path().join("brokers")) < 1 << 20 {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "nothing is written"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signalled");
+    let output = child.wait_with_output().expect("it ends");
+    let ran = Ran { output, dir };
+    assert_eq!(ran.output.status.code(), Some(130), "{}", ran.error());
+    ran.left_nothing();
+    let result = ran.result();
+    assert_eq!(result.partial.as_deref(), Some("interrupted"));
+    let broker: SocketAddr = result.targets[0].bootstrap.parse().expect("an address");
+    assert!(TcpStream::connect(broker).is_err(), "the broker still runs");
+    let run = &result.scenarios[0].points[0].runs[0];
+    assert!(run.summaries["produce.records_per_second"].median > 0.0);
+}
+
+#[test]
+fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = listener.local_addr().expect("an address").to_string();
+    drop(listener);
+    let dir = tempfile::tempdir().expect("a directory");
+    let bad = dir.path().join("bad.toml");
+    std::fs::write(&bad, "title = 'x'\n[records]\nsize = 'big'\n").expect("written");
+    let bad = bad.display().to_string();
+    let small = ["run", "linkedin-2014/single-producer", "--scale", "small"];
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["run", &bad],
+            "bad.toml: records.size = \"big\": not accepted",
+        ),
+        (
+            &["run", "linkedin-2014/three-producers"],
+            "give --replicas 1",
+        ),
+        (
+            &["run", "linkedin-2014/stored-data", "--replicas", "1"],
+            "give --scale small",
+        ),
+        (&["run", "linkedin-2014/nothing"], "did you mean"),
+        (
+            &["run", "linkedin-2014", "--scale", "huge"],
+            "has no scale huge; it has small",
+        ),
+        (
+            &["compare", "nowhere.json", "nowhere.json"],
+            "cannot be read",
+        ),
+        (&["size", "--daily", "much"], "--daily much: not a size"),
+        (
+            &[
+                small[0],
+                small[1],
+                small[2],
+                small[3],
+                "--bootstrap-server",
+                &nobody,
+            ],
+            "cannot be measured",
+        ),
+        (
+            &[
+                small[0],
+                small[1],
+                small[2],
+                small[3],
+                "--set",
+                "producers.settings.acks=2",
+            ],
+            "acks",
+        ),
+    ];
+    for (arguments, sentence) in cases {
+        let ran = Ran::bench(arguments);
+        assert_eq!(ran.output.status.code(), Some(1), "{arguments:?}");
+        let error = ran.error();
+        assert!(error.contains(sentence), "{arguments:?}\n{error}");
+        assert_eq!(
+            error.trim_end().lines().count(),
+            1,
+            "{arguments:?}\n{error}"
+        );
+        ran.left_nothing();
+    }
+}
+
+#[test]
+fn a_topic_with_other_settings_is_left_alone() {
+    let broker = BrokerBuilder::new().start();
+    let bootstrap = broker.bootstrap();
+    let topics = |arguments: &[&str]| {
+        let output = Command::new(ottla_binary())
+            .args(["topics", "--bootstrap-server", &bootstrap])
+            .args(arguments)
+            .output()
+            .expect("the binary can be started");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    topics(&["--create", "--topic", "mine", "--partitions", "2"]);
+    let ran = Ran::bench(&[
+        "run",
+        "linkedin-2014/single-producer",
+        "--scale",
+        "small",
+        "--bootstrap-server",
+        &bootstrap,
+        "--topic",
+        "mine",
+    ]);
+    assert!(
+        ran.error().contains("topic mine exists with 2 partitions"),
+        "{}",
+        ran.error()
+    );
+    assert_eq!(topics(&["--list"]), "mine\n");
+}
