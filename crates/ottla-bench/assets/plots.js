@@ -35,6 +35,8 @@ const plotting = (() => {
   }
   const trim = (value) => String(Number(value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2)));
 
+  const isValue = (value) => value !== null && value !== undefined;
+
   // A series: { label, values, colour (index), dash, width, points, scale, spreads: [[low, high] …] }.
   // Options: { title, x: { values, label, log, ticks }, y: { label, log, unit }, y2, series, marks, height }.
   function add(parent, options) {
@@ -102,10 +104,12 @@ const plotting = (() => {
     }
     const series = options.series.map((it) => {
       const stroke = colour(`--s${it.colour % 8}`);
+      // A line needs two values; one alone would be invisible.
+      const drawsPoints = !!it.points || it.values.filter(isValue).length < 2;
       return {
         label: it.label, stroke, width: it.width ?? 1.75, dash: it.dash, scale: it.scale || "y",
-        drawsPoints: !!it.points, spanGaps: it.spanGaps ?? true,
-        points: { show: !!it.points, size: 6, fill: stroke, stroke },
+        drawsPoints, spanGaps: it.spanGaps ?? true,
+        points: { show: drawsPoints, size: 6, fill: stroke, stroke },
         value: (_, value) => short(value),
       };
     });
@@ -188,8 +192,6 @@ const plotting = (() => {
   }
   const pixels = ({ ctx, bbox }) => new Uint32Array(ctx.getImageData(bbox.left, bbox.top, bbox.width, bbox.height).data.buffer);
 
-  const hasValues = (series) => series.values.some((value) => value !== null && value !== undefined);
-
   // Draws every plot again and writes into the page: of how many series there were values, how many of them were drawn,
   // how many plots are whole as SVG, and how many lie within their own frames, beside all others.
   async function check() {
@@ -202,7 +204,7 @@ const plotting = (() => {
     await new Promise((resolve) => setTimeout(resolve, 0));
     const all = { plots: live.size, series: 0, drawn: 0, svg: 0, apart: 0 };
     for (const { plot, options, figure, witness } of entries) {
-      const expected = options.series.map((series, index) => (hasValues(series) ? index + 1 : 0)).filter((index) => index > 0);
+      const expected = options.series.map((series, index) => (series.values.some(isValue) ? index + 1 : 0)).filter((index) => index > 0);
       const missing = expected.filter((index) => !witness.drawn.has(index));
       figure.dataset.missing = missing.map((index) => options.series[index - 1].label).join("; ");
       all.series += expected.length;

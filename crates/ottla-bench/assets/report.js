@@ -89,7 +89,7 @@
     if (scenario.points.length !== 1) return [];
     const point = scenario.points[0];
     const published = point.published.find((it) => Object.keys(it.figures).length > 0);
-    const name = published ? Object.keys(published.figures)[0] : figures.map((it) => it.name).find((it) => point.runs.some((run) => run.summaries[it]));
+    const name = figures.map((it) => it.name).find((it) => (published ? it in published.figures : point.runs.some((run) => run.summaries[it])));
     if (!name) return [];
     return [{ scenario, point, name, published: published ? published.figures[name] : null }];
   }
@@ -138,7 +138,7 @@
     report.append(section);
     if (scenario.points.length === 0) { section.append(make("p", { textContent: "Nothing was measured." })); return; }
     section.append(pointTable(scenario));
-    const notes = [...new Set(scenario.points.flatMap((point) => point.published).filter((it) => Object.keys(it.figures).length === 0).map((it) => it.note))];
+    const notes = [...new Set(scenario.points.flatMap((point) => point.published.filter((it) => it.note && !isToldApart(point, it)).map((it) => it.note)))];
     for (const note of notes) section.append(make("p", { class: "soft", textContent: `Published: ${note}.` }));
     const plots = make("div", { class: "plots" });
     section.append(plots);
@@ -150,6 +150,9 @@
     roundPlots(section, scenario);
     section.append(make("details", {}, make("summary", { textContent: "The scenario's file" }), make("pre", { textContent: scenario.text })));
   }
+
+  // Whether a note stands beside each of its figures, to tell several publications of them apart; others stand below.
+  const isToldApart = (point, published) => !!published.note && Object.keys(published.figures).some((name) => point.published.filter((it) => name in it.figures).length > 1);
 
   const OF_A_SWEEP = ["produce.records_per_second", "produce.mb_per_second", "produce.stored_mb_per_second", "produce.failed", "consume.records_per_second", "consume.mb_per_second", "search.records_per_second", "delay_ms", "ack.p50_ms", "ack.p99_ms", "e2e.p50_ms", "e2e.p99_ms", "broker.cpu_seconds_per_gb"];
 
@@ -165,7 +168,7 @@
         if (isSweep && published.length === 0 && !OF_A_SWEEP.includes(figure.name)) continue;
         const summaries = point.runs.map((run) => run.summaries[figure.name]);
         if (summaries.every((it) => !it || it.max === 0) && (published.length === 0 || figure.name === "produce.failed")) continue;
-        const texts = published.map((it) => number(it.figures[figure.name]) + (it.note ? ` (${it.note})` : ""));
+        const texts = published.map((it) => number(it.figures[figure.name]) + (isToldApart(point, it) ? ` (${it.note})` : ""));
         const row = make("tr", {}, make("td", { textContent: figure.label }), ...summaries.map((summary) => valueCell(summary, figure)), make("td", { textContent: texts.join(" · ") || "" }));
         if (targets.length > 1) row.append(comparisonCell(point, figure.name));
         body.push(row);

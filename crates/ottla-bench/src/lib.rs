@@ -2,7 +2,7 @@
 //!
 //! `workload` knows what is sent and when, and no broker; `drive` puts it on a cluster with the native client. `load` is
 //! the bare generator behind `ottla-load`. The rest is `ottla bench`: `scenario` says what is measured, `figures` what
-//! comes out.
+//! comes out, and `openmessaging` is how the files of another benchmark go in and out.
 
 pub mod command;
 pub mod drive;

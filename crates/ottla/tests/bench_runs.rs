@@ -350,3 +350,89 @@ fn a_topic_with_other_settings_is_left_alone() {
     );
     assert_eq!(topics(&["--list"]), "mine\n");
 }
+
+/// A workload and a driver of the OpenMessaging Benchmark, on a broker whose metrics are looked at, with a result that has
+/// all that the benchmark's charts read.
+#[test]
+fn files_of_the_openmessaging_benchmark_are_run() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let http = listener.local_addr().expect("an address").to_string();
+    drop(listener);
+    let broker = BrokerBuilder::new()
+        .property("ottla.http.listener", &http)
+        .start();
+    let files = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = files.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let workload = "name: simple\ntopics: 2\npartitionsPerTopic: 2\nkeyDistributor: \"KEY_ROUND_ROBIN\"\n\
+        messageSize: 100\nsubscriptionsPerTopic: 2\nconsumerPerSubscription: 1\nproducersPerTopic: 1\n\
+        producerRate: 2000\nwarmupDurationMinutes: 0\ntestDurationMinutes: 0.05\n";
+    let driver = format!(
+        "name: Kafka\ndriverClass: io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver\n\
+         replicationFactor: 1\ntopicConfig: |\n  min.insync.replicas=1\ncommonConfig: |\n  \
+         bootstrap.servers={}\nproducerConfig: |\n  acks=all\n  linger.ms=1\nconsumerConfig: |\n  \
+         auto.offset.reset=earliest\n  enable.auto.commit=false\n",
+        broker.bootstrap()
+    );
+    let charts = files.path().join("charts").display().to_string();
+    let ran = Ran::bench(&[
+        "run",
+        "--workload",
+        &file("simple.yaml", workload),
+        "--driver",
+        &file("kafka.yaml", &driver),
+        "--metrics",
+        &format!("http://{http}/metrics"),
+        "--openmessaging-out",
+        &charts,
+    ]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    let result = ran.result();
+    let run = &result.scenarios[0].points[0].runs[0];
+    assert!(run.summaries["broker.cpu_seconds_per_gb"].median > 0.0);
+    assert!(!run.rounds[0].metrics.is_empty());
+    // Each of the two subscriptions has read everything.
+    assert_eq!(run.curves["e2e"].count, 2 * run.curves["ack"].count);
+
+    let entries = std::fs::read_dir(&charts).expect("results").flatten();
+    let paths: Vec<_> = entries.map(|it| it.path()).collect();
+    assert_eq!(paths.len(), 1, "{paths:?}");
+    let text = std::fs::read(&paths[0]).expect("a result");
+    let chart: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!(chart["workload"], "simple");
+    assert_eq!(chart["driver"], broker.bootstrap());
+    for series in [
+        "publishLatency99pct",
+        "publishDelayLatency99pct",
+        "publishRate",
+        "endToEndLatency95pct",
+        "consumeRate",
+        "endToEndLatencyAvg",
+    ] {
+        let first = chart[series][0].as_f64();
+        let first = first.unwrap_or_else(|| panic!("{series}: {}", chart[series]));
+        assert!(
+            first > 0.0 || series == "publishDelayLatency99pct",
+            "{series}"
+        );
+    }
+    let rate =
+        chart["consumeRate"][0].as_f64().unwrap() / chart["publishRate"][0].as_f64().unwrap();
+    assert!((1.8..=2.2).contains(&rate), "{rate}");
+    for quantiles in [
+        "aggregatedPublishLatencyQuantiles",
+        "aggregatedPublishDelayLatencyQuantiles",
+        "aggregatedEndToEndLatencyQuantiles",
+    ] {
+        let points = chart[quantiles].as_object().expect("an object");
+        assert!(points.len() > 10, "{quantiles}");
+        assert!(
+            points
+                .keys()
+                .all(|it| (0.0..=100.0).contains(&it.parse::<f64>().unwrap()))
+        );
+    }
+}

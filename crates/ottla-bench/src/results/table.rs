@@ -1,6 +1,6 @@
 //! The table that a person reads at the end of a run: what was measured beside what was published.
 
-use super::{PointResult, ResultFile, ScenarioResult, TargetRuns};
+use super::{PointResult, PublishedFigures, ResultFile, ScenarioResult, TargetRuns};
 use crate::figures::{self, Figure};
 
 /// All scenarios of a result.
@@ -41,16 +41,31 @@ pub fn of_scenario(scenario: &ScenarioResult) -> String {
         header.push("compared".to_owned());
     }
     text.push_str(&aligned(&header, &rows));
-    let notes = scenario.points.iter().flat_map(|point| &point.published);
-    let mut notes: Vec<&str> = notes
-        .filter(|it| it.figures.is_empty())
-        .map(|it| it.note.as_str())
-        .collect();
-    notes.dedup();
-    if let Some(note) = notes.first() {
+    let mut notes: Vec<&str> = Vec::new();
+    for point in &scenario.points {
+        for published in &point.published {
+            let is_told = published.note.is_empty() || is_told_apart(point, published);
+            if !is_told && !notes.contains(&published.note.as_str()) {
+                notes.push(&published.note);
+            }
+        }
+    }
+    for note in notes {
         text.push_str(&format!("  published: {note}\n"));
     }
     text
+}
+
+/// Whether a note stands beside each of its figures, to tell several publications of them apart; others stand below.
+fn is_told_apart(point: &PointResult, published: &PublishedFigures) -> bool {
+    let has_others = |name: &String| {
+        let of_figure = point
+            .published
+            .iter()
+            .filter(|it| it.figures.contains_key(name));
+        of_figure.count() > 1
+    };
+    !published.note.is_empty() && published.figures.keys().any(has_others)
 }
 
 /// Figures that a point of a sweep shows; a point alone shows all.
@@ -93,9 +108,9 @@ fn rows_of(point: &PointResult, is_of_a_sweep: bool) -> Vec<Vec<String>> {
             .iter()
             .filter_map(|it| {
                 let value = figures::shown(*it.figures.get(figure.name)?);
-                Some(match it.note.is_empty() {
-                    true => value,
-                    false => format!("{value} ({})", it.note),
+                Some(match is_told_apart(point, it) {
+                    true => format!("{value} ({})", it.note),
+                    false => value,
                 })
             })
             .collect();
