@@ -206,7 +206,7 @@ fn a_cluster_that_runs_is_measured_and_keeps_none_of_the_topics() {
         .args(["topics", "--bootstrap-server", &bootstrap, "--list"])
         .output()
         .expect("the binary can be started");
-    assert_eq!(String::from_utf8_lossy(&topics.stdout), "");
+    assert_eq!(String::from_utf8_lossy(&topics.stdout).trim(), "");
 }
 
 #[test]
