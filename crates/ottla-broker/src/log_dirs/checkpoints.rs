@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use ottla_log::LogReader;
 use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
+use ottla_log::{LogReader, StorageError};
 use ottla_types::{Offset, TopicPartition};
 use parking_lot::Mutex;
 
@@ -73,6 +73,46 @@ impl LogDirs {
             value,
             kept,
         );
+    }
+
+    /// Takes out of the files of a directory what they say of a log that is gone, before another is made there under
+    /// its name: after a kill that one would be taken for the old one, start where that started, and lose its records.
+    pub(super) fn forget_predecessor(
+        &self,
+        dir: &LogDir,
+        topic_partition: &TopicPartition,
+    ) -> Result<(), StorageError> {
+        let files = [
+            (RECOVERY_POINT_CHECKPOINT, &dir.written.recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, &dir.written.log_start_offsets),
+            (REPLICATION_OFFSET_CHECKPOINT, &dir.written.high_watermarks),
+        ];
+        for (file, written) in files {
+            let path = dir.path.join(file);
+            let mut last = written.lock();
+            let Some(known) = last.take().or_else(|| OffsetCheckpoint::read(&path).ok()) else {
+                // What cannot be read counts as empty.
+                continue;
+            };
+            let mut kept = known.clone();
+            if kept.offsets.remove(topic_partition).is_some() {
+                // The others that are gone as well, so that the topics that follow find nothing to do.
+                kept.offsets.retain(|partition, _| self.is_known(partition));
+            }
+            *last = Some(known);
+            if last.as_ref() != Some(&kept) {
+                kept.write(&path)?;
+                *last = Some(kept);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_known(&self, partition: &TopicPartition) -> bool {
+        self.hosted.read().contains_key(partition)
+            || self.loaded.lock().contains_key(partition)
+            || self.failed.lock().contains_key(partition)
+            || self.futures.read().contains_key(partition)
     }
 
     fn checkpoint(

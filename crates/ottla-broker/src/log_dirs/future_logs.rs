@@ -111,7 +111,10 @@ impl LogDirs {
         let dir = dir.ok_or(OpenLogError::NoDirectory)?;
         let name = dir_names::suffixed(topic_partition, rand::random(), FUTURE_DIR_SUFFIX);
         let path = dir.path.join(name);
-        let opened = Log::open(settings.without_checkpoints(path.clone(), topic_partition));
+        let opened = self
+            .forget_predecessor(dir, topic_partition)
+            .map_err(LogError::from)
+            .and_then(|()| Log::open(settings.without_checkpoints(path.clone(), topic_partition)));
         let written = opened.and_then(|(log, _)| {
             // At once: Kafka does not start with a future log whose topic it does not know.
             PartitionMetadata { topic_id }.write(&path)?;

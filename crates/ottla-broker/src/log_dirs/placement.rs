@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ottla_config::BrokerConfig;
-use ottla_log::Log;
+use ottla_log::{Log, LogError};
 use ottla_types::{DirectoryId, TopicId, TopicPartition};
 
 use super::log_dir::LogDir;
@@ -50,7 +50,10 @@ impl LogDirs {
             settings.is_new || self.uncreated.lock().get(topic_partition) == Some(&topic_id);
         self.refuse_second(topic_partition, &dir, preferred.or(directory), is_new)?;
         let path = dir.path.join(topic_partition.dir_name());
-        let opened = Log::open(settings.without_checkpoints(path.clone(), topic_partition));
+        let opened = self
+            .forget_predecessor(&dir, topic_partition)
+            .map_err(LogError::from)
+            .and_then(|()| Log::open(settings.without_checkpoints(path.clone(), topic_partition)));
         match opened {
             Ok((log, _)) => {
                 self.uncreated.lock().remove(topic_partition);

@@ -1,4 +1,5 @@
 mod broken_cases;
+mod made_anew;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,87 @@
+//! Logs that are made under the name of one that is gone: what the checkpoint files say is of that one.
+
+use super::*;
+
+const OTHER_TOPIC_ID: TopicId = TopicId::from_u128(78);
+
+/// Leaves a log with three records, the first two of them deleted, as an orderly stop does.
+fn leave_a_log_that_starts_late(test: &Dirs) {
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    for _ in 0..3 {
+        append(&mut log);
+    }
+    log.increment_log_start_offset(Offset(2)).unwrap();
+    log.close_job().run().unwrap();
+    dirs.close(BrokerEpoch(1), &[]);
+}
+
+fn make_anew(dirs: &LogDirs) -> Log {
+    dirs.open_log(&partition(0), OTHER_TOPIC_ID, None, settings())
+        .unwrap()
+}
+
+/// One record in a new log, and a kill: what the next start finds.
+fn append_one_and_kill(test: &Dirs, dirs: LogDirs, mut log: Log) {
+    append(&mut log);
+    drop((dirs, log));
+    let dirs = test.load().unwrap();
+    let log = make_anew(&dirs);
+    assert_eq!(log.log_start_offset(), Offset(0));
+    assert_eq!(log.log_end_offset(), Offset(1));
+}
+
+#[test]
+fn a_topic_created_anew_keeps_its_records_after_a_kill() {
+    let test = Dirs::new(1);
+    leave_a_log_that_starts_late(&test);
+    let dirs = test.load().unwrap();
+    drop(open(&dirs, 0));
+    dirs.delete_log(&partition(0));
+    let log = make_anew(&dirs);
+    append_one_and_kill(&test, dirs, log);
+}
+
+#[test]
+fn a_kill_after_the_deletion_changes_nothing_about_that() {
+    let test = Dirs::new(1);
+    leave_a_log_that_starts_late(&test);
+    fs::remove_dir_all(test.path().join("topic-0")).unwrap();
+    let dirs = test.load().unwrap();
+    let log = make_anew(&dirs);
+    append_one_and_kill(&test, dirs, log);
+}
+
+#[test]
+fn a_log_of_another_topic_is_set_aside_with_what_is_known_of_it() {
+    let test = Dirs::new(1);
+    leave_a_log_that_starts_late(&test);
+    let dirs = test.load().unwrap();
+    let log = make_anew(&dirs);
+    append_one_and_kill(&test, dirs, log);
+}
+
+#[test]
+fn nor_is_it_taken_for_what_is_known_of_a_copy() {
+    let test = Dirs::new(2);
+    leave_a_log_that_starts_late(&test);
+    fs::remove_dir_all(test.path().join("topic-0")).unwrap();
+    let dirs = test.load().unwrap();
+    let first = dirs.dirs[0].directory_id;
+    let second = Some(dirs.dirs[1].directory_id);
+    let log = dirs
+        .open_log(&partition(0), OTHER_TOPIC_ID, second, settings())
+        .unwrap();
+    let copy = dirs
+        .create_future(&partition(0), OTHER_TOPIC_ID, first, settings())
+        .unwrap();
+    for file in [
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ] {
+        let read = OffsetCheckpoint::read(&test.path().join(file)).unwrap();
+        assert_eq!(read.offsets.get(&partition(0)), None, "{file}");
+    }
+    drop((copy, log));
+}
