@@ -298,7 +298,8 @@ impl BrokerProcess {
         printed
     }
 
-    fn launch(&mut self) {
+    /// Starts it on what is in its folder, and does not wait until it answers.
+    pub fn launch(&mut self) {
         assert!(self.child.is_none(), "the broker runs already");
         let output = File::create(self.output_file()).expect("the output can be kept");
         let child = Command::new(ottla_binary())

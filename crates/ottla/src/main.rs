@@ -9,6 +9,7 @@ use scripts::{Called, environment};
 mod preflight;
 mod scripts;
 mod server;
+mod stop_signals;
 mod tools;
 
 #[global_allocator]

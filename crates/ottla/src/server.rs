@@ -9,8 +9,9 @@ use std::sync::Arc;
 use clap::Args;
 use ottla_broker::{Broker, Finding, Preflight, RunningBroker, Severity, Unformatted};
 use ottla_config::{BrokerConfig, Properties, single_node_properties};
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+
+use crate::stop_signals::StopSignals;
 
 /// Where the data goes and where clients come in when no file says otherwise.
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
@@ -42,7 +43,7 @@ impl ServerArgs {
     }
 }
 
-/// Runs until SIGINT or SIGTERM, or until the broker cannot go on. What keeps it from starting or from
+/// Runs until SIGINT, SIGTERM or SIGHUP, or until the broker cannot go on. What keeps it from starting or from
 /// going on is said in one sentence.
 pub fn run(args: ServerArgs) -> ExitCode {
     match try_run(&args) {
@@ -189,20 +190,50 @@ fn setting_from_env(name: &str) -> Result<Option<String>, String> {
 }
 
 async fn serve(config: BrokerConfig, unformatted: Unformatted) -> Result<(), String> {
-    let listen = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-    let mut interrupted = listen(SignalKind::interrupt())?;
-    let mut terminated = listen(SignalKind::terminate())?;
-    let running = match unformatted {
-        Unformatted::Formatted => Broker::format_and_start(config).await,
-        Unformatted::Refused => Broker::start(config).await,
-    }
-    .map_err(|error| error.0)?;
+    let mut signals =
+        StopSignals::listen().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let Some(running) = start(config, unformatted, &mut signals).await? else {
+        return Ok(());
+    };
     introduce(&running);
     tokio::select! {
-        _ = interrupted.recv() => {}
-        _ = terminated.recv() => {}
+        () = signals.next() => {}
         () = running.broker().stopping() => {}
     }
+    stop(running).await
+}
+
+/// Starts the broker. One that is asked to stop before it has started is stopped in order when it has, so that the next
+/// start finds its logs as an orderly stop leaves them; `None` then.
+async fn start(
+    config: BrokerConfig,
+    unformatted: Unformatted,
+    signals: &mut StopSignals,
+) -> Result<Option<RunningBroker>, String> {
+    let starting = async {
+        match unformatted {
+            Unformatted::Formatted => Broker::format_and_start(config).await,
+            Unformatted::Refused => Broker::start(config).await,
+        }
+    };
+    tokio::pin!(starting);
+    tokio::select! {
+        started = &mut starting => return started.map(Some).map_err(|error| error.0),
+        () = signals.next() => {}
+    }
+    println!("Stopping when the start is through; a second signal ends it at once.");
+    tokio::select! {
+        started = &mut starting => stop(started.map_err(|error| error.0)?).await.map(|()| None),
+        () = signals.next() => {
+            eprintln!("ottla: ended during the start; the next one recovers the logs");
+            // What loads logs cannot be broken off, and a runtime that is dropped waits for it. To be killed here
+            // is what recovery is made for.
+            std::process::exit(1)
+        }
+    }
+}
+
+async fn stop(running: RunningBroker) -> Result<(), String> {
     println!("Stopping.");
     let broker = Arc::clone(running.broker());
     running.stop().await;

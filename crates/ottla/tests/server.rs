@@ -138,6 +138,40 @@ async fn a_clean_stop_leaves_its_marker_and_everything_else() {
     assert_eq!(consume(&broker, RECORDS).await, acknowledged);
 }
 
+#[test]
+fn a_terminal_that_closes_stops_it_in_order() {
+    let mut broker = BrokerBuilder::new().start();
+    broker.signal(rustix::process::Signal::HUP);
+    let status = broker.wait();
+    assert!(status.success(), "{status}: {}", broker.output());
+    let marker = broker.data_dir().join(".kafka_cleanshutdown");
+    assert!(marker.exists(), "the marker of a clean stop");
+}
+
+#[test]
+fn a_stop_asked_for_while_it_starts_is_an_orderly_one() {
+    let mut broker = BrokerBuilder::new().start();
+    broker.tool(&[
+        "topics",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--create",
+        "--topic=many",
+        "--partitions=300",
+    ]);
+    broker.kill();
+    let marker = broker.data_dir().join(".kafka_cleanshutdown");
+    assert!(!marker.exists());
+    broker.launch();
+    // The port is bound when signals are taken, and before the logs are recovered.
+    let taken = || std::net::TcpStream::connect(("127.0.0.1", broker.port())).is_ok();
+    while !taken() {}
+    broker.signal(rustix::process::Signal::TERM);
+    let status = broker.wait();
+    assert!(status.success(), "{status}: {}", broker.output());
+    assert!(marker.exists(), "{}", broker.output());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_whose_last_log_directory_fails_ends_and_says_so() {
     let mut broker = BrokerBuilder::new().start();

@@ -1,0 +1,71 @@
+//! The signals by which an operator, a service manager or a terminal that closes asks the server to stop.
+//!
+//! SIGINT, SIGTERM and SIGHUP, as the Java process of Kafka takes them. A SIGHUP that was ignored when the process
+//! began, as `nohup` has it, stays ignored: it is how somebody says that the terminal may go.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub struct StopSignals {
+    interrupted: Signal,
+    terminated: Signal,
+    /// `None` where it is ignored.
+    hung_up: Option<Signal>,
+}
+
+impl StopSignals {
+    /// From here on the signals no longer end the process.
+    pub fn listen() -> io::Result<StopSignals> {
+        let hung_up = match is_hangup_ignored() {
+            true => None,
+            false => Some(signal(SignalKind::hangup())?),
+        };
+        Ok(StopSignals {
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+            hung_up,
+        })
+    }
+
+    /// Waits for the next of them.
+    pub async fn next(&mut self) {
+        let hung_up = async {
+            match &mut self.hung_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
+            _ = hung_up => {}
+        }
+    }
+}
+
+/// What the kernel says that this process does with SIGHUP. It has no other way to ask without `unsafe`.
+fn is_hangup_ignored() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
+}
+
+/// `SigIgn` is a set in hexadecimal digits, in which SIGHUP, number 1, is the lowest bit.
+fn ignores_hangup(status: &str) -> bool {
+    let set = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ignores_hangup;
+
+    #[test]
+    fn the_lowest_bit_is_sighup() {
+        assert!(ignores_hangup("SigBlk:\t0\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hangup("SigBlk:\t1\nSigIgn:\t0000000000001000\n"));
+        assert!(!ignores_hangup("Name:\tottla\n"));
+    }
+}
