@@ -9,5 +9,5 @@ mod stalling_proxy;
 
 pub use binary::ottla_binary;
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};
-pub use mounts::{give_back, mount_small, take_away, with_mounts};
+pub use mounts::{give_back, make_read_only, mount_small, take_away, with_mounts};
 pub use stalling_proxy::StallingProxy;

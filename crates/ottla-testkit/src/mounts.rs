@@ -52,6 +52,14 @@ pub fn give_back(path: &Path) {
     run(Command::new("umount").arg(path));
 }
 
+/// Has a file refuse to be written to, even by root.
+pub fn make_read_only(file: &Path) {
+    run(Command::new("mount").arg("--bind").args([file, file]));
+    run(Command::new("mount")
+        .args(["-o", "remount,bind,ro"])
+        .arg(file));
+}
+
 fn mount(path: &Path, options: &str) {
     run(Command::new("mount")
         .args(["-t", "tmpfs", "-o", options, "none"])

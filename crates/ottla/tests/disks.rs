@@ -9,7 +9,9 @@ use ottla_client::{
     Admin, Client, ClientConfig, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig,
     ProducerRecord,
 };
-use ottla_testkit::{BrokerBuilder, BrokerProcess, give_back, mount_small, take_away, with_mounts};
+use ottla_testkit::{
+    BrokerBuilder, BrokerProcess, give_back, make_read_only, mount_small, take_away, with_mounts,
+};
 
 const TOPIC: &str = "orders";
 const VALUE_BYTES: usize = 100_000;
@@ -230,5 +232,24 @@ fn a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process
         produced.abort();
         assert_eq!(status.code(), Some(1), "{}", broker.output());
         assert!(took < Duration::from_secs(4), "it took {took:?}");
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_found_before_anything_is_touched() {
+    const TEST: &str = "a_file_that_cannot_be_written_is_found_before_anything_is_touched";
+    with_mounts(TEST, || {
+        let mut broker = BrokerBuilder::new().start();
+        create(&broker, TOPIC, "2");
+        assert!(broker.stop().success());
+        let name = format!("{TOPIC}-1/00000000000000000000.log");
+        make_read_only(&broker.data_dir().join(&name));
+        broker.launch();
+        let status = broker.wait();
+        assert_eq!(status.code(), Some(1), "{}", broker.output());
+        let said = format!("cannot write to {name}; run as the user that Kafka ran as");
+        assert!(broker.output().contains(&said), "{}", broker.output());
+        let marker = broker.data_dir().join(".kafka_cleanshutdown");
+        assert!(marker.exists(), "nothing was touched");
     });
 }

@@ -10,6 +10,7 @@ use ottla_log::checkpoint::{
 };
 use ottla_types::TopicPartition;
 use rustix::fs::{Access, StatVfsMountFlags};
+use rustix::io::Errno;
 
 use super::recovery::{self, DirSize};
 use super::{Look, Unformatted, coordinators, metadata, some_of};
@@ -191,10 +192,7 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
-        if rustix::fs::access(entry.path(), access).is_err() {
-            closed.push(name.to_owned());
-        }
+        closed.extend(closed_in(&entry.path(), name));
         partitions.push(partition);
     }
     partitions.sort();
@@ -204,7 +202,8 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
             "the user that runs this cannot write to {}",
             some_of(&closed)
         );
-        let change = "run as the user that Kafka ran as, or give the directories to the one that Ottla runs as";
+        let change =
+            "run as the user that Kafka ran as, or give them to the one that Ottla runs as";
         look.refuse("directories", &place, what, change);
     }
     for name in [
@@ -224,6 +223,21 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
     }
     let path = dir.to_owned();
     Some(Listed { path, partitions })
+}
+
+/// What of a partition the user that runs this cannot write: its directory, or a file in it, such as one that was
+/// made when a broker ran as another user for once.
+fn closed_in(dir: &Path, name: &str) -> Option<String> {
+    if rustix::fs::access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return Some(name.to_owned());
+    }
+    let is_closed = |file: &fs::DirEntry| {
+        let refused = rustix::fs::access(file.path(), Access::READ_OK | Access::WRITE_OK).err();
+        // While a broker runs, files go that were there a moment ago.
+        refused.is_some_and(|errno| errno != Errno::NOENT)
+    };
+    let closed = fs::read_dir(dir).ok()?.flatten().find(is_closed)?;
+    Some(format!("{name}/{}", closed.file_name().display()))
 }
 
 /// How the directory was left, unless a process is still at it.
