@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytestring::ByteString;
 use ottla_coordinator::Response;
 use ottla_coordinator::group::JoinContext;
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
@@ -53,11 +52,14 @@ fn refused(context: &RequestContext, error: ErrorCode) -> JoinGroupResponse {
     for_version(context, response)
 }
 
-/// Before version 7 a protocol name cannot be absent, only empty.
+/// Before version 7 a protocol name cannot be absent, only empty; from then on it is absent and never empty.
 fn for_version(context: &RequestContext, mut response: JoinGroupResponse) -> JoinGroupResponse {
+    let protocol_name = response.protocol_name.unwrap_or_default();
     if context.api_version < 7 {
         response.protocol_type = None;
-        response.protocol_name.get_or_insert(ByteString::new());
+        response.protocol_name = Some(protocol_name);
+    } else {
+        response.protocol_name = Some(protocol_name).filter(|name| !name.is_empty());
     }
     response
 }

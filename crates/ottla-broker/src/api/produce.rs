@@ -426,11 +426,12 @@ impl PendingProduce {
                 | AckOutcome::NotEnoughReplicas
                 | AckOutcome::NotEnoughReplicasAfterAppend
                 | AckOutcome::RequestTimedOut
-                | AckOutcome::RefusedForProducer(_)
                 | AckOutcome::StorageError => {
                     response.log_append_time_ms = -1;
                     response.log_start_offset = -1;
                 }
+                // Where the log starts tells the producer whether its records were deleted since.
+                AckOutcome::RefusedForProducer(_) => response.log_append_time_ms = -1,
             }
             response.error_code = code.code();
         });

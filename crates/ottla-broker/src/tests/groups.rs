@@ -109,6 +109,7 @@ fn syncing(
 async fn join_alone(client: &mut Client) -> JoinGroupResponse {
     let required = client.ask(9, &joining(&ByteString::new())).await;
     assert_eq!(error(required.error_code), ErrorCode::MemberIdRequired);
+    assert_eq!(required.protocol_name, None);
     assert!(
         required.member_id.starts_with("test-"),
         "{}",
@@ -217,7 +218,7 @@ async fn a_consumer_joins_commits_leaves_and_its_group_is_deleted() {
     assert_eq!(listed.len(), 1);
     assert_eq!(
         (&*listed[0].group_state, &*listed[0].group_type),
-        ("Stable", "Classic")
+        ("Stable", "classic")
     );
 
     let delete = DeleteGroupsRequest {
@@ -454,6 +455,8 @@ async fn every_version_is_answered_in_its_own_shape() {
         let code = error(response.error_code);
         // The group is empty, so nobody can be a member of it.
         assert_eq!(code, ErrorCode::UnknownMemberId, "JoinGroup {version}");
+        let is_absent = response.protocol_name.is_none();
+        assert_eq!(is_absent, version >= 7, "JoinGroup {version}");
     }
     for version in 0..=5 {
         let request = SyncGroupRequest {

@@ -64,6 +64,7 @@ async fn duplicates_gaps_and_old_epochs_are_answered_as_kafka_answers_them() {
         let what = format!("epoch {producer_epoch}, sequence {base_sequence}");
         assert_eq!(ErrorCode::from_code(answer.error_code), expected, "{what}");
         assert_eq!(answer.base_offset, base_offset, "{what}");
+        assert_eq!(answer.log_start_offset, 0, "{what}");
     }
     assert_eq!(
         broker.partition("orders", 0).reader().log_end_offset().0,

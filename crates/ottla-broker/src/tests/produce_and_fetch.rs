@@ -437,6 +437,21 @@ async fn offsets_are_listed_by_time() {
 }
 
 #[tokio::test]
+async fn only_those_who_read_what_is_committed_are_told_of_aborted_transactions() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, "orders", -1, batch(&["a"])).await;
+    for (isolation_level, aborted) in [(0, None), (1, Some(0))] {
+        let mut request = fetch_from("orders", 0, 0);
+        request.isolation_level = isolation_level;
+        let answer = client.ask(12, &request).await;
+        let told = &answer.responses[0].partitions[0].aborted_transactions;
+        assert_eq!(told.as_ref().map(Vec::len), aborted);
+    }
+}
+
+#[tokio::test]
 async fn an_isolation_level_that_does_not_exist_is_refused_as_kafka_refuses_it() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;

@@ -14,7 +14,8 @@ use crate::timeline::Timeline;
 
 /// The state that clients are told of a group that does not exist.
 const DEAD: &str = "Dead";
-const CLASSIC: &str = "Classic";
+/// Kafka's name of the type of all groups that are served.
+const CLASSIC: &str = "classic";
 /// Of a group whose type is not served: nothing is known of its members.
 const UNKNOWN_STATE: &str = "Unknown";
 

@@ -20,9 +20,9 @@ impl ForeignGroupType {
     /// Kafka's name, as ListGroups gives it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            ForeignGroupType::Consumer => "Consumer",
-            ForeignGroupType::Share => "Share",
-            ForeignGroupType::Streams => "Streams",
+            ForeignGroupType::Consumer => "consumer",
+            ForeignGroupType::Share => "share",
+            ForeignGroupType::Streams => "streams",
         }
     }
 

@@ -158,6 +158,8 @@ fn read_one(
         high_watermark: reader.high_watermark().0,
         last_stable_offset: reader.last_stable_offset().0,
         log_start_offset: reader.log_start_offset().0,
+        // Told of to those who read what is committed, and to no others.
+        aborted_transactions: None,
         records: Some(Records::Bytes(bytes::Bytes::new())),
         ..Default::default()
     };

@@ -173,7 +173,7 @@ fn a_group_of_another_type_keeps_its_id_and_its_offsets() {
     let listed = script.coordinator.list_groups(&[], &[]);
     assert_eq!(
         (&*listed[0].group_id, &*listed[0].group_type),
-        ("g", "Consumer")
+        ("g", "consumer")
     );
     let now = script.now();
     let outcome = script.coordinator.on_loaded(now);
