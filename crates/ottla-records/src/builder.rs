@@ -41,6 +41,9 @@ pub struct RecordBatchBuilder {
 }
 
 impl RecordBatchBuilder {
+    /// A buffer with so much room beyond the batch that is to go into it never grows.
+    pub const SPARE_CAPACITY: usize = 2 * NUMBERS;
+
     pub fn new(compression: Compression) -> RecordBatchBuilder {
         RecordBatchBuilder {
             compression,
@@ -354,12 +357,20 @@ fn write_record(
 ) {
     let size = record_body_size(timestamp_delta, offset_delta, key, value, headers);
     write_start(out, size, timestamp_delta, offset_delta, key, value);
+    if headers.is_empty() {
+        out.push(0);
+        return;
+    }
     write_varint(out, headers.len() as i32);
     for header in headers {
         write_nullable(out, Some(&header.key));
         write_nullable(out, header.value.as_deref());
     }
 }
+
+/// Room for the numbers of a record: its length, attributes, timestamp and offset, and the lengths of key
+/// and value.
+const NUMBERS: usize = MAX_VARINT + 1 + MAX_VARLONG + MAX_VARINT + MAX_VARINT + MAX_VARINT;
 
 /// A record of `size` bytes behind its length, up to its headers.
 ///
@@ -375,8 +386,8 @@ fn write_start(
     value: Option<&[u8]>,
 ) {
     let length = i32::try_from(size).expect("a record is smaller than 2 GiB");
-    out.reserve(size + MAX_VARINT);
-    let mut numbers = [0; 2 * MAX_VARINT + MAX_VARLONG + 1 + MAX_VARINT + MAX_VARINT];
+    out.reserve(size + RecordBatchBuilder::SPARE_CAPACITY);
+    let mut numbers = [0; NUMBERS];
     let mut at = put_varlong(&mut numbers, 0, i64::from(length));
     // No attribute of a record is in use.
     at += 1;
@@ -384,13 +395,22 @@ fn write_start(
     at = put_varlong(&mut numbers, at, i64::from(offset_delta));
     at = put_varlong(&mut numbers, at, nullable_length(key));
     if let Some(key) = key {
-        out.extend_from_slice(&numbers[..at]);
+        append_first(out, &numbers, at);
         out.extend_from_slice(key);
         at = 0;
     }
     at = put_varlong(&mut numbers, at, nullable_length(value));
-    out.extend_from_slice(&numbers[..at]);
+    append_first(out, &numbers, at);
     out.extend_from_slice(value.unwrap_or_default());
+}
+
+/// Appends the first `count` of these bytes. All are copied, and what is too much is cut off again: a copy
+/// whose length is known beforehand is a few instructions, any other is a call.
+#[inline(always)]
+fn append_first(out: &mut Vec<u8>, bytes: &[u8; NUMBERS], count: usize) {
+    let end = out.len() + count;
+    out.extend_from_slice(bytes);
+    out.truncate(end);
 }
 
 /// What stands for a length: null is -1.

@@ -48,6 +48,8 @@ pub(super) struct QueueState {
     /// Batches that are not in the queue because they are on the wire.
     pub(super) on_wire: usize,
     produced: Produced,
+    /// How many records the last full batch had: the next one is likely to have as many.
+    last_record_count: usize,
 }
 
 /// What a sender wants to hear of a record.
@@ -191,6 +193,7 @@ impl Accumulator {
                 return Ok((appended, bytes));
             }
             last.close();
+            state.last_record_count = last.record_count as usize;
         }
         let wanted = batch_size.max(record.size_upper_bound() + ottla_records::BatchHeader::SIZE);
         let memory = match grant.take_if(|grant| grant.bytes() >= wanted) {
@@ -207,6 +210,9 @@ impl Accumulator {
         };
         let builder = RecordBatchBuilder::new(self.rules.compression);
         let mut batch = ProducerBatch::new(builder, Some(memory), queue.partition, Instant::now());
+        if self.rules.keeps_tags {
+            batch.tags.reserve(state.last_record_count);
+        }
         let placed = batch
             .try_append(record, timestamp, batch_size, ratio)
             .expect("an empty batch takes any record");

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ottla_records::RecordBatchBuilder;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -96,14 +97,15 @@ impl Grant {
         {
             return buffer;
         }
-        Vec::with_capacity(self.bytes)
+        Vec::with_capacity(self.bytes + RecordBatchBuilder::SPARE_CAPACITY)
     }
 
     /// Gives a buffer back for the next batch, and the memory with it.
     pub(super) fn recycle(self, buffer: Vec<u8>) {
         let poolable = self.pool.poolable_size;
         // A buffer that has grown far would hold more than is accounted for.
-        if self.bytes == poolable && (poolable..=2 * poolable).contains(&buffer.capacity()) {
+        let most = 2 * poolable + RecordBatchBuilder::SPARE_CAPACITY;
+        if self.bytes == poolable && (poolable..=most).contains(&buffer.capacity()) {
             self.pool.free.lock().push(buffer);
         }
     }

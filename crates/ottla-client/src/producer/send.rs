@@ -1,7 +1,7 @@
 //! `send`, in its forms: at once or waiting for memory, with a delivery, a callback, or a tag.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use ottla_records::BatchHeader;
 
@@ -10,6 +10,7 @@ use super::buffer_pool::Grant;
 use super::delivery::{Delivery, DeliveryCallback};
 use super::record::{ProducerRecord, RecordRef};
 use super::{Producer, Shared};
+use crate::clock::now_ms;
 use crate::error::ClientError;
 
 /// Why a record could not be sent at once.
@@ -335,10 +336,4 @@ enum Waits {
     },
     /// It can never be sent.
     InVain(ClientError),
-}
-
-#[inline]
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as i64)
 }
