@@ -1,13 +1,22 @@
 //! `cargo xtask client`: the native client's tests against Apache Kafka and against Ottla, the same ones.
 //!
 //! A broker is started, and `cargo test` told its address; the tests make topics of their own in it. What a broker
-//! does not serve yet, the tests ask it about and check that the client says so. Kafka has a listener with SASL besides.
+//! does not serve yet, the tests ask it about and check that the client says so.
+//!
+//! On Kafka there is more: listeners with TLS and logins besides, the tests of transactions once more with the features
+//! of a cluster that does not know their second version, and Kafka's assignors, which are given groups drawn at random:
+//! the client's have to come to the same.
 
-use anyhow::{Result, bail};
+mod listeners;
 
-use crate::peer::{NodeOptions, Peer, free_port_pair};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::peer::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
 use crate::report::Tally;
-use crate::workspace;
+use crate::{java, process, workspace};
+use listeners::Listeners;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -19,13 +28,17 @@ pub struct Options {
 }
 
 /// What makes a small broker answer soon.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("group.initial.rebalance.delay.ms", "0"),
+    ("group.consumer.heartbeat.interval.ms", "500"),
     ("offsets.topic.num.partitions", "1"),
     ("transaction.state.log.num.partitions", "1"),
     ("auto.create.topics.enable", "false"),
     ("num.partitions", "1"),
 ];
+
+/// The levels of `transaction.version` below the newest: transactions of the first kind.
+const OLDER_TRANSACTION_VERSIONS: [&str; 2] = ["1", "0"];
 
 pub fn run(options: &Options) -> Result<()> {
     let brokers = match &options.broker {
@@ -35,39 +48,10 @@ pub fn run(options: &Options) -> Result<()> {
     let mut total = Tally::default();
     for broker in brokers {
         let peer = Peer::load(broker)?.install()?;
-        let dir = tempfile::Builder::new().prefix("ottla-client-").tempdir()?;
-        let overrides = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let mut overrides = overrides.to_vec();
-        let (port, sasl_port) = (free_port_pair()?, free_port_pair()?);
-        if broker == "kafka" {
-            overrides.extend(with_sasl(port, sasl_port));
+        if broker == "kafka" && options.filter.is_none() {
+            total.add(compare_assignors(&peer)?);
         }
-        let mut node = peer.start(NodeOptions {
-            dir: dir.path().to_path_buf(),
-            port: Some(port),
-            overrides,
-            ..NodeOptions::default()
-        })?;
-        let mut command = workspace::cargo();
-        command
-            .args(["test", "--package", "ottla-client", "--locked"])
-            .args(["--test", "against_a_broker", "--test", "secured", "--"])
-            .args(&options.filter)
-            .env("OTTLA_CLIENT_BOOTSTRAP", node.bootstrap());
-        if broker == "kafka" {
-            command.env(
-                "OTTLA_CLIENT_SASL_PLAINTEXT",
-                format!("127.0.0.1:{sasl_port}"),
-            );
-        }
-        let status = command.status()?;
-        println!(
-            "{} {}",
-            if status.success() { "ok  " } else { "FAIL" },
-            peer.name()
-        );
-        total.add(Tally::of(status.success()));
-        node.stop()?;
+        total.add(test(&peer, options)?);
     }
     if total.failed > 0 {
         bail!("the client's tests have failed");
@@ -75,32 +59,97 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A second listener, where clients log in: `alice` by PLAIN, by SCRAM whom the tests make.
-fn with_sasl(port: u16, sasl_port: u16) -> Vec<(String, String)> {
-    let (plain, sasl) = (
-        format!("PLAINTEXT://127.0.0.1:{port}"),
-        format!("SASL://127.0.0.1:{sasl_port}"),
+fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
+    let dir = tempfile::Builder::new().prefix("ottla-client-").tempdir()?;
+    let overrides = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut overrides = overrides.to_vec();
+    let port = free_port_pair()?;
+    let is_kafka = peer.id() == "kafka";
+    let listeners = match is_kafka {
+        true => Some(Listeners::prepare(port, dir.path())?),
+        false => None,
+    };
+    if let Some(listeners) = &listeners {
+        overrides.extend(listeners.settings());
+    }
+    let mut node = peer.start(NodeOptions {
+        dir: dir.path().to_path_buf(),
+        port: Some(port),
+        overrides,
+        ..NodeOptions::default()
+    })?;
+    let mut total = Tally::default();
+    let mut command = cargo_test(
+        &node,
+        &["against_a_broker", "coordinated_groups", "secured"],
     );
-    let controller = format!("CONTROLLER://127.0.0.1:{}", port + 1);
-    let modules = "org.apache.kafka.common.security";
-    let jaas = |mechanism: &str| format!("listener.name.sasl.{mechanism}.sasl.jaas.config");
-    let scram = format!("{modules}.scram.ScramLoginModule required;");
-    vec![
-        ("listeners".into(), format!("{plain},{controller},{sasl}")),
-        ("advertised.listeners".into(), format!("{plain},{sasl}")),
-        (
-            "listener.security.protocol.map".into(),
-            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT".into(),
-        ),
-        (
-            "sasl.enabled.mechanisms".into(),
-            "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".into(),
-        ),
-        (
-            jaas("plain"),
-            format!("{modules}.plain.PlainLoginModule required user_alice=\"alice-secret\";"),
-        ),
-        (jaas("scram-sha-256"), scram.clone()),
-        (jaas("scram-sha-512"), scram),
-    ]
+    command.arg("--").args(&options.filter);
+    if let Some(listeners) = &listeners {
+        command.envs(listeners.variables());
+    }
+    total.add(told(peer.name(), command)?);
+    if is_kafka {
+        for version in OLDER_TRANSACTION_VERSIONS {
+            lower_transaction_version(peer, &node, version)?;
+            let mut command = cargo_test(&node, &["against_a_broker"]);
+            command
+                .args(["--", "transactions"])
+                .env("OTTLA_CLIENT_TRANSACTION_VERSION", version);
+            let what = format!("{} with transaction.version={version}", peer.name());
+            total.add(told(&what, command)?);
+        }
+    }
+    node.stop()?;
+    Ok(total)
+}
+
+fn cargo_test(node: &Node, targets: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(["test", "--package", "ottla-client", "--locked"]);
+    for target in targets {
+        command.args(["--test", target]);
+    }
+    command.env("OTTLA_CLIENT_BOOTSTRAP", node.bootstrap());
+    command
+}
+
+fn told(what: &str, mut command: Command) -> Result<Tally> {
+    let status = command.status()?;
+    println!("{} {what}", if status.success() { "ok  " } else { "FAIL" });
+    Ok(Tally::of(status.success()))
+}
+
+fn lower_transaction_version(kafka: &InstalledPeer, node: &Node, version: &str) -> Result<()> {
+    let feature = format!("transaction.version={version}");
+    process::output_of(
+        kafka
+            .tool("org.apache.kafka.tools.FeatureCommand")
+            .args(["--bootstrap-server", &node.bootstrap(), "downgrade"])
+            .args(["--feature", &feature]),
+    )?;
+    Ok(())
+}
+
+/// Whether the client's assignors come to what Kafka's do.
+fn compare_assignors(kafka: &InstalledPeer) -> Result<Tally> {
+    const SEED: &str = "1";
+    const GROUPS: &str = "3000";
+    let program = java::program(kafka, "assignors", "Assignments")?;
+    let groups = process::output_of(
+        Command::new(&program[0])
+            .args(&program[1..])
+            .args([SEED, GROUPS]),
+    )?;
+    let file = workspace::target_dir().join("assignments.txt");
+    std::fs::write(&file, groups).with_context(|| file.display().to_string())?;
+    let mut command = workspace::cargo();
+    command
+        .args(["test", "--package", "ottla-client", "--locked", "--lib"])
+        .args([
+            "groups_are_assigned_as_kafka_assigns_them",
+            "--",
+            "--nocapture",
+        ])
+        .env("OTTLA_ASSIGNMENTS", &file);
+    told("the assignors of Kafka", command)
 }

@@ -7,7 +7,10 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use ottla_client::{OfflineProducer, ProducerConfig, RecordRef};
+use bytes::Bytes;
+use ottla_client::{ConsumerConfig, OfflineConsumer, OfflineProducer, ProducerConfig, RecordRef};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::{Offset, Timestamp};
 
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(300);
@@ -35,6 +38,60 @@ fn main() {
         idempotent,
         false,
     );
+    consume("consumer, borrowed records", true);
+    consume("consumer, owned records, max.poll.records=500", false);
+}
+
+/// An answer of a megabyte, in batches as a producer makes them by default, read again and again.
+fn consume(name: &str, borrows: bool) {
+    let records = answer();
+    let mut consumer = OfflineConsumer::new(ConsumerConfig::default(), "topic");
+    let mut round = || {
+        let (began, mut count, mut bytes) = (thread_time(), 0u64, 0usize);
+        while thread_time() - began < ROUND {
+            consumer.answer(records.clone());
+            if borrows {
+                while let Some(batches) = some(consumer.take_batches().expect("whole batches")) {
+                    for record in batches.iter().flat_map(|batch| batch.iter()) {
+                        let record = record.expect("a whole record");
+                        bytes += black_box(record.value).map_or(0, <[u8]>::len);
+                        count += 1;
+                    }
+                }
+            } else {
+                while let Some(records) = some(consumer.take_records().expect("whole batches")) {
+                    for record in &records {
+                        bytes += black_box(record.value.as_deref()).map_or(0, <[u8]>::len);
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(bytes as u64, count * RECORD_BYTES as u64);
+        count as f64 / (thread_time() - began).as_secs_f64()
+    };
+    round();
+    report(name, (0..ROUNDS).map(|_| round()).collect());
+}
+
+fn some<T>(taken: Vec<T>) -> Option<Vec<T>> {
+    (!taken.is_empty()).then_some(taken)
+}
+
+/// What a leader answers for `max.partition.fetch.bytes`.
+fn answer() -> Bytes {
+    let payload = [b'x'; RECORD_BYTES];
+    let (mut bytes, mut offset) = (Vec::new(), 0);
+    while bytes.len() < 1_000_000 {
+        let mut batch = RecordBatchBuilder::new(Compression::None).base_offset(Offset(offset));
+        while batch.uncompressed_size() < 16_384 - RECORD_BYTES - 10 {
+            let timestamp = Timestamp(1_700_000_000_000 + offset / 1000);
+            batch.append(timestamp, None, Some(&payload), &[]);
+            offset += 1;
+        }
+        bytes.extend_from_slice(&batch.build_in_place());
+    }
+    bytes.into()
 }
 
 fn produce(name: &str, config: ProducerConfig, with_deliveries: bool) {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ottla_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use ottla_protocol::{ApiKey, ApiRequest};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 
 use crate::config::ClientConfig;
@@ -198,16 +198,38 @@ impl Client {
         topics: Option<&[String]>,
         allow_auto_topic_creation: bool,
     ) -> Result<Arc<Metadata>, ClientError> {
+        let topic = |name: &String| MetadataRequestTopic {
+            name: Some(name.clone().into()),
+            ..Default::default()
+        };
+        let topics = topics.map(|topics| topics.iter().map(topic).collect());
+        self.ask_for_metadata(topics, allow_auto_topic_creation)
+            .await
+    }
+
+    /// Asks for metadata of the topics with these ids; those that do not exist are missing in it.
+    pub(crate) async fn refresh_topic_ids(
+        &self,
+        ids: &[Uuid],
+    ) -> Result<Arc<Metadata>, ClientError> {
+        let topic = |id: &Uuid| MetadataRequestTopic {
+            topic_id: *id,
+            name: None,
+            ..Default::default()
+        };
+        self.ask_for_metadata(Some(ids.iter().map(topic).collect()), false)
+            .await
+    }
+
+    async fn ask_for_metadata(
+        &self,
+        topics: Option<Vec<MetadataRequestTopic>>,
+        allow_auto_topic_creation: bool,
+    ) -> Result<Arc<Metadata>, ClientError> {
         self.retrying("metadata", async || {
             let connection = self.any_node().await?;
             let request = MetadataRequest {
-                topics: topics.map(|topics| {
-                    let topic = |name: &String| MetadataRequestTopic {
-                        name: Some(name.clone().into()),
-                        ..Default::default()
-                    };
-                    topics.iter().map(topic).collect()
-                }),
+                topics: topics.clone(),
                 allow_auto_topic_creation,
                 ..Default::default()
             };

@@ -1,37 +1,47 @@
-//! Consuming records, alone or in a group of the classic protocol.
+//! Consuming records, alone or in a group.
 //!
 //! `poll` does everything: it joins the group when there is one to join, finds where to begin, fetches
 //! from every leader at once and hands out what has come. Only heartbeats run beside it. A consumer is
 //! one owner's: its methods take `&mut self`.
 //!
-//! The pure parts are `records`, `session` and `assignors`; the rest is the shell around them.
+//! The pure parts are `records`, `session`, `assignors` and `modern::member`; the rest is the shell around
+//! them.
 
 mod assignors;
+mod classic;
+mod commits;
 mod config;
 mod fetch;
-mod group;
+mod modern;
+pub(crate) mod offline;
 mod offsets;
+mod rebalance;
 mod records;
 mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::admin::Admin;
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
 use crate::producer::ConsumerGroupMetadata;
+use classic::{Joined, Membership, Place};
+use commits::Commits;
 use fetch::Fetched;
-use group::{Joined, Membership, Place};
+use modern::ModernMembership;
+use rebalance::Pattern;
 use records::CompletedFetch;
 use session::FetchSession;
 
 pub use assignors::Assignor;
+pub use commits::{CommitCallback, CommitOffset};
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
-pub use offsets::CommitOffset;
 pub use records::{ConsumerRecord, FetchedBatch};
 
 /// A partition by topic name and number.
@@ -73,6 +83,29 @@ pub trait RebalanceListener: Send {
     }
 }
 
+/// Wakes a consumer that waits in a poll, from any thread.
+#[derive(Clone, Default, Debug)]
+pub struct ConsumerWaker {
+    woken: Arc<(AtomicBool, Notify)>,
+}
+
+impl ConsumerWaker {
+    /// The poll that waits, or else the next one that would, ends with [`ClientError::WokenUp`].
+    pub fn wake_up(&self) {
+        let (is_woken, notify) = &*self.woken;
+        is_woken.store(true, Ordering::Release);
+        notify.notify_one();
+    }
+
+    fn take(&self) -> bool {
+        self.woken.0.swap(false, Ordering::AcqRel)
+    }
+
+    async fn notified(&self) {
+        self.woken.1.notified().await;
+    }
+}
+
 /// Reads records.
 pub struct Consumer {
     client: Client,
@@ -89,15 +122,25 @@ pub struct Consumer {
     /// Names shared by all records of a topic.
     names: BTreeMap<String, Arc<str>>,
     subscription: Vec<String>,
+    /// What the subscription is found by, if not by names.
+    pattern: Option<Pattern>,
     listener: Option<Box<dyn RebalanceListener>>,
-    /// The place in the group; away while it is being joined.
+    /// The place in a group of the classic protocol; away while it is being joined.
     membership: Option<Membership>,
     joining: Option<JoinHandle<Joined>>,
     /// The same place, at hand while the membership is away.
     place: Option<Place>,
+    /// The subscription has changed while the membership was away.
+    has_resubscribed: bool,
+    /// The place in a group whose coordinator assigns the partitions.
+    modern: Option<ModernMembership>,
+    commits: Commits,
+    waker: ConsumerWaker,
     last_auto_commit: Instant,
     refreshing: Option<JoinHandle<()>>,
     last_refresh: Instant,
+    /// When the names of assigned topics were last asked for.
+    last_naming: Option<Instant>,
     /// Where the next poll begins to look, so that no partition starves.
     next_partition: usize,
 }
@@ -116,13 +159,19 @@ impl Consumer {
             fetches: JoinSet::new(),
             names: BTreeMap::new(),
             subscription: Vec::new(),
+            pattern: None,
             listener: None,
             membership: None,
             joining: None,
             place: None,
+            has_resubscribed: false,
+            modern: None,
+            commits: Commits::default(),
+            waker: ConsumerWaker::default(),
             last_auto_commit: Instant::now(),
             refreshing: None,
             last_refresh: Instant::now(),
+            last_naming: None,
             next_partition: 0,
         }
     }
@@ -131,54 +180,6 @@ impl Consumer {
     pub fn assign(&mut self, partitions: &[Partition]) {
         self.subscription.clear();
         self.replace_assignment(partitions);
-    }
-
-    /// Shares these topics with the other members of the group.
-    pub fn subscribe(&mut self, topics: &[String]) -> Result<(), ClientError> {
-        let Some(group) = self.config.group_id.clone() else {
-            return Err(ClientError::Config(
-                "subscribing to topics needs a group; give group.id".into(),
-            ));
-        };
-        if self.config.group_protocol == GroupProtocol::Consumer {
-            return Err(ClientError::Config(
-                "group.protocol=consumer: this client speaks the classic protocol only".into(),
-            ));
-        }
-        self.subscription = topics.to_vec();
-        if let Some(membership) = &self.membership {
-            membership.rejoin();
-            return Ok(());
-        }
-        let membership = Membership::new(self.client.clone(), group, self.config.clone());
-        self.place = Some(membership.place());
-        self.membership = Some(membership);
-        Ok(())
-    }
-
-    /// As [`Consumer::subscribe`]; the listener is told of what comes and goes.
-    pub fn subscribe_with_listener(
-        &mut self,
-        topics: &[String],
-        listener: Box<dyn RebalanceListener>,
-    ) -> Result<(), ClientError> {
-        self.listener = Some(listener);
-        self.subscribe(topics)
-    }
-
-    /// Reads nothing any more, and leaves the group.
-    pub async fn unsubscribe(&mut self) {
-        self.subscription.clear();
-        if let Some(joining) = self.joining.take() {
-            joining.abort();
-            if let Some(place) = self.place.take() {
-                place.give_up_while_joining().await;
-            }
-        }
-        if let Some(membership) = self.membership.take() {
-            membership.leave().await;
-        }
-        self.replace_assignment(&[]);
     }
 
     pub fn config(&self) -> &ConsumerConfig {
@@ -194,11 +195,17 @@ impl Consumer {
         self.positions.keys().cloned().collect()
     }
 
+    /// What wakes this consumer while it waits.
+    pub fn waker(&self) -> ConsumerWaker {
+        self.waker.clone()
+    }
+
     /// Who this consumer is in its group, for [`crate::Producer::send_offsets_to_transaction`].
     pub fn group_metadata(&self) -> ConsumerGroupMetadata {
-        let (generation_id, member_id) = match &self.membership {
-            Some(membership) => membership.generation_and_id(),
-            None => (-1, String::new()),
+        let (generation_id, member_id) = match (&self.membership, &self.modern) {
+            (Some(membership), _) => membership.generation_and_id(),
+            (None, Some(modern)) => modern.epoch_and_id(),
+            (None, None) => (-1, String::new()),
         };
         ConsumerGroupMetadata {
             group_id: self.config.group_id.clone().unwrap_or_default(),
@@ -255,14 +262,12 @@ impl Consumer {
     ) -> Result<Vec<T>, ClientError> {
         let deadline = Instant::now() + timeout;
         loop {
-            if let Some(membership) = &self.membership {
-                membership.on_polled();
-            }
             if !self.keep_membership(deadline).await? {
                 return Ok(Vec::new());
             }
             self.watch_topics();
-            self.auto_commit().await;
+            self.auto_commit();
+            self.call_back();
             // What has come by now is taken in without waiting.
             while let Some(finished) = self.fetches.try_join_next() {
                 if let Ok(fetched) = finished {
@@ -277,22 +282,41 @@ impl Consumer {
             }
             self.find_positions().await?;
             self.start_fetches().await?;
+            if self.waker.take() {
+                return Err(ClientError::WokenUp);
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(Vec::new());
             }
             // Rebalances are noticed while nothing comes, and answers are awaited in between.
             let pause = left.min(Duration::from_millis(100));
-            match tokio::time::timeout(pause, self.fetches.join_next()).await {
-                Ok(Some(Ok(fetched))) => self.on_fetched(fetched).await?,
-                Ok(Some(Err(_))) | Err(_) => {}
-                Ok(None) => tokio::time::sleep(pause).await,
+            if let Some(fetched) = self.next_event(pause).await {
+                self.on_fetched(fetched).await?;
             }
+        }
+    }
+
+    /// Waits until an answer comes, the group has something to say, or the pause is over.
+    async fn next_event(&mut self, pause: Duration) -> Option<Fetched> {
+        let news = self.modern.as_ref().map(ModernMembership::news);
+        let told = async {
+            match &news {
+                Some(news) => news.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(finished) = self.fetches.join_next() => finished.ok(),
+            () = told => None,
+            () = self.waker.notified() => None,
+            () = tokio::time::sleep(pause) => None,
         }
     }
 
     /// Commits, if that is automatic, and leaves the group.
     pub async fn close(mut self) -> Result<(), ClientError> {
+        self.finish_commits().await;
         if let Some(joining) = self.joining.take() {
             joining.abort();
             if let Some(place) = self.place.take() {
@@ -304,16 +328,25 @@ impl Consumer {
             true => self.commit().await,
             false => Ok(()),
         };
+        self.tell_revoked();
         if let Some(membership) = self.membership.take() {
-            let held = self.assignment();
-            if let Some(listener) = &mut self.listener
-                && !held.is_empty()
-            {
-                listener.on_partitions_revoked(&held);
-            }
             membership.leave().await;
         }
+        if let Some(modern) = self.modern.take() {
+            modern.leave().await;
+        }
         committed
+    }
+
+    /// As [`Consumer::close`], and gives up after this time; the place in the group then expires by itself.
+    pub async fn close_within(self, limit: Duration) -> Result<(), ClientError> {
+        match tokio::time::timeout(limit, self.close()).await {
+            Ok(closed) => closed,
+            Err(_) => Err(ClientError::Config(format!(
+                "the consumer did not close within {} ms; give it more time",
+                limit.as_millis()
+            ))),
+        }
     }
 
     fn new_position(&mut self) -> Position {
@@ -323,136 +356,6 @@ impl Consumer {
             generation: self.next_generation,
             ..Position::default()
         }
-    }
-
-    /// Keeps the positions of partitions that stay.
-    fn replace_assignment(&mut self, partitions: &[Partition]) {
-        let mut positions = BTreeMap::new();
-        for partition in partitions {
-            let position = match self.positions.remove(partition) {
-                Some(position) => position,
-                None => self.new_position(),
-            };
-            positions.insert(partition.clone(), position);
-        }
-        self.positions = positions;
-    }
-
-    /// Joins the group, or joins it again where the members are being redistributed; false while the
-    /// others are waited for. Joining goes on between two polls: it takes as long as the slowest member,
-    /// who may be waiting for the same caller.
-    async fn keep_membership(&mut self, deadline: Instant) -> Result<bool, ClientError> {
-        if self.joining.is_none() {
-            let Some(membership) = &self.membership else {
-                return Ok(true);
-            };
-            if !membership.must_join() {
-                return Ok(true);
-            }
-            let is_lost = membership.is_forgotten();
-            let keeps_reading = membership.is_cooperative() && !is_lost;
-            if self.config.auto_commit && !self.positions.is_empty() && !is_lost {
-                // Others will begin where this commit stands.
-                self.commit_quietly().await;
-            }
-            if !keeps_reading {
-                self.give_up_all(is_lost);
-            }
-            let Some(mut membership) = self.membership.take() else {
-                return Ok(true);
-            };
-            let (topics, owned) = (self.subscription.clone(), self.assignment());
-            self.joining = Some(tokio::spawn(async move {
-                let joined = membership.join(&topics, &owned).await;
-                (membership, joined)
-            }));
-        }
-        let Some(joining) = &mut self.joining else {
-            return Ok(true);
-        };
-        // What is kept is read on meanwhile.
-        let left = match self.positions.is_empty() {
-            true => deadline.saturating_duration_since(Instant::now()),
-            false => Duration::ZERO,
-        };
-        let Ok(finished) = tokio::time::timeout(left, joining).await else {
-            return Ok(!self.positions.is_empty());
-        };
-        self.joining = None;
-        let (membership, joined) = finished.map_err(|_| ClientError::ClientClosed)?;
-        self.membership = Some(membership);
-        self.take_assignment(&joined?);
-        self.last_auto_commit = Instant::now();
-        Ok(true)
-    }
-
-    /// Gives everything up before joining.
-    fn give_up_all(&mut self, is_lost: bool) {
-        let held = self.assignment();
-        self.positions.clear();
-        if let Some(listener) = &mut self.listener
-            && !held.is_empty()
-        {
-            match is_lost {
-                true => listener.on_partitions_lost(&held),
-                false => listener.on_partitions_revoked(&held),
-            }
-        }
-    }
-
-    fn take_assignment(&mut self, assigned: &[Partition]) {
-        let held: BTreeSet<Partition> = self.positions.keys().cloned().collect();
-        let kept: BTreeSet<Partition> = assigned.iter().cloned().collect();
-        let revoked: Vec<Partition> = held.difference(&kept).cloned().collect();
-        let added: Vec<Partition> = kept.difference(&held).cloned().collect();
-        if !revoked.is_empty() {
-            if let Some(listener) = &mut self.listener {
-                listener.on_partitions_revoked(&revoked);
-            }
-            // Those that are to have them get them in another round.
-            if let Some(membership) = &self.membership {
-                membership.rejoin();
-            }
-        }
-        self.replace_assignment(assigned);
-        if let Some(listener) = &mut self.listener {
-            listener.on_partitions_assigned(&added);
-        }
-    }
-
-    /// Looks from time to time whether subscribed topics have come, gone or grown; sooner where one is
-    /// missing. The member that assigned the partitions has them assigned anew.
-    fn watch_topics(&mut self) {
-        let metadata = self.client.metadata();
-        if let Some(membership) = &self.membership {
-            membership.on_metadata(&metadata);
-        }
-        if self
-            .refreshing
-            .as_ref()
-            .is_some_and(|task| !task.is_finished())
-        {
-            return;
-        }
-        let mut names: BTreeSet<&String> = self.subscription.iter().collect();
-        names.extend(self.positions.keys().map(|(topic, _)| topic));
-        let is_missing = |name: &&String| !metadata.topics.contains_key(*name);
-        let config = self.client.config();
-        let patience = match names.iter().any(is_missing) {
-            true => config.retry_backoff_max,
-            false => config.metadata_max_age,
-        };
-        if names.is_empty() || self.last_refresh.elapsed() < patience {
-            return;
-        }
-        self.last_refresh = Instant::now();
-        let names: Vec<String> = names.into_iter().cloned().collect();
-        let (client, creates) = (self.client.clone(), self.config.allow_auto_create_topics);
-        self.refreshing = Some(tokio::spawn(async move {
-            if let Err(error) = client.refresh_metadata(Some(&names), creates).await {
-                tracing::debug!(%error, "no metadata");
-            }
-        }));
     }
 
     /// Takes up to so many records out of what has been fetched.

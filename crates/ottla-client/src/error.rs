@@ -63,6 +63,8 @@ pub enum ClientError {
         partition: String,
         error: BatchError,
     },
+    #[error("the consumer was woken up while it waited")]
+    WokenUp,
     #[error("the client is closed")]
     ClientClosed,
 }

@@ -5,6 +5,7 @@
 //!
 //! Version numbers appear here only where one request says a thing differently in another version.
 
+mod clock;
 mod config;
 mod error;
 
@@ -25,9 +26,11 @@ pub use admin::Admin;
 pub use client::{Client, CoordinatorKind};
 pub use config::ClientConfig;
 pub use connection::Connection;
+#[doc(hidden)]
+pub use consumer::offline::OfflineConsumer;
 pub use consumer::{
-    Assignor, CommitOffset, Consumer, ConsumerConfig, ConsumerRecord, FetchedBatch, GroupProtocol,
-    OffsetReset, RebalanceListener,
+    Assignor, CommitCallback, CommitOffset, Consumer, ConsumerConfig, ConsumerRecord,
+    ConsumerWaker, FetchedBatch, GroupProtocol, OffsetReset, RebalanceListener,
 };
 pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};

@@ -1,79 +1,27 @@
 //! The client against a real broker: what producer, consumer and admin calls promise each other.
 
+mod cluster;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ottla_client::admin::{NewTopic, OffsetSpec};
 use ottla_client::{
-    Admin, Assignor, Client, ClientConfig, ClientError, Consumer, ConsumerConfig, ConsumerRecord,
-    DeliveredBatch, DeliveryListener, OffsetReset, OffsetToCommit, Producer, ProducerConfig,
-    ProducerRecord, RecordRef,
+    Assignor, Client, ClientConfig, ClientError, Consumer, ConsumerConfig, DeliveredBatch,
+    DeliveryListener, OffsetReset, OffsetToCommit, Producer, ProducerConfig, ProducerRecord,
+    RecordRef,
 };
 use ottla_protocol::ApiKey;
 use ottla_records::{Compression, CompressionType};
-use ottla_testkit::{BrokerBuilder, BrokerProcess};
 use ottla_types::ErrorCode;
 
-/// A broker: the one that `OTTLA_CLIENT_BOOTSTRAP` names, or an Ottla of the test's own.
-struct Cluster {
-    _broker: Option<BrokerProcess>,
-    admin: Admin,
-    /// Tells the names of this test from those of others.
-    suffix: String,
-}
+use cluster::{Cluster, read, record};
 
 impl Cluster {
-    async fn start() -> Cluster {
-        let (broker, bootstrap) = match std::env::var("OTTLA_CLIENT_BOOTSTRAP") {
-            Ok(bootstrap) => (None, bootstrap),
-            Err(_) => {
-                let broker = BrokerBuilder::new()
-                    .property("group.initial.rebalance.delay.ms", "0")
-                    .property("offsets.topic.num.partitions", "1")
-                    .property("auto.create.topics.enable", "false")
-                    .start();
-                let bootstrap = broker.bootstrap();
-                (Some(broker), bootstrap)
-            }
-        };
-        let config = ClientConfig::new(&bootstrap).expect("an address");
-        let admin = Admin::new(Client::connect(config).await.expect("the broker answers"));
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        Cluster {
-            _broker: broker,
-            admin,
-            suffix: format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)),
-        }
-    }
-
-    /// A name of this test alone.
-    fn name(&self, name: &str) -> String {
-        format!("{name}{}", self.suffix)
-    }
-
-    async fn topic(&self, name: &str, partitions: i32) -> String {
-        let name = self.name(name);
-        let topic = NewTopic {
-            name: name.clone(),
-            partitions: Some(partitions),
-            ..NewTopic::default()
-        };
-        let results = self
-            .admin
-            .create_topics(&[topic], false)
-            .await
-            .expect("an answer");
-        assert_eq!(results[0].error_code, 0, "{:?}", results[0].error_message);
-        name
-    }
-
-    fn producer(&self, config: ProducerConfig) -> Producer {
-        Producer::new(self.admin.client().clone(), config).expect("a producer")
-    }
-
+    /// Looks for rebalances often.
     fn consumer(&self, group: Option<&str>) -> Consumer {
         let config = ConsumerConfig {
             group_id: group.map(str::to_owned),
@@ -83,30 +31,6 @@ impl Cluster {
         };
         Consumer::new(self.admin.client().clone(), config)
     }
-}
-
-fn record(topic: &str, key: &str, value: &str) -> ProducerRecord {
-    ProducerRecord {
-        topic: topic.into(),
-        key: Some(Bytes::copy_from_slice(key.as_bytes())),
-        value: Some(Bytes::copy_from_slice(value.as_bytes())),
-        ..ProducerRecord::default()
-    }
-}
-
-/// Polls until so many records have come, or half a minute is over.
-async fn read(consumer: &mut Consumer, count: usize) -> Vec<ConsumerRecord> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let mut records = Vec::new();
-    while records.len() < count && Instant::now() < deadline {
-        records.extend(
-            consumer
-                .poll(Duration::from_millis(200))
-                .await
-                .expect("records"),
-        );
-    }
-    records
 }
 
 #[tokio::test]
@@ -538,6 +462,14 @@ fn transactional(cluster: &Cluster, id: &str) -> Producer {
 #[tokio::test]
 async fn transactions_are_seen_as_a_whole_or_not_at_all() {
     let cluster = Cluster::start().await;
+    if let Ok(version) = std::env::var("OTTLA_CLIENT_TRANSACTION_VERSION") {
+        // The broker is said to have been set back to transactions of the first kind.
+        let finalized = cluster
+            .admin
+            .client()
+            .finalized_feature("transaction.version");
+        assert_eq!(finalized.to_string(), version);
+    }
     if !cluster
         .admin
         .client()

@@ -165,7 +165,7 @@ impl Admin {
         &self,
         group: &str,
     ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
-        self.fetch_offsets(group, None).await
+        self.fetch_offsets(group, None, None).await
     }
 
     /// What a group has committed for these partitions, once no transaction about it is open any more:
@@ -175,13 +175,24 @@ impl Admin {
         group: &str,
         partitions: &[Partition],
     ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
+        self.stable_offsets_for(group, partitions, None).await
+    }
+
+    /// As [`Admin::stable_offsets`], asked for by a member: its epoch and its id.
+    pub(crate) async fn stable_offsets_for(
+        &self,
+        group: &str,
+        partitions: &[Partition],
+        member: Option<(i32, String)>,
+    ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
         let mut topics: Vec<String> = partitions.iter().map(|(topic, _)| topic.clone()).collect();
         topics.dedup();
         // Newer requests name topics by their ids.
         self.client.topics(&topics).await?;
         self.client
             .retrying("OffsetFetch", async || {
-                self.fetch_offsets(group, Some(partitions)).await
+                self.fetch_offsets(group, Some(partitions), member.as_ref())
+                    .await
             })
             .await
     }
@@ -190,6 +201,7 @@ impl Admin {
         &self,
         group: &str,
         wanted: Option<&[Partition]>,
+        member: Option<&(i32, String)>,
     ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
         let mut by_topic: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
         for (topic, partition) in wanted.unwrap_or_default() {
@@ -214,6 +226,8 @@ impl Admin {
                     if version >= 8 {
                         request.groups = vec![OffsetFetchRequestGroup {
                             group_id: text(group),
+                            member_id: member.map(|(_, id)| text(id)),
+                            member_epoch: member.map_or(-1, |(epoch, _)| *epoch),
                             topics: wanted.map(|_| {
                                 let topics = by_topic.iter();
                                 topics

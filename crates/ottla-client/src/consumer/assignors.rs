@@ -3,6 +3,8 @@
 //! Pure functions from members and numbers of partitions to an assignment; the same as those of Kafka's
 //! Java client, so that members of both kinds can share a group.
 
+#[cfg(test)]
+mod comparison;
 mod range;
 mod round_robin;
 mod sticky;
@@ -28,12 +30,20 @@ pub enum Assignor {
 pub(super) struct Subscriber {
     pub(super) member_id: String,
     pub(super) instance_id: Option<String>,
+    /// Where it stands, if it says so.
+    pub(super) rack: Option<String>,
     pub(super) topics: Vec<String>,
     /// What it has, as it says itself.
     pub(super) owned: Vec<Partition>,
     /// In which generation it got that; -1 where it does not say.
     pub(super) generation: i32,
 }
+
+/// Where the replicas of a partition stand.
+pub(super) type Racks = BTreeSet<String>;
+
+/// The topics that exist, with the partitions that each has.
+pub(super) type Topics = BTreeMap<String, Vec<Racks>>;
 
 pub(super) type Assignment = BTreeMap<String, Vec<Partition>>;
 
@@ -78,18 +88,18 @@ impl Assignor {
         self == Assignor::CooperativeSticky
     }
 
-    /// The partitions of each member; `counts` says how many each topic has.
-    pub(super) fn assign(
-        self,
-        members: &[Subscriber],
-        counts: &BTreeMap<String, usize>,
-    ) -> Assignment {
+    /// The partitions of each member. Racks matter to [`Assignor::Range`] only.
+    pub(super) fn assign(self, members: &[Subscriber], topics: &Topics) -> Assignment {
+        let counts: BTreeMap<String, usize> = topics
+            .iter()
+            .map(|(topic, partitions)| (topic.clone(), partitions.len()))
+            .collect();
         match self {
-            Assignor::Range => range::assign(members, counts),
-            Assignor::RoundRobin => round_robin::assign(members, counts),
-            Assignor::Sticky => sticky::assign(members, counts),
+            Assignor::Range => range::assign(members, topics),
+            Assignor::RoundRobin => round_robin::assign(members, &counts),
+            Assignor::Sticky => sticky::assign(members, &counts),
             Assignor::CooperativeSticky => {
-                let assigned = sticky::assign(members, counts);
+                let assigned = sticky::assign(members, &counts);
                 without_moving(members, assigned)
             }
         }
@@ -109,17 +119,12 @@ fn ordered(members: &[Subscriber]) -> Vec<&Subscriber> {
     ordered
 }
 
-/// Leaves out what another member still has: it gives that up first.
+/// Leaves out what another member still has, or two members say that they have: it is given up first.
 fn without_moving(members: &[Subscriber], assigned: Assignment) -> Assignment {
-    let owners: BTreeMap<&Partition, &str> = members
-        .iter()
-        .flat_map(|member| {
-            let owned = member.owned.iter();
-            owned.map(|partition| (partition, member.member_id.as_str()))
-        })
-        .collect();
+    let owners = sticky::owners(members);
     let moves = |member: &str, partition: &Partition| {
-        owners.get(partition).is_some_and(|owner| *owner != member)
+        let owner = owners.get(partition);
+        owner.is_some_and(|owner| owner.is_none_or(|owner| owner.member_id != member))
     };
     assigned
         .into_iter()

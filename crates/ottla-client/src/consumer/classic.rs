@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ottla_protocol::messages::consumer_protocol_assignment::{
@@ -13,17 +13,16 @@ use ottla_protocol::messages::consumer_protocol_subscription::TopicPartition as 
 use ottla_protocol::messages::join_group_request::{JoinGroupRequest, JoinGroupRequestProtocol};
 use ottla_protocol::messages::join_group_response::JoinGroupResponse;
 use ottla_protocol::messages::leave_group_request::{LeaveGroupRequest, MemberIdentity};
-use ottla_protocol::messages::offset_commit_request::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
+use ottla_protocol::messages::offset_commit_request::OffsetCommitRequest;
 use ottla_protocol::messages::sync_group_request::{SyncGroupRequest, SyncGroupRequestAssignment};
 use ottla_protocol::messages::{ConsumerProtocolSubscription, HeartbeatRequest};
 use ottla_protocol::{ApiRequest, Message, Reader};
-use ottla_types::{ErrorCode, Uuid};
+use ottla_types::ErrorCode;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::assignors::{Assignor, Subscriber, sticky_data};
+use super::assignors::{Assignor, Racks, Subscriber, Topics, sticky_data};
+use super::commits::commit_topics;
 use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::admin::groups::decode_assignment;
 use crate::client::{Client, CoordinatorKind, Owner};
@@ -31,28 +30,42 @@ use crate::error::ClientError;
 use crate::metadata::Metadata;
 
 const PROTOCOL_TYPE: &str = "consumer";
-/// Owned partitions came with version 1, the generation with 2.
-const SUBSCRIPTION_VERSION: i16 = 2;
+/// Owned partitions came with version 1, the generation with 2, the rack with 3.
+const SUBSCRIPTION_VERSION: i16 = 3;
 
 /// A place in a group with what came of joining.
 pub(super) type Joined = (Membership, Result<Vec<Partition>, ClientError>);
 
-/// A place in a group, kept by heartbeats.
-pub(super) struct Membership {
+/// The coordinator of the group, as a member talks to it.
+#[derive(Clone)]
+struct Coordinator {
     client: Client,
-    /// Of the connection to the coordinator.
+    /// Of the connection to it.
     owner: Owner,
     group: String,
+    /// Set when the members are being redistributed, or this one is out.
+    rejoin: Arc<AtomicBool>,
+    /// Set when the group does not know this member any more.
+    forgotten: Arc<AtomicBool>,
+}
+
+/// Commits as the member that it was taken from, in the generation of that time.
+pub(super) struct Committer {
+    coordinator: Coordinator,
+    generation: i32,
+    member_id: String,
+    instance_id: Option<String>,
+}
+
+/// A place in a group, kept by heartbeats.
+pub(super) struct Membership {
+    coordinator: Coordinator,
     config: ConsumerConfig,
     /// Empty until the coordinator has given one; shared with whoever may have to give the place up while
     /// this is away joining.
     member_id: Arc<Mutex<String>>,
     /// -1 outside the group.
     generation: i32,
-    /// Set by heartbeats when the members are being redistributed, or this one is out.
-    rejoin: Arc<AtomicBool>,
-    /// Set by heartbeats when the group does not know this member any more.
-    forgotten: Arc<AtomicBool>,
     heartbeats: Option<JoinHandle<()>>,
     last_poll: Arc<Mutex<Instant>>,
     /// What the leader of the group assigned the partitions by; nothing for the other members.
@@ -64,14 +77,16 @@ pub(super) struct Membership {
 impl Membership {
     pub(super) fn new(client: Client, group: String, config: ConsumerConfig) -> Membership {
         Membership {
-            owner: client.new_owner(),
-            client,
-            group,
+            coordinator: Coordinator {
+                owner: client.new_owner(),
+                client,
+                group,
+                rejoin: Arc::new(AtomicBool::new(true)),
+                forgotten: Arc::default(),
+            },
             config,
             member_id: Arc::default(),
             generation: -1,
-            rejoin: Arc::new(AtomicBool::new(true)),
-            forgotten: Arc::default(),
             heartbeats: None,
             last_poll: Arc::new(Mutex::new(Instant::now())),
             assigned_counts: None,
@@ -86,12 +101,12 @@ impl Membership {
 
     /// Joins again with the next poll.
     pub(super) fn rejoin(&self) {
-        self.rejoin.store(true, Ordering::Release);
+        self.coordinator.rejoin.store(true, Ordering::Release);
     }
 
     /// The group does not know this member any more.
     pub(super) fn is_forgotten(&self) -> bool {
-        self.forgotten.load(Ordering::Acquire)
+        self.coordinator.forgotten.load(Ordering::Acquire)
     }
 
     /// Only where every assignor can, as in Kafka: the members have to agree on one later.
@@ -123,15 +138,15 @@ impl Membership {
     /// The place that this takes in the group, to be given up while this is away joining.
     pub(super) fn place(&self) -> Place {
         Place {
-            client: self.client.clone(),
-            group: self.group.clone(),
+            client: self.coordinator.client.clone(),
+            group: self.coordinator.group.clone(),
             member_id: self.member_id.clone(),
             is_static: self.config.group_instance_id.is_some(),
         }
     }
 
     pub(super) fn must_join(&self) -> bool {
-        self.rejoin.load(Ordering::Acquire)
+        self.coordinator.rejoin.load(Ordering::Acquire)
     }
 
     /// Joins, however long the other members take; gives the partitions of this member.
@@ -141,7 +156,7 @@ impl Membership {
         owned: &[Partition],
     ) -> Result<Vec<Partition>, ClientError> {
         self.stop_heartbeats();
-        if self.forgotten.swap(false, Ordering::AcqRel) {
+        if self.coordinator.forgotten.swap(false, Ordering::AcqRel) {
             self.member_id.lock().clear();
         }
         loop {
@@ -164,13 +179,15 @@ impl Membership {
                             }
                         }
                         _ if error.is_retriable() => {
-                            self.client
-                                .forget_coordinator(CoordinatorKind::Group, &self.group);
+                            self.coordinator.client.forget_coordinator(
+                                CoordinatorKind::Group,
+                                &self.coordinator.group,
+                            );
                         }
                         _ => return Err(error),
                     }
                     tracing::debug!(%error, "joining the group failed; trying again");
-                    tokio::time::sleep(self.client.config().retry_backoff).await;
+                    tokio::time::sleep(self.coordinator.client.config().retry_backoff).await;
                 }
             }
         }
@@ -194,7 +211,7 @@ impl Membership {
                 })
                 .collect(),
             generation_id: self.generation,
-            ..Default::default()
+            rack_id: self.config.client_rack.clone().map(Into::into),
         };
         with_version(&subscription, SUBSCRIPTION_VERSION)
     }
@@ -217,7 +234,7 @@ impl Membership {
             })
             .collect::<Result<Vec<_>, ClientError>>()?;
         let request = JoinGroupRequest {
-            group_id: self.group.clone().into(),
+            group_id: self.coordinator.group.clone().into(),
             session_timeout_ms: self.config.session_timeout.as_millis() as i32,
             rebalance_timeout_ms: self.config.max_poll_interval.as_millis() as i32,
             member_id: self.id().into(),
@@ -226,11 +243,11 @@ impl Membership {
             protocols,
             ..Default::default()
         };
-        let joined = self.ask(&request, true).await?;
+        let joined = self.ask(&request).await?;
         if !joined.member_id.is_empty() {
             *self.member_id.lock() = joined.member_id.to_string();
         }
-        self.check("joining", joined.error_code)?;
+        self.coordinator.check("joining", joined.error_code)?;
         self.generation = joined.generation_id;
         self.assigned_counts = None;
         let assignments = match joined.leader == joined.member_id {
@@ -238,7 +255,7 @@ impl Membership {
             false => Vec::new(),
         };
         let request = SyncGroupRequest {
-            group_id: self.group.clone().into(),
+            group_id: self.coordinator.group.clone().into(),
             generation_id: self.generation,
             member_id: self.id().into(),
             group_instance_id: self.config.group_instance_id.clone().map(Into::into),
@@ -247,9 +264,9 @@ impl Membership {
             assignments,
             ..Default::default()
         };
-        let synced = self.ask(&request, true).await?;
-        self.check("joining", synced.error_code)?;
-        self.rejoin.store(false, Ordering::Release);
+        let synced = self.ask(&request).await?;
+        self.coordinator.check("joining", synced.error_code)?;
+        self.coordinator.rejoin.store(false, Ordering::Release);
         self.start_heartbeats();
         decode_assignment(&synced.assignment)
     }
@@ -261,7 +278,7 @@ impl Membership {
     ) -> Result<Vec<SyncGroupRequestAssignment>, ClientError> {
         let name = joined.protocol_name.as_deref().unwrap_or_default();
         let assignor = Assignor::from_name(name).ok_or_else(|| ClientError::Unreadable {
-            address: format!("the coordinator of {}", self.group),
+            address: format!("the coordinator of {}", self.coordinator.group),
             what: format!("the assignor {name:?}"),
             reason: "this member has not named it".into(),
         })?;
@@ -296,6 +313,11 @@ impl Membership {
             members.push(Subscriber {
                 member_id: member.member_id.to_string(),
                 instance_id: member.group_instance_id.as_ref().map(ToString::to_string),
+                rack: subscription
+                    .rack_id
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .filter(|rack| !rack.is_empty()),
                 topics,
                 owned,
                 generation,
@@ -303,20 +325,27 @@ impl Membership {
         }
         let names: Vec<String> = names.into_iter().collect();
         let create = self.config.allow_auto_create_topics;
-        let metadata = self.client.refresh_metadata(Some(&names), create).await?;
+        let metadata = self
+            .coordinator
+            .client
+            .refresh_metadata(Some(&names), create)
+            .await?;
         let watched = names
             .iter()
             .map(|name| (name.clone(), partition_count(&metadata, name)));
         let watched: BTreeMap<String, usize> = watched.collect();
-        let mut counts = watched.clone();
-        counts.retain(|_, count| *count > 0);
+        let topics: Topics = names
+            .iter()
+            .map(|name| (name.clone(), partition_racks(&metadata, name)))
+            .filter(|(_, partitions)| !partitions.is_empty())
+            .collect();
         self.assigned_counts = Some(watched);
         if joined.skip_assignment {
             // A static leader that came back: the assignment stands, and is only watched over.
             return Ok(Vec::new());
         }
         let mut assignments = Vec::new();
-        for (member_id, partitions) in assignor.assign(&members, &counts) {
+        for (member_id, partitions) in assignor.assign(&members, &topics) {
             let assignment = ConsumerProtocolAssignment {
                 assigned_partitions: by_topic(&partitions)
                     .into_iter()
@@ -336,109 +365,38 @@ impl Membership {
         Ok(assignments)
     }
 
-    /// Commits as this member; a group that is being redistributed refuses, which is tried again once
-    /// this member has joined.
-    pub(super) async fn commit(
-        &mut self,
-        offsets: &BTreeMap<Partition, CommitOffset>,
-    ) -> Result<(), ClientError> {
-        if offsets.is_empty() || self.generation < 0 {
-            return Ok(());
+    /// Commits as this member is now; a group that is being redistributed refuses, which is tried again
+    /// once this member has joined.
+    pub(super) fn committer(&self) -> Committer {
+        Committer {
+            coordinator: self.coordinator.clone(),
+            generation: self.generation,
+            member_id: self.id(),
+            instance_id: self.config.group_instance_id.clone(),
         }
-        let metadata = self.client.metadata();
-        let mut topics: Vec<OffsetCommitRequestTopic> = Vec::new();
-        for ((topic, partition), offset) in offsets {
-            let committed = OffsetCommitRequestPartition {
-                partition_index: *partition,
-                committed_offset: offset.offset,
-                committed_leader_epoch: offset.leader_epoch,
-                committed_metadata: Some(offset.metadata.clone().into()),
-                ..Default::default()
-            };
-            match topics.iter_mut().find(|it| *it.name == **topic) {
-                Some(topic) => topic.partitions.push(committed),
-                None => topics.push(OffsetCommitRequestTopic {
-                    name: topic.clone().into(),
-                    topic_id: metadata
-                        .topics
-                        .get(topic)
-                        .map_or(Uuid::ZERO, |it| it.topic_id),
-                    partitions: vec![committed],
-                    ..Default::default()
-                }),
-            }
-        }
-        let request = OffsetCommitRequest {
-            group_id: self.group.clone().into(),
-            generation_id_or_member_epoch: self.generation,
-            member_id: self.id().into(),
-            group_instance_id: self.config.group_instance_id.clone().map(Into::into),
-            topics,
-            ..Default::default()
-        };
-        let response = self.ask(&request, false).await?;
-        let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
-        for partition in partitions {
-            self.check("committing offsets", partition.error_code)?;
-        }
-        Ok(())
     }
 
     /// Gives the place up, so that the others need not wait for it to expire. A static member keeps it.
     pub(super) async fn leave(mut self) {
         self.stop_heartbeats();
         if self.generation >= 0 {
-            self.place().give_up(self.owner).await;
+            self.place().give_up(self.coordinator.owner).await;
         }
     }
 
-    async fn ask<R: ApiRequest>(
-        &self,
-        request: &R,
-        is_held_back: bool,
-    ) -> Result<R::Response, ClientError> {
-        let coordinator = self
-            .client
-            .coordinator(CoordinatorKind::Group, &self.group)
-            .await?;
-        let connection = self
-            .client
-            .connection_of(&coordinator.address(), Some(self.owner))
-            .await?;
-        match is_held_back {
-            // The coordinator waits for the other members.
-            true => {
-                connection
-                    .send_waiting(request, self.config.max_poll_interval)
-                    .await
-            }
-            false => connection.send(request).await,
-        }
-    }
-
-    fn check(&self, what: &str, code: i16) -> Result<(), ClientError> {
-        let code = ErrorCode::from_code(code);
-        match code {
-            ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable => {
-                self.client
-                    .forget_coordinator(CoordinatorKind::Group, &self.group);
-            }
-            ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration => {
-                self.forgotten.store(true, Ordering::Release);
-                self.rejoin.store(true, Ordering::Release);
-            }
-            ErrorCode::RebalanceInProgress => self.rejoin.store(true, Ordering::Release),
-            _ => {}
-        }
-        ClientError::check(
-            format!("{what} of group {}", self.group),
-            code.code(),
-            None::<&str>,
-        )
+    async fn ask<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ClientError> {
+        let held_back = Some(self.config.max_poll_interval);
+        self.coordinator.ask(request, held_back).await
     }
 
     fn start_heartbeats(&mut self) {
-        let (client, owner, group) = (self.client.clone(), self.owner, self.group.clone());
+        let Coordinator {
+            client,
+            owner,
+            group,
+            rejoin,
+            forgotten,
+        } = self.coordinator.clone();
         let request = HeartbeatRequest {
             group_id: group.clone().into(),
             generation_id: self.generation,
@@ -447,7 +405,6 @@ impl Membership {
             ..Default::default()
         };
         let interval = self.config.heartbeat_interval;
-        let (rejoin, forgotten) = (self.rejoin.clone(), self.forgotten.clone());
         let (last_poll, patience) = (self.last_poll.clone(), self.config.max_poll_interval);
         let place = self.place();
         self.heartbeats = Some(tokio::spawn(async move {
@@ -509,10 +466,79 @@ impl Membership {
     }
 }
 
+impl Coordinator {
+    async fn ask<R: ApiRequest>(
+        &self,
+        request: &R,
+        held_back: Option<Duration>,
+    ) -> Result<R::Response, ClientError> {
+        let coordinator = self
+            .client
+            .coordinator(CoordinatorKind::Group, &self.group)
+            .await?;
+        let connection = self
+            .client
+            .connection_of(&coordinator.address(), Some(self.owner))
+            .await?;
+        match held_back {
+            // The coordinator waits for the other members.
+            Some(held_back) => connection.send_waiting(request, held_back).await,
+            None => connection.send(request).await,
+        }
+    }
+
+    fn check(&self, what: &str, code: i16) -> Result<(), ClientError> {
+        let code = ErrorCode::from_code(code);
+        match code {
+            ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable => {
+                self.client
+                    .forget_coordinator(CoordinatorKind::Group, &self.group);
+            }
+            ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration => {
+                self.forgotten.store(true, Ordering::Release);
+                self.rejoin.store(true, Ordering::Release);
+            }
+            ErrorCode::RebalanceInProgress => self.rejoin.store(true, Ordering::Release),
+            _ => {}
+        }
+        ClientError::check(
+            format!("{what} of group {}", self.group),
+            code.code(),
+            None::<&str>,
+        )
+    }
+}
+
+impl Committer {
+    pub(super) async fn commit(
+        &self,
+        offsets: &BTreeMap<Partition, CommitOffset>,
+    ) -> Result<(), ClientError> {
+        if offsets.is_empty() || self.generation < 0 {
+            return Ok(());
+        }
+        let request = OffsetCommitRequest {
+            group_id: self.coordinator.group.clone().into(),
+            generation_id_or_member_epoch: self.generation,
+            member_id: self.member_id.clone().into(),
+            group_instance_id: self.instance_id.clone().map(Into::into),
+            topics: commit_topics(&self.coordinator.client.metadata(), offsets),
+            ..Default::default()
+        };
+        let response = self.coordinator.ask(&request, None).await?;
+        let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+        for partition in partitions {
+            self.coordinator
+                .check("committing offsets", partition.error_code)?;
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Membership {
     fn drop(&mut self) {
         self.stop_heartbeats();
-        self.client.disown(self.owner);
+        self.coordinator.client.disown(self.coordinator.owner);
     }
 }
 
@@ -608,4 +634,15 @@ fn by_topic(partitions: &[Partition]) -> BTreeMap<String, Vec<i32>> {
 fn partition_count(metadata: &Metadata, topic: &str) -> usize {
     let topic = metadata.topics.get(topic);
     topic.map_or(0, |topic| topic.partitions.len())
+}
+
+/// Where the replicas of each partition stand, as far as their brokers say.
+fn partition_racks(metadata: &Metadata, topic: &str) -> Vec<Racks> {
+    let topic = metadata.topics.get(topic);
+    let partitions = topic.map_or(&[][..], |topic| &topic.partitions);
+    let rack = |broker: &i32| metadata.brokers.get(broker)?.rack.clone();
+    let racks = partitions
+        .iter()
+        .map(|partition| partition.replicas.iter().filter_map(rack));
+    racks.map(Iterator::collect).collect()
 }

@@ -56,6 +56,8 @@ pub struct ConsumerConfig {
     pub heartbeat_interval: Duration,
     pub max_poll_interval: Duration,
     pub allow_auto_create_topics: bool,
+    /// Of a pattern that internal topics match as well.
+    pub exclude_internal_topics: bool,
 }
 
 impl Default for ConsumerConfig {
@@ -81,6 +83,7 @@ impl Default for ConsumerConfig {
             heartbeat_interval: Duration::from_secs(3),
             max_poll_interval: Duration::from_secs(300),
             allow_auto_create_topics: true,
+            exclude_internal_topics: true,
         }
     }
 }
@@ -111,7 +114,7 @@ impl ConsumerConfig {
                     };
                 }
                 "group.remote.assignor" => {
-                    self.group_remote_assignor = Some(value.text().to_owned());
+                    self.group_remote_assignor = Some(value.non_empty()?.to_owned());
                 }
                 "partition.assignment.strategy" => {
                     let parts = value.text().split(',').map(str::trim);
@@ -145,15 +148,39 @@ impl ConsumerConfig {
                 "heartbeat.interval.ms" => self.heartbeat_interval = value.milliseconds()?,
                 "max.poll.interval.ms" => self.max_poll_interval = value.milliseconds()?,
                 "allow.auto.create.topics" => self.allow_auto_create_topics = value.boolean()?,
-                "exclude.internal.topics" => {
-                    value.only(&["true"], "topics are named one by one")?;
-                }
+                "exclude.internal.topics" => self.exclude_internal_topics = value.boolean()?,
                 "interceptor.classes" => value.only(&[""], "Java classes cannot be loaded here")?,
                 "key.deserializer" | "value.deserializer" => value.java_serde("Deserializer")?,
                 _ => unknown.push(key.clone()),
             }
         }
+        self.refuse_other_protocol(settings)?;
         Ok(unknown)
+    }
+
+    /// What only the other protocol knows is refused, as in Kafka: it would have no effect.
+    fn refuse_other_protocol(
+        &self,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(), ClientError> {
+        let (protocol, others) = match self.group_protocol {
+            GroupProtocol::Classic => ("classic", &["group.remote.assignor"][..]),
+            GroupProtocol::Consumer => (
+                "consumer",
+                &[
+                    "partition.assignment.strategy",
+                    "heartbeat.interval.ms",
+                    "session.timeout.ms",
+                ][..],
+            ),
+        };
+        match others.iter().find_map(|key| settings.get_key_value(*key)) {
+            Some((key, value)) => Err(ClientError::Config(format!(
+                "{key}={value}: has no meaning with group.protocol={protocol}; leave it out, or set the \
+                 other protocol"
+            ))),
+            None => Ok(()),
+        }
     }
 }
 

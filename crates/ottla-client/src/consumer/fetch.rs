@@ -271,7 +271,7 @@ impl Consumer {
             .map(drop)
     }
 
-    fn on_data(&mut self, partition: &Partition, from: i64, data: PartitionData) {
+    pub(super) fn on_data(&mut self, partition: &Partition, from: i64, data: PartitionData) {
         let name = match self.names.get(&partition.0) {
             Some(name) => name.clone(),
             None => {

@@ -1,22 +1,14 @@
-//! Positions and committed offsets: where a consumer begins, stands, and says that it has been.
+//! Positions: where a consumer begins and stands, and what the logs and the group have.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ottla_types::ErrorCode;
 
 use super::{Consumer, OffsetReset, Partition};
 use crate::admin::{CommittedOffset, ListedOffset, OffsetSpec};
 use crate::error::ClientError;
-
-/// An offset to commit: that of the next record to read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CommitOffset {
-    pub offset: i64,
-    /// Of the record before, -1 where it is not known.
-    pub leader_epoch: i32,
-    pub metadata: String,
-}
+use crate::metadata::{PartitionInfo, TopicInfo};
 
 impl Consumer {
     /// The offset of the next record that `poll` hands out for a partition, once it is known.
@@ -36,11 +28,18 @@ impl Consumer {
 
     /// Goes to an offset.
     pub fn seek(&mut self, partition: &Partition, offset: i64) {
+        self.seek_after(partition, offset, -1);
+    }
+
+    /// As [`Consumer::seek`], with the epoch of the record before, as a commit gave it; -1 where it is not
+    /// known.
+    pub fn seek_after(&mut self, partition: &Partition, offset: i64, leader_epoch: i32) {
         if !self.positions.contains_key(partition) {
             return;
         }
         let mut position = self.new_position();
         position.next = Some(offset);
+        position.leader_epoch = leader_epoch;
         position.is_paused = self.positions.get(partition).is_some_and(|it| it.is_paused);
         self.positions.insert(partition.clone(), position);
     }
@@ -122,67 +121,37 @@ impl Consumer {
         self.admin.committed_offsets(self.group()?).await
     }
 
-    /// Commits the positions of everything handed out so far.
-    pub async fn commit(&mut self) -> Result<(), ClientError> {
-        let offsets: BTreeMap<Partition, CommitOffset> = self
-            .positions
-            .iter()
-            .filter_map(|(partition, position)| {
-                let offset = CommitOffset {
-                    offset: position.next?,
-                    leader_epoch: position.leader_epoch,
-                    metadata: String::new(),
-                };
-                Some((partition.clone(), offset))
-            })
-            .collect();
-        self.commit_offsets(&offsets).await
+    /// What the group has committed for these partitions; those without are missing.
+    pub async fn committed_of(
+        &self,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
+        let member = self.modern.as_ref().map(|modern| modern.epoch_and_id());
+        self.admin
+            .stable_offsets_for(self.group()?, partitions, member)
+            .await
     }
 
-    /// Commits these offsets.
-    pub async fn commit_offsets(
-        &mut self,
-        offsets: &BTreeMap<Partition, CommitOffset>,
-    ) -> Result<(), ClientError> {
-        let group = self.group()?.to_owned();
-        match &mut self.membership {
-            Some(membership) => membership.commit(offsets).await,
-            None if self.joining.is_some() => Err(ClientError::broker(
-                format!("committing offsets of group {group}"),
-                ErrorCode::RebalanceInProgress.code(),
-                Some("the members are being redistributed; commit again after the next poll"),
-            )),
-            None => {
-                let plain = offsets
-                    .iter()
-                    .map(|(partition, offset)| (partition.clone(), offset.offset))
-                    .collect();
-                let results = self.admin.alter_offsets(&group, &plain).await?;
-                results.into_values().collect()
-            }
-        }
+    /// A topic's partitions. One that does not exist is created if both sides do that, and else an error.
+    pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>, ClientError> {
+        let names = [topic.to_owned()];
+        let creates = self.config.allow_auto_create_topics;
+        self.client.refresh_metadata(Some(&names), creates).await?;
+        let metadata = self.client.topics(&names).await?;
+        let found = metadata.topics.get(topic);
+        Ok(found.map_or_else(Vec::new, |topic| topic.partitions.clone()))
     }
 
-    fn group(&self) -> Result<&str, ClientError> {
+    /// All topics that this client may see.
+    pub async fn list_topics(&self) -> Result<BTreeMap<String, TopicInfo>, ClientError> {
+        let metadata = self.client.refresh_metadata(None, false).await?;
+        Ok(metadata.topics.clone())
+    }
+
+    pub(super) fn group(&self) -> Result<&str, ClientError> {
         self.config.group_id.as_deref().ok_or_else(|| {
             ClientError::Config("committing offsets needs a group; give group.id".into())
         })
-    }
-
-    pub(super) async fn auto_commit(&mut self) {
-        let due = self.config.auto_commit
-            && self.config.group_id.is_some()
-            && self.last_auto_commit.elapsed() >= self.config.auto_commit_interval;
-        if due {
-            self.last_auto_commit = Instant::now();
-            self.commit_quietly().await;
-        }
-    }
-
-    pub(super) async fn commit_quietly(&mut self) {
-        if let Err(error) = self.commit().await {
-            tracing::warn!(%error, "offsets could not be committed");
-        }
     }
 
     /// Finds out where to begin in partitions that have no position yet.
@@ -205,7 +174,21 @@ impl Consumer {
             }
         }
         let committed: BTreeMap<Partition, CommittedOffset> = match &self.config.group_id {
-            Some(group) if !there.is_empty() => self.admin.stable_offsets(group, &there).await?,
+            Some(group) if !there.is_empty() => {
+                let member = self.modern.as_ref().map(|modern| modern.epoch_and_id());
+                match self.admin.stable_offsets_for(group, &there, member).await {
+                    // The member has another epoch by now, or none: the next poll knows more.
+                    Err(error)
+                        if matches!(
+                            error.code(),
+                            Some(ErrorCode::StaleMemberEpoch | ErrorCode::UnknownMemberId)
+                        ) =>
+                    {
+                        return Ok(());
+                    }
+                    offsets => offsets?,
+                }
+            }
             _ => BTreeMap::new(),
         };
         let mut to_reset = Vec::new();

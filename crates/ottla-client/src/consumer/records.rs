@@ -139,7 +139,7 @@ impl CompletedFetch {
     /// The next record, or nothing once all have been read.
     pub(super) fn next_record(&mut self) -> Result<Option<ConsumerRecord>, BatchError> {
         loop {
-            let Some(mut open) = self.open.take() else {
+            let Some(open) = &mut self.open else {
                 self.open = self.read_batch()?;
                 if self.open.is_none() {
                     return Ok(None);
@@ -147,13 +147,19 @@ impl CompletedFetch {
                 continue;
             };
             match open.next_record() {
-                Some(record) => {
-                    let record = record?;
+                Some(Ok(record)) => {
                     self.next_offset = record.offset + 1;
-                    self.open = Some(open);
                     return Ok(Some(record));
                 }
-                None => self.next_offset = self.next_offset.max(open.last_offset + 1),
+                // A batch that cannot be read is not begun again in the middle.
+                Some(Err(error)) => {
+                    self.open = None;
+                    return Err(error);
+                }
+                None => {
+                    self.next_offset = self.next_offset.max(open.last_offset + 1);
+                    self.open = None;
+                }
             }
         }
     }

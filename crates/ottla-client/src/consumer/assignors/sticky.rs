@@ -1,13 +1,14 @@
 //! Kafka's sticky assignor: as even as can be, and as much as can be left where it is
 //! (`org.apache.kafka.clients.consumer.internals.AbstractStickyAssignor`).
 //!
-//! Where all members want the same topics, the result is that of Kafka's class: members keep what they have
-//! up to their fair share, and what is left over goes to those with the fewest, in the order of their ids.
+//! Where all members want the same topics, the result is that of Kafka's class without racks: members keep
+//! what they have up to their fair share, and what is left over goes to those with the fewest. Where Kafka's
+//! goes over them in the order of a hash map, this goes by their ids.
 //! Where they want different ones, members keep what they have, what is free goes to the member with the
 //! fewest that wants it, and partitions move while that makes two members more even. Kafka's class does the
 //! same with other tie-breaks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Assignment, Subscriber, wanted};
 use crate::consumer::Partition;
@@ -30,34 +31,21 @@ pub(super) fn assign(members: &[Subscriber], counts: &BTreeMap<String, usize>) -
     }
 }
 
-/// What each member has and may keep: of members that claim the same, the one of the newest generation
-/// has it; two of the same generation have both lost it.
+/// What each member has and may keep.
 fn kept(
     members: &[Subscriber],
     counts: &BTreeMap<String, usize>,
     partitions: &BTreeSet<Partition>,
 ) -> Assignment {
-    let newest = members.iter().map(|it| it.generation).max().unwrap_or(-1);
-    let mut claims: BTreeMap<&Partition, Vec<&str>> = BTreeMap::new();
-    for member in members {
-        // What was assigned in an older generation has gone to others since.
-        if member.generation < newest {
-            continue;
-        }
-        let topics = wanted(member, counts);
-        for partition in &member.owned {
-            if partitions.contains(partition) && topics.contains(partition.0.as_str()) {
-                claims.entry(partition).or_default().push(&member.member_id);
-            }
-        }
-    }
     let mut kept: Assignment = members
         .iter()
         .map(|member| (member.member_id.clone(), Vec::new()))
         .collect();
-    for (partition, claimants) in claims {
-        if let [owner] = claimants[..]
-            && let Some(partitions) = kept.get_mut(owner)
+    for (partition, owner) in owners(members) {
+        if let Some(owner) = owner
+            && partitions.contains(partition)
+            && wanted(owner, counts).contains(partition.0.as_str())
+            && let Some(partitions) = kept.get_mut(&owner.member_id)
         {
             partitions.push(partition.clone());
         }
@@ -65,7 +53,30 @@ fn kept(
     kept
 }
 
-/// Everybody wants everything.
+/// Who has what: of members that claim the same, the one of the newest generation has it; two of the same
+/// generation have both lost it.
+pub(super) fn owners(members: &[Subscriber]) -> BTreeMap<&Partition, Option<&Subscriber>> {
+    let mut claims: BTreeMap<&Partition, Vec<&Subscriber>> = BTreeMap::new();
+    for member in members {
+        for partition in &member.owned {
+            claims.entry(partition).or_default().push(member);
+        }
+    }
+    let mut owners = BTreeMap::new();
+    for (partition, mut claimants) in claims {
+        let newest = claimants.iter().map(|it| it.generation).max();
+        claimants.retain(|it| Some(it.generation) == newest);
+        let owner = match claimants[..] {
+            [owner] => Some(owner),
+            _ => None,
+        };
+        owners.insert(partition, owner);
+    }
+    owners
+}
+
+/// Everybody wants everything. Some members get one more than the others where it does not come out even:
+/// those that have so many first, then those that have their share already, then those that come to it last.
 fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assignment {
     let members = owned.len();
     if members == 0 {
@@ -73,48 +84,52 @@ fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assi
     }
     let least = partitions.len() / members;
     let most = partitions.len().div_ceil(members);
-    // So many members have one more than the others.
-    let mut places_with_most = partitions.len() % members;
+    let places_with_most = partitions.len() % members;
+    let mut taken_with_most = 0;
+    // Who has less than the share of all, and who has just that and may get one more.
+    let mut wanting: Vec<&str> = Vec::new();
+    let mut content: VecDeque<&str> = VecDeque::new();
     let mut assigned = Assignment::new();
     for (member, owned) in owned {
-        let mut share = least;
-        if owned.len() >= most && most > least && places_with_most > 0 {
-            places_with_most -= 1;
-            share = most;
+        let mut keeps = owned.clone();
+        keeps.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
+        if keeps.len() < least {
+            wanting.push(member);
+        } else if keeps.len() >= most && taken_with_most < places_with_most {
+            taken_with_most += 1;
+            if taken_with_most == places_with_most {
+                content.clear();
+            }
+            keeps.truncate(most);
+        } else {
+            keeps.truncate(least);
+            if taken_with_most < places_with_most {
+                content.push_back(member);
+            }
         }
-        let keeps: Vec<Partition> = owned.iter().take(share).cloned().collect();
         for partition in &keeps {
             partitions.remove(partition);
         }
         assigned.insert(member.clone(), keeps);
     }
-    // What is left goes by partition number, and topic by topic within a number, to the members in turn.
-    let mut free: Vec<Partition> = partitions.into_iter().collect();
-    free.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
-    let mut free = free.into_iter();
-    let mut wanting: Vec<String> = assigned
-        .iter()
-        .filter(|(_, partitions)| partitions.len() < most)
-        .map(|(member, _)| member.clone())
-        .collect();
-    // The fair share of all comes before the one more of some.
-    for share in [least, most] {
-        loop {
-            let mut gave = false;
-            wanting.retain(|member| {
-                let Some(partitions) = assigned.get_mut(member) else {
-                    return false;
-                };
-                if partitions.len() < share
-                    && let Some(partition) = free.next()
-                {
-                    partitions.push(partition);
-                    gave = true;
-                }
-                partitions.len() < most
-            });
-            if !gave {
-                break;
+    // What is left goes topic by topic to the members in turn.
+    let mut turn = 0;
+    for partition in partitions {
+        if turn >= wanting.len() {
+            turn = 0;
+        }
+        let member = match wanting.get(turn) {
+            Some(member) => Some(*member),
+            None => content.pop_front(),
+        };
+        let Some((member, has)) = member.and_then(|it| Some((it, assigned.get_mut(it)?))) else {
+            break;
+        };
+        has.push(partition);
+        if wanting.get(turn) == Some(&member) {
+            match has.len() < least {
+                true => turn += 1,
+                false => content.push_back(wanting.remove(turn)),
             }
         }
     }
@@ -194,6 +209,7 @@ mod tests {
         Subscriber {
             member_id: id.into(),
             instance_id: None,
+            rack: None,
             topics: topics.iter().map(|topic| (*topic).into()).collect(),
             owned: owned
                 .iter()
@@ -228,7 +244,7 @@ mod tests {
     fn a_new_group_is_even() {
         let members = ["A", "B", "C"].map(|id| member(id, &["t", "u"], &[]));
         let assigned = assign(&members, &counts(&[("t", 2), ("u", 2)]));
-        assert_eq!(shown(&assigned), ["A: t0 u1", "B: u0", "C: t1"]);
+        assert_eq!(shown(&assigned), ["A: t0 u1", "B: t1", "C: u0"]);
     }
 
     #[test]
@@ -251,7 +267,7 @@ mod tests {
             member("A", &["t"], &[("t", 0), ("t", 1), ("t", 2)]),
             member("B", &["t"], &[]),
         ];
-        let partitions = counts(&[("t", 3)]);
+        let partitions = BTreeMap::from([("t".to_owned(), vec![Default::default(); 3])]);
         let assigned = Assignor::CooperativeSticky.assign(&members, &partitions);
         assert_eq!(shown(&assigned), ["A: t0 t1", "B: "]);
         let members = [

@@ -1,0 +1,235 @@
+//! Committing offsets: at once, by the way, or by itself from time to time.
+//!
+//! One commit follows the other: the next is sent when the one before has been answered, so that what is
+//! committed last stands. Callbacks are called on the owner's thread, from within `poll`, a commit or
+//! `close`, as in Kafka.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use ottla_types::{ErrorCode, Uuid};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use super::{Consumer, Partition, classic, modern};
+use crate::admin::Admin;
+use crate::error::ClientError;
+use crate::metadata::Metadata;
+
+/// An offset to commit: that of the next record to read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommitOffset {
+    pub offset: i64,
+    /// Of the record before, -1 where it is not known.
+    pub leader_epoch: i32,
+    pub metadata: String,
+}
+
+/// Is told what became of a commit that nobody waited for
+/// (`org.apache.kafka.clients.consumer.OffsetCommitCallback`).
+pub type CommitCallback =
+    Box<dyn FnOnce(&BTreeMap<Partition, CommitOffset>, Result<(), ClientError>) + Send>;
+
+/// Commits that nobody waits for.
+#[derive(Default)]
+pub(super) struct Commits {
+    last: Option<JoinHandle<()>>,
+    /// Those that have been answered, whose callbacks have not been called.
+    answered: Arc<Mutex<Vec<Answered>>>,
+}
+
+struct Answered {
+    offsets: BTreeMap<Partition, CommitOffset>,
+    result: Result<(), ClientError>,
+    callback: Option<CommitCallback>,
+}
+
+/// In whose name offsets are committed.
+enum Committer {
+    Classic(classic::Committer),
+    Modern(modern::Committer),
+    /// No group decides about the partitions.
+    Alone {
+        admin: Admin,
+        group: String,
+    },
+}
+
+impl Committer {
+    async fn commit(&self, offsets: &BTreeMap<Partition, CommitOffset>) -> Result<(), ClientError> {
+        match self {
+            Committer::Classic(committer) => committer.commit(offsets).await,
+            Committer::Modern(committer) => committer.commit(offsets).await,
+            Committer::Alone { admin, group } => {
+                let plain = offsets
+                    .iter()
+                    .map(|(partition, offset)| (partition.clone(), offset.offset))
+                    .collect();
+                let results = admin.alter_offsets(group, &plain).await?;
+                results.into_values().collect()
+            }
+        }
+    }
+}
+
+impl Consumer {
+    /// Commits the positions of everything handed out so far.
+    pub async fn commit(&mut self) -> Result<(), ClientError> {
+        let offsets = self.consumed();
+        self.commit_offsets(&offsets).await
+    }
+
+    /// Commits these offsets.
+    pub async fn commit_offsets(
+        &mut self,
+        offsets: &BTreeMap<Partition, CommitOffset>,
+    ) -> Result<(), ClientError> {
+        let committer = self.committer()?;
+        if let Some(last) = self.commits.last.take() {
+            let _ = last.await;
+        }
+        let result = committer.commit(offsets).await;
+        self.call_back();
+        result
+    }
+
+    /// Commits the positions of everything handed out so far, and does not wait for it.
+    pub fn commit_async(&mut self, callback: Option<CommitCallback>) -> Result<(), ClientError> {
+        let offsets = self.consumed();
+        self.commit_offsets_async(offsets, callback)
+    }
+
+    /// Commits these offsets, and does not wait for it. A commit that fails is not repeated: a later one
+    /// may be on its way.
+    pub fn commit_offsets_async(
+        &mut self,
+        offsets: BTreeMap<Partition, CommitOffset>,
+        callback: Option<CommitCallback>,
+    ) -> Result<(), ClientError> {
+        let committer = self.committer()?;
+        let (before, answered) = (self.commits.last.take(), self.commits.answered.clone());
+        self.commits.last = Some(tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            let result = committer.commit(&offsets).await;
+            answered.lock().push(Answered {
+                offsets,
+                result,
+                callback,
+            });
+        }));
+        Ok(())
+    }
+
+    /// Calls the callbacks of what has been answered.
+    pub(super) fn call_back(&self) {
+        let answered = std::mem::take(&mut *self.commits.answered.lock());
+        for commit in answered {
+            match (commit.callback, commit.result) {
+                (Some(callback), result) => callback(&commit.offsets, result),
+                (None, Err(error)) => tracing::warn!(%error, "offsets could not be committed"),
+                (None, Ok(())) => {}
+            }
+        }
+    }
+
+    /// Waits until all that was sent has been answered.
+    pub(super) async fn finish_commits(&mut self) {
+        if let Some(last) = self.commits.last.take() {
+            let _ = last.await;
+        }
+        self.call_back();
+    }
+
+    fn consumed(&self) -> BTreeMap<Partition, CommitOffset> {
+        let positions = self.positions.iter();
+        positions
+            .filter_map(|(partition, position)| {
+                let offset = CommitOffset {
+                    offset: position.next?,
+                    leader_epoch: position.leader_epoch,
+                    metadata: String::new(),
+                };
+                Some((partition.clone(), offset))
+            })
+            .collect()
+    }
+
+    fn committer(&self) -> Result<Committer, ClientError> {
+        let group = self.group()?.to_owned();
+        if let Some(modern) = &self.modern {
+            return Ok(Committer::Modern(modern.committer()));
+        }
+        match &self.membership {
+            Some(membership) => Ok(Committer::Classic(membership.committer())),
+            None if self.joining.is_some() => Err(ClientError::broker(
+                format!("committing offsets of group {group}"),
+                ErrorCode::RebalanceInProgress.code(),
+                Some("the members are being redistributed; commit again after the next poll"),
+            )),
+            None => Ok(Committer::Alone {
+                admin: self.admin.clone(),
+                group,
+            }),
+        }
+    }
+
+    /// Commits by the way, if that is due.
+    pub(super) fn auto_commit(&mut self) {
+        let due = self.config.auto_commit
+            && self.config.group_id.is_some()
+            && self.last_auto_commit.elapsed() >= self.config.auto_commit_interval;
+        if !due {
+            return;
+        }
+        self.last_auto_commit = Instant::now();
+        // Before anything has been assigned, or while the members meet, there is nothing to commit.
+        if let Err(error) = self.commit_async(None) {
+            tracing::debug!(%error, "offsets are not committed now");
+        }
+    }
+
+    pub(super) async fn commit_quietly(&mut self) {
+        if let Err(error) = self.commit().await {
+            tracing::warn!(%error, "offsets could not be committed");
+        }
+    }
+}
+
+/// Offsets as a request to commit them names them.
+pub(super) fn commit_topics(
+    metadata: &Metadata,
+    offsets: &BTreeMap<Partition, CommitOffset>,
+) -> Vec<OffsetCommitRequestTopic> {
+    let topic_id = |topic: &str| {
+        metadata
+            .topics
+            .get(topic)
+            .map_or(Uuid::ZERO, |it| it.topic_id)
+    };
+    let mut topics: Vec<OffsetCommitRequestTopic> = Vec::new();
+    for ((topic, partition), offset) in offsets {
+        let committed = OffsetCommitRequestPartition {
+            partition_index: *partition,
+            committed_offset: offset.offset,
+            committed_leader_epoch: offset.leader_epoch,
+            committed_metadata: Some(offset.metadata.clone().into()),
+            ..Default::default()
+        };
+        match topics.last_mut() {
+            Some(last) if *last.name == **topic => last.partitions.push(committed),
+            _ => topics.push(OffsetCommitRequestTopic {
+                name: topic.clone().into(),
+                topic_id: topic_id(topic),
+                partitions: vec![committed],
+                ..Default::default()
+            }),
+        }
+    }
+    topics
+}

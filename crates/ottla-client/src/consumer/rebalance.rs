@@ -1,0 +1,409 @@
+//! A consumer in its group: subscribing, joining, and taking over what it is assigned, from within `poll`.
+//!
+//! The two protocols differ in who decides. In the classic one the members meet, one of them assigns, and
+//! joining is a task that runs between two polls. In the other the coordinator gives each member a target,
+//! and the member reaches it here, one poll at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use regex::Regex;
+
+use super::classic::Membership;
+use super::modern::ModernMembership;
+use super::modern::member::{Partitions, Reconciliation, Subscription};
+use super::{Consumer, GroupProtocol, Partition, RebalanceListener};
+use crate::error::ClientError;
+use crate::metadata::Metadata;
+
+/// Topics chosen by their names.
+pub(super) struct Pattern {
+    regex: Regex,
+    /// The metadata that was last looked through.
+    seen: Option<Arc<Metadata>>,
+}
+
+impl Consumer {
+    /// Shares these topics with the other members of the group.
+    pub fn subscribe(&mut self, topics: &[String]) -> Result<(), ClientError> {
+        self.pattern = None;
+        self.subscribe_as(topics.to_vec(), None)
+    }
+
+    /// As [`Consumer::subscribe`]; the listener is told of what comes and goes.
+    pub fn subscribe_with_listener(
+        &mut self,
+        topics: &[String],
+        listener: Box<dyn RebalanceListener>,
+    ) -> Result<(), ClientError> {
+        self.listener = Some(listener);
+        self.subscribe(topics)
+    }
+
+    /// Shares the topics whose whole names match a regular expression, those that come later too. They are
+    /// looked for every `metadata.max.age.ms`; internal ones are left out unless `exclude.internal.topics`
+    /// is false.
+    pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ClientError> {
+        let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| {
+            ClientError::Config(format!("{pattern}: not a regular expression: {error}"))
+        })?;
+        self.subscribe_as(Vec::new(), None)?;
+        self.pattern = Some(Pattern { regex, seen: None });
+        Ok(())
+    }
+
+    /// As [`Consumer::subscribe_pattern`], and it is the coordinator that finds the topics, so that no
+    /// member asks for the names of all. Only with `group.protocol=consumer`; the syntax is that of RE2.
+    pub fn subscribe_regex(&mut self, regex: &str) -> Result<(), ClientError> {
+        if self.config.group_protocol == GroupProtocol::Classic {
+            return Err(ClientError::Config(format!(
+                "{regex}: only with group.protocol=consumer does the coordinator find topics by a regular \
+                 expression; set that, or subscribe to a pattern"
+            )));
+        }
+        self.pattern = None;
+        self.subscribe_as(Vec::new(), Some(regex.to_owned()))
+    }
+
+    /// The listener is told of what comes and goes.
+    pub fn set_rebalance_listener(&mut self, listener: Box<dyn RebalanceListener>) {
+        self.listener = Some(listener);
+    }
+
+    fn subscribe_as(
+        &mut self,
+        topics: Vec<String>,
+        regex: Option<String>,
+    ) -> Result<(), ClientError> {
+        let Some(group) = self.config.group_id.clone() else {
+            return Err(ClientError::Config(
+                "subscribing to topics needs a group; give group.id".into(),
+            ));
+        };
+        self.subscription = topics;
+        let client = self.client.clone();
+        match self.config.group_protocol {
+            GroupProtocol::Consumer => {
+                let modern = self
+                    .modern
+                    .get_or_insert_with(|| ModernMembership::new(client, group, &self.config));
+                modern.subscribe(Subscription {
+                    topics: self.subscription.iter().cloned().collect(),
+                    regex,
+                });
+            }
+            GroupProtocol::Classic => match &self.membership {
+                Some(membership) => membership.rejoin(),
+                None if self.joining.is_some() => self.has_resubscribed = true,
+                None => {
+                    let membership = Membership::new(client, group, self.config.clone());
+                    self.place = Some(membership.place());
+                    self.membership = Some(membership);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Reads nothing any more, and leaves the group.
+    pub async fn unsubscribe(&mut self) {
+        self.subscription.clear();
+        self.pattern = None;
+        if let Some(joining) = self.joining.take() {
+            joining.abort();
+            if let Some(place) = self.place.take() {
+                place.give_up_while_joining().await;
+            }
+        }
+        self.tell_revoked();
+        if let Some(membership) = self.membership.take() {
+            membership.leave().await;
+        }
+        if let Some(modern) = self.modern.take() {
+            modern.leave().await;
+        }
+        self.replace_assignment(&[]);
+    }
+
+    /// Has the members meet again with the next poll. Nothing where the coordinator decides, as in Kafka.
+    pub fn enforce_rebalance(&self) {
+        if let Some(membership) = &self.membership {
+            membership.rejoin();
+        }
+    }
+
+    /// Tells the listener that everything is given up, if this is in a group.
+    pub(super) fn tell_revoked(&mut self) {
+        let held = self.assignment();
+        let is_member = self.membership.is_some() || self.modern.is_some();
+        if let Some(listener) = &mut self.listener
+            && is_member
+            && !held.is_empty()
+        {
+            listener.on_partitions_revoked(&held);
+        }
+    }
+
+    /// Does what the group asks for; false while the other members are waited for.
+    pub(super) async fn keep_membership(&mut self, deadline: Instant) -> Result<bool, ClientError> {
+        self.match_topics().await?;
+        if self.modern.is_some() {
+            self.keep_modern().await?;
+            return Ok(true);
+        }
+        self.keep_classic(deadline).await
+    }
+
+    /// Takes the topics that match the pattern, if there is one and the topics may have changed.
+    async fn match_topics(&mut self) -> Result<(), ClientError> {
+        let Some(pattern) = &self.pattern else {
+            return Ok(());
+        };
+        let metadata = match &pattern.seen {
+            Some(_) => self.client.metadata(),
+            None => self.client.refresh_metadata(None, false).await?,
+        };
+        let Some(pattern) = &mut self.pattern else {
+            return Ok(());
+        };
+        if let Some(seen) = &pattern.seen
+            && Arc::ptr_eq(seen, &metadata)
+        {
+            return Ok(());
+        }
+        let excludes_internal = self.config.exclude_internal_topics;
+        let matching: Vec<String> = metadata
+            .topics
+            .values()
+            .filter(|topic| pattern.regex.is_match(&topic.name))
+            .filter(|topic| !(excludes_internal && topic.is_internal))
+            .map(|topic| topic.name.clone())
+            .collect();
+        pattern.seen = Some(metadata);
+        match matching == self.subscription {
+            true => Ok(()),
+            false => self.subscribe_as(matching, None),
+        }
+    }
+
+    async fn keep_modern(&mut self) -> Result<(), ClientError> {
+        let Some(modern) = &self.modern else {
+            return Ok(());
+        };
+        let polled = modern.on_polled();
+        if modern.has_lost() {
+            self.give_up_all(true);
+            if let Some(modern) = &self.modern {
+                modern.on_given_up();
+            }
+        }
+        polled?;
+        let reconciliation = self.modern.as_ref().and_then(|it| it.reconciliation());
+        match reconciliation {
+            Some(reconciliation) => self.reconcile(&reconciliation).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gives up what is not in the target, takes what is new, and has the coordinator told.
+    async fn reconcile(&mut self, target: &Reconciliation) -> Result<(), ClientError> {
+        let metadata = self.metadata_of(&target.partitions).await;
+        // A topic without a name has just come or just gone; the next poll looks again.
+        let mut named = Partitions::new();
+        let mut assigned: Vec<Partition> = Vec::new();
+        for (topic_id, numbers) in &target.partitions {
+            if let Some(name) = metadata.topic_name(*topic_id) {
+                named.insert(*topic_id, numbers.clone());
+                assigned.extend(numbers.iter().map(|number| (name.to_owned(), *number)));
+            }
+        }
+        let held: BTreeSet<Partition> = self.positions.keys().cloned().collect();
+        let wanted: BTreeSet<Partition> = assigned.iter().cloned().collect();
+        if held != wanted && self.config.auto_commit && !held.is_empty() {
+            // Others will begin where this commit stands.
+            self.commit_quietly().await;
+        }
+        if held != wanted || named == target.partitions {
+            self.exchange(&held, &wanted);
+        }
+        self.last_auto_commit = Instant::now();
+        if let Some(modern) = &self.modern {
+            modern.on_reconciled(target, named);
+        }
+        Ok(())
+    }
+
+    /// Metadata with the names of these topics, as far as they can be found out. Asks for those that are
+    /// missing, not more often than a failed request is repeated.
+    async fn metadata_of(&mut self, partitions: &Partitions) -> Arc<Metadata> {
+        let metadata = self.client.metadata();
+        let pause = self.client.config().retry_backoff;
+        let has_just_asked = self.last_naming.is_some_and(|last| last.elapsed() < pause);
+        if has_just_asked
+            || partitions
+                .keys()
+                .all(|id| metadata.topic_name(*id).is_some())
+        {
+            return metadata;
+        }
+        self.last_naming = Some(Instant::now());
+        let ids: Vec<_> = partitions.keys().copied().collect();
+        match self.client.refresh_topic_ids(&ids).await {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                tracing::debug!(%error, "no metadata");
+                metadata
+            }
+        }
+    }
+
+    /// Joins the group, or joins it again where the members are being redistributed; false while the
+    /// others are waited for. Joining goes on between two polls: it takes as long as the slowest member,
+    /// who may be waiting for the same caller.
+    async fn keep_classic(&mut self, deadline: Instant) -> Result<bool, ClientError> {
+        if let Some(membership) = &self.membership {
+            membership.on_polled();
+        }
+        if self.joining.is_none() {
+            let Some(membership) = &self.membership else {
+                return Ok(true);
+            };
+            if !membership.must_join() {
+                return Ok(true);
+            }
+            let is_lost = membership.is_forgotten();
+            let keeps_reading = membership.is_cooperative() && !is_lost;
+            if self.config.auto_commit && !self.positions.is_empty() && !is_lost {
+                // Others will begin where this commit stands.
+                self.commit_quietly().await;
+            }
+            if !keeps_reading {
+                self.give_up_all(is_lost);
+            }
+            let Some(mut membership) = self.membership.take() else {
+                return Ok(true);
+            };
+            let (topics, owned) = (self.subscription.clone(), self.assignment());
+            self.joining = Some(tokio::spawn(async move {
+                let joined = membership.join(&topics, &owned).await;
+                (membership, joined)
+            }));
+        }
+        let Some(joining) = &mut self.joining else {
+            return Ok(true);
+        };
+        // What is kept is read on meanwhile.
+        let left = match self.positions.is_empty() {
+            true => deadline.saturating_duration_since(Instant::now()),
+            false => Duration::ZERO,
+        };
+        let Ok(finished) = tokio::time::timeout(left, joining).await else {
+            return Ok(!self.positions.is_empty());
+        };
+        self.joining = None;
+        let (membership, joined) = finished.map_err(|_| ClientError::ClientClosed)?;
+        if std::mem::take(&mut self.has_resubscribed) {
+            membership.rejoin();
+        }
+        self.membership = Some(membership);
+        self.take_assignment(&joined?);
+        self.last_auto_commit = Instant::now();
+        Ok(true)
+    }
+
+    /// Gives everything up before joining.
+    fn give_up_all(&mut self, is_lost: bool) {
+        let held = self.assignment();
+        self.positions.clear();
+        if let Some(listener) = &mut self.listener
+            && !held.is_empty()
+        {
+            match is_lost {
+                true => listener.on_partitions_lost(&held),
+                false => listener.on_partitions_revoked(&held),
+            }
+        }
+    }
+
+    fn take_assignment(&mut self, assigned: &[Partition]) {
+        let held: BTreeSet<Partition> = self.positions.keys().cloned().collect();
+        let kept: BTreeSet<Partition> = assigned.iter().cloned().collect();
+        if held.difference(&kept).next().is_some()
+            && let Some(membership) = &self.membership
+        {
+            // Those that are to have them get them in another round.
+            membership.rejoin();
+        }
+        self.exchange(&held, &kept);
+    }
+
+    /// Goes from these partitions to those, and tells the listener.
+    fn exchange(&mut self, held: &BTreeSet<Partition>, wanted: &BTreeSet<Partition>) {
+        let revoked: Vec<Partition> = held.difference(wanted).cloned().collect();
+        let added: Vec<Partition> = wanted.difference(held).cloned().collect();
+        if let Some(listener) = &mut self.listener
+            && !revoked.is_empty()
+        {
+            listener.on_partitions_revoked(&revoked);
+        }
+        let wanted: Vec<Partition> = wanted.iter().cloned().collect();
+        self.replace_assignment(&wanted);
+        if let Some(listener) = &mut self.listener {
+            listener.on_partitions_assigned(&added);
+        }
+    }
+
+    /// Keeps the positions of partitions that stay.
+    pub(super) fn replace_assignment(&mut self, partitions: &[Partition]) {
+        let mut positions = BTreeMap::new();
+        for partition in partitions {
+            let position = match self.positions.remove(partition) {
+                Some(position) => position,
+                None => self.new_position(),
+            };
+            positions.insert(partition.clone(), position);
+        }
+        self.positions = positions;
+    }
+
+    /// Looks from time to time whether subscribed topics have come, gone or grown; sooner where one is
+    /// missing. The member that assigned the partitions has them assigned anew.
+    pub(super) fn watch_topics(&mut self) {
+        let metadata = self.client.metadata();
+        if let Some(membership) = &self.membership {
+            membership.on_metadata(&metadata);
+        }
+        if self
+            .refreshing
+            .as_ref()
+            .is_some_and(|task| !task.is_finished())
+        {
+            return;
+        }
+        let mut names: BTreeSet<&String> = self.subscription.iter().collect();
+        names.extend(self.positions.keys().map(|(topic, _)| topic));
+        let is_missing = |name: &&String| !metadata.topics.contains_key(*name);
+        let config = self.client.config();
+        let wants_all = self.pattern.is_some();
+        let patience = match !wants_all && names.iter().any(is_missing) {
+            true => config.retry_backoff_max,
+            false => config.metadata_max_age,
+        };
+        if names.is_empty() && !wants_all || self.last_refresh.elapsed() < patience {
+            return;
+        }
+        self.last_refresh = Instant::now();
+        let names: Vec<String> = names.into_iter().cloned().collect();
+        let (client, creates) = (self.client.clone(), self.config.allow_auto_create_topics);
+        self.refreshing = Some(tokio::spawn(async move {
+            let refreshed = match wants_all {
+                true => client.refresh_metadata(None, false).await,
+                false => client.refresh_metadata(Some(&names), creates).await,
+            };
+            if let Err(error) = refreshed {
+                tracing::debug!(%error, "no metadata");
+            }
+        }));
+    }
+}

@@ -1,0 +1,297 @@
+//! Groups whose coordinator assigns the partitions (`group.protocol=consumer`, KIP-848), against a real broker.
+//!
+//! A broker that does not serve them must be said not to, with what to set instead.
+
+mod cluster;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_client::{
+    Consumer, ConsumerConfig, GroupProtocol, OffsetReset, ProducerConfig, ProducerRecord,
+    RebalanceListener,
+};
+use ottla_protocol::ApiKey;
+use parking_lot::Mutex;
+
+use cluster::{Cluster, read, record};
+
+fn config(group: &str) -> ConsumerConfig {
+    ConsumerConfig {
+        group_id: Some(group.to_owned()),
+        group_protocol: GroupProtocol::Consumer,
+        offset_reset: OffsetReset::Earliest,
+        ..ConsumerConfig::default()
+    }
+}
+
+fn member(cluster: &Cluster, config: ConsumerConfig) -> Consumer {
+    Consumer::new(cluster.admin.client().clone(), config)
+}
+
+/// Whether the broker has such groups.
+async fn are_served(cluster: &Cluster) -> bool {
+    let client = cluster.admin.client();
+    let served = client.serves(ApiKey::ConsumerGroupHeartbeat).await;
+    served.expect("an answer")
+}
+
+/// Polls all of them until they hold so many partitions each.
+async fn settle(members: &mut [&mut Consumer], wanted: &[usize]) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let held: Vec<usize> = members.iter().map(|it| it.assignment().len()).collect();
+        if held == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{held:?} instead of {wanted:?}");
+        for member in members.iter_mut() {
+            member
+                .poll(Duration::from_millis(50))
+                .await
+                .expect("polled");
+        }
+    }
+}
+
+async fn fill(cluster: &Cluster, topic: &str, partitions: i32, count: i32) {
+    let producer = cluster.producer(ProducerConfig::default());
+    for number in 0..count {
+        let sent = ProducerRecord {
+            partition: Some(number % partitions),
+            ..record(topic, "k", &number.to_string())
+        };
+        producer.send(sent).await.expect("sent");
+    }
+    producer.close().await;
+}
+
+#[tokio::test]
+async fn a_broker_without_such_groups_is_named_with_what_to_set() {
+    let cluster = Cluster::start().await;
+    if are_served(&cluster).await {
+        return;
+    }
+    let mut consumer = member(&cluster, config(&cluster.name("g")));
+    consumer.subscribe(&[cluster.name("t")]).expect("a group");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let error = loop {
+        assert!(Instant::now() < deadline, "nothing was said");
+        if let Err(error) = consumer.poll(Duration::from_millis(100)).await {
+            break error.to_string();
+        }
+    };
+    assert!(
+        error.starts_with("group.protocol=consumer: ")
+            && error.contains("set group.protocol=classic"),
+        "{error}"
+    );
+    consumer.close().await.expect("there is nothing to leave");
+}
+
+#[tokio::test]
+async fn members_share_what_the_coordinator_gives_them() {
+    let cluster = Cluster::start().await;
+    if !are_served(&cluster).await {
+        return;
+    }
+    let topic = cluster.topic("t", 4).await;
+    let group = cluster.name("g");
+    fill(&cluster, &topic, 4, 40).await;
+
+    let mut first = member(&cluster, config(&group));
+    first
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    assert_eq!(read(&mut first, 40).await.len(), 40);
+    assert_eq!(first.assignment().len(), 4);
+    first.commit().await.expect("committed");
+
+    let mut second = member(&cluster, config(&group));
+    second
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    settle(&mut [&mut first, &mut second], &[2, 2]).await;
+    let all: BTreeSet<_> = first
+        .assignment()
+        .into_iter()
+        .chain(second.assignment())
+        .collect();
+    assert_eq!(all.len(), 4);
+    // What was committed is not read again by whoever has got the partition.
+    fill(&cluster, &topic, 4, 4).await;
+    let (mut left, mut right) = (read(&mut first, 2).await, read(&mut second, 2).await);
+    left.append(&mut right);
+    assert!(left.iter().all(|record| record.offset == 10), "{left:?}");
+
+    second.close().await.expect("left");
+    settle(&mut [&mut first], &[4]).await;
+    assert!(
+        first.group_metadata().generation_id > 0,
+        "the member's epoch"
+    );
+    first.close().await.expect("left");
+    let committed = cluster
+        .admin
+        .committed_offsets(&group)
+        .await
+        .expect("offsets");
+    assert_eq!(
+        committed.values().map(|it| it.offset).collect::<Vec<_>>(),
+        [11; 4]
+    );
+}
+
+#[tokio::test]
+async fn the_coordinator_finds_topics_by_an_expression() {
+    let cluster = Cluster::start().await;
+    if !are_served(&cluster).await {
+        return;
+    }
+    let topic = cluster.topic("regex-a", 2).await;
+    cluster.topic("other-a", 2).await;
+    let mut consumer = member(&cluster, config(&cluster.name("g")));
+    let suffix = topic.trim_start_matches("regex-a").to_owned();
+    consumer
+        .subscribe_regex(&format!("regex-.*{suffix}"))
+        .expect("a group");
+    settle(&mut [&mut consumer], &[2]).await;
+    assert!(consumer.assignment().iter().all(|(name, _)| *name == topic));
+    consumer.close().await.expect("left");
+
+    let mut refused = member(&cluster, config(&cluster.name("g2")));
+    refused.subscribe_regex("(").expect("a group");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let error = loop {
+        assert!(Instant::now() < deadline, "nothing was said");
+        if let Err(error) = refused.poll(Duration::from_millis(100)).await {
+            break error.to_string();
+        }
+    };
+    assert!(error.contains("INVALID_REGULAR_EXPRESSION"), "{error}");
+}
+
+#[tokio::test]
+async fn an_assignor_is_the_coordinators_and_must_be_known_to_it() {
+    let cluster = Cluster::start().await;
+    if !are_served(&cluster).await {
+        return;
+    }
+    let topic = cluster.topic("t", 3).await;
+    let group = cluster.name("g");
+    let with = |assignor: &str| ConsumerConfig {
+        group_remote_assignor: Some(assignor.to_owned()),
+        ..config(&group)
+    };
+    let mut range = member(&cluster, with("range"));
+    range
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    settle(&mut [&mut range], &[3]).await;
+    let mut unknown = member(&cluster, with("mine"));
+    unknown
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let error = loop {
+        assert!(Instant::now() < deadline, "nothing was said");
+        if let Err(error) = unknown.poll(Duration::from_millis(100)).await {
+            break error.to_string();
+        }
+    };
+    assert!(error.contains("UNSUPPORTED_ASSIGNOR"), "{error}");
+    range.close().await.expect("left");
+}
+
+/// A static member that goes and comes back has what it had, and nobody else gets it meanwhile.
+#[tokio::test]
+async fn a_static_member_takes_its_place_again() {
+    let cluster = Cluster::start().await;
+    if !are_served(&cluster).await {
+        return;
+    }
+    let topic = cluster.topic("t", 4).await;
+    let group = cluster.name("g");
+    let fixed = || ConsumerConfig {
+        group_instance_id: Some("one".into()),
+        ..config(&group)
+    };
+    let mut first = member(&cluster, fixed());
+    let mut other = member(&cluster, config(&group));
+    first
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    other
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    settle(&mut [&mut first, &mut other], &[2, 2]).await;
+    let had = first.assignment();
+    first.close().await.expect("left for a while");
+    for _ in 0..10 {
+        other
+            .poll(Duration::from_millis(100))
+            .await
+            .expect("polled");
+    }
+    assert_eq!(other.assignment().len(), 2, "the place is kept");
+    let mut again = member(&cluster, fixed());
+    again
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    settle(&mut [&mut again], &[2]).await;
+    assert_eq!(again.assignment(), had);
+    again.close().await.expect("left");
+    other.close().await.expect("left");
+}
+
+/// What a listener was told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl RebalanceListener for Told {
+    fn on_partitions_assigned(&mut self, partitions: &[(String, i32)]) {
+        self.0.lock().push(format!("assigned {}", partitions.len()));
+    }
+
+    fn on_partitions_revoked(&mut self, partitions: &[(String, i32)]) {
+        self.0.lock().push(format!("revoked {}", partitions.len()));
+    }
+
+    fn on_partitions_lost(&mut self, partitions: &[(String, i32)]) {
+        self.0.lock().push(format!("lost {}", partitions.len()));
+    }
+}
+
+/// A member that does not poll in time is out, loses what it had, and comes back with the next poll.
+#[tokio::test]
+async fn a_member_that_does_not_poll_loses_its_place_and_gets_it_again() {
+    let cluster = Cluster::start().await;
+    if !are_served(&cluster).await {
+        return;
+    }
+    let topic = cluster.topic("t", 2).await;
+    let told = Told::default();
+    let mut consumer = member(
+        &cluster,
+        ConsumerConfig {
+            max_poll_interval: Duration::from_millis(1500),
+            ..config(&cluster.name("g"))
+        },
+    );
+    consumer
+        .subscribe_with_listener(std::slice::from_ref(&topic), Box::new(told.clone()))
+        .expect("a group");
+    settle(&mut [&mut consumer], &[2]).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    consumer
+        .poll(Duration::from_millis(50))
+        .await
+        .expect("polled");
+    settle(&mut [&mut consumer], &[2]).await;
+    consumer.close().await.expect("left");
+    // A first target without partitions, while the coordinator learns of the topic, is one all the same.
+    let mut told = told.0.lock().clone();
+    told.retain(|told| told != "assigned 0");
+    assert_eq!(told, ["assigned 2", "lost 2", "assigned 2", "revoked 2"]);
+}
