@@ -14,7 +14,7 @@ pub(crate) enum Bug {
     ForgetPendingOnInvalidVersion,
     /// A replica joins the ISR at the high watermark, though it lacks records from before this leader's epoch.
     JoinBelowLeaderEpochStart,
-    /// A replica joins the ISR with the broker epoch of the registration, not of its fetch.
+    /// A replica joins the ISR with the broker epoch of the registration, whichever instance fetched.
     IgnoreBrokerEpoch,
     /// acks=all is released when the leader has the records.
     AcknowledgeWhenWritten,

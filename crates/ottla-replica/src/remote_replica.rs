@@ -68,6 +68,7 @@ impl RemoteReplica {
     pub(crate) fn is_stale(&self, broker_epoch: BrokerEpoch) -> bool {
         let alive = self.registration.filter(|broker| !broker.is_fenced);
         broker_epoch != BrokerEpoch::UNKNOWN
+            && !planted::has(Bug::IgnoreBrokerEpoch)
             && alive.is_some_and(|broker| broker.broker_epoch > broker_epoch)
     }
 

@@ -1,6 +1,6 @@
 //! One run: nodes, the controller and the network between them, and what happens to them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ottla_types::{BrokerId, ErrorCode};
 
@@ -8,7 +8,7 @@ use super::checkers::Checkers;
 use super::model_controller::ModelController;
 use super::node::{FetchAnswer, Message, Node, Outcome};
 use super::random::Random;
-use crate::{AckOutcome, FetchRefusal, RequiredAcks};
+use crate::{AckOutcome, AlterPartition, FetchRefusal, RequiredAcks};
 
 /// Steps of a run in which things fail, and those behind in which they heal. A step takes 1 to 20 ms.
 const FAULTY_STEPS: u32 = 1_500;
@@ -37,8 +37,12 @@ struct Cluster {
     /// By when they arrive, and in which order they were sent.
     in_flight: BTreeMap<(u64, u64), Envelope>,
     sent: u64,
-    /// Links that are cut, by both ends; the controller's number is that of the nodes.
-    cut: HashSet<(usize, usize)>,
+    /// Links that are cut, by both ends, and until when; the controller's number is that of the nodes.
+    cut: HashMap<(usize, usize), u64>,
+    /// Nodes that get no images from this one on, and until when.
+    stalled: HashMap<usize, (usize, u64)>,
+    /// Nodes whose session runs out, and when.
+    doomed: Vec<(u64, usize)>,
     next_value: u32,
     acks_all: HashSet<u32>,
     /// A node that was killed and may have lost records, and is not registered anew yet.
@@ -75,7 +79,9 @@ pub(super) fn run(seed: u64, is_told: bool) -> Report {
         min_insync_replicas,
         in_flight: BTreeMap::new(),
         sent: 0,
-        cut: HashSet::new(),
+        cut: HashMap::new(),
+        stalled: HashMap::new(),
+        doomed: Vec::new(),
         next_value: 0,
         acks_all: HashSet::new(),
         dirty: None,
@@ -126,26 +132,95 @@ impl Cluster {
         let node = self.random.below(self.nodes.len() as u64) as usize;
         let id = self.nodes[node].id;
         if self.nodes[node].process.is_some() && self.dirty.is_none() {
-            if self.random.per_mille(4) && self.another_keeps_its_disk(id) {
-                self.dirty = Some(node);
-                self.tell(node, "is killed");
-                self.nodes[node].kill();
-                self.in_flight.retain(|_, envelope| envelope.from != node);
+            if self.random.per_mille(6) && self.another_keeps_its_disk(id) {
+                self.kill(node);
             } else if self.random.per_mille(3) {
                 self.tell(node, "is stopped");
                 self.controller.begin_controlled_shutdown(id);
                 self.nodes[node].stop();
             } else if self.random.per_mille(5) {
                 self.controller.fence(id);
-            } else if self.random.per_mille(3) {
+            } else if self.random.per_mille(8) {
                 self.controller.elect(id);
             }
         }
         if self.random.per_mille(8) {
             let other = self.random.below(self.nodes.len() as u64 + 1) as usize;
-            self.cut.insert((node, other));
-            self.cut.insert((other, node));
+            let lasts_ms = self.random.below(3_000);
+            self.cut(node, other, lasts_ms);
         }
+        if let Some(at) = self
+            .doomed
+            .iter()
+            .position(|doomed| doomed.0 <= self.time_ms)
+        {
+            let (_, node) = self.doomed.swap_remove(at);
+            if self.dirty.is_none() {
+                self.controller.fence(self.nodes[node].id);
+            }
+        }
+    }
+
+    /// What a node sent last may be held up until it has been started anew, and cannot reach the others.
+    fn kill(&mut self, node: usize) {
+        self.tell(node, "is killed");
+        self.dirty = Some(node);
+        self.nodes[node].kill();
+        let sent_by_it: Vec<(u64, u64)> = self
+            .in_flight
+            .iter()
+            .filter(|(_, envelope)| envelope.from == node)
+            .map(|(key, _)| *key)
+            .collect();
+        let is_cut_off = self.random.per_mille(500);
+        for key in sent_by_it {
+            let Some(envelope) = self.in_flight.remove(&key) else {
+                continue;
+            };
+            // What it proposed might take out of the ISR those that alone keep their disks.
+            if !matches!(envelope.message, Message::AlterPartition { .. }) {
+                let held_up_ms = if is_cut_off {
+                    1_000 + self.random.below(3_000)
+                } else {
+                    0
+                };
+                self.in_flight.insert((key.0 + held_up_ms, key.1), envelope);
+            }
+        }
+        if is_cut_off {
+            for other in (0..self.nodes.len()).filter(|other| *other != node) {
+                self.cut(node, other, 4_000);
+            }
+        }
+    }
+
+    fn cut(&mut self, node: usize, other: usize, lasts_ms: u64) {
+        let until_ms = self.time_ms + lasts_ms;
+        self.cut.insert((node, other), until_ms);
+        self.cut.insert((other, node), until_ms);
+    }
+
+    fn is_cut(&self, from: usize, to: usize) -> bool {
+        let until_ms = self.cut.get(&(from, to));
+        until_ms.is_some_and(|until_ms| *until_ms > self.time_ms && !self.is_healing)
+    }
+
+    /// The worst moment: the controller has taken a leader's proposal, and the leader does not hear of it, neither
+    /// by the answer nor by the metadata; then its followers do not reach it, and then its session runs out.
+    fn strand(&mut self, leader: usize, proposal: &AlterPartition, images_before: usize) {
+        let lasts_ms = 3_000 + self.random.below(2_000);
+        self.stalled
+            .insert(leader, (images_before, self.time_ms + lasts_ms));
+        let last = proposal.new_isr.last().map(|member| member.broker_id);
+        let is_last_only = self.random.per_mille(500);
+        for other in 0..self.nodes.len() {
+            let is_last = last == Some(self.nodes[other].id);
+            let is_cut = is_last || !is_last_only && self.random.per_mille(700);
+            if other != leader && is_cut {
+                self.cut(leader, other, lasts_ms);
+            }
+        }
+        self.doomed.push((self.time_ms + lasts_ms - 100, leader));
     }
 
     fn another_keeps_its_disk(&self, id: BrokerId) -> bool {
@@ -156,9 +231,6 @@ impl Cluster {
 
     fn mend(&mut self) {
         let haste = if self.is_healing { 20 } else { 1 };
-        if self.random.per_mille(20 * haste) {
-            self.cut.clear();
-        }
         for node in 0..self.nodes.len() {
             let id = self.nodes[node].id;
             let is_up = self.nodes[node].process.is_some();
@@ -203,7 +275,10 @@ impl Cluster {
         let mut out = Vec::new();
         let (time_ms, images_seen) = (self.time_ms, process.images_seen);
         let is_leader = process.replica.is_leader();
-        let is_cut_off = self.cut.contains(&(node, self.nodes.len()));
+        let is_stalled = self.stalled.get(&node).is_some_and(|stalled| {
+            images_seen >= stalled.0 && stalled.1 > time_ms && !self.is_healing
+        });
+        let is_cut_off = self.is_cut(node, self.nodes.len()) || is_stalled;
         if images_seen < self.controller.images.len()
             && !is_cut_off
             && self
@@ -307,13 +382,13 @@ impl Cluster {
 
     fn send(&mut self, from: usize, to: usize, message: Message) {
         let is_lost = !self.is_healing && self.random.per_mille(50);
-        if is_lost || self.cut.contains(&(from, to)) {
+        if is_lost || self.is_cut(from, to) {
             return self.fail(from, to, message);
         }
         let copies = 1 + u64::from(!self.is_healing && self.random.per_mille(50));
         for _ in 0..copies {
-            let longest = match self.random.per_mille(20) && !self.is_healing {
-                true => 1_500,
+            let longest = match self.random.per_mille(30) && !self.is_healing {
+                true => 4_000,
                 false => 40,
             };
             let arrives_ms = self.time_ms + 1 + self.random.below(longest);
@@ -396,10 +471,15 @@ impl Cluster {
                 } = message
                 {
                     let sender = self.nodes[from].id;
+                    let images_before = self.controller.images.len();
                     let result = self
                         .controller
                         .alter_partition(sender, broker_epoch, &proposal);
-                    self.send(to, from, Message::Altered { proposal, result });
+                    if result.is_ok() && !self.is_healing && self.random.per_mille(200) {
+                        self.strand(from, &proposal, images_before);
+                    } else {
+                        self.send(to, from, Message::Altered { proposal, result });
+                    }
                 }
                 continue;
             }

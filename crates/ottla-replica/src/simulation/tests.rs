@@ -8,6 +8,8 @@ use crate::planted::{Bug, plant};
 
 /// How many seeds every test run goes through.
 const SEEDS: u64 = 120;
+/// Within how many seeds a planted bug is found.
+const SEEDS_FOR_BUGS: u64 = 2_000;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -48,7 +50,7 @@ fn the_same_seed_gives_the_same_run() {
 /// The first seed that finds a planted bug, and what it says. An assertion that fails finds it as well.
 fn first_finding(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
-    let found = (0..SEEDS).find_map(|seed| {
+    let found = (0..SEEDS_FOR_BUGS).find_map(|seed| {
         let report = std::panic::catch_unwind(|| run(seed, false));
         let finding = report.map_or(Some("an assertion fails".to_owned()), |r| r.finding);
         Some((seed, finding?))
@@ -57,12 +59,16 @@ fn first_finding(bug: Bug) -> Option<(u64, String)> {
     found
 }
 
-/// Each within `SEEDS` seeds.
+/// Each within `SEEDS_FOR_BUGS` seeds.
 #[test]
 fn planted_bugs_are_found() {
     let bugs = [
         Bug::CommittedIsrForHighWatermark,
+        Bug::ForgetPendingOnSameEpoch,
         Bug::ShrinkBeforeItIsCommitted,
+        Bug::ForgetPendingOnInvalidVersion,
+        Bug::JoinBelowLeaderEpochStart,
+        Bug::IgnoreBrokerEpoch,
         Bug::AcknowledgeWhenWritten,
         Bug::AdvanceUnderMinIsr,
         Bug::KeepDivergingRecords,
@@ -71,9 +77,13 @@ fn planted_bugs_are_found() {
         Bug::TrustFetchOffset,
         Bug::LowerHighWatermark,
     ];
+    let findings = std::thread::scope(|scope| {
+        let searches = bugs.map(|bug| (bug, scope.spawn(move || first_finding(bug))));
+        searches.map(|(bug, search)| (bug, search.join().expect("the search itself")))
+    });
     let mut missed = Vec::new();
-    for bug in bugs {
-        match first_finding(bug) {
+    for (bug, finding) in findings {
+        match finding {
             Some((seed, finding)) => println!("{bug:?}: seed {seed}: {finding}"),
             None => missed.push(bug),
         }
