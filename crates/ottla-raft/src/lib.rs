@@ -1,28 +1,53 @@
 //! Pure: KRaft, the consensus on the metadata log.
 //!
-//! `Quorum` is a state machine: events in (`start`, `on_*`), effects out (`Effect`). It owns who leads in
-//! which epoch, up to where the log is committed, and what stands in `quorum-state`. It never reads a
-//! clock, a file or a socket: the shell carries out the effects, in order, and reports back.
+//! `Quorum` is a state machine: an `Event` in, `Effect`s out. It owns who leads in which epoch, who votes, up
+//! to where the log is committed, and what stands in `quorum-state`. It never reads a clock, a file or a
+//! socket: the shell carries out the effects, in order, and reports back. Time and a random number come with
+//! each event. A quorum of one is no special case: its only voter wins every election at once.
 //!
-//! This version elects the one voter of a quorum of one. A larger voter set is refused at the start
-//! rather than half served; it needs Vote, BeginQuorumEpoch and Fetch as further events of the same
-//! machine, and no other shape.
+//! To read it in one direction: `event` and `message` say what goes in and out, `epoch_state` and
+//! `leader_state` what a role remembers, and below `quorum` each file is one concern: `transitions` between
+//! roles, `polling` by time, `elections`, the `leader`'s and the `follower`'s side of replication, and
+//! `voter_changes`.
 //!
 //! In Kafka: `org.apache.kafka.raft`.
 
 #![forbid(unsafe_code)]
 
+mod event;
+mod message;
+
 mod quorum;
 
-mod election_state;
+mod epoch_state;
+mod leader_state;
+mod request_manager;
 
+mod control_history;
+mod election_state;
+mod log_state;
+mod snapshot;
 mod voter_set;
 
-mod snapshot;
+#[cfg(test)]
+mod simulation;
 
+pub use control_history::{ControlRecord, ControlRecordError, ControlRecordHistory};
 pub use election_state::{ElectionState, ElectionStateError};
-pub use quorum::{ControlRecord, Effect, LogEnd, Quorum, QuorumError, QuorumOptions, Role};
+pub use epoch_state::Role;
+pub use event::{Effect, Event, Moment, QuorumConfig, QuorumError, QuorumOptions};
+pub use leader_state::ReplicaState;
+pub use log_state::{EpochStart, LogEnd, LogState, OffsetValidity};
+pub use message::{
+    AddVoterRequest, ApiVersionsResponse, BeginQuorumEpochRequest, CurrentLeader,
+    EndQuorumEpochRequest, FetchData, FetchRequest, FetchResponse, FetchSnapshotRequest,
+    FetchSnapshotResponse, LogBatch, QuorumEpochResponse, RemoveVoterRequest, Request, RequestId,
+    Response, UpdateVoterRequest, VoteRequest, VoteResponse, VoterChangeResponse,
+};
+pub use quorum::{Quorum, UpgradeError};
 pub use snapshot::{
     SnapshotId, SnapshotPolicy, SnapshotProgress, SnapshotRetention, StoredSnapshot,
 };
-pub use voter_set::{KRaftVersion, ReplicaKey, Voter, VoterEndpoint, VoterSet, VoterSetError};
+pub use voter_set::{
+    KRaftVersion, Node, ReplicaKey, Voter, VoterEndpoint, VoterSet, VoterSetError,
+};

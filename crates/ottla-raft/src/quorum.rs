@@ -1,275 +1,399 @@
 //! The state machine of one node of the quorum.
 //!
-//! Owns the election state, the role, the voter set and the high watermark. Every event returns effects;
-//! the shell carries them out in order, and nothing that a later effect relies on may happen before an
-//! earlier one is done. An append is answered by an event: `on_log_flushed`, once it is on disk.
+//! Owns the election state, the role, the voter set and the high watermark, and a mirror of the log. `step`
+//! is the only way in: it handles the event, and then does what time and role ask for, as Kafka's loop does
+//! before it waits for the next message.
 //!
 //! Invariants:
-//! 1. No vote and no leadership is acted on before it is in `quorum-state`.
-//! 2. The high watermark never passes what is flushed, and does not move before a record of the
-//!    leader's own epoch is flushed, so that it covers what earlier leaders committed.
-//! 3. Every start raises the epoch: a record is named by its offset and epoch, and what was written but
-//!    not flushed before a crash may be gone.
+//! 1. No vote, candidacy or leadership is acted on before it is in `quorum-state`: the effect that writes it
+//!    stands before the one that tells anybody.
+//! 2. The high watermark of a leader never passes what a majority has flushed, and does not move before a
+//!    record of the leader's own epoch is, so that it covers what earlier leaders committed.
+//! 3. A voter's Fetch vouches for everything before its offset: what was fetched is flushed before it is sent.
+//! 4. What a peer says can be refused, and is reported then; it never makes the node give up what is
+//!    committed, and never ends it. (Kafka ends the process.)
 //!
-//! In Kafka: `QuorumState`, `LeaderState`, and the parts of `KafkaRaftClient` that act on them.
+//! In Kafka: `KafkaRaftClient`, `QuorumState`.
 
-use std::collections::BTreeSet;
+mod transitions;
 
-use ottla_protocol::raft_records::{KRaftVersionRecord, LeaderChangeMessage, VotersRecord};
-use ottla_types::{BrokerId, LeaderEpoch, Offset};
+mod polling;
 
-use crate::{ElectionState, KRaftVersion, ReplicaKey, Voter, VoterSet};
+mod elections;
+mod follower;
+mod leader;
+mod voter_changes;
 
-/// The end of the log: the next offset, and the epoch of the record before it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LogEnd {
-    pub offset: Offset,
-    pub epoch: LeaderEpoch,
-}
+use bytestring::ByteString;
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
-/// What a node starts with.
-#[derive(Clone, PartialEq, Debug)]
-pub struct QuorumOptions {
-    /// This node as a voter: key, endpoints of its controller listeners, supported versions.
-    pub local: Voter,
-    pub kraft_version: KRaftVersion,
-    /// With `kraft.version` 1 the last set in snapshot and log, else the configured one.
-    pub voters: VoterSet,
-    /// Whether `voters` stands in the log or in a snapshot of it, as opposed to the bootstrap snapshot
-    /// or the configuration. A set that the log does not hold yet is written by the first leader.
-    pub are_voters_in_log: bool,
-    /// What `quorum-state` says, if the file exists.
-    pub election: Option<ElectionState>,
-    pub log_end: LogEnd,
-}
+use crate::epoch_state::{EpochState, FollowerState, UnattachedState};
+use crate::leader_state::{LeaderState, ReplicaState};
+use crate::request_manager::RequestManager;
+use crate::{
+    ControlRecordHistory, CurrentLeader, Effect, ElectionState, Event, KRaftVersion, LogEnd,
+    LogState, Moment, Node, QuorumConfig, QuorumError, QuorumOptions, ReplicaKey, Request,
+    RequestId, Response, Role, Voter, VoterEndpoint, VoterSet,
+};
+use leader::DelayedFetch;
+pub use voter_changes::UpgradeError;
 
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum QuorumError {
-    #[error("node {0} is not one of the voters of the metadata quorum")]
-    NotAVoter(BrokerId),
-    #[error(
-        "the metadata quorum has {0} voters; this release leads a quorum of one: \
-         give controller.quorum.voters one entry, or format with --standalone"
-    )]
-    MoreThanOneVoter(usize),
-    #[error("the last epoch of the metadata log is {0}, and there is none after it")]
-    NoEpochLeft(LeaderEpoch),
-}
-
-/// A control record of the metadata log.
-#[derive(Clone, PartialEq, Debug)]
-pub enum ControlRecord {
-    LeaderChange(LeaderChangeMessage),
-    KRaftVersion(KRaftVersionRecord),
-    Voters(VotersRecord),
-}
-
-/// What the shell has to do.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Effect {
-    /// Write `quorum-state` durably.
-    PersistElectionState(ElectionState),
-    /// Note in the leader-epoch checkpoint that `epoch` begins at `start_offset`, then append the
-    /// records as one control batch, flush, and call `on_log_flushed`.
-    StartEpoch {
-        epoch: LeaderEpoch,
-        start_offset: Offset,
-        records: Vec<ControlRecord>,
-    },
-    /// Everything below is committed: it may be applied and answered.
-    AdvanceHighWatermark(Offset),
-    /// This node leads and everything of earlier epochs is committed: requests may be served.
-    ActivateLeader(LeaderEpoch),
-}
-
-/// What the node is at the moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// Neither votes nor leads yet.
-    Unattached,
-    /// Leads the current epoch.
-    Leader {
-        /// Where the leader's own records begin.
-        epoch_start_offset: Offset,
-        /// Whether a record of the epoch is committed.
-        active: bool,
-    },
-}
+/// The last epoch that anybody may lead: one more must fit, and `quorum-state` refuses the very last.
+const LAST_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX - 1);
 
 /// One node of the quorum.
 #[derive(Clone, Debug)]
 pub struct Quorum {
+    config: QuorumConfig,
     local: Voter,
-    kraft_version: KRaftVersion,
-    voters: VoterSet,
-    are_voters_in_log: bool,
-    election: ElectionState,
-    role: Role,
-    log_end: LogEnd,
-    /// Exclusive; `None` until this leader's epoch has a committed record.
+    can_become_voter: bool,
+    listener_name: ByteString,
+    epoch: LeaderEpoch,
+    state: EpochState,
+    /// What this node knows as committed, exclusive. Outlives roles.
     high_watermark: Option<Offset>,
+    log: LogState,
+    control: ControlRecordHistory,
+    requests: RequestManager,
+    /// Fetches that wait for something to give.
+    delayed_fetches: Vec<DelayedFetch>,
+    /// What the last `PersistElectionState` wrote.
+    persisted: Option<ElectionState>,
+    /// What the shell was last told of the leader.
+    announced: (Option<BrokerId>, LeaderEpoch),
+    shutdown_deadline_ms: Option<u64>,
+    is_shut_down: bool,
+    wake_at_ms: u64,
+    /// Of the event that is being handled.
+    now_ms: u64,
+    random: u64,
+    effects: Vec<Effect>,
+    #[cfg(test)]
+    pub(crate) bug: Option<crate::simulation::bugs::Bug>,
 }
 
 impl Quorum {
     pub fn new(options: QuorumOptions) -> Result<Quorum, QuorumError> {
         let QuorumOptions {
+            config,
             local,
-            kraft_version,
-            voters,
-            are_voters_in_log,
+            can_become_voter,
+            listener_name,
+            bootstrap_servers,
+            control_records: control,
             election,
-            log_end,
+            log,
         } = options;
-        if !voters.is_voter(local.key) {
-            return Err(QuorumError::NotAVoter(local.key.id));
+        if bootstrap_servers.is_empty() && !control.last_voters().is_only_voter(local.key) {
+            return Err(QuorumError::NobodyToAsk);
         }
-        if voters.len() > 1 {
-            return Err(QuorumError::MoreThanOneVoter(voters.len()));
+        let epoch = election
+            .as_ref()
+            .map_or(LeaderEpoch(0), |election| election.epoch)
+            .max(log.last_epoch());
+        if epoch > LAST_EPOCH {
+            return Err(QuorumError::NoEpochLeft(epoch));
         }
-        let mut election = election.unwrap_or_else(ElectionState::initial);
-        if election.epoch < log_end.epoch {
-            // The file was lost or is older than the log: what it says of leader and vote is void.
-            election = ElectionState {
-                epoch: log_end.epoch,
-                ..ElectionState::initial()
-            };
-        }
-        if election.epoch.value() == i32::MAX {
-            return Err(QuorumError::NoEpochLeft(election.epoch));
-        }
-        election.voters = voters
-            .voters()
-            .map(|voter| voter.key.id)
-            .collect::<BTreeSet<_>>();
         Ok(Quorum {
+            requests: RequestManager::new(
+                bootstrap_servers,
+                config.retry_backoff_ms,
+                config.request_timeout_ms,
+            ),
+            config,
             local,
-            kraft_version,
-            voters,
-            are_voters_in_log,
-            election,
-            role: Role::Unattached,
-            log_end,
+            can_become_voter,
+            listener_name,
+            epoch,
+            state: EpochState::Unattached(UnattachedState {
+                leader: None,
+                voted: None,
+                election_deadline_ms: u64::MAX,
+            }),
             high_watermark: None,
+            log,
+            control,
+            delayed_fetches: Vec::new(),
+            // Until `Started` it stands for what the file says.
+            persisted: election,
+            announced: (None, LeaderEpoch(-1)),
+            shutdown_deadline_ms: None,
+            is_shut_down: false,
+            wake_at_ms: 0,
+            now_ms: 0,
+            random: 0,
+            effects: Vec::new(),
+            #[cfg(test)]
+            bug: None,
         })
     }
 
-    /// Begins the election. The only voter leads at once: vote and leadership go into `quorum-state`
-    /// together, since nobody else could have voted in between.
-    pub fn start(&mut self) -> Vec<Effect> {
-        self.election.epoch = LeaderEpoch(self.election.epoch.value() + 1);
-        self.election.leader = None;
-        self.election.voted = Some(self.local.key);
-        self.become_leader()
+    /// The id by which the bootstrap server with this index is known until it has answered.
+    pub fn bootstrap_id(index: usize) -> BrokerId {
+        BrokerId(-2 - i32::try_from(index).expect("few servers"))
     }
 
-    fn become_leader(&mut self) -> Vec<Effect> {
-        let start_offset = self.log_end.offset;
-        self.election.leader = Some(self.local.key.id);
-        self.role = Role::Leader {
-            epoch_start_offset: start_offset,
-            active: false,
-        };
-        vec![
-            Effect::PersistElectionState(self.election.clone()),
-            Effect::StartEpoch {
-                epoch: self.election.epoch,
-                start_offset,
-                records: self.start_of_epoch_records(),
-            },
-        ]
-    }
-
-    /// The leader's first batch says who leads and, when the log does not say it yet or this node's
-    /// endpoints changed, who votes.
-    fn start_of_epoch_records(&mut self) -> Vec<ControlRecord> {
-        let voters: Vec<_> = self
-            .voters
-            .voters()
-            .map(|voter| voter.key.to_leader_change_voter())
-            .collect();
-        let mut records = vec![ControlRecord::LeaderChange(LeaderChangeMessage {
-            version: 0,
-            leader_id: self.local.key.id.value(),
-            granting_voters: voters.clone(),
-            voters,
-            ..Default::default()
-        })];
-        if !self.kraft_version.is_reconfig_supported() {
-            return records;
-        }
-        let updated = self.voters.updated(&self.local);
-        if !self.are_voters_in_log || updated.is_some() {
-            if let Some(updated) = updated {
-                self.voters = updated;
+    /// Handles one event. The caller carries out the effects, in order, before the next.
+    pub fn step(&mut self, moment: Moment, event: Event) -> Vec<Effect> {
+        // A clock that goes back would have timers run backwards: it stands still instead.
+        self.now_ms = self.now_ms.max(moment.now_ms);
+        self.random = moment.random;
+        match event {
+            Event::Started => self.start(),
+            Event::Ticked => {}
+            Event::RequestReceived {
+                request_id,
+                request,
+            } => self.handle_request(request_id, request),
+            Event::ResponseReceived {
+                from,
+                correlation_id,
+                response,
+            } => self.handle_response(from, correlation_id, response),
+            Event::RequestFailed {
+                from,
+                correlation_id,
+                error,
+            } => self.on_request_failed(from, correlation_id, error),
+            Event::LogAppended { end_offset } => self.on_log_appended(end_offset),
+            Event::LogFlushed { end_offset } => self.on_log_flushed(end_offset),
+            Event::SnapshotInstalled {
+                snapshot,
+                kraft_version,
+                voters,
+            } => self.on_snapshot_installed(snapshot, kraft_version, voters),
+            Event::SnapshotsChanged {
+                snapshots,
+                log_start_offset,
+            } => {
+                if let Some(newest) = snapshots.iter().max() {
+                    self.control
+                        .truncate_old_entries(newest.end_offset.plus(-1));
+                }
+                self.log.set_snapshots(snapshots, log_start_offset);
             }
-            self.are_voters_in_log = true;
-            records.push(ControlRecord::KRaftVersion(KRaftVersionRecord {
-                version: 0,
-                kraft_version: self.kraft_version.feature_level(),
-                ..Default::default()
-            }));
-            records.push(ControlRecord::Voters(self.voters.to_record()));
+            Event::ResignRequested { epoch } => {
+                if let EpochState::Leader(leader) = &mut self.state
+                    && epoch == self.epoch
+                {
+                    leader.is_resign_requested = true;
+                }
+            }
+            Event::ShutdownRequested { timeout_ms } => {
+                self.shutdown_deadline_ms
+                    .get_or_insert(self.now_ms.saturating_add(timeout_ms));
+            }
         }
-        records
+        self.poll();
+        std::mem::take(&mut self.effects)
     }
 
-    /// The log is on disk up to `end`, exclusive.
-    pub fn on_log_flushed(&mut self, end: Offset) -> Vec<Effect> {
-        let Role::Leader {
-            epoch_start_offset,
-            active,
-        } = &mut self.role
-        else {
-            return Vec::new();
+    fn handle_request(&mut self, request_id: RequestId, request: Request) {
+        let response = match request {
+            Request::Vote(request) => Response::Vote(self.handle_vote_request(request)),
+            Request::BeginQuorumEpoch(request) => {
+                Response::BeginQuorumEpoch(self.handle_begin_quorum_epoch_request(request))
+            }
+            Request::EndQuorumEpoch(request) => {
+                Response::EndQuorumEpoch(self.handle_end_quorum_epoch_request(request))
+            }
+            Request::Fetch(request) => return self.handle_fetch_request(request_id, request),
+            Request::FetchSnapshot(request) => {
+                Response::FetchSnapshot(self.handle_fetch_snapshot_request(request))
+            }
+            Request::UpdateVoter(request) => {
+                Response::UpdateVoter(self.handle_update_voter_request(request))
+            }
+            Request::AddVoter(request) => {
+                return self.handle_add_voter_request(request_id, request);
+            }
+            Request::RemoveVoter(request) => {
+                return self.handle_remove_voter_request(request_id, request);
+            }
+            // Answered by the shell, for all listeners alike.
+            Request::ApiVersions => return,
         };
-        self.log_end = LogEnd {
-            offset: end,
-            epoch: self.election.epoch,
-        };
-        // With one voter the flushed end is what a majority has.
-        if end <= *epoch_start_offset || self.high_watermark.is_some_and(|current| end <= current) {
-            return Vec::new();
-        }
-        self.high_watermark = Some(end);
-        let mut effects = vec![Effect::AdvanceHighWatermark(end)];
-        if !*active {
-            *active = true;
-            effects.push(Effect::ActivateLeader(self.election.epoch));
-        }
-        effects
+        self.respond(request_id, response);
     }
+
+    fn handle_response(&mut self, from: BrokerId, correlation_id: u64, response: Response) {
+        if !self.requests.is_response_expected(from, correlation_id) {
+            return;
+        }
+        let is_handled = match response {
+            Response::Vote(response) => self.handle_vote_response(from, response),
+            Response::BeginQuorumEpoch(response) => {
+                self.handle_begin_quorum_epoch_response(from, response)
+            }
+            Response::EndQuorumEpoch(response) => {
+                self.handle_end_quorum_epoch_response(from, response)
+            }
+            Response::Fetch(response) => self.handle_fetch_response(from, response),
+            Response::FetchSnapshot(response) => {
+                self.handle_fetch_snapshot_response(from, response)
+            }
+            Response::UpdateVoter(response) => self.handle_update_voter_response(from, response),
+            Response::AddVoter(response) => {
+                self.handle_voter_change_response(from, response, ErrorCode::DuplicateVoter)
+            }
+            Response::RemoveVoter(response) => {
+                self.handle_voter_change_response(from, response, ErrorCode::VoterNotFound)
+            }
+            Response::ApiVersions(response) => self.handle_api_versions_response(from, response),
+        };
+        self.requests
+            .on_response_result(from, correlation_id, is_handled, self.now_ms);
+    }
+
+    fn on_request_failed(&mut self, from: BrokerId, correlation_id: u64, error: ErrorCode) {
+        if !self.requests.is_response_expected(from, correlation_id) {
+            return;
+        }
+        if error == ErrorCode::UnsupportedVersion && self.role() == Role::Prospective {
+            // A voter that does not know pre-votes: the election is held without.
+            self.transition_to_candidate();
+        } else if let Some(response) = self.api_versions_failure(from, error) {
+            self.handle_api_versions_response(from, response);
+        }
+        self.requests
+            .on_response_result(from, correlation_id, false, self.now_ms);
+    }
+
+    // What the files below share.
+
+    fn respond(&mut self, request_id: RequestId, response: Response) {
+        self.effects.push(Effect::Respond {
+            request_id,
+            response,
+        });
+    }
+
+    fn report(&mut self, from: BrokerId, refusal: &'static str) {
+        self.effects.push(Effect::Report { from, refusal });
+    }
+
+    fn next_random(&mut self) -> u64 {
+        // splitmix64: one number of the caller's gives as many as an event needs.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn current_leader(&self) -> CurrentLeader {
+        CurrentLeader {
+            leader: self.leader(),
+            epoch: self.epoch,
+            endpoints: self.leader_endpoints().to_vec(),
+        }
+    }
+
+    fn leader_endpoints(&self) -> &[VoterEndpoint] {
+        match &self.state {
+            EpochState::Unattached(_) | EpochState::Candidate(_) => &[],
+            EpochState::Prospective(state) => &state.leader_endpoints,
+            EpochState::Follower(state) => &state.leader_endpoints,
+            EpochState::Leader(_) | EpochState::Resigned(_) => &self.local.endpoints,
+        }
+    }
+
+    fn leader_state(&mut self) -> Option<&mut LeaderState> {
+        match &mut self.state {
+            EpochState::Leader(leader) => Some(leader),
+            _ => None,
+        }
+    }
+
+    fn follower_state(&mut self) -> Option<&mut FollowerState> {
+        match &mut self.state {
+            EpochState::Follower(follower) => Some(follower),
+            _ => None,
+        }
+    }
+
+    fn is_leader(&self) -> bool {
+        matches!(self.state, EpochState::Leader(_))
+    }
+
+    #[cfg(test)]
+    fn has_bug(&self, bug: crate::simulation::bugs::Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    // What the shell may ask.
 
     pub fn role(&self) -> Role {
-        self.role
+        self.state.role()
     }
 
     pub fn epoch(&self) -> LeaderEpoch {
-        self.election.epoch
+        self.epoch
     }
 
+    /// Who leads the epoch, as far as is known.
     pub fn leader(&self) -> Option<BrokerId> {
-        self.election.leader
+        self.state.leader(self.local.key.id)
+    }
+
+    /// Where the leader is reached.
+    pub fn leader_node(&self) -> Option<Node> {
+        Node::at(self.leader()?, self.leader_endpoints(), &self.listener_name)
     }
 
     pub fn local_key(&self) -> ReplicaKey {
         self.local.key
     }
 
+    pub fn is_voter(&self) -> bool {
+        self.control.last_voters().is_voter(self.local.key)
+    }
+
+    /// Who votes; a change counts from where it stands in the log, committed or not.
     pub fn voters(&self) -> &VoterSet {
-        &self.voters
+        self.control.last_voters()
     }
 
     pub fn kraft_version(&self) -> KRaftVersion {
-        self.kraft_version
+        self.control.last_kraft_version()
     }
 
+    /// Who votes and at which level, as of each offset: for the snapshots that are written.
+    pub fn control_records(&self) -> &ControlRecordHistory {
+        &self.control
+    }
+
+    /// Up to where the log is committed, exclusive. A leader knows it once a record of its own is.
     pub fn high_watermark(&self) -> Option<Offset> {
-        self.high_watermark
+        match &self.state {
+            EpochState::Leader(leader) => leader.high_watermark,
+            _ => self.high_watermark,
+        }
     }
 
-    /// What was last reported as flushed.
     pub fn log_end(&self) -> LogEnd {
-        self.log_end
+        self.log.end()
+    }
+
+    pub fn log(&self) -> &LogState {
+        &self.log
+    }
+
+    /// For DescribeQuorum: voters and observers as the leader sees them, with times of the caller's clock.
+    /// `None` on other nodes.
+    pub fn replicas(&self, now_ms: u64) -> Option<(Vec<&ReplicaState>, Vec<&ReplicaState>)> {
+        match &self.state {
+            EpochState::Leader(leader) => Some((
+                leader.voter_states().collect(),
+                leader.observer_states(now_ms).collect(),
+            )),
+            _ => None,
+        }
+    }
+
+    /// When `Ticked` is due at the latest. `u64::MAX` for never.
+    pub fn wake_at_ms(&self) -> u64 {
+        self.wake_at_ms
     }
 }
 

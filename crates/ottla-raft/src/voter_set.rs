@@ -5,7 +5,7 @@
 //!
 //! In Kafka: `VoterSet`, `ReplicaKey`, `KRaftVersion`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
 use ottla_protocol::raft_records::{VotersRecord, leader_change_message, voters_record};
@@ -60,9 +60,9 @@ impl ReplicaKey {
     }
 
     /// Kafka writes version 0 of the message, which has no room for the directory.
-    pub(crate) fn to_leader_change_voter(self) -> leader_change_message::Voter {
+    pub(crate) fn to_leader_change_voter(id: BrokerId) -> leader_change_message::Voter {
         leader_change_message::Voter {
-            voter_id: self.id.value(),
+            voter_id: id.value(),
             ..Default::default()
         }
     }
@@ -84,6 +84,35 @@ pub struct Voter {
     pub supported_kraft_versions: (i16, i16),
 }
 
+impl Voter {
+    pub fn supports_version(&self, version: KRaftVersion) -> bool {
+        let (min, max) = self.supported_kraft_versions;
+        (min..=max).contains(&version.feature_level())
+    }
+}
+
+/// Where a node can be reached. Ids below -1 are bootstrap servers: who they are is found out by asking.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Node {
+    pub id: BrokerId,
+    pub host: ByteString,
+    pub port: u16,
+}
+
+impl Node {
+    /// The node's address under `listener_name`; `None` where it has none.
+    pub fn at(id: BrokerId, endpoints: &[VoterEndpoint], listener_name: &str) -> Option<Node> {
+        let endpoint = endpoints
+            .iter()
+            .find(|endpoint| &*endpoint.name == listener_name)?;
+        Some(Node {
+            id,
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+        })
+    }
+}
+
 /// Why a record names no usable voter set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VoterSetError {
@@ -95,8 +124,8 @@ pub enum VoterSetError {
     Negative(BrokerId),
 }
 
-/// The voters, by id. Never empty.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The voters, by id. Empty only where nobody has said yet who votes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VoterSet {
     voters: BTreeMap<BrokerId, Voter>,
 }
@@ -117,6 +146,11 @@ impl VoterSet {
             return Err(VoterSetError::Empty);
         }
         Ok(VoterSet { voters: by_id })
+    }
+
+    /// Before the first snapshot or log of a quorum is known, and voters are not configured.
+    pub fn empty() -> VoterSet {
+        VoterSet::default()
     }
 
     pub fn from_record(record: &VotersRecord) -> Result<VoterSet, VoterSetError> {
@@ -195,14 +229,76 @@ impl VoterSet {
         })
     }
 
-    /// This set with `voter` in place of the entry of the same replica; `None` when there is no such
-    /// entry or it says the same already.
-    pub(crate) fn updated(&self, voter: &Voter) -> Option<VoterSet> {
-        if !self.is_voter(voter.key) || self.voter(voter.key.id) == Some(voter) {
+    pub fn is_only_voter(&self, key: ReplicaKey) -> bool {
+        self.len() == 1 && self.is_voter(key)
+    }
+
+    pub fn ids(&self) -> BTreeSet<BrokerId> {
+        self.voters.keys().copied().collect()
+    }
+
+    /// Where a voter is reached; empty for others.
+    pub fn endpoints(&self, id: BrokerId) -> &[VoterEndpoint] {
+        self.voter(id).map_or(&[], |voter| &voter.endpoints)
+    }
+
+    /// Whether `voter` is in the set, with other endpoints or versions.
+    pub fn needs_update(&self, voter: &Voter) -> bool {
+        self.is_voter(voter.key) && self.voter(voter.key.id) != Some(voter)
+    }
+
+    /// This set and `voter`; `None` when its id is in the set.
+    pub fn with(&self, voter: Voter) -> Option<VoterSet> {
+        if self.voters.contains_key(&voter.key.id) {
             return None;
         }
         let mut voters = self.voters.clone();
-        voters.insert(voter.key.id, voter.clone());
+        voters.insert(voter.key.id, voter);
         Some(VoterSet { voters })
+    }
+
+    /// This set without `key`; `None` when it is not in the set by id and directory, or is the only voter.
+    pub fn without(&self, key: ReplicaKey) -> Option<VoterSet> {
+        if self.len() < 2 || self.voter(key.id)?.key != key {
+            return None;
+        }
+        let mut voters = self.voters.clone();
+        voters.remove(&key.id);
+        Some(VoterSet { voters })
+    }
+
+    /// This set with `voter` in place of the entry of the same replica; `None` when there is none.
+    pub fn updated(&self, voter: Voter) -> Option<VoterSet> {
+        self.is_voter(voter.key)
+            .then(|| self.replaced(voter))
+            .flatten()
+    }
+
+    /// The same by id alone: for voters whose directories were not known so far.
+    pub fn updated_ignoring_directory_id(&self, voter: Voter) -> Option<VoterSet> {
+        self.replaced(voter)
+    }
+
+    fn replaced(&self, voter: Voter) -> Option<VoterSet> {
+        let mut voters = self.voters.clone();
+        let entry = voters.get_mut(&voter.key.id)?;
+        *entry = voter;
+        Some(VoterSet { voters })
+    }
+
+    /// Whether any majority of this set has a voter in common with any majority of the other.
+    pub fn has_overlapping_majority(&self, other: &VoterSet) -> bool {
+        let missing_in = |of: &VoterSet, set: &VoterSet| {
+            let keys: BTreeSet<ReplicaKey> = set.voters().map(|voter| voter.key).collect();
+            of.voters()
+                .filter(|voter| !keys.contains(&voter.key))
+                .count()
+        };
+        missing_in(self, other) <= 1 && missing_in(other, self) <= 1
+    }
+
+    /// Whether all voters can work with a level of `kraft.version`.
+    pub fn supports_version(&self, version: KRaftVersion) -> bool {
+        self.voters().all(|voter| voter.supports_version(version))
     }
 }

@@ -13,14 +13,16 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use ottla_config::BrokerConfig;
 use ottla_controller::ControllerContext;
 use ottla_metadata::{MetadataDelta, MetadataLoader, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{Effect, Quorum, SnapshotId, SnapshotPolicy, SnapshotProgress, SnapshotRetention};
+use ottla_raft::{
+    Effect, Event, Moment, Quorum, SnapshotId, SnapshotPolicy, SnapshotProgress, SnapshotRetention,
+};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 use tokio::sync::oneshot;
 
@@ -50,6 +52,8 @@ pub(crate) struct Controller {
     /// What is committed, and where that ends in the log: what is gone back to.
     committed: (MetadataLoader, Offset),
     quorum: Quorum,
+    /// Where the clock of the quorum begins.
+    clock: Instant,
     /// The node's configuration without dynamic settings.
     file_config: BrokerConfig,
     /// The same with them, as of `loader`.
@@ -80,7 +84,8 @@ impl Controller {
         bytes_since_snapshot: u64,
         bootstrap: &[MetadataRecord],
     ) -> Result<Controller, MetadataLogError> {
-        let effects = quorum.start();
+        let clock = Instant::now();
+        let effects = quorum.step(moment(clock), Event::Started);
         let now = timestamp();
         let mut snapshot_progress = SnapshotProgress::new(now);
         snapshot_progress.add_loaded(bytes_since_snapshot);
@@ -90,6 +95,7 @@ impl Controller {
             log,
             loader,
             quorum,
+            clock,
             config: file_config.clone(),
             file_config,
             cluster_id,
@@ -283,8 +289,9 @@ impl Controller {
     /// Forces everything to disk, publishes it, and answers.
     pub fn commit(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
         let flushed = self.log.flush()?;
-        let effects = self.quorum.on_log_flushed(flushed);
-        self.execute(effects)?;
+        self.step_quorum(Event::LogFlushed {
+            end_offset: flushed,
+        })?;
         self.committed = (self.loader.clone(), flushed);
         let now = timestamp();
         let policy = self.snapshot_policy();
@@ -318,6 +325,11 @@ impl Controller {
         }
     }
 
+    fn step_quorum(&mut self, event: Event) -> Result<(), MetadataLogError> {
+        let effects = self.quorum.step(moment(self.clock), event);
+        self.execute(effects)
+    }
+
     /// Carries out what the quorum asks for, in its order.
     fn execute(&mut self, effects: Vec<Effect>) -> Result<(), MetadataLogError> {
         for effect in effects {
@@ -330,13 +342,32 @@ impl Controller {
                     epoch,
                     start_offset,
                     records,
-                } => self.append_control(epoch, start_offset, records)?,
+                } => {
+                    self.log.assign_leader_epoch(epoch, start_offset);
+                    self.append_control(epoch, start_offset, records)?;
+                }
                 Effect::AdvanceHighWatermark(offset) => {
                     self.log.set_high_watermark(offset);
                     self.status.store(Arc::new(status_of(&self.quorum)));
                 }
                 Effect::ActivateLeader(epoch) => {
                     tracing::debug!("the controller of epoch {epoch} is active");
+                }
+                // A quorum of one has nobody to ask, to answer, to follow or to give way to.
+                effect @ (Effect::AppendControlRecords { .. }
+                | Effect::AppendFetched { .. }
+                | Effect::TruncateLog { .. }
+                | Effect::CreateSnapshot(_)
+                | Effect::AppendSnapshot { .. }
+                | Effect::InstallSnapshot(_)
+                | Effect::DeactivateLeader(_)
+                | Effect::ChangeLeader { .. }
+                | Effect::Send { .. }
+                | Effect::Respond { .. }
+                | Effect::Report { .. }
+                | Effect::CompleteShutdown { .. }) => {
+                    let reason = format!("the only voter is asked for {effect:?}");
+                    return Err(self.log.error(reason));
                 }
             }
         }
@@ -417,7 +448,11 @@ impl Controller {
             max_bytes: self.config.metadata_max_retention_bytes,
             max_ms: self.config.metadata_max_retention_ms,
         };
-        self.log.clean(&retention, now)
+        self.log.clean(&retention, now)?;
+        self.step_quorum(Event::SnapshotsChanged {
+            snapshots: self.log.snapshot_ids(),
+            log_start_offset: self.log.log_start_offset(),
+        })
     }
 
     fn close(self) {
@@ -452,6 +487,13 @@ fn status_of(quorum: &Quorum) -> QuorumStatus {
         kraft_version: quorum.kraft_version(),
         voters: quorum.voters().clone(),
         updated: timestamp(),
+    }
+}
+
+fn moment(clock: Instant) -> Moment {
+    Moment {
+        now_ms: clock.elapsed().as_millis() as u64,
+        random: rand::random(),
     }
 }
 

@@ -18,7 +18,9 @@ use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest,
 };
 use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{KRaftVersion, Quorum, QuorumOptions, ReplicaKey, Voter, VoterEndpoint, VoterSet};
+use ottla_raft::{
+    KRaftVersion, Quorum, QuorumConfig, QuorumOptions, ReplicaKey, Voter, VoterEndpoint, VoterSet,
+};
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Uuid};
 
 use super::ControllerHandle;
@@ -196,17 +198,22 @@ pub(super) fn lead_quorum(
             .collect(),
         supported_kraft_versions: (0, 1),
     };
-    let voters = match loaded.voters {
-        Some(voters) if loaded.kraft_version.is_reconfig_supported() => voters,
-        _ => static_voters(config)?,
-    };
+    let mut control_records = loaded.control_records;
+    let is_in_log = control_records.last_kraft_version().is_reconfig_supported()
+        && !control_records.last_voters().is_empty();
+    if !is_in_log {
+        control_records.set_static_voters(static_voters(config)?);
+    }
+    check_only_voter(control_records.last_voters(), local.key)?;
     let quorum = Quorum::new(QuorumOptions {
+        config: QuorumConfig::default(),
         local,
-        kraft_version: loaded.kraft_version,
-        voters,
-        are_voters_in_log: loaded.are_voters_in_log,
+        can_become_voter: true,
+        listener_name: ByteString::from(controller_listener_name(config)),
+        bootstrap_servers: Vec::new(),
+        control_records,
         election: loaded.election,
-        log_end: loaded.log_end,
+        log: log.state(),
     })
     .map_err(|error| error.to_string())?;
     Controller::lead(
@@ -219,6 +226,24 @@ pub(super) fn lead_quorum(
         &bootstrap,
     )
     .map_err(|error| error.to_string())
+}
+
+/// The quorum has no other voter than this node: nobody here speaks with others yet.
+fn check_only_voter(voters: &VoterSet, local: ReplicaKey) -> Result<(), String> {
+    if !voters.is_voter(local) {
+        return Err(format!(
+            "node {} is not one of the voters of the metadata quorum",
+            local.id
+        ));
+    }
+    if !voters.is_only_voter(local) {
+        return Err(format!(
+            "the metadata quorum has {} voters; this release leads a quorum of one: give \
+             controller.quorum.voters one entry, or format with --standalone",
+            voters.len()
+        ));
+    }
+    Ok(())
 }
 
 /// `bootstrap.checkpoint`, or without one the newest level, as Kafka begins.
@@ -236,11 +261,7 @@ fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String
 
 /// `controller.quorum.voters`: their directories are not known.
 pub(crate) fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
-    let name = config
-        .controller_listener_names
-        .first()
-        .cloned()
-        .unwrap_or_default();
+    let name = controller_listener_name(config);
     let voters = config.controller_quorum_voters.iter().map(|voter| Voter {
         key: ReplicaKey {
             id: BrokerId(voter.id),
@@ -258,6 +279,12 @@ pub(crate) fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
          --standalone"
             .to_owned()
     })
+}
+
+/// The listener by which the nodes of the quorum reach each other.
+fn controller_listener_name(config: &BrokerConfig) -> String {
+    let first = config.controller_listener_names.first();
+    first.cloned().unwrap_or_default()
 }
 
 /// What clients are told of a listener.

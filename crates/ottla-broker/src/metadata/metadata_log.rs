@@ -20,7 +20,8 @@ use ottla_log::{
 };
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
-    ElectionState, KRaftVersion, LogEnd, SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
+    ControlRecord, ControlRecordHistory, ElectionState, EpochStart, KRaftVersion, LogState,
+    SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
 };
 use ottla_records::RecordBatch;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
@@ -58,13 +59,10 @@ pub(crate) struct MetadataLog {
 pub(crate) struct LoadedMetadata {
     /// Folded up to the end of the log.
     pub loader: MetadataLoader,
-    pub kraft_version: KRaftVersion,
-    /// The last voter set there is; `None` with `kraft.version` 0.
-    pub voters: Option<VoterSet>,
-    /// Whether that set stands in the log or a snapshot of it, and not only in the bootstrap snapshot.
-    pub are_voters_in_log: bool,
+    /// Who votes and the level of `kraft.version`, by the newest snapshot and the log behind it. Configured
+    /// voters are not in it.
+    pub control_records: ControlRecordHistory,
     pub election: Option<ElectionState>,
-    pub log_end: LogEnd,
     /// Bytes of the log behind the newest snapshot.
     pub bytes_since_snapshot: u64,
 }
@@ -135,14 +133,8 @@ impl MetadataLog {
         let election = self.read_election_state()?;
         let mut loaded = LoadedMetadata {
             loader: MetadataLoader::default(),
-            kraft_version: KRaftVersion::V0,
-            voters: None,
-            are_voters_in_log: false,
+            control_records: ControlRecordHistory::new(VoterSet::empty()),
             election,
-            log_end: LogEnd {
-                offset: self.log.log_end_offset(),
-                epoch: LeaderEpoch(0),
-            },
             bytes_since_snapshot: 0,
         };
         let mut next_offset = self.log.log_start_offset();
@@ -172,9 +164,7 @@ impl MetadataLog {
             let Some(snapshot) = snapshot.filter(|_| is_newest) else {
                 continue;
             };
-            loaded.kraft_version = snapshot.kraft_version;
-            loaded.are_voters_in_log = snapshot.voters.is_some() && id != SnapshotId::BOOTSTRAP;
-            loaded.voters = snapshot.voters;
+            loaded.set_control_records(id, snapshot.kraft_version, snapshot.voters);
             if id != SnapshotId::BOOTSTRAP {
                 let provenance = Provenance {
                     last_contained_offset: id.end_offset.plus(-1),
@@ -185,7 +175,6 @@ impl MetadataLog {
                     .loader
                     .load_snapshot(&snapshot.records, provenance)
                     .map_err(|error| format!("{}: {error}", path.display()))?;
-                loaded.log_end.epoch = id.epoch;
             }
             next_offset = id.end_offset;
         }
@@ -238,6 +227,37 @@ impl MetadataLog {
 
     pub fn log_end_offset(&self) -> Offset {
         self.log.log_end_offset()
+    }
+
+    /// What the quorum has to know of the log and its snapshots.
+    pub fn state(&self) -> LogState {
+        let epochs = self.log.leader_epochs().entries();
+        LogState::new(
+            self.log.log_start_offset(),
+            self.log.log_end_offset(),
+            epochs
+                .iter()
+                .map(|entry| EpochStart {
+                    epoch: entry.epoch,
+                    start_offset: entry.start_offset,
+                })
+                .collect(),
+            self.snapshots.keys().copied(),
+        )
+    }
+
+    pub fn log_start_offset(&self) -> Offset {
+        self.log.log_start_offset()
+    }
+
+    /// Oldest first.
+    pub fn snapshot_ids(&self) -> Vec<SnapshotId> {
+        self.snapshots.keys().copied().collect()
+    }
+
+    /// Notes that records of `epoch` begin at `start_offset`.
+    pub fn assign_leader_epoch(&mut self, epoch: LeaderEpoch, start_offset: Offset) {
+        self.log.assign_leader_epoch(epoch, start_offset);
     }
 
     /// Appends one batch; it is not on disk before `flush`. On a full disk the log stays as it was.
@@ -440,13 +460,14 @@ impl LoadedMetadata {
             last_contained_epoch: batch.epoch,
             last_contained_log_time: batch.append_time,
         };
-        self.log_end.epoch = batch.epoch;
         self.bytes_since_snapshot += batch.size_bytes;
         let records = match batch.content {
             MetadataBatchContent::Records(records) => records,
             MetadataBatchContent::Control(values) => {
+                let mut offset = batch.base_offset;
                 for value in values {
-                    self.apply_control(value)?;
+                    self.apply_control(offset, value)?;
+                    offset = offset.plus(1);
                 }
                 // Moves the offset of the image and nothing else.
                 Vec::new()
@@ -463,24 +484,32 @@ impl LoadedMetadata {
             })
     }
 
-    fn apply_control(&mut self, value: ControlValue) -> Result<(), String> {
-        match value {
-            ControlValue::KRaftVersion(record) => {
-                self.kraft_version = KRaftVersion::from_feature_level(record.kraft_version)
-                    .ok_or_else(|| {
-                        format!("kraft.version {} is not known", record.kraft_version)
-                    })?;
-            }
-            ControlValue::Voters(record) => {
-                self.voters =
-                    Some(VoterSet::from_record(&record).map_err(|error| error.to_string())?);
-                self.are_voters_in_log = true;
-            }
+    /// What the control records of a snapshot say: as of the last record in it.
+    pub(crate) fn set_control_records(
+        &mut self,
+        id: SnapshotId,
+        kraft_version: KRaftVersion,
+        voters: Option<VoterSet>,
+    ) {
+        let offset = id.end_offset.plus(-1);
+        self.control_records
+            .set_kraft_version(offset, kraft_version);
+        if let Some(voters) = voters {
+            self.control_records.set_voters(offset, voters);
+        }
+    }
+
+    fn apply_control(&mut self, offset: Offset, value: ControlValue) -> Result<(), String> {
+        let record = match value {
+            ControlValue::KRaftVersion(record) => ControlRecord::KRaftVersion(record),
+            ControlValue::Voters(record) => ControlRecord::Voters(record),
             ControlValue::LeaderChange(_)
             | ControlValue::SnapshotHeader(_)
-            | ControlValue::SnapshotFooter(_) => {}
-        }
-        Ok(())
+            | ControlValue::SnapshotFooter(_) => return Ok(()),
+        };
+        self.control_records
+            .add(offset, &record)
+            .map_err(|error| error.to_string())
     }
 }
 

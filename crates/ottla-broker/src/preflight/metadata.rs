@@ -13,8 +13,8 @@ use ottla_metadata::{
     Provenance,
 };
 use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{ElectionState, LogEnd, SnapshotId};
-use ottla_types::{BrokerId, LeaderEpoch, Offset};
+use ottla_raft::{ControlRecordHistory, ElectionState, SnapshotId, VoterSet};
+use ottla_types::{BrokerId, Offset};
 
 use super::{Look, Unserved, count, log_scan, some_of};
 use crate::controller::lifecycle::static_voters;
@@ -98,14 +98,8 @@ fn refuse_level(place: &str, level: i16, look: &mut Look) {
 fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadable> {
     let mut loaded = LoadedMetadata {
         loader: MetadataLoader::default(),
-        kraft_version: Default::default(),
-        voters: None,
-        are_voters_in_log: false,
+        control_records: ControlRecordHistory::new(VoterSet::empty()),
         election: election_state(dir)?,
-        log_end: LogEnd {
-            offset: Offset::ZERO,
-            epoch: LeaderEpoch(0),
-        },
         bytes_since_snapshot: 0,
     };
     let mut next_offset = Offset::ZERO;
@@ -114,8 +108,7 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
         if let Some((id, path)) = newest_snapshot(dir).map_err(unreadable)? {
             let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
             check_level(&snapshot.records)?;
-            loaded.kraft_version = snapshot.kraft_version;
-            loaded.voters = snapshot.voters;
+            loaded.set_control_records(id, snapshot.kraft_version, snapshot.voters);
             if id != SnapshotId::BOOTSTRAP {
                 let provenance = Provenance {
                     last_contained_offset: id.end_offset.plus(-1),
@@ -165,7 +158,6 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
                 None => Unreadable::Other(reason),
             })?;
         }
-        loaded.log_end.offset = next_offset;
     }
     if loaded.loader.image().features.metadata_version().is_none() {
         read_bootstrap(metadata_log_dir, &mut loaded)?;
@@ -238,8 +230,16 @@ fn quorum(
     place: &str,
     look: &mut Look,
 ) {
-    let voters = match &loaded.voters {
-        Some(voters) if loaded.kraft_version.is_reconfig_supported() => voters.clone(),
+    let voters = match loaded.control_records.last_voters() {
+        voters
+            if loaded
+                .control_records
+                .last_kraft_version()
+                .is_reconfig_supported()
+                && !voters.is_empty() =>
+        {
+            voters.clone()
+        }
         _ => match static_voters(config) {
             Ok(voters) => voters,
             Err(sentence) => {

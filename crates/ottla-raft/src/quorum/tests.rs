@@ -1,213 +1,281 @@
+//! A quorum of one, and what every role makes of every event.
+
+mod quorum_of_one;
+mod replication;
+mod transitions;
+mod voter_changes;
+
 use bytestring::ByteString;
-use ottla_protocol::raft_records::leader_change_message;
-use ottla_types::Uuid;
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Uuid};
 
-use super::*;
-use crate::VoterEndpoint;
+use crate::*;
 
-fn local() -> Voter {
+const LISTENER: &str = "CONTROLLER";
+
+fn key(id: i32) -> ReplicaKey {
+    ReplicaKey::new(BrokerId(id), Uuid::from_u128(id as u128 * 100))
+}
+
+fn endpoints(id: i32) -> Vec<VoterEndpoint> {
+    vec![VoterEndpoint {
+        name: ByteString::from_static(LISTENER),
+        host: ByteString::from_static("localhost"),
+        port: 9090 + id as u16,
+    }]
+}
+
+fn voter(id: i32) -> Voter {
     Voter {
-        key: ReplicaKey::new(BrokerId(1), Uuid::from_u128(100)),
-        endpoints: vec![VoterEndpoint {
-            name: ByteString::from_static("CONTROLLER"),
-            host: ByteString::from_static("localhost"),
-            port: 9093,
-        }],
+        key: key(id),
+        endpoints: endpoints(id),
         supported_kraft_versions: (0, 1),
     }
 }
 
-fn options(kraft_version: KRaftVersion) -> QuorumOptions {
+fn voters(ids: &[i32]) -> VoterSet {
+    VoterSet::new(ids.iter().map(|&id| voter(id))).expect("voters")
+}
+
+/// A log of ten records of epoch 3, the first of which names the voters.
+fn options(id: i32, voter_ids: &[i32]) -> QuorumOptions {
+    let mut control_records = ControlRecordHistory::new(VoterSet::empty());
+    control_records.set_kraft_version(Offset(0), KRaftVersion::V1);
+    control_records.set_voters(Offset(0), voters(voter_ids));
+    let epochs = vec![EpochStart {
+        epoch: LeaderEpoch(3),
+        start_offset: Offset(0),
+    }];
     QuorumOptions {
-        local: local(),
-        kraft_version,
-        voters: VoterSet::new([local()]).unwrap(),
-        are_voters_in_log: false,
+        config: QuorumConfig::default(),
+        local: voter(id),
+        can_become_voter: true,
+        listener_name: ByteString::from_static(LISTENER),
+        bootstrap_servers: vec![Node {
+            id: Quorum::bootstrap_id(0),
+            host: ByteString::from_static("bootstrap"),
+            port: 9093,
+        }],
+        control_records,
         election: None,
-        log_end: LogEnd {
-            offset: Offset(0),
-            epoch: LeaderEpoch(0),
-        },
+        log: LogState::new(Offset(0), Offset(10), epochs, []),
     }
 }
 
-fn leader_change() -> ControlRecord {
-    let voter = leader_change_message::Voter {
-        voter_id: 1,
-        ..Default::default()
-    };
-    ControlRecord::LeaderChange(LeaderChangeMessage {
-        leader_id: 1,
-        voters: vec![voter.clone()],
-        granting_voters: vec![voter],
-        ..Default::default()
-    })
-}
-
-fn election(epoch: i32, leader: Option<i32>) -> ElectionState {
-    ElectionState {
+fn log_end(offset: i64, epoch: i32) -> LogEnd {
+    LogEnd {
+        offset: Offset(offset),
         epoch: LeaderEpoch(epoch),
-        leader: leader.map(BrokerId),
-        voted: Some(local().key),
-        voters: BTreeSet::from([BrokerId(1)]),
     }
 }
 
-#[test]
-fn a_fresh_quorum_of_one_elects_itself_and_writes_its_voters() {
-    let mut quorum = Quorum::new(options(KRaftVersion::V1)).unwrap();
-    let voters = VoterSet::new([local()]).unwrap().to_record();
-    assert_eq!(
-        quorum.start(),
-        [
-            Effect::PersistElectionState(election(1, Some(1))),
-            Effect::StartEpoch {
-                epoch: LeaderEpoch(1),
-                start_offset: Offset(0),
-                records: vec![
-                    leader_change(),
-                    ControlRecord::KRaftVersion(KRaftVersionRecord {
-                        kraft_version: 1,
-                        ..Default::default()
-                    }),
-                    ControlRecord::Voters(voters),
-                ],
-            },
-        ]
-    );
-    assert_eq!(quorum.high_watermark(), None);
-    assert_eq!(
-        quorum.on_log_flushed(Offset(3)),
-        [
-            Effect::AdvanceHighWatermark(Offset(3)),
-            Effect::ActivateLeader(LeaderEpoch(1)),
-        ]
-    );
-    assert_eq!(quorum.on_log_flushed(Offset(3)), []);
-    assert_eq!(
-        quorum.on_log_flushed(Offset(7)),
-        [Effect::AdvanceHighWatermark(Offset(7))]
-    );
-    assert_eq!(
-        quorum.log_end(),
-        LogEnd {
-            offset: Offset(7),
-            epoch: LeaderEpoch(1)
+fn led_by(leader: Option<i32>, epoch: i32) -> CurrentLeader {
+    CurrentLeader {
+        leader: leader.map(BrokerId),
+        epoch: LeaderEpoch(epoch),
+        endpoints: leader.map(endpoints).unwrap_or_default(),
+    }
+}
+
+/// A node, with what it asked others for.
+struct Story {
+    quorum: Quorum,
+    now_ms: u64,
+    requests: u64,
+    sent: Vec<(BrokerId, u64, Request)>,
+    effects: Vec<Effect>,
+}
+
+impl Story {
+    fn begin(options: QuorumOptions) -> Story {
+        let mut story = Story {
+            quorum: Quorum::new(options).expect("starts"),
+            now_ms: 10_000,
+            requests: 0,
+            sent: Vec::new(),
+            effects: Vec::new(),
+        };
+        story.step(Event::Started);
+        story
+    }
+
+    /// Node 1 of the voters 1, 2 and 3.
+    fn of_three() -> Story {
+        Story::begin(options(1, &[1, 2, 3]))
+    }
+
+    fn step(&mut self, event: Event) -> &[Effect] {
+        let moment = Moment {
+            now_ms: self.now_ms,
+            random: 0,
+        };
+        self.effects = self.quorum.step(moment, event);
+        for effect in &self.effects {
+            if let Effect::Send {
+                to,
+                correlation_id,
+                request,
+            } = effect
+            {
+                self.sent.push((to.id, *correlation_id, request.clone()));
+            }
         }
-    );
-}
+        &self.effects
+    }
 
-#[test]
-fn a_restart_raises_the_epoch_and_waits_for_a_record_of_its_own() {
-    let mut quorum = Quorum::new(QuorumOptions {
-        are_voters_in_log: true,
-        election: Some(election(4, Some(1))),
-        log_end: LogEnd {
-            offset: Offset(50),
-            epoch: LeaderEpoch(4),
-        },
-        ..options(KRaftVersion::V1)
-    })
-    .unwrap();
-    let effects = quorum.start();
-    assert_eq!(
-        effects[0],
-        Effect::PersistElectionState(election(5, Some(1)))
-    );
-    assert_eq!(
-        effects[1],
-        Effect::StartEpoch {
-            epoch: LeaderEpoch(5),
-            start_offset: Offset(50),
-            records: vec![leader_change()],
-        }
-    );
-    assert_eq!(
-        quorum.on_log_flushed(Offset(50)),
-        [],
-        "nothing of epoch 5 is flushed"
-    );
-    assert_eq!(
-        quorum.on_log_flushed(Offset(51)),
-        [
-            Effect::AdvanceHighWatermark(Offset(51)),
-            Effect::ActivateLeader(LeaderEpoch(5)),
-        ]
-    );
-}
+    fn after(&mut self, ms: u64) -> &[Effect] {
+        self.now_ms += ms;
+        self.step(Event::Ticked)
+    }
 
-#[test]
-fn the_log_counts_more_than_an_older_quorum_state() {
-    let mut quorum = Quorum::new(QuorumOptions {
-        election: Some(election(2, Some(1))),
-        log_end: LogEnd {
-            offset: Offset(9),
-            epoch: LeaderEpoch(6),
-        },
-        ..options(KRaftVersion::V0)
-    })
-    .unwrap();
-    assert_eq!(
-        quorum.start()[0],
-        Effect::PersistElectionState(election(7, Some(1)))
-    );
-}
-
-#[test]
-fn static_voters_are_not_written() {
-    let mut quorum = Quorum::new(options(KRaftVersion::V0)).unwrap();
-    let effects = quorum.start();
-    assert!(
-        matches!(&effects[1], Effect::StartEpoch { records, .. } if *records == [leader_change()])
-    );
-}
-
-#[test]
-fn a_moved_listener_is_written_again() {
-    let mut moved = local();
-    moved.endpoints[0].port = 19093;
-    let mut quorum = Quorum::new(QuorumOptions {
-        local: moved.clone(),
-        are_voters_in_log: true,
-        ..options(KRaftVersion::V1)
-    })
-    .unwrap();
-    let effects = quorum.start();
-    let Effect::StartEpoch { records, .. } = &effects[1] else {
-        panic!("{effects:?}");
-    };
-    let voters = VoterSet::new([moved]).unwrap();
-    assert_eq!(records[2], ControlRecord::Voters(voters.to_record()));
-    assert_eq!(quorum.voters(), &voters);
-}
-
-#[test]
-fn other_quorums_are_refused() {
-    let other = Voter {
-        key: ReplicaKey::new(BrokerId(2), Uuid::from_u128(200)),
-        ..local()
-    };
-    let with = |voters: Vec<Voter>| {
-        Quorum::new(QuorumOptions {
-            voters: VoterSet::new(voters).unwrap(),
-            ..options(KRaftVersion::V1)
+    fn request(&mut self, request: Request) -> &[Effect] {
+        self.requests += 1;
+        let request_id = RequestId(self.requests);
+        self.step(Event::RequestReceived {
+            request_id,
+            request,
         })
-        .err()
-    };
-    assert_eq!(
-        with(vec![other.clone()]),
-        Some(QuorumError::NotAVoter(BrokerId(1)))
-    );
-    assert_eq!(
-        with(vec![local(), other]),
-        Some(QuorumError::MoreThanOneVoter(2))
-    );
-    let new_disk = Voter {
-        key: ReplicaKey::new(BrokerId(1), Uuid::from_u128(999)),
-        ..local()
-    };
-    assert_eq!(
-        with(vec![new_disk]),
-        Some(QuorumError::NotAVoter(BrokerId(1)))
-    );
+    }
+
+    /// Answers the last request that was sent to `from`.
+    fn response(&mut self, from: i32, response: Response) -> &[Effect] {
+        let from = BrokerId(from);
+        let (_, correlation_id, _) = self
+            .sent
+            .iter()
+            .rfind(|(to, _, _)| *to == from)
+            .expect("was asked");
+        let correlation_id = *correlation_id;
+        self.step(Event::ResponseReceived {
+            from,
+            correlation_id,
+            response,
+        })
+    }
+
+    fn flush(&mut self) -> &[Effect] {
+        let end_offset = self.quorum.log_end().offset;
+        self.step(Event::LogFlushed { end_offset })
+    }
+
+    fn into_prospective(mut self) -> Story {
+        self.after(2_000);
+        assert_eq!(self.quorum.role(), Role::Prospective);
+        self
+    }
+
+    fn into_candidate(self) -> Story {
+        let mut story = self.into_prospective();
+        story.response(2, granted(3, true));
+        assert_eq!(story.quorum.role(), Role::Candidate);
+        story
+    }
+
+    /// Leads epoch 4, with nothing of it committed.
+    fn into_leader(self) -> Story {
+        let mut story = self.into_candidate();
+        story.response(2, granted(4, true));
+        assert_eq!(story.quorum.role(), Role::Leader { is_active: false });
+        story
+    }
+
+    fn into_active_leader(self) -> Story {
+        let mut story = self.into_leader();
+        story.flush();
+        let end = story.quorum.log_end();
+        story.request(fetch(2, end, 4));
+        assert_eq!(story.quorum.role(), Role::Leader { is_active: true });
+        story
+    }
+
+    /// Follows node 2 in epoch 4.
+    fn into_follower(mut self) -> Story {
+        self.request(begin(2, 4));
+        assert_eq!(self.quorum.role(), Role::Follower);
+        self
+    }
+
+    fn into_resigned(self) -> Story {
+        let mut story = self.into_leader();
+        let epoch = story.quorum.epoch();
+        story.step(Event::ResignRequested { epoch });
+        assert_eq!(story.quorum.role(), Role::Resigned);
+        story
+    }
+
+    /// The one answer among the effects.
+    fn answer(&self) -> &Response {
+        let mut answers = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Respond { response, .. } => Some(response),
+            _ => None,
+        });
+        let answer = answers.next().expect("an answer");
+        assert_eq!(answers.next(), None);
+        answer
+    }
+}
+
+fn granted(epoch: i32, is_granted: bool) -> Response {
+    Response::Vote(VoteResponse {
+        error: ErrorCode::None,
+        current_leader: led_by(None, epoch),
+        is_granted,
+    })
+}
+
+fn vote(candidate: i32, epoch: i32, log_end: LogEnd, pre_vote: bool) -> Request {
+    Request::Vote(VoteRequest {
+        epoch: LeaderEpoch(epoch),
+        candidate: key(candidate),
+        voter: Some(key(1)),
+        log_end,
+        pre_vote,
+    })
+}
+
+fn begin(leader: i32, epoch: i32) -> Request {
+    Request::BeginQuorumEpoch(BeginQuorumEpochRequest {
+        leader: BrokerId(leader),
+        epoch: LeaderEpoch(epoch),
+        endpoints: endpoints(leader),
+        voter: Some(key(1)),
+    })
+}
+
+fn end(leader: i32, epoch: i32, successors: &[i32]) -> Request {
+    Request::EndQuorumEpoch(EndQuorumEpochRequest {
+        leader: BrokerId(leader),
+        epoch: LeaderEpoch(epoch),
+        endpoints: endpoints(leader),
+        preferred_successors: successors.iter().map(|&id| key(id)).collect(),
+    })
+}
+
+fn fetch(from: i32, log_end: LogEnd, epoch: i32) -> Request {
+    Request::Fetch(FetchRequest {
+        replica: key(from),
+        current_leader_epoch: LeaderEpoch(epoch),
+        log_end,
+        high_watermark: Offset(-1),
+        max_bytes: 1000,
+        max_wait_ms: 500,
+    })
+}
+
+fn fetched(leader: i32, epoch: i32, data: FetchData, high_watermark: Option<i64>) -> Response {
+    Response::Fetch(FetchResponse {
+        error: ErrorCode::None,
+        current_leader: led_by(Some(leader), epoch),
+        log_start_offset: Offset(0),
+        high_watermark: high_watermark.map(Offset),
+        data,
+    })
+}
+
+fn batch(base: i64, last: i64, epoch: i32) -> LogBatch {
+    LogBatch {
+        base_offset: Offset(base),
+        last_offset: Offset(last),
+        epoch: LeaderEpoch(epoch),
+        control_records: Vec::new(),
+    }
 }

@@ -1,0 +1,367 @@
+//! What the leader of an epoch knows of the other replicas, and what follows from it: up to where the log is
+//! committed, whether a majority still follows, and which change of the voters is under way.
+//!
+//! Invariants:
+//! 1. An offset is committed when a majority of the voters has everything before it on disk, and a record
+//!    of this epoch is among that: the latter fences off what earlier leaders may have left behind.
+//! 2. The high watermark never moves back, not even when the voters change.
+//! 3. One change of the voters at a time, and none on top of one that is not committed.
+//!
+//! In Kafka: `LeaderState`, `LeaderState.ReplicaState`, `AddVoterHandlerState`, `RemoveVoterHandlerState`,
+//! `KRaftVersionUpgrade`.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ottla_types::{BrokerId, Offset};
+
+use crate::{KRaftVersion, ReplicaKey, RequestId, Voter, VoterEndpoint, VoterSet};
+
+/// How long an observer is remembered that does not fetch.
+const OBSERVER_SESSION_TIMEOUT_MS: u64 = 300_000;
+/// A replica is caught up, for becoming a voter, if it was at the end once and has fetched within this.
+const CAUGHT_UP_WITHIN_MS: u64 = 3_600_000;
+/// Observers that are remembered at most: their keys come from the network.
+const MAX_OBSERVERS: usize = 10_000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct LeaderState {
+    local: Voter,
+    pub epoch_start_offset: Offset,
+    pub granting_voters: BTreeSet<BrokerId>,
+    voters: BTreeMap<BrokerId, ReplicaState>,
+    observers: BTreeMap<ReplicaKey, ReplicaState>,
+    /// Exclusive; `None` until a record of this epoch is committed.
+    pub high_watermark: Option<Offset>,
+    /// The voters that fetched since the check of the quorum began anew.
+    fetched_voters: BTreeSet<BrokerId>,
+    check_quorum_timeout_ms: u64,
+    check_quorum_deadline_ms: u64,
+    begin_quorum_epoch_timeout_ms: u64,
+    pub begin_quorum_epoch_deadline_ms: u64,
+    pub is_resign_requested: bool,
+    pub pending_change: Option<PendingVoterChange>,
+    pub kraft_version_upgrade: KRaftVersionUpgrade,
+    /// Planted: commits records of earlier epochs before one of its own is.
+    #[cfg(test)]
+    commits_earlier_epochs: bool,
+}
+
+/// What the leader knows of one replica.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplicaState {
+    pub key: ReplicaKey,
+    pub endpoints: Vec<VoterEndpoint>,
+    /// Up to where the replica has the log on disk, exclusive.
+    pub end_offset: Option<Offset>,
+    /// On the caller's clock, as the following.
+    pub last_fetch_ms: Option<u64>,
+    pub last_caught_up_ms: Option<u64>,
+    /// Where the leader's log ended at that fetch.
+    last_fetch_leader_end_offset: Option<Offset>,
+}
+
+/// A change of the voters that was asked for and is not committed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PendingVoterChange {
+    pub kind: VoterChange,
+    /// Who is to be told; `None` when that is done.
+    pub request_id: Option<RequestId>,
+    pub deadline_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum VoterChange {
+    /// The new voter is asked what it supports.
+    AddAsked {
+        voter: ReplicaKey,
+        endpoints: Vec<VoterEndpoint>,
+        ack_when_committed: bool,
+    },
+    /// The record with the new voter stands at this offset.
+    AddAppended { offset: Offset },
+    /// The record without the old voter stands at this offset.
+    RemoveAppended { offset: Offset },
+}
+
+/// On the way from `kraft.version` 0 to 1 (KIP-1166).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum KRaftVersionUpgrade {
+    /// Nothing to do.
+    None,
+    /// The configured voters, with what each told of itself so far.
+    Voters(VoterSet),
+    /// Appended in this epoch.
+    Requested(KRaftVersion),
+}
+
+impl ReplicaState {
+    fn new(key: ReplicaKey, endpoints: Vec<VoterEndpoint>) -> ReplicaState {
+        ReplicaState {
+            key,
+            endpoints,
+            end_offset: None,
+            last_fetch_ms: None,
+            last_caught_up_ms: None,
+            last_fetch_leader_end_offset: None,
+        }
+    }
+
+    /// A voter whose directory is not known is known by its id.
+    fn matches(&self, key: ReplicaKey) -> bool {
+        self.key.id == key.id
+            && (self.key.directory_id.is_none() || self.key.directory_id == key.directory_id)
+    }
+
+    fn on_fetch(&mut self, now_ms: u64, offset: Offset, leader_end_offset: Offset) {
+        if offset >= leader_end_offset {
+            self.last_caught_up_ms = self.last_caught_up_ms.max(Some(now_ms));
+        } else if self
+            .last_fetch_leader_end_offset
+            .is_some_and(|end| end > Offset::ZERO && offset >= end)
+        {
+            // It has now what the leader had when it fetched before.
+            self.last_caught_up_ms = self.last_caught_up_ms.max(self.last_fetch_ms);
+        }
+        self.last_fetch_leader_end_offset = Some(leader_end_offset);
+        self.last_fetch_ms = self.last_fetch_ms.max(Some(now_ms));
+        self.end_offset = Some(offset);
+    }
+}
+
+impl LeaderState {
+    pub fn new(
+        local: Voter,
+        epoch_start_offset: Offset,
+        voters: &VoterSet,
+        kraft_version: KRaftVersion,
+        granting_voters: BTreeSet<BrokerId>,
+        fetch_timeout_ms: u64,
+        now_ms: u64,
+    ) -> LeaderState {
+        let upgrade = match kraft_version.is_reconfig_supported() {
+            true => KRaftVersionUpgrade::None,
+            false => voters
+                .updated_ignoring_directory_id(local.clone())
+                .map_or(KRaftVersionUpgrade::None, KRaftVersionUpgrade::Voters),
+        };
+        // Room for a fetch that was held up on its way.
+        let check_quorum_timeout_ms = fetch_timeout_ms + fetch_timeout_ms / 2;
+        LeaderState {
+            local,
+            epoch_start_offset,
+            granting_voters,
+            voters: voters
+                .voters()
+                .map(|voter| {
+                    let state = ReplicaState::new(voter.key, voter.endpoints.clone());
+                    (voter.key.id, state)
+                })
+                .collect(),
+            observers: BTreeMap::new(),
+            high_watermark: None,
+            fetched_voters: BTreeSet::new(),
+            check_quorum_timeout_ms,
+            check_quorum_deadline_ms: now_ms + check_quorum_timeout_ms,
+            begin_quorum_epoch_timeout_ms: fetch_timeout_ms / 2,
+            begin_quorum_epoch_deadline_ms: now_ms,
+            is_resign_requested: false,
+            pending_change: None,
+            kraft_version_upgrade: upgrade,
+            #[cfg(test)]
+            commits_earlier_epochs: false,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn planted(mut self, commits_earlier_epochs: bool) -> LeaderState {
+        self.commits_earlier_epochs = commits_earlier_epochs;
+        self
+    }
+
+    pub fn voter_states(&self) -> impl Iterator<Item = &ReplicaState> {
+        self.voters.values()
+    }
+
+    pub fn observer_states(&self, now_ms: u64) -> impl Iterator<Item = &ReplicaState> {
+        self.observers
+            .values()
+            .filter(move |state| self.is_active_observer(state, now_ms))
+    }
+
+    fn is_active_observer(&self, state: &ReplicaState, now_ms: u64) -> bool {
+        state.key == self.local.key
+            || state
+                .last_fetch_ms
+                .is_some_and(|at| now_ms.saturating_sub(at) < OBSERVER_SESSION_TIMEOUT_MS)
+    }
+
+    fn replica(&mut self, key: ReplicaKey, now_ms: u64) -> &mut ReplicaState {
+        let is_voter = self
+            .voters
+            .get(&key.id)
+            .is_some_and(|state| state.matches(key));
+        if is_voter {
+            return self.voters.get_mut(&key.id).expect("was found");
+        }
+        if !self.observers.contains_key(&key) && self.observers.len() >= MAX_OBSERVERS {
+            let inactive: Vec<ReplicaKey> = self
+                .observers
+                .values()
+                .filter(|state| !self.is_active_observer(state, now_ms))
+                .map(|state| state.key)
+                .collect();
+            for key in inactive {
+                self.observers.remove(&key);
+            }
+            if self.observers.len() >= MAX_OBSERVERS {
+                // Not even so: the one that has not fetched for longest is forgotten.
+                let oldest = self
+                    .observers
+                    .values()
+                    .filter(|state| state.key != self.local.key)
+                    .min_by_key(|state| state.last_fetch_ms)
+                    .map(|state| state.key);
+                self.observers.remove(&oldest.expect("there are many"));
+            }
+        }
+        self.observers
+            .entry(key)
+            .or_insert_with(|| ReplicaState::new(key, Vec::new()))
+    }
+
+    /// The leader's own log is on disk up to `flushed_offset`. Returns whether more is committed.
+    pub fn on_local_flush(&mut self, flushed_offset: Offset, now_ms: u64) -> bool {
+        let key = self.local.key;
+        self.replica(key, now_ms).end_offset = Some(flushed_offset);
+        self.update_high_watermark()
+    }
+
+    /// A replica fetches from `offset` on, so it has everything before. Returns whether more is committed.
+    pub fn on_fetch(
+        &mut self,
+        key: ReplicaKey,
+        offset: Offset,
+        leader_end_offset: Offset,
+        now_ms: u64,
+    ) -> bool {
+        self.replica(key, now_ms)
+            .on_fetch(now_ms, offset, leader_end_offset);
+        self.update_check_quorum(key, now_ms);
+        self.is_voter(key) && self.update_high_watermark()
+    }
+
+    fn is_voter(&self, key: ReplicaKey) -> bool {
+        self.voters
+            .get(&key.id)
+            .is_some_and(|state| state.matches(key))
+    }
+
+    fn update_high_watermark(&mut self) -> bool {
+        let mut ends: Vec<Option<Offset>> =
+            self.voters.values().map(|state| state.end_offset).collect();
+        // What is not known is least.
+        ends.sort_by_key(|end| Reverse(*end));
+        let Some(Some(replicated)) = ends.get(ends.len() / 2).copied() else {
+            return false;
+        };
+        // More than that may not be replicated any more, after a voter was added: the high watermark stays.
+        let is_news = self
+            .high_watermark
+            .is_none_or(|current| replicated > current);
+        let has_record_of_epoch = replicated > self.epoch_start_offset;
+        #[cfg(test)]
+        let has_record_of_epoch = has_record_of_epoch || self.commits_earlier_epochs;
+        if is_news && has_record_of_epoch {
+            self.high_watermark = Some(replicated);
+        }
+        is_news && has_record_of_epoch
+    }
+
+    /// A voter fetched, a snapshot too: when a majority has, the check begins anew.
+    pub fn update_check_quorum(&mut self, key: ReplicaKey, now_ms: u64) {
+        if self.is_voter(key) {
+            self.fetched_voters.insert(key.id);
+        }
+        let mut majority = self.voters.len() / 2 + 1;
+        if self.voters.contains_key(&self.local.key.id) {
+            // The leader counts as one that fetched.
+            majority -= 1;
+        }
+        if self.fetched_voters.len() >= majority {
+            self.fetched_voters.clear();
+            self.check_quorum_deadline_ms = now_ms + self.check_quorum_timeout_ms;
+        }
+    }
+
+    /// When the leader has to resign unless a majority fetches before.
+    pub fn check_quorum_deadline_ms(&self) -> u64 {
+        match self.voters.len() {
+            1 => u64::MAX,
+            _ => self.check_quorum_deadline_ms,
+        }
+    }
+
+    pub fn reset_begin_quorum_epoch_timer(&mut self, now_ms: u64) {
+        self.begin_quorum_epoch_deadline_ms = now_ms + self.begin_quorum_epoch_timeout_ms;
+    }
+
+    /// Voters that have not fetched for a while, and may not know who leads.
+    pub fn need_begin_quorum_epoch(&self, now_ms: u64) -> Vec<ReplicaKey> {
+        self.voters
+            .values()
+            .filter(|state| {
+                state.key.id != self.local.key.id
+                    && state.last_fetch_ms.is_none_or(|at| {
+                        now_ms.saturating_sub(at) >= self.begin_quorum_epoch_timeout_ms
+                    })
+            })
+            .map(|state| state.key)
+            .collect()
+    }
+
+    /// The other voters, those with most of the log first.
+    pub fn successors(&self) -> Vec<ReplicaKey> {
+        let mut others: Vec<&ReplicaState> = self
+            .voters
+            .values()
+            .filter(|state| !state.matches(self.local.key))
+            .collect();
+        others.sort_by_key(|state| (Reverse(state.end_offset), state.key));
+        others.iter().map(|state| state.key).collect()
+    }
+
+    /// Whether the observer has been at the end of the log and still fetches.
+    pub fn is_caught_up(&self, key: ReplicaKey, now_ms: u64) -> bool {
+        self.observers.get(&key).is_some_and(|state| {
+            state.last_caught_up_ms.is_some()
+                && state
+                    .last_fetch_ms
+                    .is_some_and(|at| now_ms.saturating_sub(at) < CAUGHT_UP_WITHIN_MS)
+        })
+    }
+
+    /// Others vote from now on: what is known of a replica moves along with it.
+    pub fn set_voters(&mut self, voters: &VoterSet) {
+        let mut before = std::mem::take(&mut self.voters);
+        for voter in voters.voters() {
+            let known = match before.get(&voter.key.id) {
+                Some(state) if state.matches(voter.key) => before.remove(&voter.key.id),
+                _ => self.observers.remove(&voter.key),
+            };
+            let mut state = known.unwrap_or_else(|| ReplicaState::new(voter.key, Vec::new()));
+            state.key = voter.key;
+            state.endpoints = voter.endpoints.clone();
+            self.voters.insert(voter.key.id, state);
+        }
+        for (_, mut state) in before {
+            state.endpoints.clear();
+            self.observers.entry(state.key).or_insert(state);
+        }
+        self.fetched_voters
+            .retain(|id| self.voters.contains_key(id));
+    }
+}
+
+#[cfg(test)]
+mod tests;

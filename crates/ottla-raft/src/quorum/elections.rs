@@ -1,0 +1,331 @@
+//! Votes, and what a leader tells the voters at the beginning and the end of its epoch.
+//!
+//! In Kafka: `KafkaRaftClient.handleVote*`, `handleBeginQuorumEpoch*`, `handleEndQuorumEpoch*`,
+//! `maybeHandleCommonResponse`, `maybeTransition`.
+
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
+
+use super::{LAST_EPOCH, Quorum};
+use crate::epoch_state::{EpochElection, EpochState};
+use crate::{
+    BeginQuorumEpochRequest, CurrentLeader, EndQuorumEpochRequest, QuorumEpochResponse, ReplicaKey,
+    Role, VoteRequest, VoteResponse,
+};
+
+impl Quorum {
+    // Requests
+
+    pub(super) fn handle_vote_request(&mut self, request: VoteRequest) -> VoteResponse {
+        let (epoch, candidate, log_end) = (request.epoch, request.candidate, request.log_end);
+        // A candidate has raised its epoch above any that it has records of; who asks beforehand has not.
+        let is_illegal_epoch = match request.pre_vote {
+            true => log_end.epoch > epoch,
+            false => log_end.epoch >= epoch,
+        };
+        if log_end.offset < Offset::ZERO || log_end.epoch < LeaderEpoch(0) || is_illegal_epoch {
+            return self.vote_response(ErrorCode::InvalidRequest, false);
+        }
+        if let Err(error) = self.validate_voter_only_request(candidate.id, epoch) {
+            return self.vote_response(error, false);
+        }
+        if epoch > self.epoch {
+            self.transition_to_unattached(epoch, None);
+        }
+        if !self.is_meant_for_this_node(request.voter) {
+            return self.vote_response(ErrorCode::InvalidVoterKey, false);
+        }
+        let is_log_up_to_date = log_end.is_up_to_date_with(self.log.end());
+        #[cfg(test)]
+        let is_log_up_to_date =
+            is_log_up_to_date || self.has_bug(crate::simulation::bugs::Bug::VoteForAnyLog);
+        let is_granted = candidate.id != self.local.key.id
+            && self
+                .state
+                .can_grant_vote(candidate, is_log_up_to_date, request.pre_vote);
+        if is_granted && !request.pre_vote {
+            self.record_own_vote(candidate);
+        }
+        self.vote_response(ErrorCode::None, is_granted)
+    }
+
+    /// The vote is written before the answer leaves, and the election timeout begins anew: the candidate is as
+    /// good as this node.
+    fn record_own_vote(&mut self, candidate: ReplicaKey) {
+        let deadline_ms = self.now_ms + self.random_election_timeout_ms();
+        let is_voter = self.is_voter();
+        let election = EpochElection::new(self.voters(), self.local.key.id);
+        match &mut self.state {
+            EpochState::Unattached(state) if state.voted.is_none() => {
+                state.voted = Some(candidate);
+                if is_voter {
+                    state.election_deadline_ms = deadline_ms;
+                }
+            }
+            EpochState::Prospective(state) if state.voted.is_none() => {
+                state.voted = Some(candidate);
+                state.election = election;
+                state.election_deadline_ms = deadline_ms;
+            }
+            _ => return,
+        }
+        #[cfg(test)]
+        if self.has_bug(crate::simulation::bugs::Bug::VoteIsNotPersisted) {
+            return;
+        }
+        self.persist();
+    }
+
+    fn vote_response(&self, error: ErrorCode, is_granted: bool) -> VoteResponse {
+        VoteResponse {
+            error,
+            current_leader: self.current_leader(),
+            is_granted,
+        }
+    }
+
+    pub(super) fn handle_begin_quorum_epoch_request(
+        &mut self,
+        request: BeginQuorumEpochRequest,
+    ) -> QuorumEpochResponse {
+        if let Err(error) = self.validate_voter_only_request(request.leader, request.epoch) {
+            return self.epoch_response(error);
+        }
+        let leader = self.with_known_endpoints(CurrentLeader {
+            leader: Some(request.leader),
+            epoch: request.epoch,
+            endpoints: request.endpoints,
+        });
+        self.transition_to_leader_of(request.leader, leader);
+        match self.is_meant_for_this_node(request.voter) {
+            true => self.epoch_response(ErrorCode::None),
+            false => self.epoch_response(ErrorCode::InvalidVoterKey),
+        }
+    }
+
+    pub(super) fn handle_end_quorum_epoch_request(
+        &mut self,
+        request: EndQuorumEpochRequest,
+    ) -> QuorumEpochResponse {
+        if let Err(error) = self.validate_voter_only_request(request.leader, request.epoch) {
+            return self.epoch_response(error);
+        }
+        let leader = self.with_known_endpoints(CurrentLeader {
+            leader: Some(request.leader),
+            epoch: request.epoch,
+            endpoints: request.endpoints,
+        });
+        self.transition_to_leader_of(request.leader, leader);
+        let backoff_ms = self.end_epoch_election_backoff_ms(&request.preferred_successors);
+        let deadline_ms = self.now_ms + backoff_ms;
+        if let EpochState::Follower(state) = &mut self.state
+            && state.leader == request.leader
+        {
+            state.fetch_deadline_ms = deadline_ms;
+        }
+        self.epoch_response(ErrorCode::None)
+    }
+
+    /// The first of the successors begins at once, each further one later, those not named last: so that the
+    /// one with most of the log is likely to win.
+    fn end_epoch_election_backoff_ms(&self, successors: &[ReplicaKey]) -> u64 {
+        let max_ms = self.config.election_backoff_max_ms;
+        let local = self.local.key;
+        let position = successors.iter().position(|key| {
+            key.id == local.id
+                && (key.directory_id.is_none() || key.directory_id == local.directory_id)
+        });
+        match position {
+            Some(0) => 0,
+            Some(position) => {
+                // Shifts beyond the width of the number come to nothing, and to the maximum.
+                let shift = |by: usize| u32::try_from(by).unwrap_or(u32::MAX);
+                let base_ms = max_ms.checked_shr(shift(successors.len() - 1)).unwrap_or(0);
+                let doublings = shift(position - 1).min(32);
+                base_ms.saturating_mul(1 << doublings).min(max_ms)
+            }
+            None => max_ms,
+        }
+    }
+
+    pub(super) fn epoch_response(&self, error: ErrorCode) -> QuorumEpochResponse {
+        QuorumEpochResponse {
+            error,
+            current_leader: self.current_leader(),
+        }
+    }
+
+    fn validate_voter_only_request(
+        &self,
+        remote: BrokerId,
+        epoch: LeaderEpoch,
+    ) -> Result<(), ErrorCode> {
+        if epoch < self.epoch {
+            Err(ErrorCode::FencedLeaderEpoch)
+        } else if remote.value() < 0 || epoch > LAST_EPOCH {
+            Err(ErrorCode::InvalidRequest)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether the sender took this node, with this disk, for the one that it is.
+    fn is_meant_for_this_node(&self, key: Option<ReplicaKey>) -> bool {
+        let local = self.local.key;
+        key.is_none_or(|key| {
+            key.id == local.id
+                && (key.directory_id.is_none() || key.directory_id == local.directory_id)
+        })
+    }
+
+    // Responses. Each says whether the node that sent it can be sent the next request at once.
+
+    pub(super) fn handle_vote_response(&mut self, from: BrokerId, response: VoteResponse) -> bool {
+        if let Some(handled) =
+            self.handle_common_response(from, response.error, response.current_leader)
+        {
+            return handled;
+        }
+        if response.error != ErrorCode::None {
+            return false;
+        }
+        let is_granted = response.is_granted;
+        match &mut self.state {
+            EpochState::Prospective(state) => {
+                state.election.record_vote(from, is_granted);
+                if state.election.is_vote_rejected() {
+                    self.on_pre_vote_lost();
+                } else {
+                    self.transition_forward();
+                }
+            }
+            EpochState::Candidate(state) => {
+                state.election.record_vote(from, is_granted);
+                // A lost election is waited out: the next begins with the question whether it could be won.
+                self.transition_forward();
+            }
+            _ => {}
+        }
+        true
+    }
+
+    pub(super) fn handle_begin_quorum_epoch_response(
+        &mut self,
+        from: BrokerId,
+        response: QuorumEpochResponse,
+    ) -> bool {
+        self.handle_common_response(from, response.error, response.current_leader)
+            .unwrap_or(response.error == ErrorCode::None)
+    }
+
+    pub(super) fn handle_end_quorum_epoch_response(
+        &mut self,
+        from: BrokerId,
+        response: QuorumEpochResponse,
+    ) -> bool {
+        if let Some(handled) =
+            self.handle_common_response(from, response.error, response.current_leader)
+        {
+            return handled;
+        }
+        if response.error != ErrorCode::None {
+            return false;
+        }
+        if let EpochState::Resigned(state) = &mut self.state {
+            state.unacked_voters.remove(&from);
+        }
+        true
+    }
+
+    /// What holds for every response that names epoch and leader. `None` where the one who asked goes on with
+    /// it; else whether it was handled, or the node is left alone for a while.
+    pub(super) fn handle_common_response(
+        &mut self,
+        from: BrokerId,
+        error: ErrorCode,
+        leader: CurrentLeader,
+    ) -> Option<bool> {
+        let leader = self.with_known_endpoints(leader);
+        if leader.epoch > LAST_EPOCH {
+            self.report(from, "names an epoch that nobody can lead");
+            return Some(false);
+        }
+        if leader.epoch < self.epoch || error == ErrorCode::UnknownLeaderEpoch {
+            return Some(true);
+        }
+        if leader.epoch > self.epoch
+            || error == ErrorCode::FencedLeaderEpoch
+            || error == ErrorCode::NotLeaderOrFollower
+        {
+            return Some(self.transition_to_leader_of(from, leader));
+        }
+        // At a start the leader may be known by name alone.
+        let is_looking = self.leader().is_none() || matches!(self.state, EpochState::Unattached(_));
+        if let Some(id) = leader.leader
+            && is_looking
+        {
+            self.transition_to_follower(from, leader.epoch, id, leader.endpoints);
+            // One who looked for the leader may have its first records in hand.
+            return match error {
+                ErrorCode::None if self.role() == Role::Follower => None,
+                _ => Some(true),
+            };
+        }
+        match error {
+            ErrorCode::BrokerNotAvailable => Some(false),
+            ErrorCode::InvalidVoterKey => Some(true),
+            ErrorCode::InvalidRequest => {
+                self.report(from, "calls a request invalid");
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+
+    /// Follows what somebody says of the epoch and its leader, as far as that is news. Returns whether it can
+    /// be true.
+    fn transition_to_leader_of(&mut self, from: BrokerId, named: CurrentLeader) -> bool {
+        let is_consistent = match (named.leader, self.leader()) {
+            (Some(leader), _) if leader == self.local.key.id => {
+                self.is_leader() && named.epoch == self.epoch
+            }
+            (Some(leader), Some(known)) => named.epoch != self.epoch || leader == known,
+            _ => true,
+        };
+        if !is_consistent {
+            self.report(from, "names another leader of the same epoch");
+            return false;
+        }
+        match named.leader {
+            _ if named.epoch < self.epoch => {}
+            None if named.epoch > self.epoch => self.transition_to_unattached(named.epoch, None),
+            None => {}
+            Some(leader) if named.epoch > self.epoch => {
+                if named.endpoints.is_empty() {
+                    // The epoch is news all the same; the leader will say where it is.
+                    self.transition_to_unattached(named.epoch, None);
+                } else {
+                    self.transition_to_follower(from, named.epoch, leader, named.endpoints);
+                }
+            }
+            Some(leader) => {
+                let is_news = self.leader().is_none()
+                    || named.endpoints.len() > self.leader_endpoints().len();
+                let is_reachable = !named.endpoints.is_empty();
+                if is_news && is_reachable && leader != self.local.key.id {
+                    self.transition_to_follower(from, named.epoch, leader, named.endpoints);
+                }
+            }
+        }
+        true
+    }
+
+    /// A node that knows nothing of reconfiguration names the leader alone: the voter set says where it is.
+    fn with_known_endpoints(&self, mut leader: CurrentLeader) -> CurrentLeader {
+        if let Some(id) = leader.leader
+            && leader.endpoints.is_empty()
+        {
+            leader.endpoints = self.voters().endpoints(id).to_vec();
+        }
+        leader
+    }
+}

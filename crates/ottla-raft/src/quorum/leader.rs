@@ -1,0 +1,302 @@
+//! The leader's side of replication: what it gives to those who fetch, and what their fetches commit.
+//!
+//! A Fetch that there is nothing for yet waits: for the log to grow, for more to be committed, for the lead to
+//! be lost, for its time to run out. Each is answered exactly once.
+//!
+//! In Kafka: `KafkaRaftClient.handleFetchRequest`, `handleFetchSnapshotRequest`, `updateLeaderEndOffsetAndTimestamp`,
+//! `onUpdateLeaderHighWatermark`.
+
+use ottla_types::{ErrorCode, LeaderEpoch, Offset};
+
+use super::Quorum;
+use crate::epoch_state::EpochState;
+use crate::{
+    ControlRecord, Effect, FetchData, FetchRequest, FetchResponse, FetchSnapshotRequest,
+    FetchSnapshotResponse, OffsetValidity, RequestId, Response, Role, SnapshotId,
+};
+
+/// A Fetch that waits for something to give.
+#[derive(Clone, Debug)]
+pub(super) struct DelayedFetch {
+    request_id: RequestId,
+    request: FetchRequest,
+    pub deadline_ms: u64,
+}
+
+impl Quorum {
+    // Fetch
+
+    pub(super) fn handle_fetch_request(&mut self, request_id: RequestId, request: FetchRequest) {
+        let is_valid = request.log_end.offset >= Offset::ZERO
+            && request.log_end.epoch >= LeaderEpoch(0)
+            && request.log_end.epoch <= request.current_leader_epoch;
+        if !is_valid {
+            let response = self.fetch_error(ErrorCode::InvalidRequest);
+            return self.respond(request_id, Response::Fetch(response));
+        }
+        let response = self.try_complete_fetch(&request);
+        let is_final = response.error != ErrorCode::None
+            || response.data != FetchData::Empty
+            || request.max_wait_ms == 0
+            || response.high_watermark > Some(request.high_watermark);
+        if is_final {
+            return self.respond(request_id, Response::Fetch(response));
+        }
+        // The node that asks anew has given up on what it asked before.
+        let is_replica = request.replica.id.value() >= 0;
+        let position = self
+            .delayed_fetches
+            .iter()
+            .position(|delayed| is_replica && delayed.request.replica == request.replica);
+        if let Some(position) = position {
+            let delayed = self.delayed_fetches.remove(position);
+            let response = self.empty_fetch_response();
+            self.respond(delayed.request_id, Response::Fetch(response));
+        }
+        self.delayed_fetches.push(DelayedFetch {
+            request_id,
+            deadline_ms: self.now_ms.saturating_add(request.max_wait_ms),
+            request,
+        });
+    }
+
+    /// Answers a Fetch with what there is now, and takes note of up to where the replica has the log.
+    fn try_complete_fetch(&mut self, request: &FetchRequest) -> FetchResponse {
+        if let Err(error) = self.validate_leader_only_request(request.current_leader_epoch) {
+            return self.fetch_error(error);
+        }
+        if request.replica.id == self.local.key.id {
+            return self.fetch_error(ErrorCode::UnknownServerError);
+        }
+        let (offset, epoch) = (request.log_end.offset, request.log_end.epoch);
+        let data = match self.log.latest_snapshot() {
+            // One who has nothing gets it faster that way.
+            Some(snapshot) if offset == Offset::ZERO && snapshot != SnapshotId::BOOTSTRAP => {
+                FetchData::Snapshot(snapshot)
+            }
+            _ => match self.log.validate(offset, epoch) {
+                OffsetValidity::Snapshot(snapshot) => FetchData::Snapshot(snapshot),
+                OffsetValidity::Diverging(end) => FetchData::Diverging(end),
+                OffsetValidity::Valid if offset < self.log.end_offset() => FetchData::ReadFrom {
+                    offset,
+                    max_bytes: request.max_bytes,
+                },
+                OffsetValidity::Valid => FetchData::Empty,
+            },
+        };
+        #[cfg(test)]
+        let data = match data {
+            FetchData::Diverging(_) if self.has_bug(crate::simulation::bugs::Bug::NoTruncation) => {
+                FetchData::Empty
+            }
+            data => data,
+        };
+        let is_prefix = matches!(data, FetchData::Empty | FetchData::ReadFrom { .. });
+        let (now_ms, end_offset) = (self.now_ms, self.log.end_offset());
+        if is_prefix
+            && request.replica.id.value() >= 0
+            && let Some(leader) = self.leader_state()
+            && leader.on_fetch(request.replica, offset, end_offset, now_ms)
+        {
+            self.on_leader_high_watermark_advanced();
+        }
+        FetchResponse {
+            data,
+            ..self.empty_fetch_response()
+        }
+    }
+
+    fn empty_fetch_response(&self) -> FetchResponse {
+        FetchResponse {
+            error: ErrorCode::None,
+            current_leader: self.current_leader(),
+            log_start_offset: self.log.start_offset(),
+            high_watermark: self.high_watermark().filter(|_| self.is_leader()),
+            data: FetchData::Empty,
+        }
+    }
+
+    fn fetch_error(&self, error: ErrorCode) -> FetchResponse {
+        FetchResponse {
+            error,
+            high_watermark: None,
+            ..self.empty_fetch_response()
+        }
+    }
+
+    pub(super) fn validate_leader_only_request(&self, epoch: LeaderEpoch) -> Result<(), ErrorCode> {
+        if epoch < self.epoch {
+            Err(ErrorCode::FencedLeaderEpoch)
+        } else if epoch > self.epoch {
+            Err(ErrorCode::UnknownLeaderEpoch)
+        } else if !self.is_leader() {
+            // An observer finds out by asking who won the election.
+            Err(ErrorCode::NotLeaderOrFollower)
+        } else if self.is_shutting_down() {
+            Err(ErrorCode::BrokerNotAvailable)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Answers those that wait and are to be answered now.
+    fn complete_delayed_fetches(&mut self, is_due: impl Fn(&FetchRequest) -> bool) {
+        let (due, waiting) = std::mem::take(&mut self.delayed_fetches)
+            .into_iter()
+            .partition(|delayed| is_due(&delayed.request));
+        self.delayed_fetches = waiting;
+        for delayed in due {
+            let response = self.try_complete_fetch(&delayed.request);
+            self.respond(delayed.request_id, Response::Fetch(response));
+        }
+    }
+
+    pub(super) fn expire_delayed_fetches(&mut self) {
+        let now_ms = self.now_ms;
+        let (due, waiting): (Vec<DelayedFetch>, Vec<DelayedFetch>) =
+            std::mem::take(&mut self.delayed_fetches)
+                .into_iter()
+                .partition(|delayed| delayed.deadline_ms <= now_ms);
+        self.delayed_fetches = waiting;
+        for delayed in due {
+            // Nothing has changed since it began to wait, and it says nothing new of its replica.
+            let response = self.empty_fetch_response();
+            self.respond(delayed.request_id, Response::Fetch(response));
+        }
+    }
+
+    /// The lead is lost: whoever waits has to ask elsewhere.
+    pub(super) fn refuse_delayed_fetches(&mut self) {
+        for delayed in std::mem::take(&mut self.delayed_fetches) {
+            let response = self.fetch_error(ErrorCode::NotLeaderOrFollower);
+            self.respond(delayed.request_id, Response::Fetch(response));
+        }
+    }
+
+    // FetchSnapshot
+
+    pub(super) fn handle_fetch_snapshot_request(
+        &mut self,
+        request: FetchSnapshotRequest,
+    ) -> FetchSnapshotResponse {
+        let error = |error| FetchSnapshotResponse {
+            error,
+            current_leader: self.current_leader(),
+            snapshot: None,
+            size_bytes: 0,
+            position: 0,
+            length_bytes: 0,
+        };
+        if let Err(refusal) = self.validate_leader_only_request(request.current_leader_epoch) {
+            return error(refusal);
+        }
+        // What the bootstrap snapshot says, the first leader writes into the log.
+        if request.snapshot == SnapshotId::BOOTSTRAP || !self.log.has_snapshot(request.snapshot) {
+            return error(ErrorCode::SnapshotNotFound);
+        }
+        if request.position < 0 || request.replica.id == self.local.key.id {
+            return error(ErrorCode::PositionOutOfRange);
+        }
+        let response = FetchSnapshotResponse {
+            snapshot: Some(request.snapshot),
+            position: request.position,
+            length_bytes: i64::from(request.max_bytes.max(0)),
+            ..error(ErrorCode::None)
+        };
+        let now_ms = self.now_ms;
+        if let Some(leader) = self.leader_state() {
+            leader.update_check_quorum(request.replica, now_ms);
+        }
+        response
+    }
+
+    // The leader's own log
+
+    pub(super) fn on_log_appended(&mut self, end_offset: Offset) {
+        if !self.is_leader() {
+            // Told of when the lead was lost already: nothing is appended here but what is fetched.
+            return;
+        }
+        self.log.append_up_to(end_offset);
+        let end_offset = self.log.end_offset();
+        self.complete_delayed_fetches(|request| request.log_end.offset < end_offset);
+        #[cfg(test)]
+        if self.has_bug(crate::simulation::bugs::Bug::CountUnflushed) {
+            self.on_log_flushed(end_offset);
+        }
+    }
+
+    pub(super) fn on_log_flushed(&mut self, end_offset: Offset) {
+        if end_offset > self.log.end_offset() {
+            self.on_log_appended(end_offset);
+        }
+        self.log.flush_up_to(end_offset.min(self.log.end_offset()));
+        let (flushed_offset, now_ms) = (self.log.flushed_offset(), self.now_ms);
+        if let Some(leader) = self.leader_state()
+            && leader.on_local_flush(flushed_offset, now_ms)
+        {
+            self.on_leader_high_watermark_advanced();
+        }
+    }
+
+    /// Takes effect of control records that the leader appends at the end of the log.
+    pub(super) fn on_control_records_appended(&mut self, records: &[ControlRecord]) {
+        let mut offset = self.log.end_offset();
+        for record in records {
+            self.control
+                .add(offset, record)
+                .expect("the leader's own records say what it knows");
+            offset = offset.plus(1);
+        }
+        let voters = self.voters().clone();
+        if let Some(leader) = self.leader_state() {
+            leader.set_voters(&voters);
+        }
+        self.on_log_appended(offset);
+    }
+
+    /// Appends control records of the leader's own.
+    pub(super) fn append_control_records(&mut self, records: Vec<ControlRecord>) -> Offset {
+        let base_offset = self.log.end_offset();
+        self.effects.push(Effect::AppendControlRecords {
+            epoch: self.epoch,
+            base_offset,
+            records: records.clone(),
+        });
+        self.on_control_records_appended(&records);
+        self.log.end_offset().plus(-1)
+    }
+
+    fn on_leader_high_watermark_advanced(&mut self) {
+        let EpochState::Leader(leader) = &self.state else {
+            return;
+        };
+        let Some(high_watermark) = leader.high_watermark else {
+            return;
+        };
+        let was_active = self.high_watermark >= Some(leader.epoch_start_offset.plus(1));
+        self.advance_high_watermark(high_watermark);
+        if !was_active {
+            self.effects.push(Effect::ActivateLeader(self.epoch));
+        }
+        self.on_voter_change_committed(high_watermark);
+        // Whoever waits is told what is committed.
+        self.complete_delayed_fetches(|request| request.high_watermark < high_watermark);
+    }
+
+    pub(super) fn advance_high_watermark(&mut self, high_watermark: Offset) {
+        if self
+            .high_watermark
+            .is_none_or(|known| known < high_watermark)
+        {
+            self.high_watermark = Some(high_watermark);
+            self.effects
+                .push(Effect::AdvanceHighWatermark(high_watermark));
+        }
+    }
+
+    /// Whether this node leads and may serve requests.
+    pub fn is_active_leader(&self) -> bool {
+        self.role() == Role::Leader { is_active: true }
+    }
+}

@@ -1,0 +1,518 @@
+//! Who votes changes: by AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter (KIP-853), and when `kraft.version`
+//! is raised from 0 to 1 (KIP-1166).
+//!
+//! Majorities of one voter set and the next overlap because one voter at most differs, and because no change
+//! is begun before the one before it, of this leader or an earlier one, is committed.
+//!
+//! In Kafka: `AddVoterHandler`, `RemoveVoterHandler`, `UpdateVoterHandler`,
+//! `LeaderState.maybeAppendUpgradedKRaftVersion`.
+
+use ottla_protocol::raft_records::KRaftVersionRecord;
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
+
+use super::Quorum;
+use crate::leader_state::{KRaftVersionUpgrade, PendingVoterChange, VoterChange};
+use crate::{
+    AddVoterRequest, ApiVersionsResponse, ControlRecord, Effect, KRaftVersion, Moment, Node,
+    QuorumEpochResponse, RemoveVoterRequest, Request, RequestId, Response, UpdateVoterRequest,
+    Voter, VoterChangeResponse, VoterSet,
+};
+
+/// Why `kraft.version` is not raised.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UpgradeError {
+    #[error("this node does not lead epoch {0} of the metadata quorum")]
+    NotLeader(LeaderEpoch),
+    #[error("kraft.version cannot go from {from} to {to}")]
+    Invalid { from: i16, to: i16 },
+    #[error("not all voters support kraft.version {0}")]
+    Unsupported(i16),
+    #[error("voter {0} has not told the leader its directory yet: try again")]
+    UnknownDirectory(BrokerId),
+}
+
+impl Quorum {
+    // Add
+
+    pub(super) fn handle_add_voter_request(
+        &mut self,
+        request_id: RequestId,
+        request: AddVoterRequest,
+    ) {
+        if let Err((error, message)) = self.begin_adding_voter(request_id, request) {
+            self.respond(
+                request_id,
+                Response::AddVoter(VoterChangeResponse { error, message }),
+            );
+        }
+    }
+
+    fn begin_adding_voter(
+        &mut self,
+        request_id: RequestId,
+        request: AddVoterRequest,
+    ) -> Result<(), (ErrorCode, Option<String>)> {
+        let refuse = |error, message: String| Err((error, Some(message)));
+        self.validate_leader_only_request(self.epoch)
+            .map_err(|error| (error, None))?;
+        let voter = request.voter;
+        if voter.id.value() < 0 || voter.directory_id.is_none() {
+            let message = "Add voter request didn't include a valid voter";
+            return refuse(ErrorCode::InvalidRequest, message.to_owned());
+        }
+        let Some(node) = Node::at(voter.id, &request.endpoints, &self.listener_name) else {
+            let message = format!(
+                "Add voter request didn't include an endpoint for the default listener {}",
+                self.listener_name
+            );
+            return refuse(ErrorCode::InvalidRequest, message);
+        };
+        let voters = self.changeable_voters()?;
+        if voters.voter(voter.id).is_some() {
+            let message = format!(
+                "The voter id {} is already part of the set of voters",
+                voter.id
+            );
+            return refuse(ErrorCode::DuplicateVoter, message);
+        }
+        let Some(timeout_ms) = self.send_now(&node, Request::ApiVersions) else {
+            let message = format!("New voter {} is not ready to receive requests", voter.id);
+            return refuse(ErrorCode::RequestTimedOut, message);
+        };
+        self.set_pending_change(PendingVoterChange {
+            kind: VoterChange::AddAsked {
+                voter,
+                endpoints: request.endpoints,
+                ack_when_committed: request.ack_when_committed,
+            },
+            request_id: Some(request_id),
+            deadline_ms: self.now_ms + timeout_ms,
+        });
+        Ok(())
+    }
+
+    /// The new voter has said what it supports: it is added if it can work with what is in use, and is so far
+    /// in the log that a majority with it does not stand still.
+    pub(super) fn handle_api_versions_response(
+        &mut self,
+        from: BrokerId,
+        response: ApiVersionsResponse,
+    ) -> bool {
+        let now_ms = self.now_ms;
+        let kraft_version = self.kraft_version();
+        let Some(leader) = self.leader_state() else {
+            return true;
+        };
+        let (voter, endpoints, ack_when_committed) = match &leader.pending_change {
+            Some(PendingVoterChange {
+                kind:
+                    VoterChange::AddAsked {
+                        voter,
+                        endpoints,
+                        ack_when_committed,
+                    },
+                ..
+            }) if voter.id == from => (*voter, endpoints.clone(), *ack_when_committed),
+            _ => return true,
+        };
+        let is_caught_up = leader.is_caught_up(voter, now_ms);
+        if response.error != ErrorCode::None {
+            let message = format!(
+                "Aborted add voter operation since API_VERSIONS returned an error {}",
+                response.error.name()
+            );
+            self.finish_voter_change(ErrorCode::RequestTimedOut, Some(message));
+            return false;
+        }
+        let level = kraft_version.feature_level();
+        let supported = response
+            .kraft_versions
+            .filter(|&(min, max)| (min..=max).contains(&level));
+        let Some(supported_kraft_versions) = supported else {
+            let message = format!(
+                "Aborted add voter operation for {} since it doesn't support the finalized \
+                 kraft.version {level}",
+                voter.id
+            );
+            self.finish_voter_change(ErrorCode::InvalidRequest, Some(message));
+            return true;
+        };
+        if !is_caught_up {
+            let message = format!(
+                "Aborted add voter operation for {} since it is lagging behind",
+                voter.id
+            );
+            self.finish_voter_change(ErrorCode::RequestTimedOut, Some(message));
+            return true;
+        }
+        let voters = self.voters().with(Voter {
+            key: voter,
+            endpoints,
+            supported_kraft_versions,
+        });
+        let Some(voters) = voters else {
+            self.finish_voter_change(ErrorCode::DuplicateVoter, None);
+            return true;
+        };
+        let offset = self.append_voters(&voters);
+        if let Some(leader) = self.leader_state()
+            && let Some(pending) = &mut leader.pending_change
+        {
+            pending.kind = VoterChange::AddAppended { offset };
+            if !ack_when_committed && let Some(request_id) = pending.request_id.take() {
+                self.respond(
+                    request_id,
+                    Response::AddVoter(VoterChangeResponse {
+                        error: ErrorCode::None,
+                        message: None,
+                    }),
+                );
+            }
+        }
+        true
+    }
+
+    /// What to make of it that a request to `from` failed, if it was the question to a new voter.
+    pub(super) fn api_versions_failure(
+        &mut self,
+        from: BrokerId,
+        error: ErrorCode,
+    ) -> Option<ApiVersionsResponse> {
+        let leader = self.leader_state()?;
+        let pending = leader.pending_change.as_ref()?;
+        matches!(&pending.kind, VoterChange::AddAsked { voter, .. } if voter.id == from).then_some(
+            ApiVersionsResponse {
+                error,
+                kraft_versions: None,
+            },
+        )
+    }
+
+    // Remove
+
+    pub(super) fn handle_remove_voter_request(
+        &mut self,
+        request_id: RequestId,
+        request: RemoveVoterRequest,
+    ) {
+        if let Err((error, message)) = self.begin_removing_voter(request_id, request) {
+            self.respond(
+                request_id,
+                Response::RemoveVoter(VoterChangeResponse { error, message }),
+            );
+        }
+    }
+
+    fn begin_removing_voter(
+        &mut self,
+        request_id: RequestId,
+        request: RemoveVoterRequest,
+    ) -> Result<(), (ErrorCode, Option<String>)> {
+        self.validate_leader_only_request(self.epoch)
+            .map_err(|error| (error, None))?;
+        let voter = request.voter;
+        if voter.id.value() < 0 || voter.directory_id.is_none() {
+            let message = "Remove voter request didn't include a valid voter";
+            return Err((ErrorCode::InvalidRequest, Some(message.to_owned())));
+        }
+        let Some(voters) = self.changeable_voters()?.without(voter) else {
+            let message = format!("Cannot remove voter {} from the set of voters", voter.id);
+            return Err((ErrorCode::VoterNotFound, Some(message)));
+        };
+        let offset = self.append_voters(&voters);
+        self.set_pending_change(PendingVoterChange {
+            kind: VoterChange::RemoveAppended { offset },
+            request_id: Some(request_id),
+            deadline_ms: self.now_ms + self.config.request_timeout_ms,
+        });
+        Ok(())
+    }
+
+    // Update
+
+    pub(super) fn handle_update_voter_request(
+        &mut self,
+        request: UpdateVoterRequest,
+    ) -> QuorumEpochResponse {
+        let error = match self.update_voter(request) {
+            Ok(()) => ErrorCode::None,
+            Err(error) => error,
+        };
+        self.epoch_response(error)
+    }
+
+    fn update_voter(&mut self, request: UpdateVoterRequest) -> Result<(), ErrorCode> {
+        self.validate_leader_only_request(request.current_leader_epoch)?;
+        let voter = request.voter;
+        let (min, max) = voter.supported_kraft_versions;
+        let is_valid = voter.key.id.value() >= 0
+            && voter.key.directory_id.is_some()
+            && Node::at(voter.key.id, &voter.endpoints, &self.listener_name).is_some()
+            && min >= 0
+            && min <= max;
+        if !is_valid {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let key = voter.key;
+        let kraft_version = self.kraft_version();
+        let is_supported = voter.supports_version(kraft_version);
+        if kraft_version.is_reconfig_supported() {
+            let voters = self.changeable_voters().map_err(|(error, _)| error)?;
+            if !is_supported {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            let voters = voters.updated(voter).ok_or(ErrorCode::VoterNotFound)?;
+            self.append_voters(&voters);
+        } else {
+            let now_ms = self.now_ms;
+            let leader = self.leader_state().ok_or(ErrorCode::NotLeaderOrFollower)?;
+            if leader.pending_change.is_some() || leader.high_watermark.is_none() {
+                return Err(ErrorCode::RequestTimedOut);
+            }
+            // What is known of static voters cannot stand in the log yet.
+            let KRaftVersionUpgrade::Voters(voters) = &leader.kraft_version_upgrade else {
+                return Err(ErrorCode::RequestTimedOut);
+            };
+            if !is_supported {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            let voters = voters
+                .updated_ignoring_directory_id(voter)
+                .ok_or(ErrorCode::VoterNotFound)?;
+            leader.kraft_version_upgrade = KRaftVersionUpgrade::Voters(voters);
+            leader.update_check_quorum(key, now_ms);
+            return Ok(());
+        }
+        let now_ms = self.now_ms;
+        if let Some(leader) = self.leader_state() {
+            leader.update_check_quorum(key, now_ms);
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle_update_voter_response(
+        &mut self,
+        from: BrokerId,
+        response: QuorumEpochResponse,
+    ) -> bool {
+        let common = self.handle_common_response(from, response.error, response.current_leader);
+        if let Some(handled) = common {
+            return handled;
+        }
+        let is_handled = matches!(
+            response.error,
+            // A leader that knows nothing of it need not be asked again.
+            ErrorCode::None | ErrorCode::UnsupportedVersion
+        );
+        if is_handled {
+            if let Some(state) = self.follower_state() {
+                state.has_updated_leader = true;
+            }
+            self.on_successful_fetch();
+        }
+        is_handled
+    }
+
+    pub(super) fn handle_voter_change_response(
+        &mut self,
+        _from: BrokerId,
+        response: VoterChangeResponse,
+        done_already: ErrorCode,
+    ) -> bool {
+        // It is done, or the leader cannot do it now: next time after the period.
+        let is_handled =
+            [ErrorCode::None, ErrorCode::RequestTimedOut, done_already].contains(&response.error);
+        if is_handled {
+            self.reset_update_voter_set_period();
+        }
+        is_handled
+    }
+
+    // What changes have in common
+
+    /// The voters, if they may be changed now.
+    fn changeable_voters(&mut self) -> Result<VoterSet, (ErrorCode, Option<String>)> {
+        let refuse = |error, message: &str| Err((error, Some(message.to_owned())));
+        self.expire_pending_voter_change();
+        let Some(leader) = self.leader_state() else {
+            return Err((ErrorCode::NotLeaderOrFollower, None));
+        };
+        #[cfg(not(test))]
+        let is_pending = leader.pending_change.is_some();
+        #[cfg(test)]
+        let is_pending = leader.pending_change.is_some()
+            && self.bug != Some(crate::simulation::bugs::Bug::ChangesOverlap);
+        if is_pending {
+            return refuse(
+                ErrorCode::RequestTimedOut,
+                "Request timed out waiting for leader to handle previous voter change request",
+            );
+        }
+        let Some(high_watermark) = self.high_watermark() else {
+            return refuse(
+                ErrorCode::RequestTimedOut,
+                "Request timed out waiting for leader to establish HWM and fence previous voter \
+                 changes",
+            );
+        };
+        let kraft_version = self.kraft_version();
+        if !kraft_version.is_reconfig_supported() {
+            return refuse(
+                ErrorCode::UnsupportedVersion,
+                "Cluster doesn't support changing voters because the kraft.version feature is 0",
+            );
+        }
+        let is_committed = self
+            .control
+            .last_voters_offset()
+            .is_some_and(|offset| offset < high_watermark);
+        #[cfg(test)]
+        let is_committed =
+            is_committed || self.has_bug(crate::simulation::bugs::Bug::ChangesOverlap);
+        if !is_committed {
+            return refuse(
+                ErrorCode::RequestTimedOut,
+                "Request timed out waiting for voters to commit the latest voter change",
+            );
+        }
+        Ok(self.voters().clone())
+    }
+
+    fn append_voters(&mut self, voters: &VoterSet) -> Offset {
+        self.append_control_records(vec![ControlRecord::Voters(voters.to_record())])
+    }
+
+    fn set_pending_change(&mut self, change: PendingVoterChange) {
+        if let Some(leader) = self.leader_state()
+            && let Some(before) = leader.pending_change.replace(change)
+        {
+            self.answer_voter_change(before, ErrorCode::UnknownServerError, None);
+        }
+    }
+
+    pub(super) fn answer_voter_change(
+        &mut self,
+        change: PendingVoterChange,
+        error: ErrorCode,
+        message: Option<String>,
+    ) {
+        let Some(request_id) = change.request_id else {
+            return;
+        };
+        let response = VoterChangeResponse { error, message };
+        let response = match change.kind {
+            VoterChange::AddAsked { .. } | VoterChange::AddAppended { .. } => {
+                Response::AddVoter(response)
+            }
+            VoterChange::RemoveAppended { .. } => Response::RemoveVoter(response),
+        };
+        self.respond(request_id, response);
+    }
+
+    fn finish_voter_change(&mut self, error: ErrorCode, message: Option<String>) {
+        if let Some(leader) = self.leader_state()
+            && let Some(change) = leader.pending_change.take()
+        {
+            self.answer_voter_change(change, error, message);
+        }
+    }
+
+    /// Gives up what has taken too long. What stands in the log may still be committed. Returns when the next
+    /// has.
+    pub(super) fn expire_pending_voter_change(&mut self) -> u64 {
+        let now_ms = self.now_ms;
+        let deadline_ms = self
+            .leader_state()
+            .and_then(|leader| leader.pending_change.as_ref())
+            .map_or(u64::MAX, |change| change.deadline_ms);
+        if deadline_ms > now_ms {
+            return deadline_ms;
+        }
+        self.finish_voter_change(ErrorCode::RequestTimedOut, None);
+        u64::MAX
+    }
+
+    pub(super) fn on_voter_change_committed(&mut self, high_watermark: Offset) {
+        let local = self.local.key;
+        let are_voters_committed = self
+            .control
+            .last_voters_offset()
+            .is_some_and(|offset| offset < high_watermark);
+        let has_left = are_voters_committed && !self.voters().is_voter(local);
+        let Some(leader) = self.leader_state() else {
+            return;
+        };
+        // It has led its own departure to the end, whether or not somebody still waits to hear of it.
+        leader.is_resign_requested |= has_left;
+        let is_committed = match leader.pending_change.as_ref().map(|change| &change.kind) {
+            None | Some(VoterChange::AddAsked { .. }) => false,
+            Some(VoterChange::AddAppended { offset } | VoterChange::RemoveAppended { offset }) => {
+                *offset < high_watermark
+            }
+        };
+        if is_committed {
+            self.finish_voter_change(ErrorCode::None, None);
+        }
+    }
+
+    // kraft.version
+
+    /// Raises `kraft.version`; returns whether there was anything to do, and what follows. With
+    /// `validate_only` nothing is done.
+    pub fn upgrade_kraft_version(
+        &mut self,
+        moment: Moment,
+        epoch: LeaderEpoch,
+        version: KRaftVersion,
+        validate_only: bool,
+    ) -> Result<(bool, Vec<Effect>), UpgradeError> {
+        self.now_ms = self.now_ms.max(moment.now_ms);
+        self.random = moment.random;
+        let from = self.kraft_version();
+        let current = self.epoch;
+        let persisted = self.voters().clone();
+        let leader = self
+            .leader_state()
+            .filter(|_| epoch == current)
+            .ok_or(UpgradeError::NotLeader(epoch))?;
+        let invalid = UpgradeError::Invalid {
+            from: from.feature_level(),
+            to: version.feature_level(),
+        };
+        if from == version
+            || leader.kraft_version_upgrade == KRaftVersionUpgrade::Requested(version)
+        {
+            return Ok((false, Vec::new()));
+        }
+        let KRaftVersionUpgrade::Voters(voters) = &leader.kraft_version_upgrade else {
+            return Err(invalid);
+        };
+        if from > version {
+            return Err(invalid);
+        }
+        if !voters.supports_version(version) {
+            return Err(UpgradeError::Unsupported(version.feature_level()));
+        }
+        if let Some(voter) = voters
+            .voters()
+            .find(|voter| voter.key.directory_id.is_none())
+        {
+            return Err(UpgradeError::UnknownDirectory(voter.key.id));
+        }
+        if validate_only {
+            return Ok((true, Vec::new()));
+        }
+        let mut records = vec![ControlRecord::KRaftVersion(KRaftVersionRecord {
+            version: 0,
+            kraft_version: version.feature_level(),
+            ..Default::default()
+        })];
+        if *voters != persisted {
+            records.push(ControlRecord::Voters(voters.to_record()));
+        }
+        leader.kraft_version_upgrade = KRaftVersionUpgrade::Requested(version);
+        self.append_control_records(records);
+        self.poll();
+        Ok((true, std::mem::take(&mut self.effects)))
+    }
+}

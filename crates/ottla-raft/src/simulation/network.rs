@@ -1,0 +1,67 @@
+//! Messages between the nodes, and what the network does to them.
+
+use std::collections::BTreeSet;
+
+use ottla_types::{BrokerId, ErrorCode};
+
+use super::disk::{Entry, SnapshotContent};
+use crate::{Request, Response};
+
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub from: i32,
+    pub to: i32,
+    /// Under which id the node that asked knows the one that it asked.
+    pub known_as: BrokerId,
+    pub correlation_id: u64,
+    /// The life of the node that asked: after a restart it does not know of the request any more.
+    pub life: u64,
+    pub payload: Payload,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Payload {
+    Request(Request),
+    Response {
+        response: Response,
+        entries: Vec<Entry>,
+        snapshot: Option<SnapshotContent>,
+    },
+    Failure(ErrorCode),
+}
+
+/// What is wrong with the network.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Network {
+    /// From, to: nothing arrives.
+    pub cut: BTreeSet<(i32, i32)>,
+    /// Of a thousand messages.
+    pub lost: u64,
+    pub doubled: u64,
+    pub late: u64,
+}
+
+impl Network {
+    pub fn faulty(lost: u64) -> Network {
+        Network {
+            cut: BTreeSet::new(),
+            lost,
+            doubled: 30,
+            late: 20,
+        }
+    }
+
+    /// After how many milliseconds each copy of the message arrives.
+    pub fn delays(&self, from: i32, to: i32, mut random: impl FnMut(u64) -> u64) -> Vec<u64> {
+        if self.cut.contains(&(from, to)) || random(1000) < self.lost {
+            return Vec::new();
+        }
+        let copies = if random(1000) < self.doubled { 2 } else { 1 };
+        (0..copies)
+            .map(|_| match random(1000) < self.late {
+                true => 100 + random(4000),
+                false => 2 + random(15),
+            })
+            .collect()
+    }
+}

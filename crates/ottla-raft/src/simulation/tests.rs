@@ -1,0 +1,76 @@
+use super::bugs::Bug;
+use super::world::{Outcome, Setup, run};
+
+/// Seeds that every run of the tests tries; `OTTLA_RAFT_SEEDS=from..to` tries others.
+const SEEDS: std::ops::Range<u64> = 0..24;
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("OTTLA_RAFT_SEEDS") else {
+        return SEEDS;
+    };
+    let (from, to) = text.split_once("..").expect("from..to");
+    from.parse().expect("a seed")..to.parse().expect("a seed")
+}
+
+#[test]
+fn a_quorum_keeps_its_promises_under_faults_and_agrees_after_them() {
+    let mut total = Outcome::default();
+    for seed in seeds() {
+        let outcome = run(Setup::of(seed), None).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(outcome.committed > 50, "seed {seed}: {outcome:?}");
+        total.events += outcome.events;
+        total.committed += outcome.committed;
+        total.epochs += outcome.epochs;
+        total.crashes += outcome.crashes;
+        total.voter_changes += outcome.voter_changes;
+        total.truncations += outcome.truncations;
+        total.snapshots_installed += outcome.snapshots_installed;
+    }
+    println!("{total:?}");
+    // Otherwise it would show nothing.
+    assert!(total.crashes > 0 && total.epochs > 0 && total.voter_changes > 0);
+    assert!(total.truncations > 0 && total.snapshots_installed > 0);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    assert_eq!(run(Setup::of(7), None), run(Setup::of(7), None));
+}
+
+/// Within how many seeds the checkers find a planted bug.
+fn finds(bug: Bug, within: u64) {
+    let found = (0..within).find_map(|seed| {
+        let outcome = std::panic::catch_unwind(|| run(Setup::of(seed), Some(bug)));
+        match outcome {
+            Ok(Ok(_)) => None,
+            Ok(Err(failure)) => Some((seed, failure)),
+            Err(_) => Some((seed, "a panic".to_owned())),
+        }
+    });
+    let (seed, failure) = found.unwrap_or_else(|| panic!("{bug:?} is not found in {within} seeds"));
+    println!("{bug:?}: {}", failure.lines().next().unwrap_or_default());
+    println!("found with seed {seed}");
+}
+
+macro_rules! planted {
+    ($($name:ident: $bug:ident within $seeds:literal,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                finds(Bug::$bug, $seeds);
+            }
+        )*
+    };
+}
+
+planted! {
+    finds_a_vote_that_is_not_persisted: VoteIsNotPersisted within 100,
+    finds_votes_for_any_log: VoteForAnyLog within 100,
+    finds_a_majority_that_is_not_on_disk: CountUnflushed within 100,
+    finds_followers_that_do_not_flush: FollowerDoesNotFlush within 100,
+    finds_commits_of_earlier_epochs: CommitEarlierEpochs within 100,
+    finds_a_leader_that_leads_on: LeadOnAfterRestart within 100,
+    finds_logs_that_are_not_cut: NoTruncation within 100,
+    finds_voters_that_were_cut_off: VotersSurviveTruncation within 100,
+    finds_changes_that_overlap: ChangesOverlap within 100,
+}

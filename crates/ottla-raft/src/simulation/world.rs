@@ -1,0 +1,821 @@
+//! Nodes, network, clients and the clock; the seed decides what happens.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::fmt::Write;
+
+use ottla_types::{BrokerId, ErrorCode, Offset};
+
+use super::bugs::Bug;
+use super::checkers::Checkers;
+use super::disk::{SnapshotContent, Value};
+use super::network::{Message, Network, Payload};
+use super::node::{ADMIN, Seen, SimNode};
+use crate::{
+    AddVoterRequest, ApiVersionsResponse, Effect, Event, KRaftVersion, Moment, QuorumConfig,
+    RemoveVoterRequest, Request, Response, Role, SnapshotId, Voter, VoterSet,
+};
+
+const FAULTS_MS: u64 = 30_000;
+const HEALING_MS: u64 = 30_000;
+/// Lines of history that a failure ends with.
+const HISTORY: usize = 60;
+
+/// What kind of quorum is simulated.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub seed: u64,
+    pub voters: i32,
+    /// Controllers that do not vote, and can be made to.
+    pub spares: i32,
+    /// Brokers.
+    pub observers: i32,
+    /// Voters stand in the log, and change; else they are configured.
+    pub dynamic: bool,
+    pub auto_join: bool,
+}
+
+impl Setup {
+    pub fn of(seed: u64) -> Setup {
+        Setup {
+            seed,
+            voters: if seed.is_multiple_of(2) { 3 } else { 5 },
+            spares: if seed.is_multiple_of(3) { 0 } else { 2 },
+            observers: 1,
+            dynamic: !seed.is_multiple_of(3),
+            auto_join: seed % 6 == 1,
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Outcome {
+    pub events: u64,
+    pub committed: usize,
+    pub epochs: i32,
+    pub crashes: u64,
+    pub voter_changes: u64,
+    pub truncations: u64,
+    pub snapshots_installed: u64,
+    /// Of everything that happened, in order.
+    pub digest: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Deliver(Message),
+    Tick {
+        node: i32,
+        life: u64,
+    },
+    Flushed {
+        node: i32,
+        life: u64,
+        end: i64,
+        generation: u64,
+    },
+    ClientWrites,
+    Trouble,
+    VoterChange,
+    Crash {
+        node: i32,
+    },
+    Restart {
+        node: i32,
+    },
+    Heal {
+        pair: Option<(i32, i32)>,
+    },
+}
+
+struct Scheduled(u64, u64, Happening);
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Scheduled) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+pub(super) struct World {
+    setup: Setup,
+    now_ms: u64,
+    random: u64,
+    sequence: u64,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    nodes: BTreeMap<i32, SimNode>,
+    network: Network,
+    checkers: Checkers,
+    is_healing: bool,
+    next_value: u64,
+    outcome: Outcome,
+    history: VecDeque<String>,
+}
+
+pub(super) fn run(setup: Setup, bug: Option<Bug>) -> Result<Outcome, String> {
+    let mut world = World::new(setup, bug);
+    world.run().map_err(|failure| {
+        let mut text = format!("seed {}: {failure}\n", world.setup.seed);
+        for line in &world.history {
+            let _ = writeln!(text, "  {line}");
+        }
+        text
+    })?;
+    world.outcome.committed = world.checkers.committed.len();
+    Ok(world.outcome)
+}
+
+impl World {
+    fn new(setup: Setup, bug: Option<Bug>) -> World {
+        let config = QuorumConfig {
+            auto_join: setup.auto_join,
+            ..QuorumConfig::default()
+        };
+        let voter_ids: Vec<i32> = (1..=setup.voters).collect();
+        let plain = |id: i32, voters: VoterSet| {
+            let mut node = SimNode::new(id, config.clone(), voters, voter_ids.clone());
+            node.bug = bug;
+            node
+        };
+        let voters: Vec<Voter> = voter_ids
+            .iter()
+            .map(|&id| plain(id, VoterSet::empty()).voter())
+            .collect();
+        let static_voters = match setup.dynamic {
+            true => VoterSet::empty(),
+            false => VoterSet::new(voters.iter().map(|voter| {
+                let mut voter = voter.clone();
+                voter.key.directory_id = None;
+                voter.supported_kraft_versions = (0, 0);
+                voter
+            }))
+            .expect("voters"),
+        };
+        let mut nodes = BTreeMap::new();
+        let spares = 11..11 + setup.spares;
+        let observers = 21..21 + setup.observers;
+        for id in voter_ids.iter().copied().chain(spares).chain(observers) {
+            let mut node = plain(id, static_voters.clone());
+            node.can_become_voter = id < 21;
+            if setup.dynamic && id <= setup.voters {
+                node.disk.snapshots.insert(
+                    SnapshotId::BOOTSTRAP,
+                    SnapshotContent {
+                        entries: Vec::new(),
+                        kraft_version: KRaftVersion::V1,
+                        voters: Some(VoterSet::new(voters.clone()).expect("voters")),
+                    },
+                );
+            }
+            nodes.insert(id, node);
+        }
+        World {
+            random: setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1,
+            now_ms: 1_000,
+            sequence: 0,
+            queue: BinaryHeap::new(),
+            nodes,
+            network: Network::faulty(0),
+            checkers: Checkers::default(),
+            is_healing: false,
+            next_value: 0,
+            outcome: Outcome::default(),
+            history: VecDeque::new(),
+            setup,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        self.network = Network::faulty(10 + self.below(60));
+        let ids: Vec<i32> = self.nodes.keys().copied().collect();
+        for id in ids {
+            self.schedule(0, Happening::Restart { node: id });
+        }
+        self.schedule(100, Happening::ClientWrites);
+        self.schedule(2_000, Happening::Trouble);
+        if self.setup.dynamic {
+            self.schedule(2_500, Happening::VoterChange);
+        }
+        self.run_until(FAULTS_MS)?;
+        self.heal();
+        self.run_until(FAULTS_MS + HEALING_MS)?;
+        self.check_agreement()
+    }
+
+    fn run_until(&mut self, end_ms: u64) -> Result<(), String> {
+        while let Some(Reverse(next)) = self.queue.peek() {
+            if next.0 >= end_ms {
+                break;
+            }
+            let Some(Reverse(Scheduled(at, _, happening))) = self.queue.pop() else {
+                break;
+            };
+            self.now_ms = at;
+            self.outcome.events += 1;
+            self.happen(happening)?;
+            if self.outcome.events.is_multiple_of(256) {
+                self.checkers.check_logs_match(&self.nodes)?;
+            }
+        }
+        self.checkers.check_logs_match(&self.nodes)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn pick(&mut self, of: &[i32]) -> Option<i32> {
+        let index = self.below(of.len().max(1) as u64) as usize;
+        of.get(index).copied()
+    }
+
+    fn schedule(&mut self, after_ms: u64, happening: Happening) {
+        self.sequence += 1;
+        let at = self.now_ms + after_ms;
+        self.queue
+            .push(Reverse(Scheduled(at, self.sequence, happening)));
+    }
+
+    fn note(&mut self, line: String) {
+        for byte in line.bytes() {
+            self.outcome.digest =
+                (self.outcome.digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(format!("{:>6} {line}", self.now_ms));
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), String> {
+        match happening {
+            Happening::Deliver(message) => self.deliver(message),
+            // Only the last that was asked for counts.
+            Happening::Tick { node, life } => {
+                let is_due = self.nodes[&node].tick_at_ms == Some(self.now_ms);
+                match is_due && self.is_alive(node, life) {
+                    true => self.step(node, Event::Ticked),
+                    false => Ok(()),
+                }
+            }
+            Happening::Flushed {
+                node,
+                life,
+                end,
+                generation,
+            } => self.on_flushed(node, life, end, generation),
+            Happening::ClientWrites => self.client_writes(),
+            Happening::Trouble => self.make_trouble(),
+            Happening::VoterChange => {
+                self.change_voters();
+                Ok(())
+            }
+            Happening::Crash { node } => {
+                self.crash(node);
+                Ok(())
+            }
+            Happening::Restart { node } => self.restart(node),
+            Happening::Heal { pair: Some(pair) } => {
+                self.network.cut.remove(&pair);
+                Ok(())
+            }
+            Happening::Heal { pair: None } => {
+                self.network.cut.clear();
+                Ok(())
+            }
+        }
+    }
+
+    fn is_alive(&self, node: i32, life: u64) -> bool {
+        let node = &self.nodes[&node];
+        node.quorum.is_some() && node.life == life
+    }
+
+    fn moment(&mut self) -> Moment {
+        Moment {
+            now_ms: self.now_ms,
+            random: self.below(u64::MAX),
+        }
+    }
+
+    /// Hands an event in and carries out what follows, unless the node crashes in between.
+    fn step(&mut self, id: i32, event: Event) -> Result<(), String> {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let moment = self.moment();
+            let crash_after = match !self.is_healing && self.below(2_000) == 0 {
+                true => Some(self.below(3) as usize),
+                false => None,
+            };
+            let node = self.nodes.get_mut(&id).expect("a node");
+            if node.quorum.is_none() {
+                return Ok(());
+            }
+            let name = name_of(&event);
+            let effects = node.step(moment, event);
+            let quorum = node.quorum.as_ref().expect("is up");
+            let line = format!(
+                "{id} {:?} epoch {} end {} hw {:?}: {name} -> {}",
+                quorum.role(),
+                quorum.epoch(),
+                node.disk.end(),
+                quorum.high_watermark().map(Offset::value),
+                effects
+                    .iter()
+                    .map(effect_name)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+            self.note(line);
+            for (index, effect) in effects.into_iter().enumerate() {
+                if crash_after == Some(index) {
+                    self.crash(id);
+                    let after_ms = 50 + self.below(3_000);
+                    self.schedule(after_ms, Happening::Restart { node: id });
+                    return Ok(());
+                }
+                let node = self.nodes.get_mut(&id).expect("a node");
+                for seen in node.carry_out(effect) {
+                    if let Some(event) = self.see(id, seen)? {
+                        events.push_back(event);
+                    }
+                }
+            }
+            self.check_mirror(id)?;
+        }
+        let now_ms = self.now_ms;
+        let node = self.nodes.get_mut(&id).expect("a node");
+        let life = node.life;
+        let Some(quorum) = &node.quorum else {
+            return Ok(());
+        };
+        let tick_at_ms = quorum.wake_at_ms().max(now_ms + 1);
+        if tick_at_ms != u64::MAX && node.tick_at_ms != Some(tick_at_ms) {
+            node.tick_at_ms = Some(tick_at_ms);
+            self.schedule(tick_at_ms - now_ms, Happening::Tick { node: id, life });
+        }
+        Ok(())
+    }
+
+    fn check_mirror(&self, id: i32) -> Result<(), String> {
+        let node = &self.nodes[&id];
+        let Some(quorum) = &node.quorum else {
+            return Ok(());
+        };
+        let log = quorum.log();
+        let found = (log.start_offset().value(), log.end_offset().value());
+        let wanted = (node.disk.start_offset, node.disk.end());
+        match found == wanted {
+            true => Ok(()),
+            false => Err(format!(
+                "{id} takes its log for {found:?}, and it is {wanted:?}"
+            )),
+        }
+    }
+
+    fn see(&mut self, id: i32, seen: Seen) -> Result<Option<Event>, String> {
+        match seen {
+            Seen::Send(message) => {
+                if let Payload::Request(Request::Vote(vote)) = &message.payload
+                    && !vote.pre_vote
+                {
+                    // A candidate has voted for itself.
+                    let key = self.nodes[&id].key();
+                    self.checkers.on_vote(key, vote.epoch, key)?;
+                }
+                self.send(message);
+            }
+            Seen::StartedEpoch(epoch) => {
+                self.outcome.epochs = self.outcome.epochs.max(epoch.value());
+                self.checkers.on_leader(&self.nodes[&id], epoch)?;
+            }
+            Seen::Committed(end) => {
+                let node = self.nodes.get_mut(&id).expect("a node");
+                let from = node.applied;
+                node.applied = from.max(end);
+                self.checkers.on_committed(&self.nodes[&id], from, end)?;
+                self.checkers.on_leader_committed(&self.nodes, id, end)?;
+            }
+            Seen::Truncated { before, end } => {
+                self.outcome.truncations += 1;
+                let start = self.nodes[&id].disk.start_offset;
+                self.checkers.on_truncated(id, start, &before, end)?;
+            }
+            Seen::Voted { epoch, candidate } => {
+                self.checkers
+                    .on_vote(self.nodes[&id].key(), epoch, candidate)?;
+            }
+            Seen::Answered(response) => {
+                let (Response::AddVoter(response) | Response::RemoveVoter(response)) = response
+                else {
+                    return Ok(None);
+                };
+                if response.error == ErrorCode::None {
+                    self.outcome.voter_changes += 1;
+                }
+                self.note(format!("{id} answers a change of voters: {response:?}"));
+            }
+            Seen::Installed(event) => {
+                self.outcome.snapshots_installed += 1;
+                return Ok(Some(event));
+            }
+            Seen::Flush { end, generation } => {
+                let after_ms = 1 + self.below(20);
+                let life = self.nodes[&id].life;
+                self.schedule(
+                    after_ms,
+                    Happening::Flushed {
+                        node: id,
+                        life,
+                        end,
+                        generation,
+                    },
+                );
+            }
+            Seen::Reported(refusal) => self.note(format!("{id} refuses: {refusal}")),
+            Seen::Shutdown => {}
+        }
+        Ok(None)
+    }
+
+    fn send(&mut self, message: Message) {
+        let network = self.network.clone();
+        let delays = network.delays(message.from, message.to, |bound| self.below(bound));
+        for after_ms in delays {
+            self.schedule(after_ms, Happening::Deliver(message.clone()));
+        }
+    }
+
+    fn deliver(&mut self, message: Message) -> Result<(), String> {
+        let to = message.to;
+        let is_request = matches!(message.payload, Payload::Request(_));
+        let Some(node) = self.nodes.get_mut(&to) else {
+            return Ok(());
+        };
+        if node.quorum.is_none() {
+            if is_request && message.from != ADMIN {
+                // Nobody listens there.
+                self.send(Message {
+                    from: to,
+                    to: message.from,
+                    payload: Payload::Failure(ErrorCode::NetworkException),
+                    ..message
+                });
+            }
+            return Ok(());
+        }
+        if let Payload::Request(Request::ApiVersions) = message.payload {
+            self.send(Message {
+                from: to,
+                to: message.from,
+                payload: Payload::Response {
+                    response: Response::ApiVersions(ApiVersionsResponse {
+                        error: ErrorCode::None,
+                        kraft_versions: Some((0, 1)),
+                    }),
+                    entries: Vec::new(),
+                    snapshot: None,
+                },
+                ..message
+            });
+            return Ok(());
+        }
+        match node.receive(&message) {
+            Some(event) => self.step(to, event),
+            None => Ok(()),
+        }
+    }
+
+    fn on_flushed(&mut self, id: i32, life: u64, end: i64, generation: u64) -> Result<(), String> {
+        if !self.is_alive(id, life) {
+            return Ok(());
+        }
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.disk.generation != generation {
+            return Ok(());
+        }
+        node.disk.flushed = node.disk.flushed.max(end);
+        self.step(
+            id,
+            Event::LogFlushed {
+                end_offset: Offset(end),
+            },
+        )
+    }
+
+    // What clients, admins and bad luck do
+
+    fn leaders(&self) -> Vec<i32> {
+        self.nodes
+            .values()
+            .filter(|node| {
+                node.quorum
+                    .as_ref()
+                    .is_some_and(|quorum| quorum.is_active_leader())
+            })
+            .map(|node| node.id)
+            .collect()
+    }
+
+    fn client_writes(&mut self) -> Result<(), String> {
+        let after_ms = 20 + self.below(150);
+        self.schedule(after_ms, Happening::ClientWrites);
+        for id in self.leaders() {
+            let count = 1 + self.below(3);
+            let values: Vec<Value> = (0..count)
+                .map(|index| Value::Data(self.next_value + index))
+                .collect();
+            self.next_value += count;
+            let flush_ms = 1 + self.below(30);
+            let is_shown_at_once = self.below(2) == 0;
+            let node = self.nodes.get_mut(&id).expect("a node");
+            let epoch = node.quorum.as_ref().expect("leads").epoch();
+            node.append(epoch, values);
+            let (end, generation, life) = (node.disk.end(), node.disk.generation, node.life);
+            let end_offset = Offset(end);
+            if is_shown_at_once {
+                self.step(id, Event::LogAppended { end_offset })?;
+                let flushed = Happening::Flushed {
+                    node: id,
+                    life,
+                    end,
+                    generation,
+                };
+                self.schedule(flush_ms, flushed);
+            } else {
+                node.disk.flush();
+                self.step(id, Event::LogFlushed { end_offset })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_trouble(&mut self) -> Result<(), String> {
+        if self.is_healing {
+            return Ok(());
+        }
+        let after_ms = 200 + self.below(2_000);
+        self.schedule(after_ms, Happening::Trouble);
+        let ids: Vec<i32> = self.nodes.keys().copied().collect();
+        match self.below(8) {
+            0 | 1 => {
+                let Some(node) = self.pick(&ids) else {
+                    return Ok(());
+                };
+                self.schedule(0, Happening::Crash { node });
+                let after_ms = 50 + self.below(6_000);
+                self.schedule(after_ms, Happening::Restart { node });
+            }
+            2 => {
+                // Power fails everywhere.
+                for node in ids {
+                    self.schedule(0, Happening::Crash { node });
+                    let after_ms = 50 + self.below(500);
+                    self.schedule(after_ms, Happening::Restart { node });
+                }
+            }
+            3 | 4 => self.isolate(&ids),
+            5 => {
+                let (from, to) = (self.pick(&ids), self.pick(&ids));
+                let (Some(from), Some(to)) = (from, to) else {
+                    return Ok(());
+                };
+                self.network.cut.insert((from, to));
+                let after_ms = 500 + self.below(8_000);
+                self.schedule(
+                    after_ms,
+                    Happening::Heal {
+                        pair: Some((from, to)),
+                    },
+                );
+            }
+            6 => {
+                let Some(node) = self.pick(&ids) else {
+                    return Ok(());
+                };
+                self.take_snapshot(node)?;
+            }
+            _ => {
+                let leaders = self.leaders();
+                if let Some(leader) = self.pick(&leaders)
+                    && self.below(2) == 0
+                {
+                    let quorum = self.nodes[&leader].quorum.as_ref().expect("leads");
+                    let epoch = quorum.epoch();
+                    self.step(leader, Event::ResignRequested { epoch })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts some nodes, preferably a leader, off from all others.
+    fn isolate(&mut self, ids: &[i32]) {
+        let leaders = self.leaders();
+        let mut group: Vec<i32> = ids.iter().copied().filter(|_| self.below(3) == 0).collect();
+        if self.below(2) == 0 {
+            group.extend(leaders);
+        }
+        for &one in ids {
+            for &other in ids {
+                if group.contains(&one) != group.contains(&other) {
+                    self.network.cut.insert((one, other));
+                }
+            }
+        }
+        let after_ms = 1_000 + self.below(6_000);
+        self.schedule(after_ms, Happening::Heal { pair: None });
+    }
+
+    fn take_snapshot(&mut self, id: i32) -> Result<(), String> {
+        let node = self.nodes.get_mut(&id).expect("a node");
+        let Some(quorum) = &node.quorum else {
+            return Ok(());
+        };
+        let Some(end) = quorum.high_watermark().map(Offset::value) else {
+            return Ok(());
+        };
+        let control = quorum.control_records().clone();
+        if end <= node.disk.start_offset || node.disk.snapshot(end, &control).is_none() {
+            return Ok(());
+        }
+        node.disk.clean();
+        let event = Event::SnapshotsChanged {
+            snapshots: node.disk.snapshots.keys().copied().collect(),
+            log_start_offset: Offset(node.disk.start_offset),
+        };
+        self.step(id, event)
+    }
+
+    fn change_voters(&mut self) {
+        if self.is_healing {
+            return;
+        }
+        let after_ms = 200 + self.below(1_500);
+        self.schedule(after_ms, Happening::VoterChange);
+        let leaders = self.leaders();
+        let Some(leader) = self.pick(&leaders) else {
+            return;
+        };
+        let quorum = self.nodes[&leader].quorum.as_ref().expect("leads");
+        let voters = quorum.voters().clone();
+        let voter_ids: Vec<i32> = voters.voters().map(|voter| voter.key.id.value()).collect();
+        let others: Vec<i32> = self
+            .nodes
+            .values()
+            .filter(|node| node.can_become_voter && !voter_ids.contains(&node.id))
+            .map(|node| node.id)
+            .collect();
+        let changes = 1 + self.below(2);
+        for _ in 0..changes {
+            let is_removal = self.below(2) == 0 && voter_ids.len() > 2;
+            let request = if is_removal {
+                let Some(voter) = self.pick(&voter_ids) else {
+                    continue;
+                };
+                let voter = voters.voter(BrokerId(voter)).expect("a voter").key;
+                Request::RemoveVoter(RemoveVoterRequest { voter })
+            } else {
+                let Some(other) = self.pick(&others) else {
+                    continue;
+                };
+                let voter = self.nodes[&other].voter();
+                Request::AddVoter(AddVoterRequest {
+                    voter: voter.key,
+                    endpoints: voter.endpoints,
+                    ack_when_committed: self.below(2) == 0,
+                })
+            };
+            let after_ms = 1 + self.below(10);
+            self.schedule(
+                after_ms,
+                Happening::Deliver(Message {
+                    from: ADMIN,
+                    to: leader,
+                    known_as: BrokerId(leader),
+                    correlation_id: 0,
+                    life: 0,
+                    payload: Payload::Request(request),
+                }),
+            );
+        }
+    }
+
+    fn crash(&mut self, id: i32) {
+        if self.is_healing || self.nodes[&id].quorum.is_none() {
+            return;
+        }
+        let random = self.below(u64::MAX);
+        self.nodes.get_mut(&id).expect("a node").crash(random);
+        self.outcome.crashes += 1;
+        self.note(format!("{id} crashes"));
+    }
+
+    fn restart(&mut self, id: i32) -> Result<(), String> {
+        let is_moved = self.setup.dynamic && self.below(4) == 0;
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.quorum.is_some() {
+            return Ok(());
+        }
+        if is_moved && id < 21 {
+            // Its listener has another port from now on, which the voter set has to be told.
+            node.port += 1;
+        }
+        node.boot();
+        self.note(format!("{id} starts"));
+        self.step(id, Event::Started)
+    }
+
+    // Healing
+
+    fn heal(&mut self) {
+        self.is_healing = true;
+        self.network = Network::default();
+        let ids: Vec<i32> = self.nodes.keys().copied().collect();
+        for id in ids {
+            self.schedule(0, Happening::Restart { node: id });
+        }
+        self.note("everything is well from now on".to_owned());
+    }
+
+    fn check_agreement(&self) -> Result<(), String> {
+        let leaders = self.leaders();
+        let [leader] = leaders[..] else {
+            return Err(format!("healed, and led by {leaders:?}"));
+        };
+        let leader = &self.nodes[&leader];
+        let quorum = leader.quorum.as_ref().expect("leads");
+        // What was written within the last moments may be on its way.
+        let settled = self.checkers.committed.len() as i64 - 60;
+        if self.checkers.leader_of(quorum.epoch()) != quorum.leader() {
+            return Err("the leader leads an epoch of another".to_owned());
+        }
+        if quorum.high_watermark().map(Offset::value) < Some(settled) || settled < 0 {
+            return Err("healed, and nothing is committed".to_owned());
+        }
+        for node in self.nodes.values() {
+            let other = node.quorum.as_ref().expect("was restarted");
+            if other.epoch() != quorum.epoch() || other.leader() != quorum.leader() {
+                return Err(format!(
+                    "healed, and {} follows {:?}",
+                    node.id,
+                    other.leader()
+                ));
+            }
+            if node.applied < settled {
+                return Err(format!(
+                    "healed, and {} has applied {} of {settled}",
+                    node.id, node.applied
+                ));
+            }
+            if other.voters() != quorum.voters() {
+                return Err(format!("healed, and {} knows other voters", node.id));
+            }
+            let is_leader = matches!(other.role(), Role::Leader { .. });
+            if is_leader != (node.id == leader.id) {
+                return Err(format!("healed, and {} is {:?}", node.id, other.role()));
+            }
+            let is_named_rightly = !other.is_voter()
+                || !self.setup.dynamic
+                || quorum.voters().voter(BrokerId(node.id)) == Some(&node.voter());
+            if !is_named_rightly {
+                return Err(format!("healed, and {} is not known where it is", node.id));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name_of(event: &Event) -> String {
+    match event {
+        Event::RequestReceived { request, .. } => format!("request {request:?}"),
+        Event::ResponseReceived { from, response, .. } => {
+            format!("from {from} {}", short(format!("{response:?}")))
+        }
+        other => short(format!("{other:?}")),
+    }
+}
+
+fn effect_name(effect: &Effect) -> String {
+    short(format!("{effect:?}"))
+}
+
+fn short(mut text: String) -> String {
+    text.truncate(160);
+    text
+}
