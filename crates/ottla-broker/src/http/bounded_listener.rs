@@ -1,40 +1,50 @@
 //! A listener that lets so many connections in and no more, so that the HTTP port cannot take the open files and the
 //! memory that clients need, and ends those that do not come to the point, so that who asks whether the broker is
-//! well is not kept out by others.
+//! well is not kept out by others: where all places are taken, the connection that has owed a request for longest
+//! gives its place to the one that comes ([`Places`]).
 //!
 //! Invariant: a connection keeps its place for a bounded time without having a whole request answered, however many
 //! bytes come or go meanwhile: the head of a request is given so long, and the rest so long from the last byte read.
 
+mod places;
+
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::serve::Listener;
+use hyper::body::{Frame, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
-/// Connections at once; further ones wait in the kernel's queue.
+use places::{Place, Places};
+
+/// Connections at once; further ones take the place of one that owes a request, or wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
 /// From when a request may begin until its head is there. Also what a connection may be silent between two requests:
 /// who asks less often connects anew.
 const HEAD: Duration = Duration::from_secs(2);
+/// What a connection has of that even where all places are taken. It also bounds how many connections a flood of half
+/// requests has let in, and so what the flood costs.
+const LEAST: Duration = Duration::from_millis(20);
 /// For a request whose head is there, until its answer has been taken.
 const ANSWER: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct BoundedListener {
     listener: TcpListener,
-    room: Arc<Semaphore>,
+    places: Arc<Places>,
     limits: Limits,
 }
 
@@ -58,7 +68,7 @@ impl BoundedListener {
     fn with_limits(listener: TcpListener, limits: Limits) -> Self {
         BoundedListener {
             listener,
-            room: Arc::new(Semaphore::new(limits.connections)),
+            places: Arc::new(Places::new(limits.connections, LEAST)),
             limits,
         }
     }
@@ -69,47 +79,87 @@ impl BoundedListener {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.limits.head);
+        let router = TowerToHyperService::new(router);
         loop {
-            let (stream, _) = self.accept().await;
-            let service = TowerToHyperService::new(router.clone());
+            let stream = self.accept().await;
+            let place = Arc::clone(&stream.place);
+            let router = router.clone();
+            let service = {
+                let place = Arc::clone(&place);
+                service_fn(move |request| {
+                    place.on_request();
+                    let answer = router.call(request);
+                    let place = Arc::clone(&place);
+                    async move {
+                        let answer = answer.await?;
+                        Ok::<_, Infallible>(answer.map(|body| Answer { body, place }))
+                    }
+                })
+            };
             let connection = http.serve_connection(TokioIo::new(stream), service);
             // How it ends concerns nobody here but its peer.
-            tokio::spawn(async move { drop(connection.await) });
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = connection => {}
+                    () = place.given_away() => {}
+                }
+            });
+        }
+    }
+
+    /// The next connection, when there is a place for it.
+    async fn accept(&mut self) -> BoundedStream {
+        let (stream, _) = Listener::accept(&mut self.listener).await;
+        BoundedStream {
+            stream,
+            answer: self.limits.answer,
+            place: Arc::new(self.places.take().await),
+            ends: Box::pin(tokio::time::sleep(self.limits.answer)),
         }
     }
 }
 
-impl Listener for BoundedListener {
-    type Io = BoundedStream;
-    type Addr = SocketAddr;
+/// The body of an answer; when it is dropped, nothing more is to be sent.
+struct Answer {
+    body: Body,
+    place: Arc<Place>,
+}
 
-    async fn accept(&mut self) -> (BoundedStream, SocketAddr) {
-        let place = Arc::clone(&self.room).acquire_owned().await;
-        let place = place.expect("the semaphore is never closed");
-        let (stream, peer) = Listener::accept(&mut self.listener).await;
-        let stream = BoundedStream {
-            stream,
-            answer: self.limits.answer,
-            ends: Box::pin(tokio::time::sleep(self.limits.answer)),
-            _place: place,
-        };
-        (stream, peer)
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
-/// A connection that gives its place back when it is dropped.
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.place.on_answered();
+    }
+}
+
+/// A connection, which ends when it has had its time.
 #[derive(Debug)]
-pub(super) struct BoundedStream {
+struct BoundedStream {
     stream: TcpStream,
+    place: Arc<Place>,
     answer: Duration,
     /// When it ends unless something comes before. What goes out does not move it: an answer that is taken a byte at
     /// a time would never end.
     ends: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
 }
 
 impl BoundedStream {
@@ -156,7 +206,11 @@ impl AsyncWrite for BoundedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if let Poll::Ready(Ok(())) = flushed {
+            self.place.on_flushed();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -166,6 +220,8 @@ impl AsyncWrite for BoundedStream {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -188,7 +244,9 @@ mod tests {
         .await;
         let _first = TcpStream::connect(address).await.expect("connected");
         let _second = TcpStream::connect(address).await.expect("connected");
-        let (mut held, _) = listener.accept().await;
+        let _third = TcpStream::connect(address).await.expect("connected");
+        let mut held = listener.accept().await;
+        held.place.on_request();
         let more = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
         assert!(more.is_err(), "there is room for one only");
         let ended = held.read_u8().await.expect_err("nothing was sent");
@@ -212,7 +270,7 @@ mod tests {
     async fn half_requests_do_not_keep_others_out() {
         let (listener, address) = listen(Limits {
             connections: 2,
-            head: Duration::from_millis(300),
+            head: Duration::from_secs(60),
             answer: ANSWER,
         })
         .await;
@@ -246,7 +304,7 @@ mod tests {
         })
         .await;
         let mut slow = TcpStream::connect(address).await.expect("connected");
-        let (mut held, _) = listener.accept().await;
+        let mut held = listener.accept().await;
         let reading = tokio::spawn(async move {
             // So much at once that the sender's buffer has room again and again before the time is over.
             let mut some = vec![0; 256 * 1024];
