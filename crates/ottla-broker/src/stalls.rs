@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,6 +72,73 @@ impl Watch {
     }
 }
 
+/// So many parts of an operation are named.
+const NAMED_PARTS: usize = 4;
+
+/// An operation on several things, one after the other, that says over which of them it took its time.
+#[must_use]
+pub(crate) struct PartsWatch<'a> {
+    whole: Watch,
+    /// When the part under way began.
+    part_since: Option<Instant>,
+    parts: usize,
+    /// The parts that took longest, longest first.
+    longest: [Option<(Duration, &'a dyn Display)>; NAMED_PARTS],
+}
+
+#[inline]
+pub(crate) fn watch_parts<'a>() -> PartsWatch<'a> {
+    let whole = watch();
+    PartsWatch {
+        whole,
+        part_since: whole.0,
+        parts: 0,
+        longest: [None; NAMED_PARTS],
+    }
+}
+
+impl<'a> PartsWatch<'a> {
+    /// The work on one of the things is over, and that on the next begins.
+    #[inline]
+    pub(crate) fn end_part(&mut self, of: &'a dyn Display) {
+        if let Some(since) = self.part_since {
+            self.keep(since, of);
+        }
+    }
+
+    fn keep(&mut self, since: Instant, of: &'a dyn Display) {
+        let now = Instant::now();
+        self.part_since = Some(now);
+        self.parts += 1;
+        let took = now - since;
+        let rank = |part: &Option<(Duration, _)>| part.is_none_or(|(other, _)| other < took);
+        if let Some(place) = self.longest.iter().position(rank) {
+            self.longest[place..].rotate_right(1);
+            self.longest[place] = Some((took, of));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn end(self, operation: &'static str) {
+        if let Some(started) = self.whole.0 {
+            note(operation, &self, started.elapsed());
+        }
+    }
+}
+
+/// The parts that took longest, each with its time but for those of no account beside the first, and how many there are.
+impl Display for PartsWatch<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let longest = self.longest.iter().flatten();
+        let most = longest.clone().next().map_or(Duration::ZERO, |part| part.0);
+        for (index, (took, of)) in longest.filter(|part| part.0 * 10 >= most).enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{of} {took:.1?}")?;
+        }
+        write!(f, " (of {})", self.parts)
+    }
+}
+
 fn note(operation: &'static str, of: &dyn Display, took: Duration) {
     let threshold = Duration::from_micros(THRESHOLD_US.load(Ordering::Relaxed));
     if took < threshold || threshold.is_zero() {
@@ -101,7 +168,7 @@ pub(crate) fn latest() -> Vec<Stall> {
 mod tests {
     use std::time::Duration;
 
-    use super::{latest, on_other_thread, set_threshold_ms, watch};
+    use super::{NAMED_PARTS, latest, on_other_thread, set_threshold_ms, watch, watch_parts};
     use crate::tests::TestBroker;
 
     const LONG: Duration = Duration::from_millis(120);
@@ -142,6 +209,28 @@ mod tests {
         assert_eq!(named("test: elsewhere", "orders-3"), None);
         slow("test: slow");
         assert!(named("test: slow", "orders-3").unwrap() >= LONG);
+
+        let names: Vec<String> = (0..9).map(|number| format!("orders-{number}")).collect();
+        for (slow, shown) in [
+            (&[3, 7][..], &[7, 3][..]),
+            (&[0, 1, 2, 4, 5, 8], &[8, 5, 4, 2]),
+        ] {
+            let mut watched = watch_parts();
+            for (number, name) in names.iter().enumerate() {
+                if slow.contains(&number) {
+                    std::thread::sleep(LONG + Duration::from_millis(20 * number as u64));
+                }
+                watched.end_part(name);
+            }
+            watched.end("test: parts");
+            let of = latest().pop().unwrap().of;
+            let found: Vec<&str> = of.split_whitespace().step_by(2).collect();
+            let mut expected: Vec<&str> = shown.iter().map(|number| &*names[*number]).collect();
+            assert!(expected.len() <= NAMED_PARTS);
+            expected.push("(of");
+            assert_eq!(found, expected, "{of}");
+            assert!(of.ends_with("(of 9)"), "{of}");
+        }
         set_threshold_ms(0);
     }
 }

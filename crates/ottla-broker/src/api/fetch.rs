@@ -181,18 +181,13 @@ async fn read(
     targets: &Arc<Vec<(Target, FetchPartition)>>,
     limits: ReadLimits,
 ) -> ReadOutcome {
-    let watched = stalls::watch();
-    let cached = read_all(targets, limits, Lookup::Cached);
-    let first = targets.iter().find_map(|(target, _)| target.as_ref().ok());
-    if let Some(partition) = first {
-        watched.end("finding what to fetch, first", &partition.topic_partition);
-    }
-    let outcome = match cached {
+    let outcome = match read_all(targets, limits, Lookup::Cached) {
         Some(outcome) => outcome,
         None => {
             broker.metrics.add(Metric::ColdLookups, 1);
             let targets = Arc::clone(targets);
             let read = move || read_all(&targets, limits, Lookup::Any);
+            let read = move || stalls::on_other_thread(read);
             let read = tokio::task::spawn_blocking(read).await;
             read.ok().flatten().unwrap_or_else(|| ReadOutcome {
                 answers: Vec::new(),

@@ -18,6 +18,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 use rustix::io::ReadWriteFlags;
 
 use crate::partition::Partition;
+use crate::stalls;
 
 /// One page is looked at in so many bytes of a region.
 const PROBE_STRIDE_BYTES: u64 = 128 * 1024;
@@ -97,30 +98,40 @@ pub(crate) fn read_all(
         bytes: 0,
         must_answer: false,
     };
+    let mut watched = stalls::watch_parts();
+    let mut is_cached = true;
     for (target, requested) in targets {
         let rest = limits.max_bytes.saturating_sub(outcome.bytes);
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
         // As long as nothing was read, one batch goes through whatever its size, or a consumer could
         // not get past it.
         let min_one_message = outcome.bytes == 0;
-        let target = target.as_ref().map_err(|&code| Miss::Refused(code));
-        let read = target.and_then(|partition| {
-            let size = ReadSize {
-                max_bytes,
-                min_one_message,
-            };
-            read_one(partition, requested, limits.isolation, size, lookup)
-        });
+        let read = match target {
+            Ok(partition) => {
+                let size = ReadSize {
+                    max_bytes,
+                    min_one_message,
+                };
+                let read = read_one(partition, requested, limits.isolation, size, lookup);
+                watched.end_part(&partition.topic_partition);
+                read
+            }
+            Err(code) => Err(Miss::Refused(*code)),
+        };
         let answer = match read {
             Ok(answer) => answer,
             Err(Miss::Refused(code)) => error_answer(requested.partition, code),
-            Err(Miss::NotCached) => return None,
+            Err(Miss::NotCached) => {
+                is_cached = false;
+                break;
+            }
         };
         outcome.bytes += answer.records.as_ref().map_or(0, Records::len);
         outcome.must_answer |= answer.error_code != 0 || answer.diverging_epoch.end_offset >= 0;
         outcome.answers.push(answer);
     }
-    Some(outcome)
+    watched.end("finding what to fetch");
+    is_cached.then_some(outcome)
 }
 
 /// The answer for a partition that cannot be read.
