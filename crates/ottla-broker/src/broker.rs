@@ -292,7 +292,6 @@ impl Broker {
 
     pub fn features(&self) -> Features {
         let image = self.metadata();
-        let supported = ottla_controller::local_supported_features();
         let mut finalized: Vec<_> = image
             .features
             .levels()
@@ -311,6 +310,11 @@ impl Broker {
             finalized.push((name, kraft_version));
         }
         finalized.sort();
+        let level = |name: &str| {
+            let found = finalized.iter().find(|(known, _)| known == name);
+            found.map_or(0, |(_, level)| *level)
+        };
+        let supported = ottla_controller::offered_features(level);
         Features {
             supported: supported
                 .into_iter()

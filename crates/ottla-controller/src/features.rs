@@ -161,6 +161,11 @@ fn updated_level(
     if level < 0 {
         return invalid("A feature version cannot be less than 0.");
     }
+    if name == KRAFT_VERSION.name && level > current && level <= KRAFT_VERSION.latest_production() {
+        return invalid(
+            "This release does not upgrade a running quorum; format a new directory with --standalone.",
+        );
+    }
     if let Some(reason) = reason_not_supported(context, name, level, current) {
         return invalid(&reason);
     }
@@ -178,10 +183,7 @@ fn updated_level(
     } else if name == KRAFT_VERSION.name {
         return match level {
             level if level == current => Ok(None),
-            level if level < current => invalid("Can't downgrade the version of this feature."),
-            _ => invalid(
-                "This release does not upgrade a running quorum; format a new directory with --standalone.",
-            ),
+            _ => invalid("Can't downgrade the version of this feature."),
         };
     } else {
         let feature = Feature::from_name(name).filter(|feature| feature.level(level).is_some());
@@ -197,6 +199,31 @@ fn updated_level(
         feature_level: level,
         ..Default::default()
     })))
+}
+
+/// To which level a feature may be raised that is at `current`: a level that the directory came with is kept, and no
+/// other is finalized that is not served.
+fn highest_accepted_level(name: &str, current: i16) -> i16 {
+    match Feature::from_name(name) {
+        None => i16::MAX,
+        Some(feature) if feature.name == KRAFT_VERSION.name => current,
+        Some(feature) => feature.served_by_ottla.max(current),
+    }
+}
+
+/// The levels that are offered to clients: those of [`local_supported_features`] that
+/// [`update_features`] accepts where `current` says which are finalized. Features of which there is none are left out,
+/// as Kafka leaves out those that have no stable level.
+pub fn offered_features(current: impl Fn(&str) -> i16) -> Vec<SupportedFeature> {
+    let supported = local_supported_features().into_iter();
+    let offered = supported.map(|feature| {
+        let accepted = highest_accepted_level(&feature.name, current(&feature.name));
+        SupportedFeature {
+            max: feature.max.min(accepted),
+            ..feature
+        }
+    });
+    offered.filter(|feature| feature.max > 0).collect()
 }
 
 /// Why a node of the cluster cannot work with the level, first found first.
@@ -223,12 +250,9 @@ fn reason_not_supported(
             .find(|feature| &*feature.name == name)
             .map_or((0, 0), |feature| (feature.min, feature.max))
     };
-    // A level that the directory came with is kept; what is raised must be served.
     let (min, max) = range(&local_supported_features());
-    let served =
-        Feature::from_name(name).map_or(max, |feature| feature.served_by_ottla.max(current));
     let local = format!("Local controller {}", context.config.node_id);
-    reason(local, min, max.min(served))
+    reason(local, min, max.min(highest_accepted_level(name, current)))
         .or_else(|| {
             context.image.cluster.brokers().find_map(|broker| {
                 let (min, max) = range(&broker.supported_features);

@@ -114,6 +114,35 @@ fn what_is_not_served_is_not_raised() {
 }
 
 #[test]
+fn what_is_offered_is_accepted_and_what_is_not_is_refused() {
+    // The clusters of these tests have a dynamic quorum.
+    let fresh = |name: &str| i16::from(name == KRAFT_VERSION.name);
+    let kept = |name: &str| i16::from([KRAFT_VERSION.name, "share.version"].contains(&name));
+    let fresh = (offered_features(fresh), Cluster::single_node());
+    let cluster = Cluster::single_node().with_feature("share.version", 1);
+    let of_kafkas = (offered_features(kept), cluster);
+    assert_eq!(of_kafkas.0.len(), 3);
+    for (offered, mut cluster) in [fresh, of_kafkas] {
+        let max = |name: &str| {
+            let found = offered.iter().find(|feature| &*feature.name == name);
+            found.map_or(0, |feature| feature.max)
+        };
+        for known in FEATURES {
+            for level in 1..=known.latest_production() {
+                let decision = decide(&mut cluster, vec![update(known.name, level, 1)]);
+                let is_accepted = decision.response.error_code == 0;
+                assert_eq!(
+                    is_accepted,
+                    level <= max(known.name),
+                    "{} {level}",
+                    known.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn one_failure_fails_all() {
     let mut cluster = Cluster::single_node().with_feature("metadata.version", 25);
     let decision = decide(
