@@ -287,7 +287,6 @@ broker_config! {
     replica_high_watermark_checkpoint_interval_ms: i64 =
         "replica.high.watermark.checkpoint.interval.ms",
     replica_lag_time_max_ms: i64 = "replica.lag.time.max.ms",
-    request_timeout_ms: i32 = "request.timeout.ms",
     socket_listen_backlog_size: i32 = "socket.listen.backlog.size",
     socket_receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",
     socket_request_max_bytes: i32 = "socket.request.max.bytes",

@@ -43,7 +43,6 @@ impl Broker {
                     .iter()
                     .map(|name| creatable_topic(&config, name))
                     .collect(),
-                timeout_ms: config.request_timeout_ms,
                 ..Default::default()
             };
             match broker.ask_controller(request).await {

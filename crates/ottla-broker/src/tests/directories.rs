@@ -521,6 +521,27 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker_in_time() {
+    for (timeout_ms, ends) in [("100", true), ("3600000", false)] {
+        let node = Node::start(&[("log.dir.failure.timeout.ms", timeout_ms)]).await;
+        create(&mut node.connect().await, 2).await;
+        node.broker().controller().unwrap().stop().await;
+        let error = std::io::Error::from_raw_os_error(libc::EIO);
+        let error = StorageError::new("write to", Path::new("x"), error);
+        let log_dirs = node.broker().log_dirs().unwrap();
+        log_dirs.on_partition_error(&node.partition(0).reader(), &error);
+        if ends {
+            until("the broker ends", || node.broker().failure().is_some()).await;
+            let reason = node.broker().failure().unwrap().to_string();
+            assert!(reason.contains("log.dir.failure.timeout.ms"), "{reason}");
+        } else {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(node.broker().failure().is_none());
+        }
+    }
+}
+
 /// Takes all threads of a partition's directory, as a disk that hangs does, until what it returns is dropped.
 fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
     let log_dirs = node.broker().log_dirs().unwrap();

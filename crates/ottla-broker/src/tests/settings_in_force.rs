@@ -1,15 +1,22 @@
 //! Settings that a client or the files on disk can tell the value of: each with a value at which a broker does one thing,
 //! and one at which it does another. A setting that nobody heeds gives the same for both.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::Records;
+use ottla_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
 use ottla_protocol::messages::delete_topics_request::DeleteTopicState;
 use ottla_protocol::messages::describe_topic_partitions_request::TopicRequest;
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::{
-    DeleteTopicsRequest, DescribeTopicPartitionsRequest, FetchResponse, JoinGroupResponse,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeTopicPartitionsRequest, FetchResponse,
+    GetTelemetrySubscriptionsRequest, JoinGroupResponse, MetadataRequest, PushTelemetryRequest,
 };
+use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_types::ErrorCode;
 
 use super::TestBroker;
@@ -254,7 +261,7 @@ async fn metadata_log_settings() {
     ] {
         let broker = TestBroker::start_with(&[(setting, value)]).await;
         for topic in ["one", "two", "three"] {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
             broker.create_topic(topic, 1, &[]).await;
         }
         let dir = broker._data.path().join("__cluster_metadata-0");
@@ -266,5 +273,127 @@ async fn metadata_log_settings() {
             .iter()
             .any(|name| name.ends_with(of_what) && !name.starts_with("00000000000000000000"));
         assert_eq!(beyond_the_first, expected, "{setting}={value}: {names:?}");
+    }
+}
+
+#[tokio::test]
+async fn metadata_log_segment_bytes() {
+    for (value, expected) in [("8388608", 2), ("1073741824", 1)] {
+        let broker = TestBroker::start_with(&[("metadata.log.segment.bytes", value)]).await;
+        // Each of them fits a segment of 8 MiB, and both together do not. A string is shorter than 32 KiB.
+        for topic in ["one", "two"] {
+            let record = |key: i32| {
+                MetadataRecord::Config(ConfigRecord {
+                    resource_type: 2,
+                    resource_name: topic.into(),
+                    name: format!("of.no.meaning.{key}").into(),
+                    value: Some("x".repeat(30_000).into()),
+                    ..Default::default()
+                })
+            };
+            broker.write((0..170).map(record).collect()).await;
+        }
+        let dir = broker._data.path().join("__cluster_metadata-0");
+        let names = std::fs::read_dir(dir).expect("the metadata log");
+        let names = names.map(|entry| entry.expect("an entry").file_name());
+        let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+        let segments = names.iter().filter(|name| name.ends_with(".log")).count();
+        assert_eq!(segments, expected, "{value}: {names:?}");
+    }
+}
+
+#[tokio::test]
+async fn intervals_of_the_checkpoints() {
+    const OFTEN: &str = "20";
+    const NEVER: &str = "3600000";
+    for (setting, file) in [
+        (
+            "log.flush.offset.checkpoint.interval.ms",
+            "recovery-point-offset-checkpoint",
+        ),
+        (
+            "log.flush.start.offset.checkpoint.interval.ms",
+            "log-start-offset-checkpoint",
+        ),
+        (
+            "replica.high.watermark.checkpoint.interval.ms",
+            "replication-offset-checkpoint",
+        ),
+    ] {
+        for (value, expected) in [(OFTEN, true), (NEVER, false)] {
+            // At each interval of the recovery points, the starts of the logs are written too.
+            let mut settings = vec![
+                ("log.flush.offset.checkpoint.interval.ms", NEVER),
+                ("log.initial.task.delay.ms", "0"),
+            ];
+            settings.push((setting, value));
+            let broker = TestBroker::start_with(&settings).await;
+            // What is written at the start itself is over.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            broker.create_topic("orders", 1, &[]).await;
+            let mut client = broker.connect().await;
+            client
+                .ask(9, &produce_to("orders", 0, 1, batch(&["a", "b"])))
+                .await;
+            let delete = DeleteRecordsRequest {
+                topics: vec![DeleteRecordsTopic {
+                    name: "orders".into(),
+                    partitions: vec![DeleteRecordsPartition {
+                        partition_index: 0,
+                        offset: 1,
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                }],
+                timeout_ms: 10_000,
+                ..Default::default()
+            };
+            client.ask(2, &delete).await;
+            let path = broker._data.path().join(file);
+            let mut is_written = false;
+            for _ in 0..if expected { 500 } else { 20 } {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                is_written |= text.contains("orders 0 ");
+                if is_written {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert_eq!(is_written, expected, "{setting}={value}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn telemetry_max_bytes() {
+    for value in ["1000", "2000"] {
+        let broker = TestBroker::start_with(&[
+            ("telemetry.max.bytes", value),
+            ("ottla.http.listener", "127.0.0.1:0"),
+        ])
+        .await;
+        let mut client = broker.connect().await;
+        let get = GetTelemetrySubscriptionsRequest::default();
+        let asked = client.ask(0, &get).await;
+        assert_eq!(asked.telemetry_max_bytes.to_string(), value);
+        let push = PushTelemetryRequest {
+            client_instance_id: asked.client_instance_id,
+            subscription_id: asked.subscription_id,
+            metrics: vec![0; 1500].into(),
+            ..Default::default()
+        };
+        let code = error(client.ask(0, &push).await.error_code);
+        let is_too_large = code == ErrorCode::TelemetryTooLarge;
+        assert_eq!(is_too_large, value == "1000", "{value}: {code}");
+    }
+}
+
+#[tokio::test]
+async fn broker_rack() {
+    for rack in ["here", "there"] {
+        let broker = TestBroker::start_with(&[("broker.rack", rack)]).await;
+        let mut client = broker.connect().await;
+        let answer = client.ask(9, &MetadataRequest::default()).await;
+        assert_eq!(answer.brokers[0].rack.as_deref(), Some(rack));
     }
 }

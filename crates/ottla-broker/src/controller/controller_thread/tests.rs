@@ -193,3 +193,28 @@ fn what_a_snapshot_replaces_is_unlinked_while_the_node_runs() {
     let is_left = |name: &&String| name.ends_with(".deleted") && !name.starts_with("spare");
     assert_eq!(names.iter().find(is_left), None, "{names:?}");
 }
+
+#[test]
+fn the_metadata_log_is_kept_for_as_long_and_as_large_as_the_settings_say() {
+    for (setting, value, is_deleted) in [
+        ("metadata.max.retention.bytes", "1024", true),
+        ("metadata.max.retention.bytes", "104857600", false),
+        ("metadata.max.retention.ms", "1", true),
+        ("metadata.max.retention.ms", "604800000", false),
+    ] {
+        let mut story = Story::begin_with(&[
+            ("internal.metadata.log.segment.bytes", "512"),
+            ("metadata.log.max.record.bytes.between.snapshots", "1"),
+            (setting, value),
+        ]);
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
+            assert_eq!(story.serve(&[name]), [(name, Ok(()))]);
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        let dir = story.data.path().join("__cluster_metadata-0");
+        let first_segment = dir.join(format!("{:020}.log", 0));
+        assert_eq!(!first_segment.exists(), is_deleted, "{setting}={value}");
+        let first_snapshot = dir.join(format!("{:020}-{:010}.checkpoint", 0, 0));
+        assert_eq!(!first_snapshot.exists(), is_deleted, "{setting}={value}");
+    }
+}

@@ -161,17 +161,21 @@ struct Moving {
 }
 
 impl Moving {
-    async fn begin() -> Moving {
+    /// With three records, and not told to move yet.
+    async fn set_up(settings: &[(&str, &str)]) -> Moving {
         let data = tempfile::tempdir().unwrap();
         let dirs = ["first", "second"].map(|name| data.path().join(name).display().to_string());
-        let broker = TestBroker::start_with(&[("log.dirs", &dirs.join(","))]).await;
+        let dirs = dirs.join(",");
+        let mut all = vec![("log.dirs", &*dirs)];
+        all.extend(settings);
+        let broker = TestBroker::start_with(&all).await;
         broker.create_topic("orders", 1, &[]).await;
         let partition = broker.partition("orders", 0);
         let log_dirs = Arc::clone(broker.broker().log_dirs().unwrap());
         let from = log_dirs.directory_of(&partition.topic_partition).unwrap();
         let to = log_dirs.describe();
         let to = to.into_iter().find(|dir| dir.directory_id != from).unwrap();
-        let mut moving = Moving {
+        let moving = Moving {
             broker,
             data,
             partition,
@@ -182,6 +186,11 @@ impl Moving {
         for offset in 0..3 {
             assert_eq!(moving.append().await, Ok(appended(offset)));
         }
+        moving
+    }
+
+    async fn begin() -> Moving {
+        let mut moving = Moving::set_up(&[]).await;
         let (silence, is_over) = std::sync::mpsc::channel::<()>();
         moving.silence = Some(silence);
         let controller = moving.broker.broker().controller().unwrap().clone();
@@ -195,16 +204,24 @@ impl Moving {
             });
             silent.await
         });
-        let broker = Arc::clone(moving.broker.broker());
-        let topic_partition = moving.partition.topic_partition.clone();
+        moving.alter().await;
+        let to = moving.to;
+        moving.until(|moving| moving.told() == Some(to)).await;
+        moving
+    }
+
+    /// Has the replica moved.
+    async fn alter(&self) {
+        let broker = Arc::clone(self.broker.broker());
+        let dirs = broker.log_dirs().unwrap().describe();
+        let mut dirs = dirs.into_iter();
+        let to = dirs.find(|dir| dir.directory_id == self.to).unwrap();
+        let topic_partition = self.partition.topic_partition.clone();
         let path = to.path.display().to_string();
         let altered = tokio::task::spawn_blocking(move || {
             broker.alter_replica_log_dir(&topic_partition, &path)
         });
         altered.await.unwrap().unwrap();
-        let to = moving.to;
-        moving.until(|moving| moving.told() == Some(to)).await;
-        moving
     }
 
     /// Where the controller is to be told that the replica lies.
@@ -292,4 +309,20 @@ async fn appends_go_on_in_the_old_directory_where_the_controller_does_not_answer
     let topic = image.topics.by_id(moving.partition.topic_id).unwrap();
     let assigned = topic.partition(0.into()).unwrap();
     assert_eq!(assigned.directory(1.into()), Some(from));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_replicas_are_copied_at_once_than_num_replica_alter_log_dirs_threads() {
+    for (threads, is_moved) in [("1", false), ("2", true)] {
+        let moving = Moving::set_up(&[("num.replica.alter.log.dirs.threads", threads)]).await;
+        let moves = &moving.broker.broker().directory_moves;
+        let of_another = moves.turns.acquire().await.unwrap();
+        moving.alter().await;
+        if !is_moved {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(moving.directory(), moving.from, "{threads}");
+            drop(of_another);
+        }
+        moving.until(|moving| moving.directory() == moving.to).await;
+    }
 }
