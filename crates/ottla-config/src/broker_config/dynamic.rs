@@ -1,12 +1,14 @@
 //! Dynamic settings (KIP-226): those of the cluster and of this broker laid over the file's, and what is checked
 //! before they are stored.
 //!
-//! Where Kafka does the same: `DynamicBrokerConfig`, `DynamicThreadPool`.
+//! Where Kafka does the same: `DynamicBrokerConfig`.
+
+mod change;
 
 use std::collections::BTreeMap;
 
 use super::{BrokerConfig, ConfigError, Values, Warning};
-use crate::config_def::{ConfigValue, UpdateMode};
+use crate::config_def::UpdateMode;
 use crate::properties::Properties;
 use crate::tables::broker_config;
 
@@ -32,14 +34,14 @@ const CLUSTER_WIDE_OF_LISTENERS: &[&str] = &[
     "num.network.threads",
 ];
 
-/// Numbers of threads, which change by half or to the double at most.
-const THREAD_COUNTS: &[&str] = &[
-    "background.threads",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
-];
+/// The setting that a key is about, and whether it is for one listener.
+fn base_of(key: &str) -> (&str, bool) {
+    let of_listener = key.strip_prefix("listener.name.");
+    match of_listener.and_then(|rest| rest.split_once('.')) {
+        Some((_, base)) => (base, true),
+        None => (key, false),
+    }
+}
 
 impl BrokerConfig {
     /// This configuration with dynamic settings laid over the file's: the cluster's, then this
@@ -120,47 +122,44 @@ impl BrokerConfig {
     /// Whether a dynamic setting is one of a listener that is not followed while the broker runs: all but the
     /// limits of its connections. Those of the properties file are meant to be the only ones.
     pub fn is_unserved_of_listener(key: &str) -> bool {
-        let of_listener = key.strip_prefix("listener.name.");
-        let base = of_listener.and_then(|rest| Some(rest.split_once('.')?.1));
-        base.is_some_and(|base| {
-            broker_config(base).is_some() && !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
-        })
+        let (base, is_of_listener) = base_of(key);
+        is_of_listener
+            && broker_config(base).is_some()
+            && !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
     }
 
     /// Checks one dynamic setting before it is stored; the message is for the client. Settings that
     /// nobody knows are stored, as Kafka does.
     pub fn check_dynamic(&self, key: &str, value: &str, cluster_wide: bool) -> Result<(), String> {
-        let (base, is_of_listener) = match key
-            .strip_prefix("listener.name.")
-            .and_then(|rest| rest.split_once('.'))
-        {
-            Some((_, base)) => (base, true),
-            None => (key, false),
-        };
-        let Some(def) = broker_config(base) else {
-            return Ok(());
-        };
-        if !is_of_listener && LISTENERS_ONLY.contains(&key) {
-            return Err(format!(
-                "These security configs can be dynamically updated only per-listener using the listener \
-                 prefix: [{key}]"
-            ));
-        }
-        let is_per_broker = def.update_mode == UpdateMode::PerBroker
-            || is_of_listener && !CLUSTER_WIDE_OF_LISTENERS.contains(&base);
-        match def.update_mode {
-            UpdateMode::ReadOnly => {
+        let (base, is_of_listener) = base_of(key);
+        let def = broker_config(base);
+        if !is_of_listener {
+            if def.is_some_and(|def| def.update_mode == UpdateMode::ReadOnly) {
                 return Err(format!("Cannot update these configs dynamically: [{key}]"));
             }
-            _ if is_per_broker && cluster_wide => {
+            if LISTENERS_ONLY.contains(&key) {
                 return Err(format!(
-                    "Cannot update these configs at default cluster level, broker id must be \
-                     specified: [{key}]"
+                    "These security configs can be dynamically updated only per-listener using the listener \
+                     prefix: [{key}]"
                 ));
             }
-            _ => {}
         }
-        def.parse(value).map_err(|error| error.kafka_message())?;
+        // Kafka knows the types of what changes while it runs, and no others.
+        if let Some(def) = def.filter(|def| def.update_mode != UpdateMode::ReadOnly) {
+            def.parse(value).map_err(|error| error.kafka_message())?;
+        }
+        let is_per_broker = match is_of_listener {
+            true => !CLUSTER_WIDE_OF_LISTENERS.contains(&base),
+            false => def.is_some_and(|def| def.update_mode == UpdateMode::PerBroker),
+        };
+        if is_per_broker && cluster_wide {
+            return Err(format!(
+                "Cannot update these configs at default cluster level, broker id must be specified: [{key}]"
+            ));
+        }
+        let Some(def) = def else {
+            return Ok(());
+        };
         if let Some(reason) = def.refusal(value) {
             return Err(format!(
                 "Invalid value {value} for configuration {key}: {reason}"
@@ -168,169 +167,7 @@ impl BrokerConfig {
         }
         Ok(())
     }
-
-    /// Checks a change of the cluster's or this broker's dynamic settings, whose values have each been checked:
-    /// `settings` is what there would be. The message is for the client.
-    pub fn check_dynamic_change(
-        &self,
-        cluster_wide: bool,
-        settings: &BTreeMap<String, String>,
-    ) -> Result<(), String> {
-        let mut dynamic = [
-            self.dynamic_default_settings.clone(),
-            self.dynamic_settings.clone(),
-        ];
-        // What was stored and never applied does not stand in the way of other changes.
-        let index = usize::from(!cluster_wide);
-        let was = std::mem::take(&mut dynamic[index]);
-        for (key, value) in settings {
-            if self.check_dynamic(key, value, cluster_wide).is_ok() {
-                dynamic[index].insert(key.clone(), value.clone());
-            }
-        }
-        let changed = |key: &str| dynamic[index].get(key) != was.get(key);
-        for key in ["listeners", "listener.security.protocol.map"] {
-            if changed(key) && dynamic[index].contains_key(key) {
-                return Err(format!(
-                    "{key} cannot be changed while the broker runs yet; change it in its properties file and \
-                     start it again"
-                ));
-            }
-        }
-        let config = self.rebuild(&dynamic).map_err(|error| error.message())?;
-        for key in THREAD_COUNTS.iter().filter(|key| changed(key)) {
-            let count = |config: &BrokerConfig| {
-                let def = broker_config(key)?;
-                let text = config.setting(key).or(def.default_text())?;
-                match def.parse(text) {
-                    Ok(ConfigValue::Integer(count)) => Some(count),
-                    _ => None,
-                }
-            };
-            if let (Some(old), Some(new)) = (count(self), count(&config)) {
-                check_thread_count(key, old, new)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_thread_count(key: &str, old: i64, new: i64) -> Result<(), String> {
-    let failed = format!("Dynamic thread count update validation failed for {key}={new}");
-    if new < old / 2 {
-        return Err(format!(
-            "{failed}, value should be at least half the current value {old}"
-        ));
-    }
-    if new > old * 2 {
-        return Err(format!(
-            "{failed}, value should not be greater than double the current value {old}"
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::single_node_properties;
-
-    fn config() -> BrokerConfig {
-        let properties = single_node_properties("./data", "127.0.0.1:9092", "127.0.0.1:9093");
-        BrokerConfig::from_properties(&properties).unwrap().0
-    }
-
-    fn change(cluster_wide: bool, key: &str, value: &str) -> Result<(), String> {
-        let settings = BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        config().check_dynamic_change(cluster_wide, &settings)
-    }
-
-    #[test]
-    fn security_settings_change_by_listener_and_listeners_by_broker() {
-        let config = config();
-        let said = config
-            .check_dynamic("ssl.keystore.type", "PEM", false)
-            .unwrap_err();
-        assert!(
-            said.starts_with("These security configs can be dynamically updated only per-listener")
-        );
-        let of_listener = "listener.name.internal.ssl.keystore.type";
-        assert_eq!(config.check_dynamic(of_listener, "PEM", false), Ok(()));
-        let said = config.check_dynamic(of_listener, "PEM", true).unwrap_err();
-        assert!(
-            said.starts_with("Cannot update these configs at default cluster level"),
-            "{said}"
-        );
-        let limit = "listener.name.internal.max.connections";
-        assert_eq!(config.check_dynamic(limit, "5", true), Ok(()));
-    }
-
-    #[test]
-    fn threads_change_by_half_or_to_the_double() {
-        for (value, expected) in [
-            ("4", Ok(())),
-            ("16", Ok(())),
-            (
-                "3",
-                Err("value should be at least half the current value 8"),
-            ),
-            (
-                "17",
-                Err("value should not be greater than double the current value 8"),
-            ),
-        ] {
-            match (change(true, "num.io.threads", value), expected) {
-                (Ok(()), Ok(())) => {}
-                (Err(said), Err(part)) => assert!(said.contains(part), "{said}"),
-                other => panic!("{value}: {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_does_not_go_together_is_refused_before_it_is_stored() {
-        let said = change(true, "log.cleaner.max.compaction.lag.ms", "5");
-        assert_eq!(said, Ok(()));
-        let settings = BTreeMap::from([
-            (
-                "log.cleaner.min.compaction.lag.ms".to_owned(),
-                "10".to_owned(),
-            ),
-            (
-                "log.cleaner.max.compaction.lag.ms".to_owned(),
-                "5".to_owned(),
-            ),
-        ]);
-        let said = config().check_dynamic_change(true, &settings).unwrap_err();
-        assert!(
-            said.contains("log.cleaner.min.compaction.lag.ms=10 is more than"),
-            "{said}"
-        );
-        // What the other level holds counts too.
-        let (config, _) = config().with_dynamic(
-            &BTreeMap::from([(
-                "log.cleaner.max.compaction.lag.ms".to_owned(),
-                "5".to_owned(),
-            )]),
-            &BTreeMap::new(),
-        );
-        let settings = BTreeMap::from([(
-            "log.cleaner.min.compaction.lag.ms".to_owned(),
-            "10".to_owned(),
-        )]);
-        assert!(config.check_dynamic_change(false, &settings).is_err());
-    }
-
-    #[test]
-    fn listeners_stay_as_they_were_at_the_start() {
-        let said = change(
-            false,
-            "listeners",
-            "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-        );
-        assert!(
-            said.unwrap_err()
-                .contains("cannot be changed while the broker runs yet")
-        );
-    }
-}
+mod tests;

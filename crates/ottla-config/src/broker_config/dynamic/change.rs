@@ -1,0 +1,175 @@
+//! What a change of dynamic settings must keep to beyond the types of its values: how far numbers of threads may go in
+//! one step, what a limit may be, and what goes together.
+//!
+//! Where Kafka does the same: what implements `validateReconfiguration`, `DynamicThreadPool`, `LogCleaner`,
+//! `DynamicLogConfig`, `DynamicRemoteLogConfig`, and of each listener `DataPlaneAcceptor` and `ConnectionQuotas`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::BrokerConfig;
+use super::base_of;
+use crate::config_def::ConfigValue;
+use crate::tables::broker_config;
+
+const NETWORK_THREADS: &str = "num.network.threads";
+const CLEANER_THREADS: &str = "log.cleaner.threads";
+
+/// Numbers of threads, which change by half or to the double at most.
+const THREAD_COUNTS: &[&str] = &[
+    "background.threads",
+    "num.io.threads",
+    NETWORK_THREADS,
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+];
+
+/// Limits that the properties file may set to 0, and a running broker may not.
+const LIMITS_OF_CONNECTIONS: &[&str] = &["max.connections", "max.connection.creation.rate"];
+
+impl BrokerConfig {
+    /// Checks a change of the cluster's or this broker's dynamic settings, whose values have each been checked:
+    /// `settings` is what there would be. The message is for the client.
+    pub fn check_dynamic_change(
+        &self,
+        cluster_wide: bool,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        let mut dynamic = [
+            self.dynamic_default_settings.clone(),
+            self.dynamic_settings.clone(),
+        ];
+        // What was stored and never applied does not stand in the way of other changes.
+        let index = usize::from(!cluster_wide);
+        let was = std::mem::take(&mut dynamic[index]);
+        for (key, value) in settings {
+            if self.check_dynamic(key, value, cluster_wide).is_ok() {
+                dynamic[index].insert(key.clone(), value.clone());
+            }
+        }
+        let now = dynamic[index].clone();
+        let all: BTreeSet<&str> = was.keys().chain(now.keys()).map(String::as_str).collect();
+        let changed = all.into_iter().filter(|key| was.get(*key) != now.get(*key));
+        let changed: Vec<&str> = changed.collect();
+        for key in ["listeners", "listener.security.protocol.map"] {
+            if changed.contains(&key) && now.contains_key(key) {
+                return Err(format!(
+                    "{key} cannot be changed while the broker runs yet; change it in its properties file and \
+                     start it again"
+                ));
+            }
+        }
+        let config = self.rebuild(&dynamic).map_err(|error| error.message())?;
+        for key in changed {
+            self.check_step(&config, key)?;
+            check_local_retention(&config, key)?;
+        }
+        Ok(())
+    }
+
+    /// Whether one setting may go from what it is here to what it is in `new`.
+    fn check_step(&self, new: &BrokerConfig, key: &str) -> Result<(), String> {
+        let (base, is_of_listener) = base_of(key);
+        let (Some(old), Some(new)) = (integer(self, key), integer(new, key)) else {
+            return Ok(());
+        };
+        if old == new {
+            return Ok(());
+        }
+        if LIMITS_OF_CONNECTIONS.contains(&base) && new <= 0 {
+            return Err(format!("Invalid {base} {new}"));
+        }
+        if is_of_listener && base != NETWORK_THREADS {
+            return Ok(());
+        }
+        if base == CLEANER_THREADS && self.log_cleaner_enable {
+            return check_cleaner_threads(old, new);
+        }
+        match THREAD_COUNTS.contains(&base) {
+            true => check_thread_count(base, old, new),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The number that a setting, or the one that it is for a listener, has in a configuration.
+fn integer(config: &BrokerConfig, key: &str) -> Option<i64> {
+    let (base, _) = base_of(key);
+    let def = broker_config(base)?;
+    let text = config.setting(key).or_else(|| config.setting(base));
+    match def.parse(text.or(def.default_text())?) {
+        Ok(ConfigValue::Integer(number)) => Some(number),
+        _ => None,
+    }
+}
+
+fn check_thread_count(key: &str, old: i64, new: i64) -> Result<(), String> {
+    let failed = format!("Dynamic thread count update validation failed for {key}={new}");
+    if new < old / 2 {
+        return Err(format!(
+            "{failed}, value should be at least half the current value {old}"
+        ));
+    }
+    if new > old * 2 {
+        return Err(format!(
+            "{failed}, value should not be greater than double the current value {old}"
+        ));
+    }
+    Ok(())
+}
+
+fn check_cleaner_threads(old: i64, new: i64) -> Result<(), String> {
+    if new < 1 {
+        return Err("Log cleaner threads should be at least 1".to_owned());
+    }
+    if new < old / 2 {
+        return Err(format!(
+            "Log cleaner threads cannot be reduced to less than half the current value {old}"
+        ));
+    }
+    if new > old * 2 {
+        return Err(format!(
+            "Log cleaner threads cannot be increased to more than double the current value {old}"
+        ));
+    }
+    Ok(())
+}
+
+/// What stays on the local disk of a tiered log must not outlive the log.
+fn check_local_retention(config: &BrokerConfig, key: &str) -> Result<(), String> {
+    const OF_THE_LOG: i64 = -2;
+    let topic = &config.topic_defaults;
+    for (local_key, local, all_key, all) in [
+        (
+            "log.local.retention.ms",
+            topic.local_retention_ms,
+            "log.retention.ms",
+            topic.retention_ms,
+        ),
+        (
+            "log.local.retention.bytes",
+            topic.local_retention_bytes,
+            "log.retention.bytes",
+            topic.retention_bytes,
+        ),
+    ] {
+        if ![local_key, all_key].contains(&key) || all < 0 || local == OF_THE_LOG {
+            continue;
+        }
+        let invalid = format!("Invalid value {local} for configuration {local_key}");
+        if local == -1 {
+            return Err(format!(
+                "{invalid}: Value must not be -1 as {all_key} value is set as {all}."
+            ));
+        }
+        if local > all {
+            return Err(format!(
+                "{invalid}: Value must not be more than {all_key} property value: {all}"
+            ));
+        }
+    }
+    Ok(())
+}

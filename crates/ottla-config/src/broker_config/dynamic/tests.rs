@@ -1,0 +1,305 @@
+use super::*;
+use crate::config_def::Support;
+use crate::single_node_properties;
+
+fn config() -> BrokerConfig {
+    let properties = single_node_properties("./data", "127.0.0.1:9092", "127.0.0.1:9093");
+    BrokerConfig::from_properties(&properties).unwrap().0
+}
+
+fn change(cluster_wide: bool, key: &str, value: &str) -> Result<(), String> {
+    let settings = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    config().check_dynamic_change(cluster_wide, &settings)
+}
+
+#[test]
+fn security_settings_change_by_listener_and_listeners_by_broker() {
+    let config = config();
+    let said = config
+        .check_dynamic("ssl.keystore.type", "PEM", false)
+        .unwrap_err();
+    assert!(
+        said.starts_with("These security configs can be dynamically updated only per-listener")
+    );
+    let of_listener = "listener.name.internal.ssl.keystore.type";
+    assert_eq!(config.check_dynamic(of_listener, "PEM", false), Ok(()));
+    let said = config.check_dynamic(of_listener, "PEM", true).unwrap_err();
+    assert!(
+        said.starts_with("Cannot update these configs at default cluster level"),
+        "{said}"
+    );
+    let limit = "listener.name.internal.max.connections";
+    assert_eq!(config.check_dynamic(limit, "5", true), Ok(()));
+}
+
+#[test]
+fn threads_change_by_half_or_to_the_double() {
+    for (value, expected) in [
+        ("4", Ok(())),
+        ("16", Ok(())),
+        (
+            "3",
+            Err("value should be at least half the current value 8"),
+        ),
+        (
+            "17",
+            Err("value should not be greater than double the current value 8"),
+        ),
+    ] {
+        match (change(true, "num.io.threads", value), expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(said), Err(part)) => assert!(said.contains(part), "{said}"),
+            other => panic!("{value}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_before_it_is_stored() {
+    let said = change(true, "log.cleaner.max.compaction.lag.ms", "5");
+    assert_eq!(said, Ok(()));
+    let settings = BTreeMap::from([
+        (
+            "log.cleaner.min.compaction.lag.ms".to_owned(),
+            "10".to_owned(),
+        ),
+        (
+            "log.cleaner.max.compaction.lag.ms".to_owned(),
+            "5".to_owned(),
+        ),
+    ]);
+    let said = config().check_dynamic_change(true, &settings).unwrap_err();
+    assert!(
+        said.contains("log.cleaner.min.compaction.lag.ms=10 is more than"),
+        "{said}"
+    );
+    // What the other level holds counts too.
+    let (config, _) = config().with_dynamic(
+        &BTreeMap::from([(
+            "log.cleaner.max.compaction.lag.ms".to_owned(),
+            "5".to_owned(),
+        )]),
+        &BTreeMap::new(),
+    );
+    let settings = BTreeMap::from([(
+        "log.cleaner.min.compaction.lag.ms".to_owned(),
+        "10".to_owned(),
+    )]);
+    assert!(config.check_dynamic_change(false, &settings).is_err());
+}
+
+#[test]
+fn listeners_stay_as_they_were_at_the_start() {
+    let said = change(
+        false,
+        "listeners",
+        "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    );
+    assert!(
+        said.unwrap_err()
+            .contains("cannot be changed while the broker runs yet")
+    );
+}
+
+/// The rows of the table: name, level and effect.
+fn rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let lines = include_str!("dynamic_settings.txt").lines();
+    lines.filter(|line| !line.starts_with('#')).map(|line| {
+        let mut words = line.split(' ');
+        let mut word = || words.next().expect("three words");
+        (word(), word(), word())
+    })
+}
+
+#[test]
+fn what_changes_while_a_broker_runs_is_what_kafka_changes() {
+    let kafkas: Vec<&str> = rows().map(|(name, _, _)| name).collect();
+    assert_eq!(kafkas.len(), 102, "as many as Kafka 4.3.1 has");
+    let config = config();
+    for def in crate::tables::broker_configs() {
+        let is_read_only = def.update_mode == UpdateMode::ReadOnly;
+        if !def.name.starts_with("ottla.") {
+            assert_eq!(is_read_only, !kafkas.contains(&def.name), "{}", def.name);
+        }
+        for cluster_wide in [true, false] {
+            let said = config.check_dynamic(def.name, "1", cluster_wide);
+            let refused = format!("Cannot update these configs dynamically: [{}]", def.name);
+            assert_eq!(said == Err(refused), is_read_only, "{}", def.name);
+        }
+    }
+}
+
+#[test]
+fn each_setting_changes_for_whom_kafka_changes_it() {
+    let config = config();
+    for (name, level, _) in rows() {
+        let value = broker_config(name).unwrap().default_text().unwrap_or("7");
+        let check = |key: &str, cluster_wide| config.check_dynamic(key, value, cluster_wide);
+        let is_refused =
+            |said: Result<(), String>, why: &str| said.is_err_and(|said| said.starts_with(why));
+        const PER_BROKER: &str = "Cannot update these configs at default cluster level";
+        const PER_LISTENER: &str =
+            "These security configs can be dynamically updated only per-listener";
+        match level {
+            "cluster" => {
+                assert_eq!(check(name, true), Ok(()), "{name}");
+                assert_eq!(check(name, false), Ok(()), "{name}");
+            }
+            "broker" => {
+                assert!(is_refused(check(name, true), PER_BROKER), "{name}");
+                assert_eq!(check(name, false), Ok(()), "{name}");
+            }
+            "listener" => {
+                assert!(is_refused(check(name, true), PER_LISTENER), "{name}");
+                assert!(is_refused(check(name, false), PER_LISTENER), "{name}");
+            }
+            other => panic!("{name} {other}"),
+        }
+        // Of one listener a setting is one broker's, but for the limits of connections and the threads.
+        let of_listener = format!("listener.name.internal.{name}");
+        let is_cluster_wide = CLUSTER_WIDE_OF_LISTENERS.contains(&name);
+        assert_eq!(check(&of_listener, true).is_ok(), is_cluster_wide, "{name}");
+        assert_eq!(check(&of_listener, false), Ok(()), "{name}");
+    }
+    let unknown = "listener.name.internal.no.such.setting";
+    assert!(config.check_dynamic(unknown, "1", true).is_err());
+    assert_eq!(config.check_dynamic(unknown, "1", false), Ok(()));
+    assert_eq!(config.check_dynamic("no.such.setting", "1", true), Ok(()));
+}
+
+#[test]
+fn a_change_has_the_effect_that_the_tables_say() {
+    for (name, _, effect) in rows() {
+        let def = broker_config(name).unwrap();
+        let by_the_tables = match def.support {
+            Support::Supported => "at-once",
+            Support::AcceptedWithoutEffect(_) => "none",
+            Support::Refused { .. } => "refused",
+        };
+        let expected = match name {
+            "listeners" | "listener.security.protocol.map" => "refused",
+            "num.recovery.threads.per.data.dir" => "next-start",
+            _ => by_the_tables,
+        };
+        assert_eq!(effect, expected, "{name}");
+        if effect == "at-once" {
+            assert!(is_read_when_changed(name), "{name}");
+        }
+    }
+}
+
+/// Whether another value of a setting shows in what the broker looks at.
+fn is_read_when_changed(name: &str) -> bool {
+    const VALUES: [&str; 9] = [
+        "8388608",
+        "3",
+        "0.25",
+        "true",
+        "false",
+        "compact",
+        "gzip",
+        "LogAppendTime",
+        "127.0.0.1:9",
+    ];
+    let usual = format!("{:?}", config());
+    VALUES.into_iter().chain(["./data"]).any(|value| {
+        let settings = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let (mut changed, warnings) = config().with_dynamic(&BTreeMap::new(), &settings);
+        changed.dynamic_settings.clear();
+        warnings.is_empty() && format!("{changed:?}") != usual
+    })
+}
+
+#[test]
+fn threads_of_the_cleaner_and_of_listeners_change_by_half_or_to_the_double() {
+    for (key, value, expected) in [
+        ("log.cleaner.threads", "2", ""),
+        ("log.cleaner.threads", "0", "should be at least 1"),
+        (
+            "log.cleaner.threads",
+            "3",
+            "cannot be increased to more than double the current value 1",
+        ),
+        ("listener.name.a.num.network.threads", "6", ""),
+        (
+            "listener.name.a.num.network.threads",
+            "7",
+            "should not be greater than double the current value 3",
+        ),
+        ("listener.name.a.num.io.threads", "100", ""),
+        ("remote.log.reader.threads", "5", ""),
+        (
+            "remote.log.reader.threads",
+            "4",
+            "should be at least half the current value 10",
+        ),
+        ("max.connections", "1", ""),
+        ("max.connections", "0", "Invalid max.connections 0"),
+        (
+            "listener.name.a.max.connection.creation.rate",
+            "0",
+            "Invalid max.connection.creation.rate 0",
+        ),
+    ] {
+        match change(false, key, value) {
+            Ok(()) => assert_eq!(expected, "", "{key}={value}"),
+            Err(said) => {
+                assert!(!expected.is_empty() && said.contains(expected), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_of_threads_goes_back_as_far_as_it_came() {
+    let of = |count: &str| BTreeMap::from([("num.io.threads".to_owned(), count.to_owned())]);
+    let (config, _) = config().with_dynamic(&of("16"), &BTreeMap::new());
+    assert_eq!(config.check_dynamic_change(true, &BTreeMap::new()), Ok(()));
+    let (config, _) = config.with_dynamic(&of("32"), &BTreeMap::new());
+    let said = config.check_dynamic_change(true, &BTreeMap::new());
+    assert!(
+        said.unwrap_err()
+            .contains("at least half the current value 32")
+    );
+    // What the broker itself is told hides what all are.
+    let (config, _) = config.with_dynamic(&of("32"), &of("8"));
+    assert_eq!(config.check_dynamic_change(true, &of("1")), Ok(()));
+}
+
+#[test]
+fn what_stays_on_the_local_disk_does_not_outlive_the_log() {
+    for (settings, expected) in [
+        (
+            [
+                ("log.retention.ms", "1000"),
+                ("log.local.retention.ms", "1000"),
+            ],
+            "",
+        ),
+        (
+            [("log.retention.ms", "-1"), ("log.local.retention.ms", "-1")],
+            "",
+        ),
+        (
+            [
+                ("log.retention.ms", "1000"),
+                ("log.local.retention.ms", "1001"),
+            ],
+            "Value must not be more than log.retention.ms property value: 1000",
+        ),
+        (
+            [
+                ("log.retention.bytes", "1000"),
+                ("log.local.retention.bytes", "-1"),
+            ],
+            "Value must not be -1 as log.retention.bytes value is set as 1000.",
+        ),
+    ] {
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let said = config().check_dynamic_change(true, &BTreeMap::from(settings));
+        match said {
+            Ok(()) => assert_eq!(expected, ""),
+            Err(said) => assert!(!expected.is_empty() && said.contains(expected), "{said}"),
+        }
+    }
+}
