@@ -72,7 +72,7 @@ macro_rules! api {
                     let request =
                         decode::<ottla_protocol::messages::$request>(context, &mut reader)?;
                     let response = api::$module::handle(broker, context, request).await;
-                    encode(context, &response).map(Answer::Response)
+                    encode(broker, context, &response).map(Answer::Response)
                 })
             }),
         }
@@ -87,7 +87,7 @@ macro_rules! not_spoken {
             key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
             on: CONTROLLER,
             is_advertised: false,
-            handler: Some(|_, context, mut reader| {
+            handler: Some(|broker, context, mut reader| {
                 Box::pin(async move {
                     type Request = ottla_protocol::messages::$request;
                     decode::<Request>(context, &mut reader)?;
@@ -96,7 +96,7 @@ macro_rules! not_spoken {
                         error_code: ErrorCode::UnsupportedVersion.code(),
                         ..Default::default()
                     };
-                    encode(context, &response).map(Answer::Response)
+                    encode(broker, context, &response).map(Answer::Response)
                 })
             }),
         }
@@ -211,7 +211,7 @@ pub(crate) async fn handle(
         // A client that is newer than this broker is told which versions there are (KIP-511).
         Some(_) if api_key == ApiKey::ApiVersions => {
             let response = api::api_versions::unsupported_version();
-            encode_in_version(context, &response, 0).map(Answer::Response)
+            encode_in_version(broker, context, &response, 0).map(Answer::Response)
         }
         Some(_) | None => Err(RequestError::NotServed { api_key, version }),
     }
@@ -225,15 +225,17 @@ pub(crate) fn decode<M: Message>(
     M::decode(reader, context.api_version).map_err(RequestError::Malformed)
 }
 
-/// A response in the version of its request, with length and header in front.
+/// A response in the version of its request, with length and header in front. Its errors are counted.
 pub(crate) fn encode<M: Message>(
+    broker: &Broker,
     context: &RequestContext,
     response: &M,
 ) -> Result<Encoded, RequestError> {
-    encode_in_version(context, response, context.api_version)
+    encode_in_version(broker, context, response, context.api_version)
 }
 
 fn encode_in_version<M: Message>(
+    broker: &Broker,
     context: &RequestContext,
     response: &M,
     version: i16,
@@ -242,6 +244,8 @@ fn encode_in_version<M: Message>(
         let api = context.api_key.name();
         RequestError::Unanswerable(format!("{api} response in version {version}: {error}"))
     };
+    let requests = broker.metrics.requests();
+    requests.on_errors(context.api_key, response, version);
     let header = ResponseHeader {
         correlation_id: context.correlation_id,
         ..Default::default()

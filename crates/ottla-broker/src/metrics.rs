@@ -8,6 +8,7 @@
 mod cleaner;
 mod collect;
 mod family;
+pub(crate) mod flush_stats;
 mod histogram;
 mod openmetrics;
 mod process;
@@ -108,5 +109,6 @@ pub(crate) async fn look_again_and_again(broker: Arc<Broker>) {
             }
         }
         metrics.requests.on_window_ended();
+        flush_stats::on_window_ended();
     }
 }

@@ -104,6 +104,7 @@ impl Broker {
         if let Ok(ms @ 1..) = u64::try_from(config.ottla_trace_stalls_ms) {
             stalls::set_threshold_ms(ms);
         }
+        metrics::flush_stats::begin();
         let broker = Arc::new(Broker::new(config));
         let resolving = Arc::clone(&broker);
         tokio::task::spawn_blocking(move || resolving.address_limits.resolve(&resolving.config()))

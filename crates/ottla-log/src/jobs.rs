@@ -10,7 +10,8 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use ottla_types::Offset;
 
@@ -52,6 +53,14 @@ impl Job {
             Job::Delete(job) => job.run().map(JobOutcome::Unlink),
         }
     }
+}
+
+static FLUSH_OBSERVER: OnceLock<fn(Duration)> = OnceLock::new();
+
+/// Has somebody told of each segment that was forced to disk, and how long that took: of all logs of the process, as
+/// Kafka's `LogFlushStats`. The first one who asks is told.
+pub fn observe_flushes(observer: fn(Duration)) {
+    let _ = FLUSH_OBSERVER.set(observer);
 }
 
 /// Forces a log to disk up to an offset and moves its recovery point there.
@@ -111,7 +120,11 @@ impl FlushJob {
         let dir = self.shared.dir.path();
         self.state.write(&dir, flushed)?;
         for segment in &self.segments {
+            let began = Instant::now();
             self.flush_segment(segment)?;
+            if let Some(observe) = FLUSH_OBSERVER.get() {
+                observe(began.elapsed());
+            }
         }
         if flushed.dir_version < self.dir_version {
             sync_dir(&dir)?;

@@ -36,7 +36,7 @@ pub use error::{AppendError, AppendErrorReason, LogError, ReadError, StorageErro
 pub use index::{AbortedTxn, TimestampOffset};
 pub use jobs::{
     CloseJob, DeleteJob, FlushJob, Job, JobOutcome, RenameDirJob, SpareJob, SpareSegment,
-    UnlinkJob, WritebackJob, WrittenPages,
+    UnlinkJob, WritebackJob, WrittenPages, observe_flushes,
 };
 pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 pub use log::{

@@ -4,6 +4,7 @@
 //! record macros), so that a field is one line to decode and one to encode. Everything printed here is
 //! a function of the schema; nothing is decided at run time but the version tests.
 
+mod error_codes;
 mod fields;
 mod samples;
 mod structs;

@@ -14,6 +14,10 @@ pub trait Message: Sized + Default {
     /// Appends the value. After an error the encoder holds a part of it and is of no further use.
     fn encode(&self, out: &mut Encoder, version: i16) -> Result<(), EncodeError>;
 
+    /// Shows each error code that a response in that version carries and Kafka counts
+    /// (`AbstractResponse.errorCounts`), those of no error included. What is no response has none.
+    fn for_each_error_code(&self, _version: i16, _visit: &mut impl FnMut(i16)) {}
+
     /// Reads a value that fills all of `bytes`.
     fn decode_all(bytes: &Bytes, version: i16) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes.clone());

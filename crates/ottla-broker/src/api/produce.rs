@@ -458,15 +458,17 @@ impl PendingProduce {
         }
         if self.acks == Some(RequiredAcks::None) {
             // A producer that waits for no answer learns of an error by the connection's end.
-            return Ok(match failed {
-                0 => Answer::Nothing,
-                _ => Answer::Close,
-            });
+            if failed == 0 {
+                return Ok(Answer::Nothing);
+            }
+            let requests = self.broker.metrics.requests();
+            requests.on_errors(ApiKey::Produce, &response, self.context.api_version);
+            return Ok(Answer::Close);
         }
         if failed > 0 && self.context.api_version >= 10 {
             self.name_leaders(&mut response);
         }
-        dispatch::encode(&self.context, &response).map(Answer::Response)
+        dispatch::encode(&self.broker, &self.context, &response).map(Answer::Response)
     }
 
     fn count_failed(&self, response: &ProduceResponse) {

@@ -112,11 +112,15 @@ impl LogCleaner {
         })
     }
 
-    /// Gives a partition up until the next start. Returns how many are.
-    fn mark_uncleanable(&self, topic_partition: &TopicPartition) -> usize {
+    /// Gives a partition up until the next start.
+    fn mark_uncleanable(&self, topic_partition: &TopicPartition) {
         let uncleanable = &mut self.partitions.lock().uncleanable;
         uncleanable.insert(topic_partition.clone());
-        uncleanable.len()
+    }
+
+    /// Whether a partition was given up.
+    pub(super) fn is_uncleanable(&self, topic_partition: &TopicPartition) -> bool {
+        self.partitions.lock().uncleanable.contains(topic_partition)
     }
 
     fn is_stopping(&self) -> bool {

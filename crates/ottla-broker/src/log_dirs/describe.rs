@@ -17,6 +17,8 @@ pub(crate) struct LogDirDescription {
     /// Of the file system, -1 where it cannot be asked.
     pub(crate) total_bytes: i64,
     pub(crate) usable_bytes: i64,
+    /// Partitions in it whose logs could not be cleaned.
+    pub(crate) uncleanable_partitions: usize,
     pub(crate) partitions: Vec<PartitionSize>,
 }
 
@@ -46,6 +48,10 @@ impl LogDirs {
             let logs = hosted
                 .iter()
                 .filter(|(_, log)| is_online && Arc::ptr_eq(&log.dir, dir));
+            let uncleanable = logs
+                .clone()
+                .filter(|(topic_partition, _)| self.cleaner.is_uncleanable(topic_partition))
+                .count();
             let mut partitions: Vec<PartitionSize> = logs
                 .map(|(topic_partition, log)| PartitionSize {
                     topic_partition: topic_partition.clone(),
@@ -80,6 +86,7 @@ impl LogDirs {
                 is_cordoned: dir.is_cordoned(),
                 total_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_blocks, s.f_frsize)),
                 usable_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_bavail, s.f_frsize)),
+                uncleanable_partitions: uncleanable,
                 partitions,
             }
         };

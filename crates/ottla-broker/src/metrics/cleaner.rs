@@ -18,8 +18,6 @@ pub(crate) enum CleanerGauge {
     MaxCompactionDelaySecs,
     /// `DeadThreadCount`
     DeadThreadCount,
-    /// `uncleanable-partitions-count`, over all directories.
-    UncleanablePartitionsCount,
 }
 
 impl CleanerGauge {
@@ -30,7 +28,6 @@ impl CleanerGauge {
         CleanerGauge::MaxBufferUtilizationPercent,
         CleanerGauge::MaxCompactionDelaySecs,
         CleanerGauge::DeadThreadCount,
-        CleanerGauge::UncleanablePartitionsCount,
     ];
 
     /// The name that the JMX exporter gives it, and what it says.
@@ -59,10 +56,6 @@ impl CleanerGauge {
             CleanerGauge::DeadThreadCount => (
                 "kafka_log_logcleaner_deadthreadcount",
                 "Threads of the cleaner that have died",
-            ),
-            CleanerGauge::UncleanablePartitionsCount => (
-                "kafka_log_logcleanermanager_uncleanable_partitions_count",
-                "Logs that could not be cleaned",
             ),
         }
     }

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ottla_protocol::ApiKey;
+use ottla_protocol::{ApiKey, Message};
+use ottla_types::ErrorCode;
 
 use super::histogram::{Histogram, Summary};
 use super::sharded::Sharded;
@@ -14,6 +15,9 @@ use super::sharded::Sharded;
 const APIS: usize = 128;
 /// Versions from here on are counted together.
 const VERSIONS: usize = 32;
+
+/// Error codes run from -1 to below one less than this.
+const ERRORS: usize = 160;
 
 /// When the parts of answering a request were done.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +67,27 @@ impl Default for VersionCounts {
     }
 }
 
+/// By error code, from -1.
+#[derive(Debug)]
+struct ErrorCounts([AtomicU64; ERRORS]);
+
+impl Default for ErrorCounts {
+    fn default() -> Self {
+        ErrorCounts([const { AtomicU64::new(0) }; ERRORS])
+    }
+}
+
+impl ErrorCounts {
+    fn of(&self, error: ErrorCode) -> &AtomicU64 {
+        &self.0[(error.code() + 1) as usize]
+    }
+}
+
 /// The requests of one API.
 #[derive(Debug, Default)]
 pub(crate) struct ApiMetrics {
     versions: Sharded<VersionCounts>,
+    errors: Sharded<ErrorCounts>,
     times: [Histogram; RequestTime::ALL.len()],
 }
 
@@ -81,6 +102,21 @@ impl ApiMetrics {
         };
         (0..VERSIONS)
             .map(|version| (version, count(version)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    /// How often each error code was answered, "none" included, those that were.
+    pub(crate) fn errors(&self) -> Vec<(ErrorCode, u64)> {
+        let count = |error: ErrorCode| -> u64 {
+            let shards = self.errors.iter();
+            shards
+                .map(|counts| counts.of(error).load(Ordering::Relaxed))
+                .sum()
+        };
+        let errors = ErrorCode::ALL.iter();
+        errors
+            .map(|&error| (error, count(error)))
             .filter(|(_, count)| *count > 0)
             .collect()
     }
@@ -105,6 +141,27 @@ impl RequestMetrics {
         let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
         let counts = self.api(api_key).versions.of_this_thread();
         counts.0[version].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the error codes of a response. Kafka: `RequestChannel.updateErrorMetrics`.
+    pub(crate) fn on_errors(&self, api_key: ApiKey, response: &impl Message, version: i16) {
+        let counts = self.api(api_key).errors.of_this_thread();
+        let add = |(code, count): (i16, u64)| {
+            if count > 0 {
+                let error = ErrorCode::from_code(code);
+                counts.of(error).fetch_add(count, Ordering::Relaxed);
+            }
+        };
+        // Partitions mostly fare alike: one addition for all neighbours that do.
+        let mut run = (ErrorCode::None.code(), 0);
+        response.for_each_error_code(version, &mut |code| {
+            if code != run.0 {
+                add(run);
+                run = (code, 0);
+            }
+            run.1 += 1;
+        });
+        add(run);
     }
 
     /// The last byte of the answer is with the kernel.
@@ -147,6 +204,9 @@ impl RequestMetrics {
 
 #[cfg(test)]
 mod tests {
+    use ottla_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+    use ottla_protocol::messages::{ApiVersionsResponse, FetchResponse};
+
     use super::*;
 
     #[test]
@@ -160,6 +220,58 @@ mod tests {
         for (_, api) in metrics.apis() {
             assert_eq!(api.requests_by_version(), [(3, 1), (VERSIONS - 1, 1)]);
         }
+    }
+
+    #[test]
+    fn every_error_has_a_place() {
+        let metrics = RequestMetrics::default();
+        let mut expected = Vec::new();
+        for &error in ErrorCode::ALL {
+            let response = ApiVersionsResponse {
+                error_code: error.code(),
+                ..Default::default()
+            };
+            metrics.on_errors(ApiKey::ApiVersions, &response, 3);
+            expected.push((error, 1));
+        }
+        let (_, api) = metrics.apis().next().expect("it was counted");
+        assert_eq!(api.errors(), expected);
+    }
+
+    #[test]
+    fn the_errors_of_all_partitions_are_counted() {
+        let codes = [
+            ErrorCode::None,
+            ErrorCode::None,
+            ErrorCode::NotLeaderOrFollower,
+            ErrorCode::None,
+            ErrorCode::UnknownTopicId,
+        ];
+        let response = FetchResponse {
+            responses: vec![FetchableTopicResponse {
+                partitions: codes
+                    .map(|code| PartitionData {
+                        error_code: code.code(),
+                        ..Default::default()
+                    })
+                    .into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let metrics = RequestMetrics::default();
+        metrics.on_errors(ApiKey::Fetch, &response, 12);
+        let (_, api) = metrics.apis().next().expect("it was counted");
+        // That of the whole response counts too, from version 7 on.
+        let expected = [
+            (ErrorCode::None, 4),
+            (ErrorCode::NotLeaderOrFollower, 1),
+            (ErrorCode::UnknownTopicId, 1),
+        ];
+        assert_eq!(api.errors(), expected);
+        metrics.on_errors(ApiKey::Fetch, &FetchResponse::default(), 6);
+        let (_, api) = metrics.apis().next().expect("it was counted");
+        assert_eq!(api.errors(), expected);
     }
 
     #[test]

@@ -66,6 +66,10 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
     let (status, text) = get_path(http, "/metrics").await;
     assert_eq!(status, 200);
     assert!(text.ends_with("# EOF\n"));
+    let uncleanable = format!(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count{{logDirectory=\"{}\"}}",
+        broker._data.path().display()
+    );
     for (metric, expected) in [
         ("kafka_server_brokertopicmetrics_messagesin_total", 6.0),
         (
@@ -97,7 +101,27 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
             4.0,
         ),
         (
+            "kafka_network_requestmetrics_errors_total{request=\"Produce\",error=\"NONE\"}",
+            2.0,
+        ),
+        (
+            "kafka_network_requestmetrics_errors_total{request=\"Produce\",error=\"CORRUPT_MESSAGE\"}",
+            1.0,
+        ),
+        (
+            "kafka_network_requestmetrics_errors_total{request=\"Produce\",error=\"UNKNOWN_TOPIC_OR_PARTITION\"}",
+            1.0,
+        ),
+        (
+            "kafka_network_requestmetrics_errors_total{request=\"Fetch\",error=\"NONE\"}",
+            2.0,
+        ),
+        (
             "kafka_network_requestmetrics_totaltimems_count{request=\"Fetch\"}",
+            1.0,
+        ),
+        (
+            "kafka_network_requestmetrics_totaltimems_count{request=\"FetchConsumer\"}",
             1.0,
         ),
         ("kafka_server_replicamanager_leadercount", 2.0),
@@ -126,6 +150,7 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
             1.0,
         ),
         ("kafka_log_logmanager_offlinelogdirectorycount", 0.0),
+        (&uncleanable, 0.0),
         (
             "kafka_coordinator_group_groupmetadatamanager_numgroups",
             0.0,
@@ -184,6 +209,38 @@ fn label_keys(labels: &str) -> String {
     let mut keys: Vec<&str> = pieces.filter(|key| !key.is_empty()).collect();
     keys.sort_unstable();
     keys.join(",")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_that_waits_for_no_answer_has_its_errors_counted() {
+    let broker = TestBroker::start_with(&[HTTP]).await;
+    let mut client = broker.connect().await;
+    let request = produce_to("nowhere", 0, 0, batch(&["a"]));
+    client.send(9, &request).await;
+    assert!(client.is_closed().await);
+    let http = broker.running.http_addr().expect("it listens");
+    let text = get_path(http, "/metrics").await.1;
+    let metric = "kafka_network_requestmetrics_errors_total{request=\"Produce\",error=\"UNKNOWN_TOPIC_OR_PARTITION\"}";
+    assert_eq!(value(&text, metric), 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flushes_are_timed() {
+    const COUNT: &str = "kafka_log_logflushstats_logflushrateandtimems_count";
+    let broker = TestBroker::start_with(&[HTTP]).await;
+    let http = broker.running.http_addr().expect("it listens");
+    broker
+        .create_topic("orders", 1, &[("flush.messages", "1")])
+        .await;
+    let mut client = broker.connect().await;
+    let before = value(&get_path(http, "/metrics").await.1, COUNT);
+    for _ in 0..3 {
+        let request = produce_to("orders", 0, 1, batch(&["a"]));
+        client.ask(9, &request).await;
+    }
+    // Brokers of other tests in this process may add to it.
+    let after = value(&get_path(http, "/metrics").await.1, COUNT);
+    assert!(after >= before + 3.0, "{before} and then {after}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::names;
-use crate::rust::fields;
-use crate::schema::{Field, Message, Struct, Versions};
+use crate::rust::{error_codes, fields};
+use crate::schema::{Field, Kind, Message, Struct, Versions};
 
 /// What the printers of one struct need to know about where it stands.
 pub(super) struct Place<'a> {
@@ -46,6 +46,9 @@ pub(super) fn print(out: &mut String, message: &Message, shape: &Struct, is_mess
     let _ = writeln!(out, "    impl Message for {} {{", shape.name);
     print_decode(out, &place, is_message);
     print_encode(out, &place, is_message);
+    if message.kind == Kind::Response {
+        error_codes::print(out, message, shape);
+    }
     out.push_str("    }\n");
 }
 

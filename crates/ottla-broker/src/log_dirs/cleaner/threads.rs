@@ -195,16 +195,14 @@ impl LogDirs {
                 false
             }
             Err(CleanError::Uncleanable(reason)) => {
-                self.give_up(broker, &partition, &reason);
+                self.give_up(&partition, &reason);
                 false
             }
         }
     }
 
-    fn give_up(&self, broker: &Broker, partition: &Partition, reason: &str) {
-        let count = self.cleaner.mark_uncleanable(&partition.topic_partition);
-        let metrics = &broker.metrics.cleaner;
-        metrics.set(CleanerGauge::UncleanablePartitionsCount, count as u64);
+    fn give_up(&self, partition: &Partition, reason: &str) {
+        self.cleaner.mark_uncleanable(&partition.topic_partition);
         tracing::warn!(
             partition = %partition.topic_partition, reason,
             "the log cannot be cleaned and will grow; it is tried again after the next start"
@@ -232,7 +230,7 @@ impl LogDirs {
                 // The log was deleted meanwhile.
                 Err(_) if !self.is_hosted(reader) => continue,
                 Err(error) => {
-                    self.give_up(broker, &partition, &error.to_string());
+                    self.give_up(&partition, &error.to_string());
                     continue;
                 }
             };

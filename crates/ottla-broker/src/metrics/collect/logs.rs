@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::Broker;
 use crate::metrics::family::Family;
-use crate::metrics::{CleanerGauge, Metric};
+use crate::metrics::histogram::QUANTILES;
+use crate::metrics::{CleanerGauge, Metric, flush_stats};
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut size = Family::gauge("kafka_log_log_size", "Bytes of the log's segments");
@@ -40,6 +41,10 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         "kafka_log_logmanager_logdirectorycordoned",
         "Whether no new replica is put into the directory (cordoned.log.dirs)",
     );
+    let mut uncleanable = Family::gauge(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "Logs of the directory that could not be cleaned",
+    );
     let (mut offline_count, mut cordoned_count) = (0, 0);
     for directory in broker
         .log_dirs()
@@ -51,6 +56,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         offline.push(label.clone(), f64::from(u8::from(!directory.is_online)));
         cordoned_count += usize::from(directory.is_cordoned);
         cordoned.push(label.clone(), f64::from(u8::from(directory.is_cordoned)));
+        uncleanable.push(label.clone(), directory.uncleanable_partitions as f64);
         if directory.is_online {
             usable.push(label.clone(), directory.usable_bytes as f64);
             total.push(label, directory.total_bytes as f64);
@@ -70,8 +76,9 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         )
         .value(cordoned_count as f64),
     );
-    families.extend([offline, cordoned, usable, total]);
+    families.extend([offline, cordoned, usable, total, uncleanable]);
     families.extend(recovery(broker));
+    families.extend(flushes());
     let cleaner = &broker.metrics.cleaner;
     families.extend(CleanerGauge::ALL.iter().map(|gauge| {
         let (name, help) = gauge.name_and_help();
@@ -104,6 +111,26 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     families.extend(counters.map(|(metric, name, help)| {
         Family::counter(name, help).value(broker.metrics.get(metric) as f64)
     }));
+}
+
+/// `kafka.log:type=LogFlushStats`
+fn flushes() -> [Family; 3] {
+    const NAME: &str = "kafka_log_logflushstats_logflushrateandtimems";
+    let summary = flush_stats::summary();
+    let mut quantiles = Family::gauge(
+        NAME,
+        "How long it took to force a segment to disk, milliseconds, of the last minutes",
+    );
+    for (quantile, value) in QUANTILES.into_iter().zip(summary.quantiles_ms) {
+        quantiles.push([("quantile", quantile.to_owned())], value);
+    }
+    let count = Family::gauge(format!("{NAME}_count"), "Segments forced to disk");
+    let sum = Family::gauge(format!("{NAME}_sum"), "Milliseconds of all of them");
+    [
+        quantiles,
+        count.value(summary.count as f64),
+        sum.value(summary.sum_ms),
+    ]
 }
 
 /// How far the loading of logs has come; nothing once it is over, as with Kafka.

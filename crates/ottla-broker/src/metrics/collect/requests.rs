@@ -1,5 +1,7 @@
 //! `kafka.network:type=RequestMetrics`: how many requests of each API, and how long they took.
 
+use ottla_protocol::ApiKey;
+
 use crate::Broker;
 use crate::metrics::family::Family;
 use crate::metrics::histogram::QUANTILES;
@@ -10,16 +12,29 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         "kafka_network_requestmetrics_requests",
         "Requests by API and version",
     );
+    let mut errors = Family::counter(
+        "kafka_network_requestmetrics_errors",
+        "Error codes in answers, of each partition, topic or group, by API and error; NONE is success",
+    );
     for (api_key, api) in broker.metrics.requests().apis() {
-        for (version, count) in api.requests_by_version() {
+        for name in names(api_key) {
+            for (version, count) in api.requests_by_version() {
+                let labels = [
+                    ("request", name.to_owned()),
+                    ("version", version.to_string()),
+                ];
+                requests.push(labels, count as f64);
+            }
+        }
+        for (error, count) in api.errors() {
             let labels = [
                 ("request", api_key.name().to_owned()),
-                ("version", version.to_string()),
+                ("error", error.name().to_owned()),
             ];
-            requests.push(labels, count as f64);
+            errors.push(labels, count as f64);
         }
     }
-    families.push(requests);
+    families.extend([requests, errors]);
     for time in RequestTime::ALL {
         let name = time.name().to_lowercase();
         let name = format!("kafka_network_requestmetrics_{name}");
@@ -27,20 +42,29 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         let mut count = Family::gauge(format!("{name}_count"), "Requests that were timed");
         let mut sum = Family::gauge(format!("{name}_sum"), "Milliseconds of all requests");
         for (api_key, api) in broker.metrics.requests().apis() {
-            let request = ("request", api_key.name().to_owned());
             let summary = api.time(time);
             if summary.count == 0 {
                 continue;
             }
-            for (quantile, value) in QUANTILES.into_iter().zip(summary.quantiles_ms) {
-                let labels = [request.clone(), ("quantile", quantile.to_owned())];
-                quantiles.push(labels, value);
+            for name in names(api_key) {
+                let request = ("request", name.to_owned());
+                for (quantile, value) in QUANTILES.into_iter().zip(summary.quantiles_ms) {
+                    let labels = [request.clone(), ("quantile", quantile.to_owned())];
+                    quantiles.push(labels, value);
+                }
+                count.push([request.clone()], summary.count as f64);
+                sum.push([request], summary.sum_ms);
             }
-            count.push([request.clone()], summary.count as f64);
-            sum.push([request], summary.sum_ms);
         }
         families.extend([quantiles, count, sum]);
     }
+}
+
+/// The names under which Kafka shows the requests of an API: fetches of consumers are also shown on their own, and here
+/// nobody else fetches.
+fn names(api_key: ApiKey) -> impl Iterator<Item = &'static str> {
+    let on_their_own = (api_key == ApiKey::Fetch).then_some("FetchConsumer");
+    std::iter::once(api_key.name()).chain(on_their_own)
 }
 
 fn help(time: RequestTime) -> &'static str {
