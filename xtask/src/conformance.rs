@@ -31,8 +31,8 @@ use comparison::KnownDifferences;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only this client: java, tools, confluent, aiokafka, franz, sarama, kafkajs, log-dirs or telemetry; may be
-    /// repeated.
+    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs or telemetry; may
+    /// be repeated.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;

@@ -13,6 +13,7 @@ use crate::{java, process, toolchain, workspace};
 pub enum Client {
     Java,
     Tools,
+    Settings,
     Confluent,
     Aiokafka,
     Franz,
@@ -24,12 +25,13 @@ pub enum Client {
 
 impl Client {
     /// In the order in which they start: the ones that take longest first.
-    const ALL: [Client; 9] = [
+    const ALL: [Client; 10] = [
         Client::LogDirs,
         Client::Telemetry,
         Client::Java,
         Client::Kafkajs,
         Client::Tools,
+        Client::Settings,
         Client::Franz,
         Client::Sarama,
         Client::Aiokafka,
@@ -40,6 +42,7 @@ impl Client {
         match self {
             Client::Java => "java",
             Client::Tools => "tools",
+            Client::Settings => "settings",
             Client::Confluent => "confluent",
             Client::Aiokafka => "aiokafka",
             Client::Franz => "franz",
@@ -105,6 +108,7 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
             let words = match client {
                 Client::Java => java::program(kafka, "client", "ClientScript"),
                 Client::Tools => java::program(kafka, "tools", "ToolsScript"),
+                Client::Settings => java::program(kafka, "settings", "SettingsScript"),
                 Client::Confluent => python("confluent_script.py"),
                 Client::Aiokafka => python("aiokafka_script.py"),
                 Client::Franz => go("franz"),

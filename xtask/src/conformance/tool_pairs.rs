@@ -275,61 +275,66 @@ const STEPS: &[Step] = &[
         STORAGE,
         "feature-dependencies --feature share.version=1 --feature metadata.version=25",
     ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 5000 --record-size 100 --throughput -1 --reporting-interval 600000",
+    // The subject's own topic is compacted by now, and takes no records without a key.
+    step(
+        TOPICS,
+        "BROKER --create --topic pairs-SUBJECT-load --partitions 2",
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 4000 --record-size 10 --throughput 1500 --warmup-records 1000 \
+        "BROKER --topic pairs-SUBJECT-load --num-records 5000 --record-size 100 --throughput -1 --reporting-interval 600000",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT-load --num-records 4000 --record-size 10 --throughput 1500 --warmup-records 1000 \
          --reporting-interval 300 --producer-props acks=1 linger.ms=0",
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-monotonic --throughput -1 --reporting-interval 600000",
+        "BROKER --topic pairs-SUBJECT-load --num-records 10 --payload-monotonic --throughput -1 --reporting-interval 600000",
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 10 --payload-file FILE --payload-delimiter , --throughput -1 --reporting-interval 600000",
+        "BROKER --topic pairs-SUBJECT-load --num-records 10 --payload-file FILE --payload-delimiter , --throughput -1 --reporting-interval 600000",
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 2 --record-size 2000000 --throughput -1 --reporting-interval 600000",
+        "BROKER --topic pairs-SUBJECT-load --num-records 2 --record-size 2000000 --throughput -1 --reporting-interval 600000",
     ),
-    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT"),
+    measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load"),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 0 --record-size 10 --throughput -1",
-    ),
-    measuring(
-        PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 1 --record-size 10 --throughput -1 --producer-props a=b=c",
+        "BROKER --topic pairs-SUBJECT-load --num-records 0 --record-size 10 --throughput -1",
     ),
     measuring(
         PRODUCER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 1 --record-size 10 --throughput -1 --producer-props acks=7",
+        "BROKER --topic pairs-SUBJECT-load --num-records 1 --record-size 10 --throughput -1 --producer-props a=b=c",
+    ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT-load --num-records 1 --record-size 10 --throughput -1 --producer-props acks=7",
     ),
     measuring(
         CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 5000 --timeout 20000",
+        "BROKER --topic pairs-SUBJECT-load --num-records 5000 --timeout 20000",
     ),
     measuring(
         CONSUMER_TEST,
-        "BROKER --include pairs-SUBJECT --messages 5000 --timeout 20000 --show-detailed-stats \
+        "BROKER --include pairs-SUBJECT-load --messages 5000 --timeout 20000 --show-detailed-stats \
          --reporting-interval 1",
     ),
     measuring(
         CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 5 --timeout 1500 --from-latest --hide-header",
+        "BROKER --topic pairs-SUBJECT-load --num-records 5 --timeout 1500 --from-latest --hide-header",
     ),
-    measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT"),
+    measuring(CONSUMER_TEST, "BROKER --topic pairs-SUBJECT-load"),
     measuring(
         CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 5 --reporting-interval 0",
+        "BROKER --topic pairs-SUBJECT-load --num-records 5 --reporting-interval 0",
     ),
     measuring(
         CONSUMER_TEST,
-        "BROKER --topic pairs-SUBJECT --num-records 5 --date-format b",
+        "BROKER --topic pairs-SUBJECT-load --num-records 5 --date-format b",
     ),
     measuring(
         LATENCY_TEST,
@@ -340,10 +345,14 @@ const STEPS: &[Step] = &[
         LATENCY_TEST,
         "BROKER --topic pairs-SUBJECT-latency --num-records 1 --producer-acks 0 --record-size 10",
     ),
+    step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-load"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-latency"),
     step(CONSUMER_GROUPS, "BROKER --delete --group pairs-SUBJECT"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
+
+/// On what Kafka's tool and ours work.
+const SUBJECTS: [&str; 2] = ["theirs", "ours"];
 
 /// The name under which `known-differences.toml` has these steps.
 const CLIENT: &str = "pairs";
@@ -410,8 +419,8 @@ fn steps_on(broker: &Side, sides: &[Side; 2], dir: &Path) -> Result<(Vec<Line>, 
             broker.label, step.tool.command, step.arguments
         );
         for (tools, subject, lines) in [
-            (&sides[0], "theirs", &mut left),
-            (&sides[1], "ours", &mut right),
+            (&sides[0], SUBJECTS[0], &mut left),
+            (&sides[1], SUBJECTS[1], &mut right),
         ] {
             let outcome = run(step, tools, broker, subject, dir)
                 .with_context(|| format!("{name}, by {}", tools.label))?;
@@ -493,8 +502,8 @@ fn normalised(printed: &str, subject: &str, port: u16) -> Vec<String> {
         .replace(&port.to_string(), "PORT")
         .lines()
         .filter(|line| !line.trim().is_empty())
-        // Both subjects' topics and groups may stand in lists.
-        .filter(|line| !line.starts_with("pairs-"))
+        // The other tool's topic and group may stand in lists; those of this one are `pairs-SUBJECT` by now.
+        .filter(|line| !SUBJECTS.iter().any(|other| is_row_of(line, other)))
         .map(|line| {
             let line = VARYING
                 .iter()
@@ -509,6 +518,14 @@ fn normalised(printed: &str, subject: &str, port: u16) -> Vec<String> {
         .collect();
     lines.sort();
     lines
+}
+
+/// Whether a line of a list or a table is about what this subject's tool has made: its name, and then no more of it.
+fn is_row_of(line: &str, subject: &str) -> bool {
+    let rest = line
+        .strip_prefix("pairs-")
+        .and_then(|rest| rest.strip_prefix(subject));
+    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
 }
 
 /// The line without its figures: `12.34` becomes `#.##`, `2026` becomes `#`. A number without a fixed number of
@@ -577,6 +594,19 @@ mod tests {
         assert_eq!(
             masked(r#""size":12,"size":3}"#, "\"size\":"),
             r#""size":VARIES,"size":VARIES}"#
+        );
+    }
+
+    #[test]
+    fn rows_of_the_own_subject_stay_and_those_of_the_other_go() {
+        let printed = "pairs-ours:0:4\npairs-theirs:0:4\npairs-oursome\n";
+        assert_eq!(
+            normalised(printed, "ours", 9092),
+            ["pairs-SUBJECT:0:4", "pairs-SUBJECTome"]
+        );
+        assert_eq!(
+            normalised(printed, "theirs", 9092),
+            ["pairs-SUBJECT:0:4", "pairs-oursome"]
         );
     }
 
