@@ -27,7 +27,7 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 use crate::planted::{self, Bug};
 use crate::replica::LogState;
-use crate::truncation::truncation;
+use crate::truncation::truncation_offset;
 use crate::{Effect, Fetched, LeaderOffsets, ReplicaConfig};
 
 #[cfg(test)]
@@ -175,9 +175,9 @@ impl Follower {
             }
             Ok(Fetched::Diverging { leader, local }) => {
                 let end = log.log_end_offset;
-                let truncation = truncation(leader, local, end, end);
+                let to = truncation_offset(leader, local, end, end);
                 self.truncate(log, None);
-                effects.push(Effect::TruncateLog { to: truncation.to });
+                effects.push(Effect::TruncateLog { to });
             }
             Err(ErrorCode::OffsetOutOfRange) => {
                 self.state = FetchState::OutOfRange;

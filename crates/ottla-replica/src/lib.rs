@@ -56,4 +56,3 @@ pub use read_replica::{ReadCandidate, ReplicaSelector, select_read_replica};
 pub use registration::{EpochEnd, Leadership, ReplicaBroker, ReplicaConfig, ReplicaSettings};
 pub use replica::Replica;
 pub use throttle::{ThrottledReplicas, is_replication_throttled};
-pub use truncation::{Truncation, truncation};

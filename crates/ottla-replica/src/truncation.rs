@@ -9,45 +9,33 @@ use ottla_types::{LeaderEpoch, Offset};
 
 use crate::EpochEnd;
 
-/// Where to cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Truncation {
-    pub to: Offset,
-    /// Whether the logs agree up to there. If not, the leader has to be asked again, with the epoch that the
-    /// log has at its end then.
-    pub is_complete: bool,
-}
-
-/// `local` is what the log here says about the leader's epoch. `initial_offset` is where to cut if the leader
-/// knows nothing of the epoch that it was asked about: Kafka takes the fetch offset, which of a log without
-/// leader epochs is its high watermark.
-pub fn truncation(
+/// Where to cut. `local` is what the log here says about the leader's epoch. `initial_offset` is where to cut if
+/// the leader knows nothing of the epoch that it was asked about.
+///
+/// The logs may still differ before that: where the epoch that the leader named is not known here, it has to be
+/// asked again, with the epoch that the log has at its end then. The next fetch does that.
+pub(crate) fn truncation_offset(
     leader: EpochEnd,
     local: Option<EpochEnd>,
     initial_offset: Offset,
     log_end_offset: Offset,
-) -> Truncation {
-    let (to, is_complete) = if leader.end_offset == Offset::UNKNOWN {
-        (initial_offset, true)
+) -> Offset {
+    let to = if leader.end_offset == Offset::UNKNOWN {
+        initial_offset
     } else if leader.leader_epoch == LeaderEpoch::UNKNOWN {
-        // Version 0 of OffsetsForLeaderEpoch names no epoch.
-        (leader.end_offset, true)
+        leader.end_offset
     } else {
         match local {
             // The log here begins behind that epoch, and nothing in it is of it.
-            None => (leader.end_offset, true),
+            None => leader.end_offset,
             Some(local) if local.leader_epoch == leader.leader_epoch => {
-                (local.end_offset.min(leader.end_offset), true)
+                local.end_offset.min(leader.end_offset)
             }
-            // The epoch is not known here. What comes behind the one before it is not the leader's; whether
-            // that one is, has to be asked.
-            Some(local) => (local.end_offset, false),
+            // The epoch is not known here. What comes behind the one before it is not the leader's.
+            Some(local) => local.end_offset,
         }
     };
-    Truncation {
-        to: to.min(log_end_offset).max(Offset::ZERO),
-        is_complete,
-    }
+    to.min(log_end_offset).max(Offset::ZERO)
 }
 
 #[cfg(test)]
@@ -60,50 +48,41 @@ mod tests {
             leader_epoch: LeaderEpoch(leader_epoch),
             end_offset: Offset(end_offset),
         };
-        type Row = (&'static str, EpochEnd, Option<EpochEnd>, (i64, bool));
+        type Row = (&'static str, EpochEnd, Option<EpochEnd>, i64);
         let table: [Row; 9] = [
             (
                 "the leader's epoch is shorter",
                 end(3, 20),
                 Some(end(3, 25)),
-                (20, true),
+                20,
             ),
             (
                 "the epoch here is shorter",
                 end(3, 25),
                 Some(end(3, 20)),
-                (20, true),
+                20,
             ),
-            (
-                "both end behind the log",
-                end(3, 45),
-                Some(end(3, 40)),
-                (30, true),
-            ),
+            ("both end behind the log", end(3, 45), Some(end(3, 40)), 30),
             (
                 "the epoch is not known here",
                 end(3, 20),
                 Some(end(2, 15)),
-                (15, false),
+                15,
             ),
-            ("nothing before it either", end(3, 20), None, (20, true)),
-            ("the same, behind the log", end(3, 45), None, (30, true)),
-            ("the leader knows nothing", end(-1, -1), None, (10, true)),
+            ("nothing before it either", end(3, 20), None, 20),
+            ("the same, behind the log", end(3, 45), None, 30),
+            ("the leader knows nothing", end(-1, -1), None, 10),
             (
                 "the leader names no epoch",
                 end(-1, 20),
                 Some(end(3, 15)),
-                (20, true),
+                20,
             ),
-            ("nonsense", end(3, -7), Some(end(3, 15)), (0, true)),
+            ("nonsense", end(3, -7), Some(end(3, 15)), 0),
         ];
-        for (what, leader, local, (to, is_complete)) in table {
-            let expected = Truncation {
-                to: Offset(to),
-                is_complete,
-            };
-            let found = truncation(leader, local, Offset(10), Offset(30));
-            assert_eq!(found, expected, "{what}");
+        for (what, leader, local, to) in table {
+            let found = truncation_offset(leader, local, Offset(10), Offset(30));
+            assert_eq!(found, Offset(to), "{what}");
         }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use ottla_types::{BrokerId, LeaderEpoch, Offset};
 
+use super::cluster::Elections;
 use super::model_log::{ModelLog, Record};
 use super::node::Node;
 
-#[derive(Default)]
 pub(super) struct Checkers {
+    elections: Elections,
     /// What was below a leader's high watermark, by offset. A leader whose log starts later leaves gaps.
     committed: Vec<Option<Record>>,
     /// The values of records that were acknowledged with acks=all, by value: their offsets.
@@ -23,6 +24,23 @@ pub(super) struct Checkers {
 }
 
 impl Checkers {
+    pub(super) fn new(elections: Elections) -> Checkers {
+        Checkers {
+            elections,
+            committed: Vec::new(),
+            acknowledged: HashMap::new(),
+            led: HashMap::new(),
+            followed: HashMap::new(),
+            deleted_below: 0,
+            finding: None,
+        }
+    }
+
+    /// Whether what was committed is promised to stay.
+    fn is_kept(&self) -> bool {
+        self.elections == Elections::Clean
+    }
+
     pub(super) fn committed_count(&self) -> usize {
         self.committed.iter().flatten().count()
     }
@@ -70,7 +88,7 @@ impl Checkers {
                 self.committed.resize(index + 1, None);
             }
             let committed = *self.committed[index].get_or_insert(record);
-            if committed != record {
+            if committed != record && self.is_kept() {
                 self.report(format!(
                     "offset {offset} was committed as {committed:?} and by leader {id} of epoch \
                      {epoch} as {record:?}"
@@ -102,7 +120,7 @@ impl Checkers {
         let high_watermark = node.log.high_watermark.0.min(node.log.end().0);
         for offset in node.log.start().0..high_watermark {
             let (record, committed) = (node.log.get(offset), self.committed(offset));
-            if record != committed {
+            if record != committed && self.is_kept() {
                 self.report(format!(
                     "replica {} shows {record:?} at offset {offset}, where {committed:?} was \
                      committed",
@@ -120,6 +138,7 @@ impl Checkers {
         let mut committed = committed.filter_map(|at| Some((at, self.committed(at)?)));
         if let Some((offset, record)) =
             committed.find(|(offset, record)| log.get(*offset) != Some(*record))
+            && self.is_kept()
         {
             let finding = format!(
                 "leader {id} of epoch {epoch} was elected without {record:?}, committed at {offset}; \
@@ -147,7 +166,7 @@ impl Checkers {
                 || node.lost.contains(&value)
         };
         let copies = nodes.iter().filter(holds).count();
-        if copies < min_insync_replicas {
+        if copies < min_insync_replicas && self.is_kept() {
             self.report(format!(
                 "record {value} was acknowledged at {offset} with {copies} copies, and \
                  min.insync.replicas is {min_insync_replicas}"
@@ -160,7 +179,7 @@ impl Checkers {
         let mut lost = None;
         for (&value, &offset) in &self.acknowledged {
             let is_there = log.get(offset).is_some_and(|record| record.value == value);
-            if offset >= self.deleted_below && !is_there {
+            if offset >= self.deleted_below && !is_there && self.is_kept() {
                 lost = lost.max(Some((offset, value)));
             }
         }

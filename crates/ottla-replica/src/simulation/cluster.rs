@@ -14,6 +14,16 @@ use crate::{AckOutcome, AlterPartition, FetchRefusal, RequiredAcks};
 const FAULTY_STEPS: u32 = 1_500;
 const HEALING_STEPS: u32 = 1_500;
 
+/// Who may be elected (`unclean.leader.election.enable`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Elections {
+    /// Only who has all that is committed. Nothing is lost.
+    Clean,
+    /// Where there is no such one, any replica that is up, and any number of disks may fail. Records are lost,
+    /// and the replicas end up with the same ones all the same.
+    Unclean,
+}
+
 /// What a run came to.
 #[derive(PartialEq, Debug)]
 pub(super) struct Report {
@@ -45,8 +55,10 @@ struct Cluster {
     doomed: Vec<(u64, usize)>,
     next_value: u32,
     acks_all: HashSet<u32>,
-    /// A node that was killed and may have lost records, and is not registered anew yet.
-    dirty: Option<usize>,
+    /// Nodes that were killed and may have lost records, and are not registered anew yet: one at a time, unless
+    /// elections are unclean.
+    dirty: HashSet<usize>,
+    elections: Elections,
     fingerprint: u64,
     /// Print what happens.
     is_told: bool,
@@ -63,19 +75,19 @@ struct Envelope {
 }
 
 /// Runs a seed to its end, or to the first finding.
-pub(super) fn run(seed: u64, is_told: bool) -> Report {
+pub(super) fn run(seed: u64, elections: Elections, is_told: bool) -> Report {
     let mut random = Random::new(seed);
     let replicas = 2 + random.below(3) as usize;
     let min_insync_replicas = 1 + random.below(2) as usize;
     let mut cluster = Cluster {
-        controller: ModelController::new(replicas, min_insync_replicas),
+        controller: ModelController::new(replicas, min_insync_replicas, elections),
         nodes: (0..replicas as i32)
             .map(|id| Node::new(BrokerId(id), replicas, min_insync_replicas, is_told))
             .collect(),
         random,
         time_ms: 0,
         is_healing: false,
-        checkers: Checkers::default(),
+        checkers: Checkers::new(elections),
         min_insync_replicas,
         in_flight: BTreeMap::new(),
         sent: 0,
@@ -84,7 +96,8 @@ pub(super) fn run(seed: u64, is_told: bool) -> Report {
         doomed: Vec::new(),
         next_value: 0,
         acks_all: HashSet::new(),
-        dirty: None,
+        dirty: HashSet::new(),
+        elections,
         fingerprint: 0,
         is_told,
         images_told: 0,
@@ -131,7 +144,7 @@ impl Cluster {
     fn fail_something(&mut self) {
         let node = self.random.below(self.nodes.len() as u64) as usize;
         let id = self.nodes[node].id;
-        if self.nodes[node].process.is_some() && self.dirty.is_none() {
+        if self.nodes[node].process.is_some() && self.may_fail() {
             if self.random.per_mille(6) && self.another_keeps_its_disk(id) {
                 self.kill(node);
             } else if self.random.per_mille(3) {
@@ -155,7 +168,7 @@ impl Cluster {
             .position(|doomed| doomed.0 <= self.time_ms)
         {
             let (_, node) = self.doomed.swap_remove(at);
-            if self.dirty.is_none() {
+            if self.may_fail() {
                 self.controller.fence(self.nodes[node].id);
             }
         }
@@ -164,7 +177,7 @@ impl Cluster {
     /// What a node sent last may be held up until it has been started anew, and cannot reach the others.
     fn kill(&mut self, node: usize) {
         self.tell(node, "is killed");
-        self.dirty = Some(node);
+        self.dirty.insert(node);
         self.nodes[node].kill();
         let sent_by_it: Vec<(u64, u64)> = self
             .in_flight
@@ -223,7 +236,15 @@ impl Cluster {
         self.doomed.push((self.time_ms + lasts_ms - 100, leader));
     }
 
+    /// One failure at a time that may cost records, where none may be lost.
+    fn may_fail(&self) -> bool {
+        self.dirty.is_empty() || self.elections == Elections::Unclean
+    }
+
     fn another_keeps_its_disk(&self, id: BrokerId) -> bool {
+        if self.elections == Elections::Unclean {
+            return true;
+        }
         let image = self.controller.now();
         let mut eligible = image.isr.iter().chain(&image.elr);
         eligible.any(|member| *member != id)
@@ -239,7 +260,7 @@ impl Cluster {
                 self.controller.fence(id);
             }
             if !is_up && self.random.per_mille(10 * haste) {
-                let is_clean = self.dirty != Some(node);
+                let is_clean = !self.dirty.contains(&node);
                 self.start(node, is_clean);
             }
             if is_up && is_fenced && self.random.per_mille(20 * haste) {
@@ -256,9 +277,7 @@ impl Cluster {
             0 => self.controller.broker(id).broker_epoch,
             _ => self.controller.register(id, is_clean),
         };
-        if self.dirty == Some(node) {
-            self.dirty = None;
-        }
+        self.dirty.remove(&node);
         let images_seen = self.controller.images.len();
         self.nodes[node].start(broker_epoch, images_seen, self.time_ms);
         let image = self.controller.now().clone();
@@ -532,10 +551,13 @@ impl Cluster {
         let end = self.nodes[leader].log.end();
         for node in &self.nodes {
             let log = &node.log;
-            let is_whole = log.end() == end && log.high_watermark == end;
+            let of_leader = &self.nodes[leader].log;
+            let is_same = (log.start().0.max(of_leader.start().0)..end.0)
+                .all(|offset| log.get(offset) == of_leader.get(offset));
+            let is_whole = log.end() == end && log.high_watermark == end && is_same;
             if self.checkers.finding.is_none() && (!is_whole || !image.isr.contains(&node.id)) {
                 self.checkers.finding = Some(format!(
-                    "replica {} has not caught up in the end: it ends at {}, with high watermark {}, \
+                    "replica {} is not as the leader in the end: it ends at {}, with high watermark {}, \
                      the leader {leader} at {end}, {:?} of {image:?}",
                     node.id,
                     log.end(),

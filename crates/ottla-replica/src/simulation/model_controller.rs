@@ -4,6 +4,7 @@
 
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch};
 
+use super::cluster::Elections;
 use crate::{AlterPartition, AlteredPartition, ReplicaBroker};
 
 /// What the metadata say at one moment.
@@ -21,13 +22,18 @@ pub(super) struct Image {
 pub(super) struct ModelController {
     pub(super) images: Vec<Image>,
     min_insync_replicas: usize,
+    elections: Elections,
     next_broker_epoch: i64,
     /// Whether another than the first of the ISR may be elected; drawn by the caller.
     pub(super) preference: u64,
 }
 
 impl ModelController {
-    pub(super) fn new(nodes: usize, min_insync_replicas: usize) -> ModelController {
+    pub(super) fn new(
+        nodes: usize,
+        min_insync_replicas: usize,
+        elections: Elections,
+    ) -> ModelController {
         let ids: Vec<BrokerId> = (0..nodes as i32).map(BrokerId).collect();
         let brokers = ids.iter().map(|&broker_id| ReplicaBroker {
             broker_id,
@@ -45,6 +51,7 @@ impl ModelController {
                 elr: Vec::new(),
             }],
             min_insync_replicas,
+            elections,
             next_broker_epoch: 100,
             preference: 0,
         }
@@ -180,6 +187,10 @@ impl ModelController {
             // The ELR is asked only where the ISR has nobody.
             if candidates.iter().any(|id| isr.contains(id)) {
                 candidates.retain(|id| isr.contains(id));
+            }
+            if candidates.is_empty() && self.elections == Elections::Unclean {
+                let ids = image.brokers.iter().map(|broker| broker.broker_id);
+                candidates = ids.filter(|id| self.may_lead(&image, *id)).collect();
             }
             let at = self.preference as usize % candidates.len().max(1);
             let elected = candidates.get(at).copied().unwrap_or(BrokerId::NONE);
