@@ -88,6 +88,8 @@ const plotting = (() => {
       grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--grid"), width: 1, size: 4 }, ...more,
     });
     const y = options.y;
+    // Spreads reach beyond the medians that uPlot knows of.
+    const [lowest, highest] = reachOfSpreads(options.series);
     const axes = [
       axis({ label: options.x.label, labelSize: 18, size: 30, space: options.x.ticks ? 20 : 55,
         ...(options.x.ticks ? { splits: () => options.x.ticks.map((it) => it[0]), values: () => options.x.ticks.map((it) => it[1]) }
@@ -96,7 +98,11 @@ const plotting = (() => {
     ];
     const scales = {
       x: { time: false, distr: options.x.log ? 3 : 1, range: options.x.range },
-      y: { distr: y.log ? 3 : 1, range: y.log ? undefined : (_, low, high) => rangeFromZero(low, high) },
+      y: { distr: y.log ? 3 : 1, range: (_, low, high) => {
+        if (low === null || high === null) return [null, null];
+        const [least, most] = [Math.min(low, lowest), Math.max(high, highest)];
+        return y.log ? uPlot.rangeLog(least, most, 10, false) : rangeFromZero(least, most);
+      } },
     };
     if (options.y2) {
       axes.push(axis({ label: options.y2.label, labelSize: 18, size: 46, scale: "y2", side: 1, grid: { show: false }, values: (_, splits) => splits.map((it) => (it === null ? null : short(it))) }));
@@ -133,6 +139,12 @@ const plotting = (() => {
     return [Math.min(0, low), top];
   }
 
+  // Of those on the left axis.
+  function reachOfSpreads(series) {
+    const ends = series.filter((it) => it.spreads && !it.scale).flatMap((it) => it.spreads).filter(isValue).flat().filter((value) => value > 0);
+    return [Math.min(...ends), Math.max(...ends)];
+  }
+
   function drawMarks(plot, options) {
     const { ctx, bbox } = plot;
     ctx.save();
@@ -152,8 +164,11 @@ const plotting = (() => {
 
   // A line from the lowest to the highest round.
   function drawSpreads(plot, options) {
-    const { ctx } = plot;
+    const { ctx, bbox } = plot;
     ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
     options.series.forEach((series) => {
       if (!series.spreads) return;
       ctx.strokeStyle = colour(`--s${series.colour % 8}`);
