@@ -105,8 +105,9 @@ pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
                 })
             })
             .collect();
-        start_line.wait();
+        // Before the line: this thread may be the last to wake behind it, when others have long begun.
         let start = Instant::now();
+        start_line.wait();
         let mut total = Produced::default();
         for thread in threads {
             let produced = thread.join().expect("a writer does not panic")?;

@@ -75,17 +75,7 @@ impl Progress {
 
     pub(super) fn show(&self, title: &str, moment: Moment) {
         let rounds = self.rounds.lock().expect("nobody panics holding it");
-        let mut line = format!("{title}: {} rec/s", shown_count(moment.records_per_second));
-        if let Some(p99) = moment.p99_ms {
-            line.push_str(&format!(", p99 {p99:.1} ms"));
-        }
-        if let Some(left) = moment.left {
-            line.push_str(&format!(", {} left", shown_duration(left)));
-        }
-        if let Some(all_left) = rounds.left() {
-            line.push_str(&format!(" ({} of all)", shown_duration(all_left)));
-        }
-        self.bar.set_message(line);
+        self.bar.set_message(line(title, moment, rounds.left()));
     }
 
     pub(super) fn finish(&self) {
@@ -93,10 +83,44 @@ impl Progress {
     }
 }
 
+/// The figures come first: a narrow terminal cuts the end off.
+fn line(title: &str, moment: Moment, all_left: Option<Duration>) -> String {
+    let mut line = format!("{} rec/s", shown_count(moment.records_per_second));
+    if let Some(p99) = moment.p99_ms {
+        line.push_str(&format!(", p99 {p99:.1} ms"));
+    }
+    if let Some(left) = moment.left {
+        line.push_str(&format!(", {} left", shown_duration(left)));
+    }
+    if let Some(all_left) = all_left {
+        line.push_str(&format!(" ({} of all)", shown_duration(all_left)));
+    }
+    format!("{line} · {title}")
+}
+
 impl Rounds {
     /// By how long the rounds before have taken.
     fn left(&self) -> Option<Duration> {
         let elapsed = self.began?.elapsed();
         (self.done > 0).then(|| elapsed / self.done * self.all.saturating_sub(self.done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_the_rate_the_p99_and_the_time_left() {
+        let moment = Moment {
+            records_per_second: 248_060.4,
+            p99_ms: Some(3.44),
+            left: Some(Duration::from_secs(18)),
+        };
+        assert_eq!(
+            line("x, round 2 of 3", moment, Some(Duration::from_secs(90))),
+            "248,060 rec/s, p99 3.4 ms, 18 s left (1 min 30 s of all) · x, round 2 of 3"
+        );
+        assert_eq!(line("x", Moment::default(), None), "0 rec/s · x");
     }
 }
