@@ -167,7 +167,7 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         let interruption = Interruption::by_signals()?;
         run::run(&plan, &interruption, &Progress::on_terminal()).await
     })?;
-    println!("{}", table::shown(&result));
+    print!("{}", table::overview(&result));
     let ran: Vec<&str> = result.scenarios.iter().map(|it| it.name.as_str()).collect();
     let stem = file_stem(&ran, &result.started);
     let json = args.out.join(format!("{stem}.json"));

@@ -28,7 +28,7 @@ use indexmap::IndexMap;
 use crate::machine::{self, Machine};
 use crate::results::{
     Curve, PlotSpec, PointResult, PublishedFigures, ResultFile, SCHEMA, ScenarioResult, Shape,
-    TargetRuns, VERSION, utc,
+    TargetRuns, VERSION, table, utc,
 };
 use crate::scenario::published::shown_at;
 use crate::scenario::quantities::shown_bytes;
@@ -121,6 +121,7 @@ pub async fn run(
         let outcome = running
             .run_scenario(scenario, points, &mut of_scenario, &mut result)
             .await;
+        progress.print(&table::of_scenario(&of_scenario));
         result.scenarios.push(of_scenario);
         if let Err(error) = outcome {
             // What others of the same run have found is worth keeping; a run that found nothing is an error.
@@ -252,8 +253,6 @@ impl Running<'_> {
             }
             outcome?;
         }
-        self.progress
-            .print(&crate::results::table::of_scenario(of_scenario));
         Ok(())
     }
 

@@ -3,17 +3,47 @@
 use super::{PointResult, PublishedFigures, ResultFile, ScenarioResult, TargetRuns};
 use crate::figures::{self, Figure};
 
-/// All scenarios of a result.
-pub fn shown(result: &ResultFile) -> String {
-    let mut text = String::new();
-    if let Some(why) = &result.partial {
-        text.push_str(&format!("PARTIAL: {why}\n\n"));
+/// Of each scenario without a sweep the figure that says most, a line each; nothing where one table has said it all.
+pub fn overview(result: &ResultFile) -> String {
+    let rows: Vec<Vec<String>> = result.scenarios.iter().filter_map(headline).collect();
+    if result.scenarios.len() < 2 || rows.is_empty() {
+        return String::new();
     }
-    for scenario in &result.scenarios {
-        text.push_str(&of_scenario(scenario));
-        text.push('\n');
-    }
-    text
+    let mut header = vec![String::new()];
+    header.extend(result.targets.iter().map(|it| it.name.clone()));
+    header.extend(["published".to_owned(), "of published".to_owned()]);
+    format!("All together\n{}", aligned(&header, &rows))
+}
+
+fn headline(scenario: &ScenarioResult) -> Option<Vec<String>> {
+    let [point] = &scenario.points[..] else {
+        return None;
+    };
+    let published = point.published.iter().find(|it| !it.figures.is_empty());
+    let says_most = |figure: &&Figure| match published {
+        Some(published) => published.figures.contains_key(figure.name),
+        None => point
+            .runs
+            .iter()
+            .any(|run| run.summaries.contains_key(figure.name)),
+    };
+    let figure = figures::FIGURES.iter().find(says_most)?;
+    let value = published.map(|it| it.figures[figure.name]);
+    let mut row = vec![format!(
+        "{}: {}, {}",
+        scenario.name, figure.label, figure.unit
+    )];
+    row.extend(point.runs.iter().map(|run| measured(run, figure)));
+    row.push(value.map_or("–".to_owned(), figures::shown));
+    let first = point
+        .runs
+        .first()
+        .and_then(|run| run.summaries.get(figure.name));
+    row.push(match (first, value) {
+        (Some(first), Some(value)) if value > 0.0 => format!("x{:.2}", first.median / value),
+        _ => "–".to_owned(),
+    });
+    Some(row)
 }
 
 /// A title, what is different from the published run, and a line a figure.
@@ -179,4 +209,47 @@ fn aligned(header: &[String], rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::Summary;
+
+    fn scenario(name: &str, median: f64, published: f64) -> ScenarioResult {
+        let figure = "produce.records_per_second";
+        let json = serde_json::json!({
+            "name": name, "title": "t", "question": "", "published_on": "", "differences": [], "notes": [],
+            "plots": [], "text": "",
+            "points": [{
+                "at": {}, "label": "", "comparisons": [],
+                "published": [
+                    { "figures": { "produce.mb_per_second": 1.0, figure: published }, "note": "first day" },
+                    { "figures": { figure: 2.0 * published }, "note": "second day" },
+                    { "figures": {}, "note": "a plot" },
+                ],
+                "runs": [{ "target": "ottla", "curves": {}, "rounds": [], "summaries": {
+                    figure: Summary { median, min: median * 0.9, max: median * 1.1, rounds: 3 },
+                } }],
+            }],
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_headline_is_the_first_figure_that_was_published() {
+        let row = headline(&scenario("a/b", 3000.0, 1500.0)).unwrap();
+        let expected = ["a/b: produced, rec/s", "3,000 ±10 %", "1,500", "x2.00"];
+        assert_eq!(row, expected);
+    }
+
+    #[test]
+    fn notes_stand_beside_figures_only_to_tell_them_apart() {
+        let text = of_scenario(&scenario("a/b", 3000.0, 1500.0));
+        assert!(
+            text.contains("1,500 (first day); 3,000 (second day)"),
+            "{text}"
+        );
+        assert!(text.ends_with("  published: a plot\n"), "{text}");
+    }
 }
