@@ -168,7 +168,8 @@ pub enum Effect<Ack> {
     ReleaseAck { ack: Ack, outcome: AckOutcome },
     /// Have the controller commit another ISR; answered by `PartitionAltered`, once. Proposals of one
     /// partition are sent in order, a newer one after the older one was answered: nobody but the controller
-    /// may say of a proposal that it was not applied.
+    /// may say of a proposal that it was not applied. One that comes again right after its answer waits a
+    /// little (Kafka: 50 ms).
     AlterPartition(AlterPartition),
     /// A standing order: fetch from here, again and again where the leader has nothing to say; answered by
     /// `FetchAnswered`, after which nothing is fetched until the next order. It takes the place of the one

@@ -494,7 +494,11 @@ impl Cluster {
                     let result = self
                         .controller
                         .alter_partition(sender, broker_epoch, &proposal);
-                    if result.is_ok() && !self.is_healing && self.random.per_mille(200) {
+                    // Above all where the leader knows by an answer what the metadata have still to tell it.
+                    let process = self.nodes[from].process.as_ref();
+                    let is_behind = process.is_some_and(|p| p.images_seen < images_before);
+                    let chance = if is_behind { 600 } else { 150 };
+                    if result.is_ok() && !self.is_healing && self.random.per_mille(chance) {
                         self.strand(from, &proposal, images_before);
                     } else {
                         self.send(to, from, Message::Altered { proposal, result });

@@ -6,7 +6,8 @@ use std::collections::{HashSet, VecDeque};
 use bytes::Bytes;
 use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::{
-    BrokerEpoch, BrokerId, ErrorCode, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp,
+    BrokerEpoch, BrokerId, ErrorCode, Offset, PartitionEpoch, ProducerEpoch, ProducerId, Sequence,
+    Timestamp,
 };
 
 use super::model_controller::Image;
@@ -84,6 +85,8 @@ pub(super) struct Process {
     pub(super) broker_epoch: BrokerEpoch,
     /// How many of the controller's images it has taken up.
     pub(super) images_seen: usize,
+    /// Of the image that it took up last.
+    partition_epoch_seen: Option<PartitionEpoch>,
     /// The order that the fetcher has.
     pub(super) order: Option<FetchPosition>,
     /// Proposals that the controller has not answered, the first of which is sent again and again.
@@ -133,6 +136,7 @@ impl Node {
             started_ms: time_ms,
             broker_epoch,
             images_seen,
+            partition_epoch_seen: None,
             order: None,
             proposals: VecDeque::new(),
             brokers: Vec::new(),
@@ -165,9 +169,10 @@ impl Node {
         let Some(process) = &mut self.process else {
             return;
         };
-        // The shell looks at what has changed: the registration of the partition, or that of a broker.
-        let has_changed = process.replica.leader_epoch() != image.leader_epoch
-            || process.replica.partition_epoch() <= image.partition_epoch;
+        // The shell looks at what has changed: the registration of the partition, or that of a broker. What the
+        // controller has answered before comes once more.
+        let has_changed = process.partition_epoch_seen != Some(image.partition_epoch);
+        process.partition_epoch_seen = Some(image.partition_epoch);
         let brokers_changed = process.brokers != image.brokers;
         process.brokers.clone_from(&image.brokers);
         if has_changed && image.leader == id {
