@@ -160,16 +160,65 @@ impl<'a> BatchScanner<'a> {
     fn load(&mut self, position: u64, len: usize) -> io::Result<&[u8]> {
         let window_end = self.window_start + self.window.len() as u64;
         if position < self.window_start || position + len as u64 > window_end {
-            let available = self.end - position;
-            let size = (self.window_size as u64).max(len as u64).min(available) as usize;
-            self.window.resize(size, 0);
-            // Cleared first, so that a failed read leaves no bytes that look loaded.
-            let mut window = std::mem::take(&mut self.window);
-            disk_read::read_exact_at(self.file, &mut window, position, self.wait)?;
-            self.window = window;
-            self.window_start = position;
+            self.move_window(position, len)?;
         }
         let start = (position - self.window_start) as usize;
         Ok(&self.window[start..start + len])
+    }
+
+    /// Has the window begin at `position` and hold `len` bytes at least. What it holds of them is not read again.
+    fn move_window(&mut self, position: u64, len: usize) -> io::Result<()> {
+        let available = self.end - position;
+        let size = (self.window_size as u64).max(len as u64).min(available) as usize;
+        // Taken out, so that a failed read leaves no bytes that look loaded.
+        let mut window = std::mem::take(&mut self.window);
+        let kept = match position.checked_sub(self.window_start) {
+            Some(skipped) if skipped < window.len() as u64 => {
+                window.copy_within((skipped as usize).., 0);
+                window.len() - skipped as usize
+            }
+            _ => 0,
+        };
+        window.resize(size, 0);
+        let from = position + kept as u64;
+        disk_read::read_exact_at(self.file, &mut window[kept..], from, self.wait)?;
+        self.window = window;
+        self.window_start = position;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use ottla_records::{Compression, RecordBatchBuilder};
+
+    use super::*;
+
+    #[test]
+    fn batches_are_found_whole_through_windows_of_any_size() {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut expected = Vec::new();
+        for n in 0..40 {
+            let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(Offset(n));
+            let value = vec![n as u8; (n * n * 7 % 400) as usize];
+            builder.append(Timestamp(n), None, Some(&value), &[]);
+            expected.push(builder.build().to_bytes().to_vec());
+        }
+        let all = expected.concat();
+        file.write_all(&all).unwrap();
+        for window in [61, 100, 333, 1000, 100_000] {
+            let mut scanner = BatchScanner::new(&file, 0, all.len() as u64, window);
+            let mut found = Vec::new();
+            while let Some(batch) = scanner.next_batch().unwrap() {
+                // Of some only the headers are looked at.
+                match batch.base_offset.0 % 3 {
+                    0 => found.push(expected[found.len()].clone()),
+                    _ => found.push(scanner.bytes(&batch).unwrap().to_vec()),
+                }
+            }
+            assert!(found == expected, "{window}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use ottla_records::{
 };
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-use super::offset_map::OffsetMap;
+use super::offset_map::{KEYS_AT_ONCE, KeyHash, OffsetMap};
 use super::transactions::{CleanedTransactions, Marker};
 use crate::index::AbortedTxn;
 
@@ -160,7 +160,8 @@ impl BatchFilter<'_> {
         for record in &records {
             let has_value = record.value.is_some();
             let may_be_tombstone = self.are_legacy_tombstones_kept;
-            match self.is_newest(record.offset, record.key.as_deref()) {
+            let key = record.key.as_deref().map(|key| self.map.hash(key));
+            match self.is_newest(record.offset, key) {
                 Newest::Yes if has_value || may_be_tombstone => kept.push(record),
                 Newest::NotKnown => kept.push(record),
                 Newest::NoKey => judged.records_without_key += 1,
@@ -230,26 +231,43 @@ impl BatchFilter<'_> {
         selection: &mut Selection,
     ) -> Result<(), BatchError> {
         let are_tombstones_kept = header.delete_horizon().is_none_or(|at| self.now < at);
-        for record in RecordIter::new(header, records) {
-            let record = record?;
-            let is_kept = header.is_control()
-                || match self.is_newest(record.offset, record.key) {
-                    Newest::Yes => record.value.is_some() || are_tombstones_kept,
-                    Newest::NotKnown => true,
-                    Newest::No => false,
-                    Newest::NoKey => {
-                        selection.without_key += 1;
-                        false
-                    }
+        let mut records = RecordIter::new(header, records);
+        let mut some = [SeenRecord::default(); KEYS_AT_ONCE];
+        loop {
+            let mut count = 0;
+            for record in records.by_ref().take(KEYS_AT_ONCE) {
+                let record = record?;
+                some[count] = SeenRecord {
+                    offset: record.offset,
+                    key: record.key.map(|key| self.map.hash(key)),
+                    is_tombstone: record.value.is_none(),
                 };
-            selection.is_kept.push(is_kept);
-            selection.kept += u64::from(is_kept);
-            selection.has_tombstone |= is_kept && record.value.is_none();
+                count += 1;
+            }
+            let some = &some[..count];
+            self.map.load(some.iter().filter_map(|record| record.key));
+            for record in some {
+                let is_kept = header.is_control()
+                    || match self.is_newest(record.offset, record.key) {
+                        Newest::Yes => !record.is_tombstone || are_tombstones_kept,
+                        Newest::NotKnown => true,
+                        Newest::No => false,
+                        Newest::NoKey => {
+                            selection.without_key += 1;
+                            false
+                        }
+                    };
+                selection.is_kept.push(is_kept);
+                selection.kept += u64::from(is_kept);
+                selection.has_tombstone |= is_kept && record.is_tombstone;
+            }
+            if count < KEYS_AT_ONCE {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    fn is_newest(&self, offset: Offset, key: Option<&[u8]>) -> Newest {
+    fn is_newest(&self, offset: Offset, key: Option<KeyHash>) -> Newest {
         if self
             .map
             .latest_offset()
@@ -265,6 +283,14 @@ impl BatchFilter<'_> {
             },
         }
     }
+}
+
+/// What is asked of a record to judge it.
+#[derive(Clone, Copy, Default)]
+struct SeenRecord {
+    offset: Offset,
+    key: Option<KeyHash>,
+    is_tombstone: bool,
 }
 
 enum Newest {

@@ -24,7 +24,7 @@ use super::batch_filter::{
 use super::cleanable::{LogToClean, range};
 use super::cleaned_segment::CleanedSegment;
 use super::grouping::{SegmentLimits, SegmentSizes, group};
-use super::offset_map::OffsetMap;
+use super::offset_map::{KEYS_AT_ONCE, KeyHash, OffsetMap};
 use super::transactions::CleanedTransactions;
 use crate::batch_scan::{BatchLocation, BatchScanner, ScanError};
 use crate::disk_read::DiskWait;
@@ -501,14 +501,15 @@ fn map_batch(
     let Some(header) = &batch.header else {
         let message = LegacyMessage::read(&mut Bytes::copy_from_slice(bytes))?;
         message.verify_crc()?;
+        let mut keys = KeysToPut::default();
         for record in message.records(MAX_DECOMPRESSED_BYTES)? {
             if let Some(key) = record.key.filter(|_| record.offset >= from)
-                && !map.put(&key, record.offset)
+                && !keys.put(map, &key, record.offset)
             {
                 return Ok(false);
             }
         }
-        return Ok(true);
+        return Ok(keys.put_rest(map));
     };
     let body = &bytes[BatchHeader::SIZE..];
     // A key or an offset that is wrong would have records dropped that are the newest of theirs.
@@ -528,13 +529,35 @@ fn map_batch(
             &decompressed
         }
     };
+    let mut keys = KeysToPut::default();
     for record in RecordIter::new(header, records) {
         let record = record?;
         if let Some(key) = record.key.filter(|_| record.offset >= from)
-            && !map.put(key, record.offset)
+            && !keys.put(map, key, record.offset)
         {
             return Ok(false);
         }
     }
-    Ok(true)
+    Ok(keys.put_rest(map))
+}
+
+/// Keys that go into the map together.
+#[derive(Default)]
+struct KeysToPut {
+    keys: [(KeyHash, Offset); KEYS_AT_ONCE],
+    count: usize,
+}
+
+impl KeysToPut {
+    /// Returns whether there is room for what has been put.
+    fn put(&mut self, map: &mut OffsetMap, key: &[u8], offset: Offset) -> bool {
+        self.keys[self.count] = (map.hash(key), offset);
+        self.count += 1;
+        self.count < KEYS_AT_ONCE || self.put_rest(map)
+    }
+
+    fn put_rest(&mut self, map: &mut OffsetMap) -> bool {
+        let count = std::mem::take(&mut self.count);
+        map.put_all(&self.keys[..count])
+    }
 }

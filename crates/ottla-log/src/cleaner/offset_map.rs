@@ -17,6 +17,13 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 /// A slot is the hash and the offset, one more so that zeros are an empty slot.
 type Slot = [u64; 3];
 
+/// What stands for a key.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct KeyHash([u64; 2]);
+
+/// So many keys are worth being loaded together.
+pub(super) const KEYS_AT_ONCE: usize = 32;
+
 /// How many times larger the next table is.
 const GROWTH: usize = 8;
 /// The first table has more than this, unless the memory does not allow it.
@@ -47,9 +54,14 @@ impl OffsetMap {
         }
     }
 
-    /// Notes that `key` stands at `offset`. Returns whether there was room.
+    /// Notes at which offsets keys stand, in their order. Returns whether there was room for all.
     #[must_use]
-    pub(crate) fn put(&mut self, key: &[u8], offset: Offset) -> bool {
+    pub(super) fn put_all(&mut self, keys: &[(KeyHash, Offset)]) -> bool {
+        self.load(keys.iter().map(|(hash, _)| *hash));
+        keys.iter().all(|(hash, offset)| self.put(*hash, *offset))
+    }
+
+    fn put(&mut self, KeyHash([low, high]): KeyHash, offset: Offset) -> bool {
         // Kafka does not look whether the key is there already, and nor may this.
         if self.entries >= self.max_entries {
             return false;
@@ -57,7 +69,6 @@ impl OffsetMap {
         if self.entries * 10 >= self.slots.len() * 7 && self.slots.len() < self.max_slots {
             self.grow();
         }
-        let [low, high] = self.hash(key);
         let entry = [low, high, offset.0 as u64 + 1];
         let slot = find(&mut self.slots, low, high);
         self.entries += usize::from(slot[2] == 0);
@@ -66,11 +77,10 @@ impl OffsetMap {
         true
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Offset> {
+    pub(super) fn get(&self, KeyHash([low, high]): KeyHash) -> Option<Offset> {
         if self.entries == 0 {
             return None;
         }
-        let [low, high] = self.hash(key);
         let mut index = home(low, self.slots.len());
         loop {
             let [found_low, found_high, offset] = self.slots[index];
@@ -98,11 +108,20 @@ impl OffsetMap {
         self.entries as f64 / self.max_slots.max(1) as f64
     }
 
-    fn hash(&self, key: &[u8]) -> [u64; 2] {
+    pub(super) fn hash(&self, key: &[u8]) -> KeyHash {
         let mut hasher = SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]);
         hasher.write(key);
         let hash = hasher.finish128();
-        [hash.h1, hash.h2]
+        KeyHash([hash.h1, hash.h2])
+    }
+
+    /// Has the slots of keys in the processor's cache before they are asked for one by one: the table is larger than the
+    /// cache, and loads that do not depend on each other are waited for together.
+    pub(super) fn load(&self, keys: impl Iterator<Item = KeyHash>) {
+        if !self.slots.is_empty() {
+            let slots = keys.map(|KeyHash([low, _])| self.slots[home(low, self.slots.len())][2]);
+            std::hint::black_box(slots.fold(0, std::ops::BitXor::bitxor));
+        }
     }
 
     fn grow(&mut self) {
@@ -146,24 +165,28 @@ mod tests {
 
     use super::OffsetMap;
 
+    fn put(map: &mut OffsetMap, key: &[u8], offset: i64) -> bool {
+        map.put_all(&[(map.hash(key), Offset(offset))])
+    }
+
     #[test]
     fn it_holds_what_a_map_holds_through_every_growth() {
         let mut map = OffsetMap::new(24 * 100_000, 0.9, [1, 2]);
         let mut expected = HashMap::new();
         for n in 0..150_000i64 {
             let key = ((n * 7919) % 85_000).to_be_bytes();
-            assert!(map.put(&key, Offset(n)));
+            assert!(put(&mut map, &key, n));
             expected.insert(key, Offset(n));
             if n % 9_973 == 0 {
                 for (key, offset) in &expected {
-                    assert_eq!(map.get(key), Some(*offset));
+                    assert_eq!(map.get(map.hash(key)), Some(*offset));
                 }
             }
         }
         assert_eq!(map.latest_offset(), Some(Offset(149_999)));
-        assert_eq!(map.get(&90_000i64.to_be_bytes()), None);
+        assert_eq!(map.get(map.hash(&90_000i64.to_be_bytes())), None);
         for (key, offset) in &expected {
-            assert_eq!(map.get(key), Some(*offset));
+            assert_eq!(map.get(map.hash(key)), Some(*offset));
         }
         assert!((map.utilization() - 0.85).abs() < 1e-9);
     }
@@ -172,18 +195,18 @@ mod tests {
     fn it_is_full_at_the_load_factor_also_for_a_key_that_it_has() {
         let mut map = OffsetMap::new(24 * 10, 0.5, [1, 2]);
         for n in 0..5u8 {
-            assert!(map.put(&[n], Offset(n.into())));
+            assert!(put(&mut map, &[n], n.into()));
         }
-        assert!(!map.put(&[0], Offset(9)));
-        assert_eq!(map.get(&[0]), Some(Offset(0)));
+        assert!(!put(&mut map, &[0], 9));
+        assert_eq!(map.get(map.hash(&[0])), Some(Offset(0)));
         assert_eq!(map.latest_offset(), Some(Offset(4)));
     }
 
     #[test]
     fn a_load_factor_of_one_leaves_a_slot_for_searches_to_end() {
         let mut map = OffsetMap::new(24 * 4, 1.0, [1, 2]);
-        let put = (0..4u8).filter(|n| map.put(&[*n], Offset(0))).count();
+        let put = (0..4u8).filter(|n| put(&mut map, &[*n], 0)).count();
         assert_eq!(put, 3);
-        assert_eq!(map.get(&[7]), None);
+        assert_eq!(map.get(map.hash(&[7])), None);
     }
 }
