@@ -24,6 +24,7 @@ use crate::reader::{LogReader, SegmentList, Shared};
 use crate::segment::Segment;
 
 mod append;
+mod append_legacy;
 mod damage;
 mod leftovers;
 mod maintain;

@@ -84,6 +84,17 @@ impl LegacyMessage {
         LOG_OVERHEAD + CRC_SIZE + self.checksummed.len()
     }
 
+    /// The message as it was read, in one buffer.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(self.size_in_bytes());
+        bytes.extend_from_slice(&self.offset.0.to_be_bytes());
+        let size = (CRC_SIZE + self.checksummed.len()) as i32;
+        bytes.extend_from_slice(&size.to_be_bytes());
+        bytes.extend_from_slice(&self.crc.to_be_bytes());
+        bytes.extend_from_slice(&self.checksummed);
+        Bytes::from(bytes)
+    }
+
     /// Who set the timestamp; `None` for magic 0, which has none.
     pub fn timestamp_type(&self) -> Option<TimestampType> {
         (self.magic > 0).then(|| self.attributes.timestamp_type())

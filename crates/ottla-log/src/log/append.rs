@@ -22,6 +22,8 @@ use crate::segment::{Segment, SegmentFile};
 
 /// Batches that one vectored write holds at most; two slices each.
 const MAX_BATCHES_PER_WRITE: usize = 16;
+/// From an offset up to here, those of a batch cannot overflow.
+pub(super) const MAX_BASE_OFFSET: i64 = i64::MAX - (1 << 32);
 
 /// What an append did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,25 +87,35 @@ impl Log {
 
     fn check_offsets(&self, batch: &RecordBatch) -> Result<(), Failure> {
         let header = &batch.header;
-        let log_end_offset = self.log_end_offset();
-        if header.last_offset_delta < 0 || header.base_offset.0 > i64::MAX - (1 << 32) {
+        if header.last_offset_delta < 0 || header.base_offset.0 > MAX_BASE_OFFSET {
             return Err(Failure::from(AppendErrorReason::InvalidOffsets {
                 base_offset: header.base_offset,
                 last_offset: header.last_offset(),
             }));
         }
-        if header.base_offset < log_end_offset {
-            return Err(Failure::from(AppendErrorReason::UnexpectedOffset {
-                base_offset: header.base_offset,
+        self.check_place(header.base_offset, batch.size_in_bytes())
+            .map_err(Failure::from)
+    }
+
+    /// Whether a batch of this size may follow what is there.
+    pub(super) fn check_place(
+        &self,
+        base_offset: Offset,
+        size: usize,
+    ) -> Result<(), AppendErrorReason> {
+        let log_end_offset = self.log_end_offset();
+        if base_offset < log_end_offset {
+            return Err(AppendErrorReason::UnexpectedOffset {
+                base_offset,
                 log_end_offset,
-            }));
+            });
         }
-        let (size, segment_bytes) = (batch.size_in_bytes(), self.segment_bytes());
+        let segment_bytes = self.segment_bytes();
         if size as u64 > segment_bytes {
-            return Err(Failure::from(AppendErrorReason::LargerThanSegment {
+            return Err(AppendErrorReason::LargerThanSegment {
                 size,
                 segment_bytes: segment_bytes as usize,
-            }));
+            });
         }
         Ok(())
     }
@@ -115,7 +127,7 @@ impl Log {
     /// Begins a new segment if the active one has no room for `batch` or is too old. Returns whether it
     /// did.
     fn roll_for(&mut self, batch: &RecordBatch, now: Timestamp) -> Result<bool, Failure> {
-        if !self.is_roll_due(&batch.header, batch.size_in_bytes() as u64, now) {
+        if !self.is_roll_due(Entry::of(batch), batch.size_in_bytes() as u64, now) {
             return Ok(false);
         }
         self.roll_at(batch.header.base_offset, now)
@@ -123,15 +135,17 @@ impl Log {
         Ok(true)
     }
 
-    fn is_roll_due(&self, header: &BatchHeader, batch_bytes: u64, now: Timestamp) -> bool {
+    /// Whether the active segment has no room for `last`, or is too old for it. With what is written before it, it takes
+    /// `bytes`.
+    pub(super) fn is_roll_due(&self, last: Entry, bytes: u64, now: Timestamp) -> bool {
         let active = &self.active;
         let size = active.segment.size();
-        if size + batch_bytes > self.segment_bytes() {
+        if size + bytes > self.segment_bytes() {
             return true;
         }
         if size > 0 {
             let waited = match active.first_batch_timestamp {
-                Some(first) if first.0 >= 0 => header.max_timestamp.0.saturating_sub(first.0),
+                Some(first) if first.0 >= 0 => last.max_timestamp.0.saturating_sub(first.0),
                 _ => now.0.saturating_sub(active.created.0),
             };
             if waited
@@ -149,7 +163,7 @@ impl Log {
         // The last place of the time index is kept for the entry that is added at the roll.
         offset_entries >= index_bytes / OffsetIndex::ENTRY_SIZE
             || time_entries + 1 >= index_bytes / TimeIndex::ENTRY_SIZE
-            || !fits_relative(header.last_offset(), active.segment.base_offset)
+            || !fits_relative(last.last_offset, active.segment.base_offset)
     }
 
     /// Writes the first of `batches` and as many behind it as the active segment has room for. Returns
@@ -198,7 +212,7 @@ impl Log {
             let next_bytes = bytes + batch.size_in_bytes() as u64;
             let is_in_order =
                 batch.header.base_offset >= end && batch.header.last_offset_delta >= 0;
-            if !is_in_order || self.is_roll_due(&batch.header, next_bytes, now) {
+            if !is_in_order || self.is_roll_due(Entry::of(batch), next_bytes, now) {
                 break;
             }
             end = batch.header.next_offset();
@@ -226,24 +240,36 @@ impl Log {
             end = next;
             whole += 1;
         }
-        let segment = self.active.segment.clone();
-        let path = segment
-            .path(SegmentFile::Log)
-            .unwrap_or_else(|_| self.dir());
-        if let Err(cut_error) = disk::set_len(&self.active.file, end) {
-            return Failure {
-                written: 0,
-                reason: AppendErrorReason::Storage(StorageError::new(
-                    "cut back a failed write to",
-                    &path,
-                    cut_error,
-                )),
-            };
+        match self.cut_file_back(end, error) {
+            Ok(reason) => {
+                self.publish(&batches[..whole]);
+                Failure {
+                    written: whole,
+                    reason,
+                }
+            }
+            Err(reason) => Failure::from(reason),
         }
-        self.publish(&batches[..whole]);
-        Failure {
-            written: whole,
-            reason: AppendErrorReason::from_storage(StorageError::new("write to", &path, error)),
+    }
+
+    /// Takes back what a failed write has left behind `end`. Returns why the write failed, and as an error that what it
+    /// left is still there.
+    pub(super) fn cut_file_back(
+        &self,
+        end: u64,
+        error: io::Error,
+    ) -> Result<AppendErrorReason, AppendErrorReason> {
+        let path = self.active.segment.path(SegmentFile::Log);
+        let path = path.unwrap_or_else(|_| self.dir());
+        match disk::set_len(&self.active.file, end) {
+            Ok(()) => Ok(AppendErrorReason::from_storage(StorageError::new(
+                "write to", &path, error,
+            ))),
+            Err(cut_error) => Err(AppendErrorReason::Storage(StorageError::new(
+                "cut back a failed write to",
+                &path,
+                cut_error,
+            ))),
         }
     }
 
@@ -252,52 +278,56 @@ impl Log {
         let Some(last) = batches.last() else {
             return;
         };
-        let active = &mut self.active;
-        let segment = &active.segment;
-        let mut position = segment.size();
-        let mut max_timestamp = segment.max_timestamp();
-        let index_interval_bytes = self.config.index_interval_bytes.max(0) as u64;
-        let list = self.shared.segments.load();
+        self.publish_entries(batches.iter().map(Entry::of));
         let mut epochs_changed = false;
         for batch in batches {
             let header = &batch.header;
-            let last_offset = header.last_offset();
-            if max_timestamp.is_none_or(|max| header.max_timestamp > max.timestamp) {
-                max_timestamp = Some(TimestampOffset {
-                    timestamp: header.max_timestamp,
-                    offset: last_offset,
-                });
-            }
-            active
-                .first_batch_timestamp
-                .get_or_insert(header.max_timestamp);
-            if active.bytes_since_last_index_entry > index_interval_bytes {
-                segment.offset_index.append(last_offset, position);
-                if let Some(max) = max_timestamp {
-                    segment.time_index.append_if_younger(max);
-                }
-                active.bytes_since_last_index_entry = 0;
-            }
-            let size = batch.size_in_bytes() as u64;
-            position += size;
-            active.bytes_since_last_index_entry += size;
-            list.tail.push(Boundary {
-                next_offset: header.next_offset(),
-                position,
-            });
             epochs_changed |= self
                 .leader_epochs
                 .assign(header.partition_leader_epoch, header.base_offset);
         }
-        segment.set_max_timestamp(max_timestamp);
-        segment.set_size(position);
-        drop(list);
         if epochs_changed {
             self.on_epochs_changed();
         }
         self.spill_indexes();
         self.apply_to_producers(batches);
         self.set_log_end_offset(last.header.next_offset());
+    }
+
+    /// Has indexes and readers find what is in the file.
+    pub(super) fn publish_entries(&mut self, entries: impl Iterator<Item = Entry>) {
+        let active = &mut self.active;
+        let segment = &active.segment;
+        let mut position = segment.size();
+        let mut max_timestamp = segment.max_timestamp();
+        let index_interval_bytes = self.config.index_interval_bytes.max(0) as u64;
+        let list = self.shared.segments.load();
+        for entry in entries {
+            if max_timestamp.is_none_or(|max| entry.max_timestamp > max.timestamp) {
+                max_timestamp = Some(TimestampOffset {
+                    timestamp: entry.max_timestamp,
+                    offset: entry.last_offset,
+                });
+            }
+            active
+                .first_batch_timestamp
+                .get_or_insert(entry.max_timestamp);
+            if active.bytes_since_last_index_entry > index_interval_bytes {
+                segment.offset_index.append(entry.last_offset, position);
+                if let Some(max) = max_timestamp {
+                    segment.time_index.append_if_younger(max);
+                }
+                active.bytes_since_last_index_entry = 0;
+            }
+            position += entry.size;
+            active.bytes_since_last_index_entry += entry.size;
+            list.tail.push(Boundary {
+                next_offset: entry.last_offset.plus(1),
+                position,
+            });
+        }
+        segment.set_max_timestamp(max_timestamp);
+        segment.set_size(position);
     }
 
     fn apply_to_producers(&mut self, batches: &[RecordBatch]) {
@@ -331,7 +361,7 @@ impl Log {
 
     /// Writes out index entries where memory holds many. An error is left to the flush, which must
     /// write them before the recovery point may move.
-    fn spill_indexes(&self) {
+    pub(super) fn spill_indexes(&self) {
         let segment: &Segment = &self.active.segment;
         if segment.offset_index.entries().is_tail_long() {
             let opener = segment.opener(SegmentFile::OffsetIndex);
@@ -340,6 +370,24 @@ impl Log {
         if segment.time_index.entries().is_tail_long() {
             let opener = segment.opener(SegmentFile::TimeIndex);
             let _ = segment.time_index.entries().try_write_tail(opener);
+        }
+    }
+}
+
+/// What a segment and its indexes note of a batch, whatever its magic.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) last_offset: Offset,
+    pub(super) max_timestamp: Timestamp,
+    pub(super) size: u64,
+}
+
+impl Entry {
+    fn of(batch: &RecordBatch) -> Entry {
+        Entry {
+            last_offset: batch.header.last_offset(),
+            max_timestamp: batch.header.max_timestamp,
+            size: batch.size_in_bytes() as u64,
         }
     }
 }
@@ -364,7 +412,7 @@ pub(super) fn fits_relative(offset: Offset, base_offset: Offset) -> bool {
 
 /// Writes all slices at `position`, going on after short writes. On an error, says how many bytes are
 /// in the file.
-fn write_all(
+pub(super) fn write_all(
     file: &File,
     mut slices: &mut [IoSlice<'_>],
     position: u64,

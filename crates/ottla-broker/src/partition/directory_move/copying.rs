@@ -2,6 +2,7 @@
 //! thread that may wait; knows nothing of when and why.
 
 use ottla_log::{AppendErrorReason, JobOutcome, Log, LogError, LogReader, ReadError, StorageError};
+use ottla_records::legacy::AnyBatch;
 use ottla_records::{BatchError, RecordBatch};
 use ottla_types::{Offset, Timestamp};
 
@@ -123,37 +124,56 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), L
 fn append(
     future: &mut Log,
     from: Offset,
-    records: bytes::Bytes,
+    mut records: bytes::Bytes,
     now: Timestamp,
 ) -> Result<u64, CopyError> {
     let mut batches = Vec::new();
     let mut bytes = 0;
-    for batch in RecordBatch::read_all(records) {
-        let batch = match batch {
+    while !records.is_empty() {
+        let batch = match AnyBatch::read(&mut records) {
             Ok(batch) => batch,
             // The last one may be cut off.
-            Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. })
-                if !batches.is_empty() =>
-            {
-                break;
-            }
+            Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. }) => break,
             Err(error) => return Err(error.into()),
         };
-        let is_empty = batches.is_empty() && future.log_start_offset() == from;
-        if is_empty && (batch.header.base_offset..=batch.header.last_offset()).contains(&from) {
-            if batch.header.base_offset < from {
-                future.truncate_fully_and_start_at(batch.header.base_offset, Some(from), now)?;
+        let size = batch.size_in_bytes() as u64;
+        match batch {
+            AnyBatch::Current(batch) => {
+                let header = &batch.header;
+                let is_empty = bytes == 0 && future.log_start_offset() == from;
+                if is_empty && (header.base_offset..=header.last_offset()).contains(&from) {
+                    if header.base_offset < from {
+                        future.truncate_fully_and_start_at(header.base_offset, Some(from), now)?;
+                    }
+                } else if header.base_offset < from {
+                    continue;
+                }
+                batches.push(batch);
             }
-        } else if batch.header.base_offset < from {
-            continue;
+            AnyBatch::Legacy(message) => {
+                if message.offset < from {
+                    continue;
+                }
+                append_batches(future, &mut batches, now)?;
+                let appended = future.append_legacy(&message, now);
+                appended.map_err(CopyError::Append)?;
+            }
         }
-        bytes += batch.size_in_bytes() as u64;
-        batches.push(batch);
+        bytes += size;
     }
-    future
-        .append(&batches, now)
-        .map_err(|error| CopyError::Append(error.reason))?;
+    append_batches(future, &mut batches, now)?;
     Ok(bytes)
+}
+
+fn append_batches(
+    future: &mut Log,
+    batches: &mut Vec<RecordBatch>,
+    now: Timestamp,
+) -> Result<(), CopyError> {
+    let appended = future.append(batches, now);
+    batches.clear();
+    appended.map_err(|error| CopyError::Append(error.reason))?;
+    Ok(())
 }
 
 /// Takes over where the log starts, and what is committed.

@@ -3,7 +3,7 @@ use std::path::Path;
 use ottla_config::TopicConfig;
 use ottla_controller::Decision;
 use ottla_log::OpenParams;
-use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
+use ottla_records::{Compression, CompressionType, RecordBatch, RecordBatchBuilder};
 use ottla_replica::{AckOutcome, RequiredAcks};
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
@@ -147,6 +147,71 @@ fn a_log_that_starts_within_a_batch_is_copied_with_all_of_that_batch() {
     append_to(&mut current, 0, 1);
     assert!(round(&mut future, &current).is_at_end);
     assert_eq!(future.log_end_offset(), Offset(21));
+}
+
+/// A message of magic 0 or 1, with a checksum of its own.
+fn old_message(magic: u8, attributes: u8, offset: i64, value: &[u8]) -> Vec<u8> {
+    let mut content = vec![magic, attributes];
+    if magic == 1 {
+        content.extend(NOW.0.to_be_bytes());
+    }
+    content.extend((-1i32).to_be_bytes());
+    content.extend((value.len() as i32).to_be_bytes());
+    content.extend(value);
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &content) as u32;
+    let mut message = offset.to_be_bytes().to_vec();
+    message.extend((content.len() as i32 + 4).to_be_bytes());
+    message.extend(crc.to_be_bytes());
+    message.extend(content);
+    message
+}
+
+#[test]
+fn messages_of_old_formats_are_copied_as_they_are() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let inside: Vec<u8> = (0..3)
+        .flat_map(|n| old_message(1, 0, n, b"inside"))
+        .collect();
+    let gzip = Compression::from(CompressionType::Gzip);
+    let messages = [
+        old_message(0, 0, 0, b"first"),
+        old_message(1, 0, 1, &[7; 600_000]),
+        // A wrapper of three, which lie at 2 to 4.
+        old_message(1, 1, 4, &gzip.compress(&inside)),
+        old_message(1, 0, 5, &[8; 600_000]),
+        old_message(1, 0, 5 + (1 << 31), b"far behind"),
+    ];
+    // A segment takes 1 MiB, and offsets that lie less than 2^31 apart.
+    let segments = [
+        (0, messages[..3].concat()),
+        (5, messages[3].clone()),
+        (6 + (1 << 31) - 1, messages[4].clone()),
+    ];
+    for (base, bytes) in &segments {
+        std::fs::write(dirs[0].path().join(format!("{base:020}.log")), bytes).unwrap();
+    }
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    let end = Offset(6 + (1 << 31));
+    assert_eq!(current.log_end_offset(), end);
+    // What is written today follows.
+    append_to(&mut current, 4, 2);
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.log_end_offset(), end.plus(2));
+    assert_eq!(future.latest_epoch(), Some(LeaderEpoch(4)));
+    let bytes_of = |log: &Log| -> Vec<u8> {
+        let bases = log.reader().segment_base_offsets();
+        let file = |base: &Offset| log.dir().join(format!("{:020}.log", base.0));
+        bases
+            .iter()
+            .flat_map(|base| std::fs::read(file(base)).unwrap())
+            .collect()
+    };
+    assert!(bytes_of(&future) == bytes_of(&current));
+    assert_eq!(future.reader().segment_base_offsets().len(), 3);
+    // And a start finds all of it.
+    future.close().unwrap();
+    let reader = open(dirs[1].path());
+    assert_eq!(reader.log_end_offset(), end.plus(2));
 }
 
 /// A partition that is about to be moved to another directory, and a controller that answers nobody.

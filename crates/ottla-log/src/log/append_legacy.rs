@@ -1,0 +1,63 @@
+//! Appending messages of magic 0 and 1, as they stand in the log that they are copied from: nobody else may write them.
+//!
+//! They have no leader epoch and no producer. A compressed one says only where it ends, so its place is judged by its
+//! last offset.
+//!
+//! Kafka: `UnifiedLog.appendAsFollower`, `UnifiedLog.maybeRoll`.
+
+use std::io::IoSlice;
+
+use ottla_records::legacy::LegacyMessage;
+use ottla_types::{Offset, Timestamp};
+
+use super::Log;
+use super::append::{Entry, MAX_BASE_OFFSET, write_all};
+use crate::error::AppendErrorReason;
+
+impl Log {
+    /// Appends a message with the offset that it has.
+    pub fn append_legacy(
+        &mut self,
+        message: &LegacyMessage,
+        now: Timestamp,
+    ) -> Result<(), AppendErrorReason> {
+        let last_offset = message.offset;
+        if !(0..=MAX_BASE_OFFSET).contains(&last_offset.0) {
+            return Err(AppendErrorReason::InvalidOffsets {
+                base_offset: last_offset,
+                last_offset,
+            });
+        }
+        let entry = Entry {
+            last_offset,
+            max_timestamp: message.timestamp,
+            size: message.size_in_bytes() as u64,
+        };
+        self.check_place(last_offset, message.size_in_bytes())?;
+        if self.is_roll_due(entry, entry.size, now) {
+            // Where its first message lies is not known, but not further from the last than an index reaches.
+            let first = Offset(last_offset.0 - i64::from(i32::MAX));
+            self.roll_at(first.max(self.log_end_offset()), now)
+                .map_err(AppendErrorReason::from_storage)?;
+        }
+        let position = self.active.segment.size();
+        let bytes = message.to_bytes();
+        if let Err((error, _)) = write_all(&self.active.file, &mut [IoSlice::new(&bytes)], position)
+        {
+            return Err(self
+                .cut_file_back(position, error)
+                .unwrap_or_else(|reason| reason));
+        }
+        self.publish_entries(std::iter::once(entry));
+        // Epochs must grow with the offsets. As in Kafka, followers truncate to the high watermark until there are some
+        // again.
+        if self.leader_epochs.latest().is_some() {
+            self.leader_epochs.clear();
+            self.on_epochs_changed();
+        }
+        self.spill_indexes();
+        self.producers.set_map_end_offset(last_offset.plus(1));
+        self.set_log_end_offset(last_offset.plus(1));
+        Ok(())
+    }
+}
