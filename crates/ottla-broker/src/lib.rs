@@ -34,6 +34,7 @@ pub use api_table::api_table_markdown;
 pub use authorizer::{Authorizer, Operation, ResourceType};
 pub use broker::{Broker, BrokerState};
 pub use dispatch::{Endpoint, served_apis};
+pub use log_dirs::THREADS_PER_DIRECTORY;
 pub use metrics::{Metric, Metrics};
 pub use net::{Connection, ListenerInfo};
 pub use partition::Partition;

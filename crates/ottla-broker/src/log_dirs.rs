@@ -55,7 +55,8 @@ use crate::controller::format::NodeIdentity;
 
 pub(crate) use describe::LogDirDescription;
 pub(crate) use dir_locks::DirLocks;
-pub(crate) use dir_threads::DirThreads;
+pub use dir_threads::THREADS_PER_DIRECTORY;
+pub(crate) use dir_threads::{DirThreads, Share};
 pub(crate) use disk_space::DiskSpace;
 pub(crate) use failure::DirFailure;
 pub(crate) use future_logs::PromoteError;
@@ -358,9 +359,10 @@ impl LogDirs {
         for dir in &self.dirs {
             dir.files.stop();
         }
-        self.checkpoint_recovery_points();
-        self.checkpoint_log_start_offsets();
-        self.checkpoint_high_watermarks();
+        for dir in &self.dirs {
+            self.checkpoint_recovery_points(dir);
+            self.checkpoint_high_watermarks(dir);
+        }
         let hosted = self.hosted.read();
         let is_dirty = |dir: &Arc<LogDir>| {
             let mut logs = unclosed

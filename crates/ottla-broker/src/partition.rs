@@ -253,6 +253,11 @@ impl Partition {
         Reading(self.home.load())
     }
 
+    /// Where its log lies now.
+    pub(crate) fn home(&self) -> arc_swap::Guard<Arc<Home>> {
+        self.home.load()
+    }
+
     pub(crate) fn settings(&self) -> arc_swap::Guard<Arc<PartitionSettings>> {
         self.settings.load()
     }
@@ -383,7 +388,7 @@ impl Partition {
 
     fn run_elsewhere(self: &Arc<Self>, broker: &Arc<Broker>, token: RunToken) {
         let (partition, broker) = (Arc::clone(self), Arc::clone(broker));
-        tokio::task::spawn_blocking(move || {
+        self.home.load().threads.appends.start(move || {
             stalls::on_other_thread(|| partition.run(&broker, token, true));
         });
     }

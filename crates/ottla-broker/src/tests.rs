@@ -9,6 +9,7 @@ mod directories;
 mod every_api;
 mod failures;
 mod groups;
+mod hanging_directories;
 mod idempotence;
 mod metrics;
 mod older_levels;
@@ -16,6 +17,8 @@ mod produce_and_fetch;
 mod quotas_and_credentials;
 mod settings;
 mod settings_in_force;
+
+pub(crate) use directories::{Node, create};
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use ottla_broker::{Broker, Finding, Preflight, RunningBroker, Severity, Unformatted};
+use ottla_broker::{
+    Broker, Finding, Preflight, RunningBroker, Severity, THREADS_PER_DIRECTORY, Unformatted,
+};
 use ottla_config::{BrokerConfig, Properties, single_node_properties};
 use tracing_subscriber::EnvFilter;
 
@@ -17,10 +19,10 @@ use crate::stop_signals::StopSignals;
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
 const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
-/// Threads for work that waits for a disk: flushes, writeback, reads that miss the page cache. More would only
-/// wait beside each other, and each keeps about 0.7 MB for the ten seconds that it is kept after its last work. One log
-/// directory has its flushes and the like on a quarter of them at most (`DirThreads` of `ottla-broker`).
-const MAX_BLOCKING_THREADS: usize = 32;
+/// Threads for work that keeps one for long without a log directory's disk. Each directory adds those that it may hold,
+/// for flushes, writeback, reads that miss the page cache: so none that hangs takes them from the others. More would only
+/// wait beside each other, and each keeps about 0.7 MB for the ten seconds that it is kept after its last work.
+const OTHER_BLOCKING_THREADS: usize = 8;
 
 #[derive(Args, Debug)]
 pub struct ServerArgs {
@@ -72,7 +74,9 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
     start_logging()?;
     raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .max_blocking_threads(
+            OTHER_BLOCKING_THREADS + THREADS_PER_DIRECTORY * config.log_dirs.len(),
+        )
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;

@@ -175,32 +175,38 @@ async fn read_or_wait(
     }
 }
 
-/// Reads on this thread where no disk can be in the way, and on a blocking one otherwise.
+/// Reads on this thread where no disk can be in the way, and on one of the partition's directory otherwise: a directory
+/// that hangs must not take threads from the others.
 async fn read(
     broker: &Arc<Broker>,
     targets: &Arc<Vec<(Target, FetchPartition)>>,
     limits: ReadLimits,
 ) -> ReadOutcome {
-    let outcome = match read_all(targets, limits, Lookup::Cached) {
-        Some(outcome) => outcome,
-        None => {
+    let mut outcome = ReadOutcome::new(targets.len());
+    let mut is_cold = false;
+    while let Some(miss) = read_all(targets, limits, Lookup::Cached, &mut outcome) {
+        if !std::mem::replace(&mut is_cold, true) {
             broker.metrics.add(Metric::ColdLookups, 1);
-            let targets = Arc::clone(targets);
-            let read = move || read_all(&targets, limits, Lookup::Any);
-            let read = move || stalls::on_other_thread(read);
-            let read = tokio::task::spawn_blocking(read).await;
-            read.ok().flatten().unwrap_or_else(|| ReadOutcome {
-                answers: Vec::new(),
-                bytes: 0,
-                must_answer: true,
-            })
         }
-    };
-    let cold = cold_regions(&outcome.answers);
+        let reads = miss.home().threads.reads.clone();
+        let (targets, directory) = (Arc::clone(targets), reads.clone());
+        let read = move || {
+            read_all(&targets, limits, Lookup::In(&directory), &mut outcome);
+            outcome
+        };
+        outcome = match reads.run(move || stalls::on_other_thread(read)).await {
+            Ok(outcome) => outcome,
+            Err(_) => return ReadOutcome::failed(),
+        };
+    }
+    let cold = cold_regions(targets, &outcome.answers);
     if !cold.is_empty() {
         broker.metrics.add(Metric::ColdReads, cold.len() as u64);
+    }
+    for (partition, region) in cold {
+        let reads = partition.home().threads.reads.clone();
         // A failure shows when the region is sent.
-        let _ = tokio::task::spawn_blocking(move || warm(&cold)).await;
+        let _ = reads.run(move || warm(&region)).await;
     }
     outcome
 }

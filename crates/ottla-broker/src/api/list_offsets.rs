@@ -172,7 +172,8 @@ async fn find(
     };
     let reader = partition.reader().clone();
     // The search reads index and log files.
-    let search = tokio::task::spawn_blocking(move || reader.offset_for_timestamp(target));
+    let threads = partition.home().threads.reads.clone();
+    let search = threads.run(move || reader.offset_for_timestamp(target));
     let found = search.await.map_err(|_| ErrorCode::UnknownServerError)?;
     let found = found.map_err(|error| {
         tracing::error!(partition = %partition.topic_partition, "search by time failed: {error}");

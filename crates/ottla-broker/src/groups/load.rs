@@ -42,7 +42,8 @@ pub(super) async fn load(
     }
     let _turn = broker.groups.loading.acquire().await.ok()?;
     let (reader, loading) = (shard.partition.reader().clone(), Arc::clone(broker));
-    let loaded = tokio::task::spawn_blocking(move || read_log(&loading, &reader, end, config));
+    let threads = shard.partition.home().threads.reads.clone();
+    let loaded = threads.run(move || read_log(&loading, &reader, end, config));
     Some(loaded.await.unwrap_or_else(|error| Err(error.to_string())))
 }
 

@@ -1,4 +1,4 @@
-//! The checkpoint files of the directories.
+//! The checkpoint files of the directories. One directory is written at a time: another that hangs is not waited for.
 //!
 //! Kafka: `LogManager.checkpointLogRecoveryOffsets`, `ReplicaManager.checkpointHighWatermarks`.
 
@@ -19,9 +19,9 @@ use super::{FailedLog, LogDirs};
 impl LogDirs {
     /// Up to where each log is on disk, and before that, where each starts: a start that moves on raises the
     /// recovery point over records that were never forced to disk, and they must not come back unchecked.
-    pub(crate) fn checkpoint_recovery_points(&self) {
+    pub(super) fn checkpoint_recovery_points(&self, dir: &Arc<LogDir>) {
         let before: HashMap<TopicPartition, Offset> = self.recovery_points();
-        self.checkpoint_log_start_offsets();
+        self.checkpoint_log_start_offsets(dir);
         let value = |reader: &LogReader| {
             let now = reader.recovery_point();
             // Not what it has been raised to since, and yet what it has been lowered to.
@@ -30,6 +30,7 @@ impl LogDirs {
         };
         let kept = |failed: &FailedLog| failed.recovery_point;
         self.checkpoint(
+            dir,
             RECOVERY_POINT_CHECKPOINT,
             |w| &w.recovery_points,
             value,
@@ -49,7 +50,7 @@ impl LogDirs {
     }
 
     /// Where each log starts whose start is not that of its first segment.
-    pub(crate) fn checkpoint_log_start_offsets(&self) {
+    pub(super) fn checkpoint_log_start_offsets(&self, dir: &Arc<LogDir>) {
         let value = |reader: &LogReader| {
             let start = reader.log_start_offset();
             let first = reader.segment_base_offsets().first().copied();
@@ -57,6 +58,7 @@ impl LogDirs {
         };
         let kept = |failed: &FailedLog| failed.log_start_offset;
         self.checkpoint(
+            dir,
             LOG_START_OFFSET_CHECKPOINT,
             |w| &w.log_start_offsets,
             value,
@@ -64,10 +66,11 @@ impl LogDirs {
         );
     }
 
-    pub(crate) fn checkpoint_high_watermarks(&self) {
+    pub(super) fn checkpoint_high_watermarks(&self, dir: &Arc<LogDir>) {
         let value = |reader: &LogReader| Some(reader.high_watermark());
         let kept = |failed: &FailedLog| failed.high_watermark;
         self.checkpoint(
+            dir,
             REPLICATION_OFFSET_CHECKPOINT,
             |w| &w.high_watermarks,
             value,
@@ -117,28 +120,30 @@ impl LogDirs {
 
     fn checkpoint(
         &self,
+        dir: &Arc<LogDir>,
         file: &str,
         written: impl Fn(&Written) -> &Mutex<Option<OffsetCheckpoint>>,
         value: impl Fn(&LogReader) -> Option<Offset>,
         kept: impl Fn(&FailedLog) -> Option<Offset>,
     ) {
-        for dir in self.online() {
-            // Held over the write, so that two that come at once write one after the other.
-            let mut last = written(&dir.written).lock();
-            let mut offsets = self.offsets_in(dir, &value);
-            for (partition, failed) in self.failed.lock().iter() {
-                if let Some(offset) = kept(failed).filter(|_| Arc::ptr_eq(&failed.dir, dir)) {
-                    offsets.insert(partition.clone(), offset);
-                }
+        if !dir.is_online() {
+            return;
+        }
+        // Held over the write, so that two that come at once write one after the other.
+        let mut last = written(&dir.written).lock();
+        let mut offsets = self.offsets_in(dir, &value);
+        for (partition, failed) in self.failed.lock().iter() {
+            if let Some(offset) = kept(failed).filter(|_| Arc::ptr_eq(&failed.dir, dir)) {
+                offsets.insert(partition.clone(), offset);
             }
-            let checkpoint = OffsetCheckpoint { offsets };
-            if last.as_ref() == Some(&checkpoint) {
-                continue;
-            }
-            match checkpoint.write(&dir.path.join(file)) {
-                Ok(()) => *last = Some(checkpoint),
-                Err(error) => self.on_storage_error(dir, &error),
-            }
+        }
+        let checkpoint = OffsetCheckpoint { offsets };
+        if last.as_ref() == Some(&checkpoint) {
+            return;
+        }
+        match checkpoint.write(&dir.path.join(file)) {
+            Ok(()) => *last = Some(checkpoint),
+            Err(error) => self.on_storage_error(dir, &error),
         }
     }
 

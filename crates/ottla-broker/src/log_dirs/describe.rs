@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ottla_types::{DirectoryId, TopicPartition};
+use rustix::fs::StatVfs;
 
 use super::LogDirs;
+use super::log_dir::LogDir;
 
 /// One directory and what lies in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,11 +39,14 @@ pub(crate) struct PartitionSize {
 impl LogDirs {
     /// All directories; an offline one has no partitions.
     pub(crate) fn describe(&self) -> Vec<LogDirDescription> {
+        // Asked before anything is locked: a disk may hang.
+        let space = |dir: &Arc<LogDir>| rustix::fs::statvfs(&dir.path).ok();
+        let spaces: Vec<_> = self.dirs.iter().map(space).collect();
         let hosted = self.hosted.read();
         let futures = self.futures.read();
-        let describe = |dir: &Arc<super::log_dir::LogDir>| {
+        let describe = |(dir, space): (&Arc<LogDir>, Option<StatVfs>)| {
             let is_online = dir.is_online();
-            let space = rustix::fs::statvfs(&dir.path).ok().filter(|_| is_online);
+            let space = space.filter(|_| is_online);
             let bytes = |blocks: u64, size: u64| {
                 i64::try_from(blocks.saturating_mul(size)).unwrap_or(i64::MAX)
             };
@@ -90,6 +95,6 @@ impl LogDirs {
                 partitions,
             }
         };
-        self.dirs.iter().map(describe).collect()
+        self.dirs.iter().zip(spaces).map(describe).collect()
     }
 }

@@ -1,30 +1,61 @@
 //! How many of the threads for work that waits for a disk one log directory may hold at once.
 //!
-//! The threads are shared by all directories, the reads of what is not in the page cache, recompression and the
-//! metrics. A disk that hangs, rather than fails, keeps every thread that waits for it: without a share of its own it
-//! would come to hold them all, and the directories that are well would wait with it. What is over the share waits
-//! without a thread, in the order in which it came.
+//! The threads are shared by all directories, recompression and the metrics. A disk that hangs, rather than fails, keeps
+//! every thread that waits for it: without shares of its own it would come to hold them all, and the directories that
+//! are well would wait with it. What is over a share waits without a thread, in the order in which it came.
+//!
+//! A directory has a share for each kind of work, so that a consumer that reads far behind does not keep flushes
+//! waiting, nor a row of flushes the appends that they are for.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 
-/// A quarter of the threads that the process has (`MAX_BLOCKING_THREADS` of the binary). A disk gains nothing from more
-/// flushes side by side.
-const SHARE: usize = 8;
+/// A disk gains nothing from more flushes side by side.
+const JOBS: usize = 8;
+const READS: usize = 12;
+/// Writers of one disk wait for each other.
+const APPENDS: usize = 4;
 
-/// The share of one log directory.
+/// So many threads each log directory can hold. A process needs more than that for all of them together.
+pub const THREADS_PER_DIRECTORY: usize = JOBS + READS + APPENDS;
+
+/// The shares of one log directory.
 #[derive(Clone, Debug)]
-pub(crate) struct DirThreads(Arc<Semaphore>);
+pub(crate) struct DirThreads {
+    /// Flushes, writeback, unlinking, checkpoints.
+    pub(crate) jobs: Share,
+    /// Reads of what is not in the page cache.
+    pub(crate) reads: Share,
+    /// Appends, while the kernel makes them wait.
+    pub(crate) appends: Share,
+}
 
 impl Default for DirThreads {
     fn default() -> DirThreads {
-        DirThreads(Arc::new(Semaphore::new(SHARE)))
+        DirThreads {
+            jobs: Share::of(JOBS),
+            reads: Share::of(READS),
+            appends: Share::of(APPENDS),
+        }
     }
 }
 
-impl DirThreads {
+/// The threads that a directory may hold for one kind of work.
+#[derive(Clone, Debug)]
+pub(crate) struct Share(Arc<Semaphore>);
+
+impl Share {
+    fn of(threads: usize) -> Share {
+        Share(Arc::new(Semaphore::new(threads)))
+    }
+
+    /// Whether both are of the same directory, and for the same.
+    pub(crate) fn is(&self, other: &Share) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Runs work that may wait for the directory's disk. The error is a panic of the work, or the end of the runtime.
     pub(crate) async fn run<R: Send + 'static>(
         &self,
@@ -61,13 +92,13 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::{DirThreads, SHARE};
+    use super::{DirThreads, THREADS_PER_DIRECTORY};
 
-    /// A runtime with so many blocking threads as the binary has would be 32; half of them show the same.
-    fn runtime() -> tokio::runtime::Runtime {
+    /// The binary has threads for all its directories and some more.
+    fn runtime(directories: usize) -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
-            .max_blocking_threads(2 * SHARE)
+            .max_blocking_threads(directories * THREADS_PER_DIRECTORY)
             .enable_all()
             .build()
             .expect("a runtime")
@@ -75,28 +106,28 @@ mod tests {
 
     #[test]
     fn a_directory_that_hangs_leaves_threads_to_the_others() {
-        let runtime = runtime();
+        let runtime = runtime(2);
         let (hung, well) = (DirThreads::default(), DirThreads::default());
         let (release, released) = mpsc::channel::<()>();
         let released = std::sync::Arc::new(parking_lot::Mutex::new(released));
         runtime.block_on(async {
             let mut last = Vec::new();
-            for job in 0..3 * SHARE {
+            for job in 0..3 * THREADS_PER_DIRECTORY {
+                let share = [&hung.jobs, &hung.reads, &hung.appends][job % 3].clone();
                 let released = std::sync::Arc::clone(&released);
                 let wait = move || {
                     let _ = released.lock().recv();
                 };
                 match job % 2 {
-                    0 => hung.start(wait),
-                    _ => {
-                        let hung = hung.clone();
-                        last.push(tokio::spawn(async move { hung.run(wait).await.is_ok() }));
-                    }
+                    0 => share.start(wait),
+                    _ => last.push(tokio::spawn(async move { share.run(wait).await.is_ok() })),
                 }
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let ran = tokio::time::timeout(Duration::from_secs(10), well.run(|| 7)).await;
-            assert_eq!(ran.expect("there is a thread").expect("no panic"), 7);
+            for share in [&well.jobs, &well.reads, &well.appends] {
+                let ran = tokio::time::timeout(Duration::from_secs(10), share.run(|| 7)).await;
+                assert_eq!(ran.expect("there is a thread").expect("no panic"), 7);
+            }
             // What waited for a thread runs when the disk is back.
             drop(release);
             for job in last {

@@ -231,8 +231,9 @@ impl LogDirs {
                     None => self.delete_dir(&reader, &from),
                 }
                 // What the directory's checkpoints say must not outlive the log.
-                self.checkpoint_recovery_points();
-                self.checkpoint_log_start_offsets();
+                for dir in [&dir, &from] {
+                    self.checkpoint_recovery_points(dir);
+                }
                 Ok(())
             }
             // The topic was deleted between the two.

@@ -1,7 +1,8 @@
 //! What is done to the logs from time to time.
 //!
-//! One task keeps the schedule. What needs a log is put into the inbox of its partition and is short; what
-//! it leads to on disk, and the checkpoints, run on the threads of the directories or on blocking ones.
+//! A task for each log directory keeps its schedule, so that one whose disk hangs holds only its own. What needs a log
+//! is put into the inbox of its partition and is short; what it leads to on disk, and the checkpoints, run on the threads
+//! of the directory.
 //!
 //! Kafka: the tasks that `LogManager.startup` and `ReplicaManager` schedule.
 
@@ -13,9 +14,10 @@ use ottla_config::BrokerConfig;
 use ottla_log::Log;
 use ottla_replica::Event;
 use ottla_types::{Timestamp, TopicPartition};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::LogDirs;
+use super::log_dir::LogDir;
 use crate::Broker;
 use crate::partition::Partition;
 
@@ -68,13 +70,23 @@ impl Chore {
 struct Unflushed {
     /// Since when logs have had something to flush, on the broker's own clock.
     since_ms: HashMap<TopicPartition, u64>,
-    /// Flushes under way: a disk that hangs keeps them, and the schedule goes on for the other directories.
+    /// Flushes under way, of which a slow disk may keep some for long while the schedule goes on.
     running: HashMap<TopicPartition, JoinHandle<()>>,
 }
 
 impl LogDirs {
-    /// Keeps the schedule until the broker stops.
+    /// Keeps the schedules until the broker stops.
     pub(crate) async fn maintain(self: Arc<Self>, broker: Arc<Broker>) {
+        let mut schedules = JoinSet::new();
+        for dir in &self.dirs {
+            let (dirs, dir, broker) = (Arc::clone(&self), Arc::clone(dir), Arc::clone(&broker));
+            schedules.spawn(dirs.maintain_dir(dir, broker));
+        }
+        while schedules.join_next().await.is_some() {}
+    }
+
+    /// Keeps the schedule of a directory until it fails or the broker stops.
+    async fn maintain_dir(self: Arc<Self>, dir: Arc<LogDir>, broker: Arc<Broker>) {
         let mut unflushed = Unflushed::default();
         let started = broker.now_ms();
         let mut due = Chore::ALL.map(|chore| {
@@ -89,20 +101,23 @@ impl LogDirs {
                 () = tokio::time::sleep(wait) => {}
                 () = broker.stopping() => return,
             }
+            if !dir.is_online() {
+                return;
+            }
             match chore {
-                Chore::Retention => self.delete_old_segments(&broker).await,
-                Chore::Flush => self.flush_overdue(&broker, &mut unflushed).await,
+                Chore::Retention => self.delete_old_segments(&dir, &broker).await,
+                Chore::Flush => self.flush_overdue(&dir, &broker, &mut unflushed).await,
                 Chore::RecoveryPoints => {
-                    self.run_blocking(LogDirs::checkpoint_recovery_points).await
+                    self.write(&dir, LogDirs::checkpoint_recovery_points).await;
                 }
                 Chore::LogStartOffsets => {
-                    self.run_blocking(LogDirs::checkpoint_log_start_offsets)
+                    self.write(&dir, LogDirs::checkpoint_log_start_offsets)
                         .await;
                 }
                 Chore::HighWatermarks => {
-                    self.run_blocking(LogDirs::checkpoint_high_watermarks).await
+                    self.write(&dir, LogDirs::checkpoint_high_watermarks).await;
                 }
-                Chore::ProducerExpiry => expire_producers(&broker).await,
+                Chore::ProducerExpiry => self.expire_producers(&dir, &broker).await,
             }
             *due_ms = broker
                 .now_ms()
@@ -110,16 +125,30 @@ impl LogDirs {
         }
     }
 
-    async fn run_blocking(self: &Arc<Self>, work: fn(&LogDirs)) {
-        let dirs = Arc::clone(self);
+    async fn write(self: &Arc<Self>, dir: &Arc<LogDir>, checkpoint: fn(&LogDirs, &Arc<LogDir>)) {
+        let (dirs, written) = (Arc::clone(self), Arc::clone(dir));
         // A panic has been reported where it happened; the schedule goes on.
-        let _ = tokio::task::spawn_blocking(move || work(&dirs)).await;
+        let _ = dir
+            .threads
+            .jobs
+            .run(move || checkpoint(&dirs, &written))
+            .await;
+    }
+
+    /// The partitions in a directory at this moment, so that the map is not held while each is worked on.
+    fn partitions_in(&self, dir: &Arc<LogDir>, broker: &Broker) -> Vec<Arc<Partition>> {
+        let partitions = broker.partitions.load();
+        let is_in = |partition: &&Arc<Partition>| {
+            let of = self.dir_of(&partition.reader());
+            of.is_some_and(|of| Arc::ptr_eq(of, dir))
+        };
+        partitions.iter().filter(is_in).map(Arc::clone).collect()
     }
 
     /// What retention lets go of, the partition's own jobs rename and unlink.
-    async fn delete_old_segments(&self, broker: &Arc<Broker>) {
+    async fn delete_old_segments(&self, dir: &Arc<LogDir>, broker: &Arc<Broker>) {
         let now = broker.timestamp();
-        for partition in partitions(broker) {
+        for partition in self.partitions_in(dir, broker) {
             // Those of compacted logs the cleaner deletes, between two cleanings.
             if !partition.reader().config().cleanup_policy.compact {
                 self.delete_old_segments_of(broker, &partition, now).await;
@@ -145,10 +174,15 @@ impl LogDirs {
     }
 
     /// Flushes logs whose records have waited for `flush.ms`.
-    async fn flush_overdue(self: &Arc<Self>, broker: &Arc<Broker>, unflushed: &mut Unflushed) {
+    async fn flush_overdue(
+        self: &Arc<Self>,
+        dir: &Arc<LogDir>,
+        broker: &Arc<Broker>,
+        unflushed: &mut Unflushed,
+    ) {
         let now_ms = broker.now_ms();
         unflushed.running.retain(|_, flush| !flush.is_finished());
-        for partition in partitions(broker) {
+        for partition in self.partitions_in(dir, broker) {
             let reader = partition.reader();
             let topic_partition = &partition.topic_partition;
             if unflushed.running.contains_key(topic_partition) {
@@ -171,6 +205,18 @@ impl LogDirs {
             unflushed.running.insert(topic_partition, flush);
         }
     }
+
+    async fn expire_producers(&self, dir: &Arc<LogDir>, broker: &Arc<Broker>) {
+        let now = broker.timestamp();
+        let expiration_ms = broker.config().producer_id_expiration_ms.into();
+        for partition in self.partitions_in(dir, broker) {
+            let expire = move |log: &mut Log| {
+                log.set_producer_id_expiration_ms(expiration_ms);
+                log.remove_expired_producers(now)
+            };
+            partition.with_log(broker, expire).await;
+        }
+    }
 }
 
 async fn flush(log_dirs: Arc<LogDirs>, broker: Arc<Broker>, partition: Arc<Partition>) {
@@ -178,27 +224,11 @@ async fn flush(log_dirs: Arc<LogDirs>, broker: Arc<Broker>, partition: Arc<Parti
     let Some(Some(job)) = partition.with_log(&broker, Log::flush_job).await else {
         return;
     };
-    match log_dirs.threads_of(&reader).run(move || job.run()).await {
+    let threads = log_dirs.threads_of(&reader).jobs;
+    match threads.run(move || job.run()).await {
         Ok(Ok(up_to)) => partition.notify(&broker, Event::Flushed { up_to }),
         Ok(Err(error)) => log_dirs.on_partition_error(&reader, &error),
         // The panic has been reported where it happened.
         Err(_) => {}
     }
-}
-
-async fn expire_producers(broker: &Arc<Broker>) {
-    let now = broker.timestamp();
-    let expiration_ms = broker.config().producer_id_expiration_ms.into();
-    for partition in partitions(broker) {
-        let expire = move |log: &mut Log| {
-            log.set_producer_id_expiration_ms(expiration_ms);
-            log.remove_expired_producers(now)
-        };
-        partition.with_log(broker, expire).await;
-    }
-}
-
-/// The partitions at this moment, so that the map is not held while each is worked on.
-fn partitions(broker: &Broker) -> Vec<Arc<Partition>> {
-    broker.partitions.load().iter().map(Arc::clone).collect()
 }

@@ -363,7 +363,7 @@ impl Stepped {
         self.flush = FlushState::Running(None);
         let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
         let log = self.log.reader();
-        let threads = partition.home.load().threads.clone();
+        let threads = partition.home.load().threads.jobs.clone();
         threads.start(move || {
             let up_to = job.up_to();
             let result = job.run();
@@ -463,7 +463,7 @@ fn start_job(partition: &Arc<Partition>, broker: &Arc<Broker>, job: Job) {
     let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
     let is_spare = matches!(job, Job::PrepareSpare(_));
     let log = partition.reader().clone();
-    let threads = partition.home.load().threads.clone();
+    let threads = partition.home.load().threads.jobs.clone();
     tokio::spawn(async move {
         let Ok(mut result) = threads.run(move || job.run()).await else {
             return;
@@ -501,19 +501,16 @@ async fn drop_surplus(partition: &Arc<Partition>, broker: &Arc<Broker>, pages: W
     if surplus.is_empty() {
         return;
     }
-    let broker = Arc::clone(broker);
-    // A panic has been reported where it happened.
-    let _ = tokio::task::spawn_blocking(move || {
-        for (partition, pages) in surplus {
-            let Some(log) = pages.log() else {
-                continue;
-            };
-            if let Err(error) = pages.drop_from_cache() {
-                partition.put(&broker, PartitionEvent::JobFailed(log, error));
-            }
+    for (partition, pages) in surplus {
+        let Some(log) = pages.log() else {
+            continue;
+        };
+        let threads = partition.home.load().threads.jobs.clone();
+        // A panic has been reported where it happened.
+        if let Ok(Err(error)) = threads.run(move || pages.drop_from_cache()).await {
+            partition.put(broker, PartitionEvent::JobFailed(log, error));
         }
-    })
-    .await;
+    }
 }
 
 /// What somebody is told who waits for an append to a partition that is gone.

@@ -8,7 +8,7 @@ use ottla_protocol::{ApiMessage, ApiRequest, Encoder, Message, Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub(super) struct Client {
+pub(crate) struct Client {
     pub(super) stream: TcpStream,
     next_correlation_id: i32,
 }

@@ -23,17 +23,17 @@ use super::client::Client;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 use crate::{Broker, Partition, RunningBroker};
 
-const TOPIC: &str = "orders";
+pub(super) const TOPIC: &str = "orders";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A node with two log directories and one for the metadata log.
-pub(super) struct Node {
+pub(crate) struct Node {
     data: tempfile::TempDir,
     running: Option<RunningBroker>,
 }
 
 impl Node {
-    pub(super) async fn start(settings: &[(&str, &str)]) -> Node {
+    pub(crate) async fn start(settings: &[(&str, &str)]) -> Node {
         let mut node = Node {
             data: tempfile::tempdir().unwrap(),
             running: None,
@@ -66,12 +66,12 @@ impl Node {
         self.running.as_ref().unwrap().broker()
     }
 
-    pub(super) async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         Client::connect(self.running.as_ref().unwrap().listeners()[0].local_addr).await
     }
 
     /// Where the replica lies, as this broker and as the controller know it.
-    fn directory(&self, index: i32) -> (Option<PathBuf>, Option<DirectoryId>) {
+    pub(super) fn directory(&self, index: i32) -> (Option<PathBuf>, Option<DirectoryId>) {
         let partition = self.broker().partitions.get(TOPIC, index);
         let dir = partition.map(|partition| partition.reader().dir());
         let image = self.broker().metadata();
@@ -84,7 +84,7 @@ impl Node {
         )
     }
 
-    fn partition(&self, index: i32) -> Arc<Partition> {
+    pub(crate) fn partition(&self, index: i32) -> Arc<Partition> {
         self.broker().partitions.get(TOPIC, index).unwrap()
     }
 
@@ -111,7 +111,7 @@ impl Node {
     }
 }
 
-pub(super) async fn create(client: &mut Client, partitions: i32) {
+pub(crate) async fn create(client: &mut Client, partitions: i32) {
     let request = CreateTopicsRequest {
         topics: vec![CreatableTopic {
             name: TOPIC.into(),
@@ -131,7 +131,7 @@ pub(super) async fn create(client: &mut Client, partitions: i32) {
     assert_eq!(created.topics[0].error_code, 0);
 }
 
-async fn produce(client: &mut Client, index: i32, value: &str) -> ErrorCode {
+pub(super) async fn produce(client: &mut Client, index: i32, value: &str) -> ErrorCode {
     let request = produce_to(TOPIC, index, 1, batch(&[value]));
     let answer = client.ask(9, &request).await;
     ErrorCode::from_code(answer.responses[0].partition_responses[0].error_code)
@@ -176,7 +176,7 @@ async fn described(client: &mut Client, dir: &Path) -> Vec<(i32, bool, i64)> {
         .collect()
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
@@ -538,74 +538,6 @@ async fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_brok
         } else {
             tokio::time::sleep(Duration::from_secs(1)).await;
             assert!(node.broker().failure().is_none());
-        }
-    }
-}
-
-/// Takes all threads of a partition's directory, as a disk that hangs does, until what it returns is dropped.
-fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
-    let log_dirs = node.broker().log_dirs().unwrap();
-    let threads = log_dirs.threads_of(&node.partition(index).reader());
-    let (release, released) = std::sync::mpsc::channel();
-    let released = Arc::new(parking_lot::Mutex::new(released));
-    for _ in 0..64 {
-        let released = Arc::clone(&released);
-        threads.start(move || {
-            let _ = released.lock().recv();
-        });
-    }
-    release
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
-    let node = Node::start(&[("log.flush.interval.messages", "1")]).await;
-    let mut client = node.connect().await;
-    create(&mut client, 2).await;
-    assert_ne!(node.directory(0).0, node.directory(1).0);
-    let hung = hang(&node, 0);
-    let mut of_hung = node.connect().await;
-    let waiting = tokio::spawn(async move { produce(&mut of_hung, 0, "a").await });
-    assert_eq!(produce(&mut client, 1, "b").await, ErrorCode::None);
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!waiting.is_finished(), "its flush waits for the disk");
-    drop(hung);
-    assert_eq!(waiting.await.unwrap(), ErrorCode::None);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn flush_ms_holds_for_a_directory_while_another_hangs() {
-    let node = Node::start(&[
-        ("log.initial.task.delay.ms", "0"),
-        ("log.flush.scheduler.interval.ms", "10"),
-        ("log.flush.interval.ms", "20"),
-    ])
-    .await;
-    let mut client = node.connect().await;
-    create(&mut client, 2).await;
-    assert_ne!(node.directory(0).0, node.directory(1).0);
-    let is_flushed = |index| {
-        let partition = node.partition(index);
-        let log = partition.reader();
-        log.recovery_point() == log.log_end_offset()
-    };
-    // Whichever of the two the schedule comes to first.
-    for (hanging, well) in [(0, 1), (1, 0)] {
-        let hung = hang(&node, hanging);
-        for index in [hanging, well, well] {
-            assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
-            let deadline = Instant::now() + PATIENCE;
-            while index == well && !is_flushed(well) {
-                assert!(Instant::now() < deadline, "{well} is flushed");
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }
-        assert!(!is_flushed(hanging), "its flush waits for the disk");
-        drop(hung);
-        let deadline = Instant::now() + PATIENCE;
-        while !is_flushed(hanging) {
-            assert!(Instant::now() < deadline, "{hanging} is flushed");
-            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Reads partitions for a Fetch: which records each gives, within the limits of the request.
 //!
 //! Nothing is copied: what is read is a region of a segment file. Where the index that tells a position, or
-//! the region itself, is not in the page cache, a blocking thread looks it up or brings it in, so that no
-//! thread that serves connections waits for the disk. That a page leaves the cache between the look and
+//! the region itself, is not in the page cache, a thread of its directory looks it up or brings it in, so that
+//! no thread that serves connections waits for the disk. That a page leaves the cache between the look and
 //! the sending cannot be excluded.
 //!
 //! Kafka does the same in `ReplicaManager.readFromLog` and `Partition.readRecords`.
@@ -17,6 +17,7 @@ use ottla_protocol::{FileRegion, Records};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 use rustix::io::ReadWriteFlags;
 
+use crate::log_dirs::Share;
 use crate::partition::Partition;
 use crate::stalls;
 
@@ -64,21 +65,39 @@ pub(crate) struct ReadOutcome {
     pub(crate) must_answer: bool,
 }
 
+impl ReadOutcome {
+    pub(crate) fn new(partitions: usize) -> ReadOutcome {
+        ReadOutcome {
+            answers: Vec::with_capacity(partitions),
+            bytes: 0,
+            must_answer: false,
+        }
+    }
+
+    /// Of a read that panicked.
+    pub(crate) fn failed() -> ReadOutcome {
+        ReadOutcome {
+            must_answer: true,
+            ..ReadOutcome::new(0)
+        }
+    }
+}
+
 /// How the positions of a read are found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lookup {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lookup<'a> {
     /// In memory and in what the page cache holds of the files.
     Cached,
-    /// The disk may be waited for.
-    Any,
+    /// The disk of this directory may be waited for, and no other.
+    In(&'a Share),
 }
 
 /// Why a partition has no records to answer with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Miss {
     Refused(ErrorCode),
-    /// Only with [`Lookup::Cached`].
-    NotCached,
+    /// Such a lookup does not find it.
+    NotFound,
 }
 
 impl From<ErrorCode> for Miss {
@@ -87,43 +106,39 @@ impl From<ErrorCode> for Miss {
     }
 }
 
-/// Reads the partitions in their order; `None` where a position cannot be found by such a lookup.
-pub(crate) fn read_all(
-    targets: &[(Target, FetchPartition)],
+/// Goes on reading the partitions in their order, behind those that have their answers. Returns the one at which it stopped,
+/// whose position cannot be found by such a lookup.
+pub(crate) fn read_all<'t>(
+    targets: &'t [(Target, FetchPartition)],
     limits: ReadLimits,
-    lookup: Lookup,
-) -> Option<ReadOutcome> {
-    let mut outcome = ReadOutcome {
-        answers: Vec::with_capacity(targets.len()),
-        bytes: 0,
-        must_answer: false,
-    };
+    lookup: Lookup<'_>,
+    outcome: &mut ReadOutcome,
+) -> Option<&'t Arc<Partition>> {
     let mut watched = stalls::watch_parts();
-    let mut is_cached = true;
-    for (target, requested) in targets {
+    let mut stopped_at = None;
+    for (target, requested) in &targets[outcome.answers.len()..] {
         let rest = limits.max_bytes.saturating_sub(outcome.bytes);
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
         // As long as nothing was read, one batch goes through whatever its size, or a consumer could
         // not get past it.
         let min_one_message = outcome.bytes == 0;
-        let read = match target {
+        let size = ReadSize {
+            max_bytes,
+            min_one_message,
+        };
+        let answer = match target {
+            Err(code) => error_answer(requested.partition, *code),
             Ok(partition) => {
-                let size = ReadSize {
-                    max_bytes,
-                    min_one_message,
-                };
                 let read = read_one(partition, requested, limits.isolation, size, lookup);
                 watched.end_part(&partition.topic_partition);
-                read
-            }
-            Err(code) => Err(Miss::Refused(*code)),
-        };
-        let answer = match read {
-            Ok(answer) => answer,
-            Err(Miss::Refused(code)) => error_answer(requested.partition, code),
-            Err(Miss::NotCached) => {
-                is_cached = false;
-                break;
+                match read {
+                    Ok(answer) => answer,
+                    Err(Miss::Refused(code)) => error_answer(requested.partition, code),
+                    Err(Miss::NotFound) => {
+                        stopped_at = Some(partition);
+                        break;
+                    }
+                }
             }
         };
         outcome.bytes += answer.records.as_ref().map_or(0, Records::len);
@@ -131,7 +146,7 @@ pub(crate) fn read_all(
         outcome.answers.push(answer);
     }
     watched.end("finding what to fetch");
-    is_cached.then_some(outcome)
+    stopped_at
 }
 
 /// The answer for a partition that cannot be read.
@@ -158,9 +173,14 @@ fn read_one(
     requested: &FetchPartition,
     isolation: Isolation,
     size: ReadSize,
-    lookup: Lookup,
+    lookup: Lookup<'_>,
 ) -> Result<PartitionData, Miss> {
     partition.check_leader(requested.current_leader_epoch)?;
+    if let Lookup::In(directory) = lookup
+        && !partition.home().threads.reads.is(directory)
+    {
+        return Err(Miss::NotFound);
+    }
     let reader = partition.reader();
     let fetch_offset = Offset(requested.fetch_offset);
     // Taken before the read, so that what is appended meanwhile does not make it look complete.
@@ -182,12 +202,12 @@ fn read_one(
     let (max_bytes, min_one_message) = (size.max_bytes, size.min_one_message);
     let read = match lookup {
         Lookup::Cached => reader.read_cached(fetch_offset, max_bytes, upper_bound, min_one_message),
-        Lookup::Any => reader.read(fetch_offset, max_bytes, upper_bound, min_one_message),
+        Lookup::In(_) => reader.read(fetch_offset, max_bytes, upper_bound, min_one_message),
     };
     let read = read.map_err(|error| on_read_error(partition, error))?;
     if isolation == Isolation::LastStableOffset {
-        if lookup == Lookup::Cached && reader.has_aborted_transactions() {
-            return Err(Miss::NotCached);
+        if matches!(lookup, Lookup::Cached) && reader.has_aborted_transactions() {
+            return Err(Miss::NotFound);
         }
         let aborted = aborted_transactions(&reader, fetch_offset, &read);
         answer.aborted_transactions = Some(aborted.map_err(|e| on_read_error(partition, e))?);
@@ -205,7 +225,7 @@ fn read_one(
 
 fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
     match &error {
-        ReadError::NotCached => return Miss::NotCached,
+        ReadError::NotCached => return Miss::NotFound,
         ReadError::OffsetOutOfRange { .. } => {}
         ReadError::Corrupt { .. } | ReadError::Storage(_) => {
             tracing::error!(partition = %partition.topic_partition, "read failed: {error}");
@@ -252,14 +272,20 @@ fn aborted_transactions(
 }
 
 /// The regions of the answers of which not every page looked at is in the page cache.
-pub(crate) fn cold_regions(answers: &[PartitionData]) -> Vec<FileRegion> {
-    let regions = answers.iter().filter_map(|answer| match &answer.records {
-        Some(Records::File(region)) => Some(region),
-        Some(Records::Bytes(_)) | None => None,
-    });
+pub(crate) fn cold_regions(
+    targets: &[(Target, FetchPartition)],
+    answers: &[PartitionData],
+) -> Vec<(Arc<Partition>, FileRegion)> {
+    let regions = targets
+        .iter()
+        .zip(answers)
+        .filter_map(|((target, _), answer)| match (target, &answer.records) {
+            (Ok(partition), Some(Records::File(region))) => Some((partition, region)),
+            _ => None,
+        });
     regions
-        .filter(|region| !is_cached(region))
-        .cloned()
+        .filter(|(_, region)| !is_cached(region))
+        .map(|(partition, region)| (Arc::clone(partition), region.clone()))
         .collect()
 }
 
@@ -295,20 +321,67 @@ fn is_byte_cached(region: &FileRegion, position: u64) -> bool {
     }
 }
 
-/// Brings regions into the page cache. Waits for the disk.
-pub(crate) fn warm(regions: &[FileRegion]) {
+/// Brings a region into the page cache. Waits for the disk.
+pub(crate) fn warm(region: &FileRegion) {
     use std::os::unix::fs::FileExt;
     let mut buffer = vec![0; READ_AHEAD_BYTES];
-    for region in regions {
-        let end = region.position + region.len;
-        let mut position = region.position;
-        while position < end {
-            let wanted = (end - position).min(READ_AHEAD_BYTES as u64) as usize;
-            match region.file.read_at(&mut buffer[..wanted], position) {
-                // Sending the region meets the same end or error, and handles it.
-                Ok(0) | Err(_) => break,
-                Ok(read) => position += read as u64,
-            }
+    let end = region.position + region.len;
+    let mut position = region.position;
+    while position < end {
+        let wanted = (end - position).min(READ_AHEAD_BYTES as u64) as usize;
+        match region.file.read_at(&mut buffer[..wanted], position) {
+            // Sending the region meets the same end or error, and handles it.
+            Ok(0) | Err(_) => break,
+            Ok(read) => position += read as u64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Node, create};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_thread_of_a_directory_reads_what_lies_in_it_and_no_more() {
+        let node = Node::start(&[]).await;
+        create(&mut node.connect().await, 4).await;
+        let reads = |index: i32| node.partition(index).home().threads.reads.clone();
+        let first = reads(0);
+        // Those of the first directory, then those of the second.
+        let mut order = vec![0, 1, 2, 3];
+        order.sort_by_key(|&index| !reads(index).is(&first));
+        let in_first = order
+            .iter()
+            .filter(|&&index| reads(index).is(&first))
+            .count();
+        let second = reads(order[3]);
+        assert!(!second.is(&first));
+        let target = |index: &i32| {
+            let requested = FetchPartition {
+                partition: *index,
+                current_leader_epoch: -1,
+                last_fetched_epoch: -1,
+                ..Default::default()
+            };
+            (Ok(node.partition(*index)), requested)
+        };
+        let targets: Vec<(Target, FetchPartition)> = order.iter().map(target).collect();
+        let limits = ReadLimits {
+            isolation: Isolation::HighWatermark,
+            max_bytes: 1000,
+        };
+        let mut outcome = ReadOutcome::new(4);
+        let mut stops = |lookup| {
+            let stopped = read_all(&targets, limits, lookup, &mut outcome);
+            let stopped = stopped.map(|partition| partition.topic_partition.partition.0);
+            (stopped, outcome.answers.len())
+        };
+        assert_eq!(stops(Lookup::In(&second)), (Some(order[0]), 0));
+        assert_eq!(stops(Lookup::In(&first)), (Some(order[in_first]), in_first));
+        assert_eq!(stops(Lookup::In(&second)), (None, 4));
+        let answered = outcome.answers.iter().map(|answer| answer.partition_index);
+        assert_eq!(answered.collect::<Vec<_>>(), order);
+        assert!(!outcome.must_answer);
     }
 }

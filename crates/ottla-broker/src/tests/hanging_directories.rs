@@ -1,0 +1,217 @@
+//! A log directory whose disk hangs, rather than fails: what lies in others goes on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_log::Log;
+use ottla_log::checkpoint::{
+    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_protocol::messages::ListOffsetsRequest;
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_types::{ErrorCode, Offset, TopicPartition};
+
+use super::client::Client;
+use super::directories::{Node, TOPIC, create, produce, until};
+use crate::log_dirs::THREADS_PER_DIRECTORY;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A node with two partitions, in a directory each.
+async fn start(settings: &[(&str, &str)]) -> (Node, Client) {
+    let node = Node::start(settings).await;
+    let mut client = node.connect().await;
+    create(&mut client, 2).await;
+    assert_ne!(node.directory(0).0, node.directory(1).0);
+    (node, client)
+}
+
+/// Takes all threads of a partition's directory, as a disk that hangs does, until what it returns is dropped.
+fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
+    let partition = node.partition(index);
+    let threads = &partition.home().threads;
+    let (release, released) = std::sync::mpsc::channel();
+    let released = Arc::new(parking_lot::Mutex::new(released));
+    for _ in 0..THREADS_PER_DIRECTORY {
+        for share in [&threads.jobs, &threads.reads, &threads.appends] {
+            let released = Arc::clone(&released);
+            share.start(move || {
+                let _ = released.lock().recv();
+            });
+        }
+    }
+    release
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
+    let (node, mut client) = start(&[("log.flush.interval.messages", "1")]).await;
+    let hung = hang(&node, 0);
+    let mut of_hung = node.connect().await;
+    let waiting = tokio::spawn(async move { produce(&mut of_hung, 0, "a").await });
+    assert_eq!(produce(&mut client, 1, "b").await, ErrorCode::None);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished(), "its flush waits for the disk");
+    drop(hung);
+    assert_eq!(waiting.await.unwrap(), ErrorCode::None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flush_ms_holds_for_a_directory_while_another_hangs() {
+    let (node, mut client) = start(&[
+        ("log.initial.task.delay.ms", "0"),
+        ("log.flush.scheduler.interval.ms", "10"),
+        ("log.flush.interval.ms", "20"),
+    ])
+    .await;
+    let is_flushed = |index| {
+        let partition = node.partition(index);
+        let log = partition.reader();
+        log.recovery_point() == log.log_end_offset()
+    };
+    // Whichever of the two the schedule comes to first.
+    for (hanging, well) in [(0, 1), (1, 0)] {
+        let hung = hang(&node, hanging);
+        for index in [hanging, well, well] {
+            assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
+            let deadline = Instant::now() + PATIENCE;
+            while index == well && !is_flushed(well) {
+                assert!(Instant::now() < deadline, "{well} is flushed");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        assert!(!is_flushed(hanging), "its flush waits for the disk");
+        drop(hung);
+        let deadline = Instant::now() + PATIENCE;
+        while !is_flushed(hanging) {
+            assert!(Instant::now() < deadline, "{hanging} is flushed");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_of_a_directory_are_written_while_another_hangs() {
+    let (node, mut client) = start(&[
+        ("log.initial.task.delay.ms", "0"),
+        ("log.flush.scheduler.interval.ms", "10"),
+        ("log.flush.interval.ms", "10"),
+        ("log.flush.offset.checkpoint.interval.ms", "10"),
+        ("log.flush.start.offset.checkpoint.interval.ms", "10"),
+        ("replica.high.watermark.checkpoint.interval.ms", "10"),
+    ])
+    .await;
+    let written = |index: i32, file: &str| {
+        let path = node.directory(index).0.unwrap().join(file);
+        let checkpoint = OffsetCheckpoint::read(&path).ok()?;
+        let of = TopicPartition::new(TOPIC, index);
+        checkpoint.offsets.get(&of).copied()
+    };
+    for (round, (hanging, well)) in [(0, 1), (1, 0)].into_iter().enumerate() {
+        let hung = hang(&node, hanging);
+        // Every schedule has come to it.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for index in [hanging, well] {
+            assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
+        }
+        let end = Offset(round as i64 + 1);
+        let move_start = move |log: &mut Log| log.increment_log_start_offset(end).is_ok();
+        let moved = node
+            .partition(well)
+            .with_log(node.broker(), move_start)
+            .await;
+        assert_eq!(moved, Some(true));
+        for file in [
+            REPLICATION_OFFSET_CHECKPOINT,
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+        ] {
+            until(file, || written(well, file) == Some(end)).await;
+        }
+        let of_hung = written(hanging, REPLICATION_OFFSET_CHECKPOINT);
+        assert_ne!(of_hung, Some(end), "it waits for the disk");
+        drop(hung);
+        until("the disk is back", || {
+            written(hanging, REPLICATION_OFFSET_CHECKPOINT) == Some(end)
+        })
+        .await;
+    }
+}
+
+/// Has the appends of a partition's directory leave the threads that serve connections.
+fn make_slow(node: &Node, index: i32) {
+    let partition = node.partition(index);
+    for _ in 0..3 {
+        let pace = &partition.home().pace;
+        pace.on_append(Duration::from_secs(1), node.broker().now_ms());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_and_appends_of_a_directory_go_on_while_the_run_of_another_hangs() {
+    let (node, mut client) = start(&[
+        ("log.initial.task.delay.ms", "0"),
+        ("log.retention.check.interval.ms", "10"),
+        ("log.retention.ms", "-1"),
+        ("log.retention.bytes", "1"),
+    ])
+    .await;
+    let large = "x".repeat(400_000);
+    for (hanging, well) in [(0, 1), (1, 0)] {
+        make_slow(&node, hanging);
+        let hung = hang(&node, hanging);
+        let mut of_hung = node.connect().await;
+        let waiting = tokio::spawn(async move { produce(&mut of_hung, hanging, "a").await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let before = node.partition(well).reader().log_start_offset();
+        // Three of them fill a segment.
+        for _ in 0..4 {
+            assert_eq!(produce(&mut client, well, &large).await, ErrorCode::None);
+        }
+        until("old segments are deleted", || {
+            node.partition(well).reader().log_start_offset() > before
+        })
+        .await;
+        assert!(!waiting.is_finished(), "its append waits for the disk");
+        drop(hung);
+        assert_eq!(waiting.await.unwrap(), ErrorCode::None);
+    }
+}
+
+/// The first offset at or behind a time, which is looked for in the files.
+async fn offset_at(client: &mut Client, index: i32, timestamp: i64) -> i64 {
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: TOPIC.into(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index: index,
+                timestamp,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let answer = client.ask(7, &request).await;
+    let found = &answer.topics[0].partitions[0];
+    assert_eq!(found.error_code, 0);
+    found.offset
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn searches_by_time_in_a_directory_that_hangs_keep_no_others_waiting() {
+    let (node, mut client) = start(&[]).await;
+    for index in 0..2 {
+        assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
+    }
+    let hung = hang(&node, 0);
+    let mut of_hung = node.connect().await;
+    let waiting = tokio::spawn(async move { offset_at(&mut of_hung, 0, 0).await });
+    assert_eq!(offset_at(&mut client, 1, 0).await, 0);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished(), "it waits for the disk");
+    drop(hung);
+    assert_eq!(waiting.await.unwrap(), 0);
+}
