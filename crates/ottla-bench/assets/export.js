@@ -100,6 +100,13 @@ const exporting = (() => {
         points.push([x, y]);
       });
       const stroke = series._stroke;
+      ((plot.spreads || [])[index] || []).forEach((spread, at) => {
+        if (!spread) return;
+        const x = left + plot.valToPos(xs[at], "x");
+        const [low, high] = spread.map((value) => top + plot.valToPos(value, series.scale));
+        if ([x, low, high].every(Number.isFinite))
+          parts.push(`<line x1="${x.toFixed(1)}" y1="${low.toFixed(1)}" x2="${x.toFixed(1)}" y2="${high.toFixed(1)}" stroke="${stroke}" stroke-width="1.25"/>`);
+      });
       const dash = series.dash ? ` stroke-dasharray="${series.dash.join(" ")}"` : "";
       if (series.width > 0) parts.push(`<path d="${path}" fill="none" stroke="${stroke}" stroke-width="${series.width}"${dash}/>`);
       if (series.drawsPoints) points.forEach(([x, y]) => parts.push(`<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="3" fill="${stroke}"/>`));

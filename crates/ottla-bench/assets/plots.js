@@ -130,6 +130,7 @@ const plotting = (() => {
       },
     };
     entry.plot = new uPlot(config, [options.x.values, ...options.series.map((it) => it.values)], place);
+    entry.plot.spreads = options.series.map((it) => it.spreads || []);
     entry.plot.marks = (options.marks || []).map((mark) => ({ second: mark.second, colour: kindColour(mark.kind) }));
   }
 
