@@ -147,12 +147,19 @@ fn a_broker_is_started_measured_and_gone() {
 /// A result is as good as itself, and one with half the rate is worse, which ends with status 1 where that was asked for.
 fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
     let [first, second] = ["first.json", "second.json"].map(|name| ran.dir.path().join(name));
-    result.write(&first).expect("written");
-    let mut slower = result.clone();
-    for round in &mut slower.scenarios[0].points[0].runs[0].rounds {
-        let rate = round.figures.get_mut("produce.records_per_second");
-        *rate.expect("a rate") /= 2.0;
-    }
+    // Whatever else the machine did meanwhile, these rates differ.
+    let with_rates = |rates: [f64; 2]| {
+        let mut changed = result.clone();
+        changed.machine.noise = 0.01;
+        let rounds = &mut changed.scenarios[0].points[0].runs[0].rounds;
+        for (round, rate) in rounds.iter_mut().zip(rates) {
+            let figures = &mut round.figures;
+            figures.insert("produce.records_per_second".to_owned(), rate);
+        }
+        changed
+    };
+    with_rates([1000.0, 1010.0]).write(&first).expect("written");
+    let slower = with_rates([500.0, 505.0]);
     slower.write(&second).expect("written");
     let compare = |other: &Path| {
         let [first, other] = [first.as_path(), other].map(|it| it.display().to_string());
