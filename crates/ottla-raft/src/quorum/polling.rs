@@ -287,14 +287,15 @@ impl Quorum {
             return 0;
         };
         let deadline_ms = state.election_deadline_ms;
-        if self.is_voter() {
-            if self.is_shutting_down() {
-                return FOREVER;
-            }
-            if deadline_ms <= self.now_ms {
-                self.transition_to_prospective();
-                return 0;
-            }
+        if !self.is_voter() {
+            return self.send_fetch_to_any_bootstrap();
+        }
+        if self.is_shutting_down() {
+            return FOREVER;
+        }
+        if deadline_ms <= self.now_ms {
+            self.transition_to_prospective();
+            return 0;
         }
         self.send_fetch_to_any_bootstrap()
             .min(self.remaining_ms(deadline_ms))

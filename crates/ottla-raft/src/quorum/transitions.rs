@@ -35,7 +35,7 @@ impl Quorum {
         self.state = if election.epoch < self.log.last_epoch() {
             // The file was lost or is older than the log: what it says of leader and vote is void.
             unattached(None, None)
-        } else if election.leader == Some(local.id) && !self.leads_on_after_restart() {
+        } else if election.leader == Some(local.id) {
             // It voted for itself in this epoch, and may have lost what it appended: it neither leads nor votes
             // in it again.
             self.resigned(Vec::new(), election_deadline_ms)
@@ -58,6 +58,15 @@ impl Quorum {
         } else {
             unattached(None, election.voted)
         };
+        #[cfg(test)]
+        if self.has_bug(crate::simulation::bugs::Bug::LeadOnAfterRestart)
+            && matches!(self.state, EpochState::Resigned(_))
+        {
+            self.state = EpochState::Candidate(CandidateState {
+                election: EpochElection::new(self.voters(), local.id),
+                election_deadline_ms,
+            });
+        }
         self.persist();
         let is_only_voter = self.voters().is_only_voter(local);
         match &self.state {
@@ -65,16 +74,6 @@ impl Quorum {
             _ if is_only_voter => self.transition_to_prospective(),
             _ => self.announce_leader(),
         }
-    }
-
-    #[cfg(not(test))]
-    fn leads_on_after_restart(&self) -> bool {
-        false
-    }
-
-    #[cfg(test)]
-    fn leads_on_after_restart(&self) -> bool {
-        self.has_bug(crate::simulation::bugs::Bug::LeadOnAfterRestart)
     }
 
     pub(super) fn random_election_timeout_ms(&mut self) -> u64 {

@@ -5,7 +5,8 @@
 //!    there.
 //! 3. What is committed is never undone: one value a committed offset, and no node cuts it off.
 //! 4. Leader completeness: who begins to lead has everything that is committed.
-//! 5. The high watermark of an epoch's leader never moves back, and what it commits is on a majority's disks.
+//! 5. The high watermark of an epoch's leader never moves back; what it commits is on a majority's disks, and
+//!    ends with a record of its own epoch.
 //! 6. Once nothing goes wrong any more, all agree (`world::heal`).
 
 use std::collections::BTreeMap;
@@ -108,6 +109,12 @@ impl Checkers {
         }
         *highest = end;
         let last = node.disk.known(end - 1);
+        if last.is_none_or(|last| last.epoch != quorum.epoch()) {
+            return Err(format!(
+                "{leader} commits up to {end} in epoch {}, by {last:?} of another epoch",
+                quorum.epoch()
+            ));
+        }
         let holders = quorum
             .voters()
             .voters()

@@ -33,6 +33,8 @@ pub(super) struct Setup {
     /// Voters stand in the log, and change; else they are configured.
     pub dynamic: bool,
     pub auto_join: bool,
+    /// Elections are short, and so more often held twice at a time.
+    pub is_hasty: bool,
 }
 
 impl Setup {
@@ -44,6 +46,7 @@ impl Setup {
             observers: 1,
             dynamic: !seed.is_multiple_of(3),
             auto_join: seed % 6 == 1,
+            is_hasty: seed % 4 == 3,
         }
     }
 }
@@ -138,8 +141,14 @@ pub(super) fn run(setup: Setup, bug: Option<Bug>) -> Result<Outcome, String> {
 
 impl World {
     fn new(setup: Setup, bug: Option<Bug>) -> World {
+        let (election_timeout_ms, fetch_timeout_ms) = match setup.is_hasty {
+            true => (150, 700),
+            false => (1_000, 2_000),
+        };
         let config = QuorumConfig {
             auto_join: setup.auto_join,
+            election_timeout_ms,
+            fetch_timeout_ms,
             ..QuorumConfig::default()
         };
         let voter_ids: Vec<i32> = (1..=setup.voters).collect();
@@ -318,10 +327,6 @@ impl World {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let moment = self.moment();
-            let crash_after = match !self.is_healing && self.below(2_000) == 0 {
-                true => Some(self.below(3) as usize),
-                false => None,
-            };
             let node = self.nodes.get_mut(&id).expect("a node");
             if node.quorum.is_none() {
                 return Ok(());
@@ -329,6 +334,16 @@ impl World {
             let name = name_of(&event);
             let effects = node.step(moment, event);
             let quorum = node.quorum.as_ref().expect("is up");
+            // Where somebody votes, for another or for itself, a crash hurts most.
+            let odds = effects.iter().map(|effect| match effect {
+                Effect::PersistElectionState(_) => 30,
+                Effect::Send { request, .. } => match request {
+                    Request::Vote(vote) if !vote.pre_vote => 8,
+                    _ => 2_000,
+                },
+                _ => 2_000,
+            });
+            let odds = odds.min().unwrap_or(2_000);
             let line = format!(
                 "{id} {:?} epoch {} end {} hw {:?}: {name} -> {}",
                 quorum.role(),
@@ -342,11 +357,14 @@ impl World {
                     .join(", ")
             );
             self.note(line);
+            let crash_after = match !self.is_healing && self.below(odds) == 0 {
+                true => Some(self.below(effects.len() as u64 + 1) as usize),
+                false => None,
+            };
+            let count = effects.len();
             for (index, effect) in effects.into_iter().enumerate() {
                 if crash_after == Some(index) {
-                    self.crash(id);
-                    let after_ms = 50 + self.below(3_000);
-                    self.schedule(after_ms, Happening::Restart { node: id });
+                    self.crash_for_a_while(id);
                     return Ok(());
                 }
                 let node = self.nodes.get_mut(&id).expect("a node");
@@ -357,6 +375,10 @@ impl World {
                 }
             }
             self.check_mirror(id)?;
+            if crash_after == Some(count) {
+                self.crash_for_a_while(id);
+                return Ok(());
+            }
         }
         let now_ms = self.now_ms;
         let node = self.nodes.get_mut(&id).expect("a node");
@@ -370,6 +392,13 @@ impl World {
             self.schedule(tick_at_ms - now_ms, Happening::Tick { node: id, life });
         }
         Ok(())
+    }
+
+    fn crash_for_a_while(&mut self, id: i32) {
+        self.crash(id);
+        let longest_ms = if self.below(2) == 0 { 100 } else { 3_000 };
+        let after_ms = 20 + self.below(longest_ms);
+        self.schedule(after_ms, Happening::Restart { node: id });
     }
 
     fn check_mirror(&self, id: i32) -> Result<(), String> {
@@ -572,7 +601,7 @@ impl World {
         let after_ms = 200 + self.below(2_000);
         self.schedule(after_ms, Happening::Trouble);
         let ids: Vec<i32> = self.nodes.keys().copied().collect();
-        match self.below(8) {
+        match self.below(9) {
             0 | 1 => {
                 let Some(node) = self.pick(&ids) else {
                     return Ok(());
@@ -610,6 +639,7 @@ impl World {
                 };
                 self.take_snapshot(node)?;
             }
+            7 => self.lose_disk(&ids),
             _ => {
                 let leaders = self.leaders();
                 if let Some(leader) = self.pick(&leaders)
@@ -622,6 +652,22 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A broker starts again with an empty disk.
+    fn lose_disk(&mut self, ids: &[i32]) {
+        let others: Vec<i32> = ids.iter().copied().filter(|&id| id >= 21).collect();
+        let Some(id) = self.pick(&others) else {
+            return;
+        };
+        self.crash(id);
+        let node = self.nodes.get_mut(&id).expect("a node");
+        if node.quorum.is_none() {
+            node.disk = super::disk::Disk::default();
+            node.directory += 1_000;
+            self.note(format!("{id} has a new disk"));
+            self.schedule(100, Happening::Restart { node: id });
+        }
     }
 
     /// Cuts some nodes, preferably a leader, off from all others.

@@ -269,6 +269,10 @@ fn a_leader_that_nobody_follows_resigns() {
 #[test]
 fn a_node_looks_for_the_leader_at_a_bootstrap_server() {
     let mut story = Story::begin(options(7, &[2, 3]));
+    // While the answer is awaited there is nothing to do, now or when voters would hold an election.
+    assert_eq!(story.quorum.wake_at_ms(), story.now_ms + 2_000);
+    story.after(1_999);
+    assert_eq!(story.quorum.wake_at_ms(), story.now_ms + 1);
     let (to, _, request) = story.sent[0].clone();
     assert_eq!(to, Quorum::bootstrap_id(0));
     assert!(matches!(request, Request::Fetch(_)));
