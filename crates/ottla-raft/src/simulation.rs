@@ -4,8 +4,7 @@
 //! crash between any two effects and lose what they had not flushed, and voters come and go. Then healing, in
 //! which everything must agree again. `checkers` looks on.
 //!
-//! A seed that fails is run again with `run(Setup::of(seed), None)`; the failure ends with the last things that
-//! happened.
+//! A seed that fails is named, with the last things that happened; `docs/testing.md` says how it is repeated.
 
 pub(crate) mod bugs;
 mod checkers;
