@@ -579,12 +579,11 @@ fn a_refused_write_is_fetched_again_later() {
     story.fetches_again_later(fetch_from(11, 3));
 }
 
-#[test]
-fn a_follower_that_is_elected_leads_from_the_end_of_its_log() {
-    let mut story = Story::following();
+/// This broker was elected in epoch 5.
+fn elected(partition_epoch: i32) -> Event<u32> {
     let leadership = crate::Leadership {
         leader_epoch: LeaderEpoch(5),
-        partition_epoch: PartitionEpoch(2),
+        partition_epoch: PartitionEpoch(partition_epoch),
         replicas: vec![ME, BrokerId(2)],
         isr: vec![ME],
         brokers: Vec::new(),
@@ -593,12 +592,17 @@ fn a_follower_that_is_elected_leads_from_the_end_of_its_log() {
             flush_messages: i64::MAX,
         },
     };
-    let elected = Event::LeaderElected {
+    Event::LeaderElected {
         leadership,
         now_ms: 0,
-    };
+    }
+}
+
+#[test]
+fn a_follower_that_is_elected_leads_from_the_end_of_its_log() {
+    let mut story = Story::following();
     assert_eq!(
-        story.step(elected),
+        story.step(elected(2)),
         [
             Effect::StopFetching,
             Effect::AssignLeaderEpoch {
@@ -615,6 +619,9 @@ fn a_follower_that_is_elected_leads_from_the_end_of_its_log() {
     let effects = story.follow(2, 6, 3);
     assert!(matches!(effects[..], [Effect::Fetch(position)]
         if position.last_fetched_epoch == Some(LeaderEpoch(5))));
+    // That it was elected once is no news.
+    assert_eq!(story.step(elected(2)), []);
+    assert!(!story.replica.is_leader());
 }
 
 #[test]
