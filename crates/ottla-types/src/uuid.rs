@@ -32,15 +32,14 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 impl Uuid {
     pub const ZERO: Uuid = Uuid([0; 16]);
-    /// `Uuid.METADATA_TOPIC_ID`: the id of `__cluster_metadata`. As a directory id the same number
-    /// means `DirectoryId.UNASSIGNED`'s neighbour, so the three reserved ids are never generated.
+    /// `Uuid.METADATA_TOPIC_ID`: the id of `__cluster_metadata`.
     pub const METADATA_TOPIC: Uuid = Uuid::from_u128(1);
-    /// `DirectoryId.LOST`
-    pub const DIRECTORY_LOST: Uuid = Uuid::from_u128(1);
-    /// `DirectoryId.MIGRATING`
-    pub const DIRECTORY_MIGRATING: Uuid = Uuid::from_u128(2);
-    /// `DirectoryId.UNASSIGNED`
-    pub const DIRECTORY_UNASSIGNED: Uuid = Uuid::from_u128(0);
+    /// `DirectoryId.MIGRATING`: a replica of before directories were assigned. It counts as online.
+    pub const DIRECTORY_MIGRATING: Uuid = Uuid::from_u128(0);
+    /// `DirectoryId.UNASSIGNED`: a replica whose directory its broker has yet to choose. It counts as online.
+    pub const DIRECTORY_UNASSIGNED: Uuid = Uuid::from_u128(1);
+    /// `DirectoryId.LOST`: a directory that is offline, whichever it is.
+    pub const DIRECTORY_LOST: Uuid = Uuid::from_u128(2);
 
     pub const fn from_u128(value: u128) -> Uuid {
         Uuid(value.to_be_bytes())
@@ -125,6 +124,15 @@ mod tests {
             assert_eq!(id.to_string().parse::<Uuid>(), Ok(id));
         }
         assert_eq!(Uuid::METADATA_TOPIC.to_string(), "AAAAAAAAAAAAAAAAAAAAAQ");
+    }
+
+    /// As the replicas in the metadata logs that Kafka writes have them.
+    #[test]
+    fn reserved_directories_are_those_of_kafka() {
+        let text = |id: Uuid| id.to_string();
+        assert_eq!(text(Uuid::DIRECTORY_MIGRATING), "AAAAAAAAAAAAAAAAAAAAAA");
+        assert_eq!(text(Uuid::DIRECTORY_UNASSIGNED), "AAAAAAAAAAAAAAAAAAAAAQ");
+        assert_eq!(text(Uuid::DIRECTORY_LOST), "AAAAAAAAAAAAAAAAAAAAAg");
     }
 
     #[test]
