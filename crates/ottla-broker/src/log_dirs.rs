@@ -35,10 +35,9 @@ mod worker;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use ottla_config::TopicConfig;
-use ottla_log::checkpoint::PartitionMetadata;
+use ottla_log::checkpoint::{PARTITION_METADATA, PartitionMetadata};
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Log, LogError, LogReader, OpenParams};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
@@ -255,9 +254,6 @@ impl LogDirs {
         let loaded = recovered.or_else(|| self.loaded.lock().remove(topic_partition));
         let (log, dir) = match loaded {
             Some(loaded) if loaded.topic_id.is_none_or(|id| id == topic_id) => {
-                if loaded.topic_id.is_none() {
-                    write_topic_id_later(&loaded.dir, loaded.log.dir(), topic_id);
-                }
                 let mut log = loaded.log;
                 log.set_config(settings.config);
                 (log, loaded.dir)
@@ -274,6 +270,33 @@ impl LogDirs {
         };
         self.hosted.write().insert(topic_partition.clone(), hosted);
         Ok(log)
+    }
+
+    /// Whether the id of its topic does not stand beside a log. Blocks.
+    pub(crate) fn lacks_topic_id(&self, log: &LogReader) -> bool {
+        !log.dir().join(PARTITION_METADATA).exists()
+    }
+
+    /// Writes the topic's id beside a log, so that it survives a crash. False where that has to be tried again: the
+    /// disk is full, or the log is being renamed. Any other failure takes the directory offline. Blocks.
+    pub(crate) fn write_topic_id(&self, log: &LogReader, topic_id: TopicId) -> bool {
+        let Err(error) = (PartitionMetadata { topic_id }).write(&log.dir()) else {
+            return true;
+        };
+        let hosted = self.hosted.read();
+        let of_name = hosted.get(log.topic_partition());
+        let dir = of_name.filter(|hosted| hosted.reader.is_of_same_log(log));
+        let dir = dir.map(|hosted| Arc::clone(&hosted.dir));
+        drop(hosted);
+        // One that is not there any more was deleted meanwhile, or has been moved and needs nothing.
+        let Some(dir) = dir else {
+            return true;
+        };
+        if error.error.kind() == std::io::ErrorKind::NotFound {
+            return false;
+        }
+        self.on_storage_error(&dir, &error);
+        !error.is_disk_full()
     }
 
     /// Renames what belongs to no partition of this broker, and keeps it: called when the metadata is known
@@ -381,18 +404,6 @@ impl LogDirs {
         }
         self.other_locks.lock().clear();
     }
-}
-
-/// Writes the topic's id beside a log without keeping anybody waiting: a log without it gets it when it
-/// is opened again.
-fn write_topic_id_later(dir: &Arc<LogDir>, partition_dir: PathBuf, topic_id: TopicId) {
-    dir.files.submit(Duration::ZERO, move || {
-        if let Err(error) = (PartitionMetadata { topic_id }).write(&partition_dir)
-            && partition_dir.exists()
-        {
-            tracing::warn!("{error}");
-        }
-    });
 }
 
 fn remove_dir(path: &Path) {

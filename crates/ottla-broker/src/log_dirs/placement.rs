@@ -15,7 +15,7 @@ use ottla_log::{Log, LogError};
 use ottla_types::{DirectoryId, TopicId, TopicPartition};
 
 use super::log_dir::LogDir;
-use super::{LogDirs, OpenLogError, OpenSettings, write_topic_id_later};
+use super::{LogDirs, OpenLogError, OpenSettings};
 
 impl LogDirs {
     /// Takes over `cordoned.log.dirs`; `*` is all. Returns whether that changes anything.
@@ -53,12 +53,11 @@ impl LogDirs {
         let opened = self
             .forget_predecessor(&dir, topic_partition)
             .map_err(LogError::from)
-            .and_then(|()| Log::open(settings.without_checkpoints(path.clone(), topic_partition)));
+            .and_then(|()| Log::open(settings.without_checkpoints(path, topic_partition)));
         match opened {
             Ok((log, _)) => {
                 self.uncreated.lock().remove(topic_partition);
                 self.preferred.lock().remove(topic_partition);
-                write_topic_id_later(&dir, path, topic_id);
                 Ok((log, dir))
             }
             Err(error) => {

@@ -96,8 +96,10 @@ fn partition(n: i32) -> TopicPartition {
 const TOPIC_ID: TopicId = TopicId::from_u128(77);
 
 fn open(dirs: &LogDirs, n: i32) -> Log {
-    dirs.open_log(&partition(n), TOPIC_ID, None, settings())
-        .unwrap()
+    let log = dirs.open_log(&partition(n), TOPIC_ID, None, settings());
+    let log = log.unwrap();
+    assert!(dirs.write_topic_id(&log.reader(), TOPIC_ID));
+    log
 }
 
 fn batch(offset: i64) -> RecordBatch {
@@ -264,9 +266,14 @@ fn the_directory_of_the_metadata_log_is_missed_even_where_others_are_left() {
 fn a_log_gets_its_topic_id_and_loses_its_place_to_another_topic() {
     let test = Dirs::new(1);
     let dirs = test.load().unwrap();
-    append(&mut open(&dirs, 0));
+    let log = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
+    let mut log = log.unwrap();
+    assert!(dirs.lacks_topic_id(&log.reader()));
+    assert!(dirs.write_topic_id(&log.reader(), TOPIC_ID));
+    assert!(!dirs.lacks_topic_id(&log.reader()));
+    append(&mut log);
     dirs.close(BrokerEpoch(1), &[partition(0)]);
-    drop(dirs);
+    drop((log, dirs));
     let metadata = test.path().join("topic-0/partition.metadata");
     assert!(
         fs::read_to_string(metadata)
@@ -749,7 +756,7 @@ fn a_log_keeps_its_name_where_its_copy_cannot_take_it() {
         assert!(promoted.is_err());
         let [from, to] = moved.names();
         assert_eq!((from, to.len()), (vec!["topic-0".to_owned()], 2));
-        assert!(moved.log.dir().join("partition.metadata").exists());
+        assert!(moved.log.dir().is_dir());
         assert_eq!(
             moved
                 .dirs

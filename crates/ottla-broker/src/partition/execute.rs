@@ -76,7 +76,7 @@ impl Stepped {
     /// The next append that was held and is held no more. A lost replica has an answer for each.
     pub(super) fn take_let_go(&mut self) -> Option<PartitionEvent> {
         if self.replica.is_lost() {
-            self.held.is_holding = false;
+            self.held.let_all_go();
         }
         let append = self.held.pop()?;
         Some(PartitionEvent::Append(append))
@@ -90,18 +90,18 @@ impl Stepped {
         event: PartitionEvent,
     ) {
         match event {
-            PartitionEvent::Append(append) if self.held.is_holding => {
+            PartitionEvent::Append(append) if self.held.is_holding() => {
                 partition.inbox.count(append.bytes());
                 self.held.push(append);
             }
             PartitionEvent::Append(append) => self.on_append(partition, broker, append),
             PartitionEvent::HoldAppends(in_force) => {
                 self.write(partition, broker);
-                self.held.is_holding = true;
+                self.held.hold();
                 // Nobody waits any more where the receiver is gone, and then the end of it follows.
                 let _ = in_force.send(());
             }
-            PartitionEvent::LetAppendsGo => self.held.is_holding = false,
+            PartitionEvent::LetAppendsGo => self.held.let_go(),
             PartitionEvent::Replica(event) => {
                 self.write(partition, broker);
                 self.step(partition, broker, event);

@@ -13,22 +13,45 @@ use tokio::sync::oneshot;
 
 use super::{Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
+use crate::log_dirs::LogDirs;
+
+/// After so long the id of a topic is written again that found the disk full.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The appends that are set aside. Only the holder of the run token touches them.
 #[derive(Debug, Default)]
 pub(super) struct HeldAppends {
-    pub(super) is_holding: bool,
+    /// How many hold them back.
+    holds: usize,
     appends: VecDeque<PendingAppend>,
 }
 
 impl HeldAppends {
+    pub(super) fn is_holding(&self) -> bool {
+        self.holds > 0
+    }
+
+    pub(super) fn hold(&mut self) {
+        self.holds += 1;
+    }
+
+    pub(super) fn let_go(&mut self) {
+        // None is left where the log was lost.
+        self.holds = self.holds.saturating_sub(1);
+    }
+
+    /// Nobody can hold back what has nowhere to go.
+    pub(super) fn let_all_go(&mut self) {
+        self.holds = 0;
+    }
+
     pub(super) fn push(&mut self, append: PendingAppend) {
         self.appends.push_back(append);
     }
 
     /// The next one whose time has come.
     pub(super) fn pop(&mut self) -> Option<PendingAppend> {
-        match self.is_holding {
+        match self.is_holding() {
             true => None,
             false => self.appends.pop_front(),
         }
@@ -59,6 +82,15 @@ impl Partition {
     /// Holds appends back. When this returns, what was appended before is in the log.
     pub(super) async fn hold_appends(self: &Arc<Self>, broker: &Arc<Broker>) -> AppendHold {
         // Before the first wait, so that what is begun is ended whatever becomes of the caller.
+        let (hold, in_force) = self.begin_hold(broker);
+        in_force
+            .await
+            .expect("what is put into an inbox is worked off");
+        hold
+    }
+
+    /// Holds back what is put into the inbox from here on, and tells when what was put in before is in the log.
+    fn begin_hold(self: &Arc<Self>, broker: &Arc<Broker>) -> (AppendHold, oneshot::Receiver<()>) {
         let hold = AppendHold {
             broker: Arc::clone(broker),
             partition: Arc::clone(self),
@@ -66,9 +98,28 @@ impl Partition {
         };
         let (sender, in_force) = oneshot::channel();
         self.put(broker, PartitionEvent::HoldAppends(sender));
-        in_force
-            .await
-            .expect("what is put into an inbox is worked off");
-        hold
+        (hold, in_force)
+    }
+
+    /// Has the id of the topic written beside the log, and holds appends back until it is on disk: Kafka sets a log
+    /// aside that has records and no id, as one that belongs to no topic. On a full disk the appends are let go, which
+    /// refuses them as all others there.
+    pub(super) fn write_topic_id(self: &Arc<Self>, broker: &Arc<Broker>, log_dirs: Arc<LogDirs>) {
+        let (hold, _) = self.begin_hold(broker);
+        let mut hold = Some(hold);
+        let (log, topic_id) = (self.reader().clone(), self.topic_id);
+        let threads = self.home.load().threads.jobs.clone();
+        tokio::spawn(async move {
+            loop {
+                let (log_dirs, log) = (Arc::clone(&log_dirs), log.clone());
+                let written = threads.run(move || log_dirs.write_topic_id(&log, topic_id));
+                // A panic has been reported where it happened.
+                if written.await.unwrap_or(true) {
+                    return;
+                }
+                drop(hold.take());
+                tokio::time::sleep(RETRY).await;
+            }
+        });
     }
 }

@@ -217,7 +217,7 @@ impl Broker {
 
     /// The partition of a replica, opened or created if it is not here yet.
     fn partition_of(
-        &self,
+        self: &Arc<Self>,
         map: &mut PartitionMap,
         replica: &LocalReplica,
         is_new: bool,
@@ -250,6 +250,9 @@ impl Broker {
             self.metrics.topics().of_topic(&replica.topic),
             PartitionSettings::new(&config, self.config().socket_request_max_bytes),
         );
+        if log_dirs.lacks_topic_id(&partition.reader()) {
+            partition.write_topic_id(self, Arc::clone(log_dirs));
+        }
         map.insert(Arc::clone(&partition));
         Ok(partition)
     }

@@ -112,9 +112,13 @@ impl Node {
 }
 
 pub(crate) async fn create(client: &mut Client, partitions: i32) {
+    create_topic(client, TOPIC, partitions).await;
+}
+
+pub(super) async fn create_topic(client: &mut Client, name: &str, partitions: i32) {
     let request = CreateTopicsRequest {
         topics: vec![CreatableTopic {
-            name: TOPIC.into(),
+            name: name.to_owned().into(),
             num_partitions: partitions,
             replication_factor: 1,
             configs: vec![CreatableTopicConfig {
@@ -132,7 +136,16 @@ pub(crate) async fn create(client: &mut Client, partitions: i32) {
 }
 
 pub(super) async fn produce(client: &mut Client, index: i32, value: &str) -> ErrorCode {
-    let request = produce_to(TOPIC, index, 1, batch(&[value]));
+    produce_into(client, TOPIC, index, value).await
+}
+
+pub(super) async fn produce_into(
+    client: &mut Client,
+    topic: &'static str,
+    index: i32,
+    value: &str,
+) -> ErrorCode {
+    let request = produce_to(topic, index, 1, batch(&[value]));
     let answer = client.ask(9, &request).await;
     ErrorCode::from_code(answer.responses[0].partition_responses[0].error_code)
 }

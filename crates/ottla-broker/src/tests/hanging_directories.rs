@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ottla_log::Log;
 use ottla_log::checkpoint::{
-    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_protocol::messages::ListOffsetsRequest;
@@ -13,7 +13,7 @@ use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use ottla_types::{ErrorCode, Offset, TopicPartition};
 
 use super::client::Client;
-use super::directories::{Node, TOPIC, create, produce, until};
+use super::directories::{Node, TOPIC, create, create_topic, produce, produce_into, until};
 use crate::log_dirs::THREADS_PER_DIRECTORY;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,6 +24,14 @@ async fn start(settings: &[(&str, &str)]) -> (Node, Client) {
     let mut client = node.connect().await;
     create(&mut client, 2).await;
     assert_ne!(node.directory(0).0, node.directory(1).0);
+    for index in [0, 1] {
+        let id = node
+            .partition(index)
+            .reader()
+            .dir()
+            .join(PARTITION_METADATA);
+        until("the id of the topic is written", || id.exists()).await;
+    }
     (node, client)
 }
 
@@ -55,6 +63,33 @@ async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
     assert!(!waiting.is_finished(), "its flush waits for the disk");
     drop(hung);
     assert_eq!(waiting.await.unwrap(), ErrorCode::None);
+}
+
+/// Kafka sets a log aside that has records and does not say of which topic they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_acknowledged_before_the_id_of_the_topic_is_on_disk() {
+    let (node, mut client) = start(&[]).await;
+    let hung = hang(&node, 0);
+    create_topic(&mut client, "late", 2).await;
+    let dir_of = |topic: &str, index| {
+        let partition = node.broker().partitions.get(topic, index).unwrap();
+        partition.reader().dir()
+    };
+    let lies_with = |index| dir_of("late", index).parent() == dir_of(TOPIC, 0).parent();
+    let (waiting, well) = if lies_with(0) { (0, 1) } else { (1, 0) };
+    assert!(lies_with(waiting) && !lies_with(well));
+    let produced = produce_into(&mut client, "late", well, "a").await;
+    assert_eq!(produced, ErrorCode::None);
+    assert!(dir_of("late", well).join(PARTITION_METADATA).exists());
+    let mut of_waiting = node.connect().await;
+    let produced =
+        tokio::spawn(async move { produce_into(&mut of_waiting, "late", waiting, "a").await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!produced.is_finished(), "its id waits for the disk");
+    assert!(!dir_of("late", waiting).join(PARTITION_METADATA).exists());
+    drop(hung);
+    assert_eq!(produced.await.unwrap(), ErrorCode::None);
+    assert!(dir_of("late", waiting).join(PARTITION_METADATA).exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
