@@ -4,12 +4,13 @@
 //! suite that cannot run has failed; none is left out. The release binary is built once, and every suite that needs a
 //! running broker uses that one.
 //!
-//! What compiles with all cores goes first, one after the other; then two lanes run beside each other, because the
-//! suites that start brokers mostly wait for them.
+//! What is quick and the release binary go first; then two lanes run beside each other, because the suites that start
+//! brokers mostly wait for them. What either could run goes to the one that is done first.
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -37,6 +38,8 @@ enum Lane {
     Tests,
     /// What starts brokers and mostly waits for them.
     Brokers,
+    /// Whichever of the two has come to its end.
+    Either,
 }
 
 struct Suite {
@@ -67,6 +70,12 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::First,
+        name: "release",
+        what: "the binary that the other suites start",
+        command: || cargo(&["build", "--release", "--locked", "--package", "ottla"]),
+    },
+    Suite {
+        lane: Lane::Tests,
         name: "clippy",
         what: "no warnings",
         command: || {
@@ -80,12 +89,6 @@ const SUITES: &[Suite] = &[
                 "warnings",
             ])
         },
-    },
-    Suite {
-        lane: Lane::First,
-        name: "release",
-        what: "the binary that the other suites start",
-        command: || cargo(&["build", "--release", "--locked", "--package", "ottla"]),
     },
     Suite {
         lane: Lane::Tests,
@@ -124,13 +127,13 @@ const SUITES: &[Suite] = &[
         command: || xtask(&["conformance"]),
     },
     Suite {
-        lane: Lane::Brokers,
+        lane: Lane::Either,
         name: "report",
         what: "the report of ottla bench in a browser, light, dark and narrow",
         command: || xtask(&["report"]),
     },
     Suite {
-        lane: Lane::Brokers,
+        lane: Lane::Either,
         name: "compare-cleaning",
         what: "compaction beside Kafka's own cleaner, and served by Kafka",
         command: || xtask(&["compare-cleaning", "--logs", "2"]),
@@ -142,19 +145,19 @@ const SUITES: &[Suite] = &[
         command: || xtask(&["take-over"]),
     },
     Suite {
-        lane: Lane::Brokers,
+        lane: Lane::Either,
         name: "take-over-static",
         what: "the same with static voters",
         command: || xtask(&["take-over", "--changes", "2", "--static-voters"]),
     },
     Suite {
-        lane: Lane::Brokers,
+        lane: Lane::Either,
         name: "take-over-3.9",
         what: "a directory of Kafka 3.9",
         command: || xtask(&["take-over", "--changes", "2", "--from", "kafka39"]),
     },
     Suite {
-        lane: Lane::Brokers,
+        lane: Lane::Either,
         name: "take-over-4.0",
         what: "a directory of Kafka 4.0",
         command: || xtask(&["take-over", "--changes", "2", "--from", "kafka40"]),
@@ -169,25 +172,34 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     let began = Instant::now();
-    let lane = |lane| {
+    let suites_of = |lane| {
         let is_asked_for = |suite: &&Suite| {
             options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name)
         };
+        SUITES
+            .iter()
+            .filter(move |suite| suite.lane == lane)
+            .filter(is_asked_for)
+    };
+    let mut total = Tally::default();
+    for suite in suites_of(Lane::First) {
+        total.add(run_suite(suite)?);
+    }
+    let either = Mutex::new(suites_of(Lane::Either));
+    let run_lane = &|lane| {
         let mut total = Tally::default();
-        for suite in SUITES.iter().filter(|suite| suite.lane == lane) {
-            if is_asked_for(&suite) {
-                total.add(run_suite(suite)?);
-            }
+        let left = || either.lock().expect("no lane panics with it").next();
+        for suite in suites_of(lane).chain(std::iter::from_fn(left)) {
+            total.add(run_suite(suite)?);
         }
         anyhow::Ok(total)
     };
-    let mut total = lane(Lane::First)?;
-    let [tests, take_over] = std::thread::scope(|scope| {
+    let lanes = std::thread::scope(|scope| {
         [Lane::Tests, Lane::Brokers]
-            .map(|name| scope.spawn(move || lane(name)))
+            .map(|lane| scope.spawn(move || run_lane(lane)))
             .map(|lane| lane.join())
     });
-    for tally in [tests, take_over] {
+    for tally in lanes {
         total.add(tally.map_err(|_| anyhow!("a lane of suites panicked"))??);
     }
     println!("in {}", shown(began.elapsed()));
