@@ -76,7 +76,7 @@ impl BrokerConfig {
         let (Some(old), Some(new)) = (integer(self, key), integer(new, key)) else {
             return Ok(());
         };
-        if old == new {
+        if old == new || is_of_listener && !self.has_listener_of(key) {
             return Ok(());
         }
         if LIMITS_OF_CONNECTIONS.contains(&base) && new <= 0 {
@@ -92,6 +92,16 @@ impl BrokerConfig {
             true => check_thread_count(base, old, new),
             false => Ok(()),
         }
+    }
+}
+
+impl BrokerConfig {
+    /// Whether the listener that a key is for is one of this broker's. The key has its name in lower case.
+    fn has_listener_of(&self, key: &str) -> bool {
+        let name = key.strip_prefix("listener.name.");
+        let name = name.and_then(|rest| Some(rest.split_once('.')?.0));
+        let mut names = self.listeners.iter().map(|it| it.name.to_lowercase());
+        names.any(|known| Some(&*known) == name)
     }
 }
 
