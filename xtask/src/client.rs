@@ -28,8 +28,9 @@ pub struct Options {
 }
 
 /// What makes a small broker answer soon.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("group.initial.rebalance.delay.ms", "0"),
+    ("group.consumer.min.heartbeat.interval.ms", "500"),
     ("group.consumer.heartbeat.interval.ms", "500"),
     ("offsets.topic.num.partitions", "1"),
     ("transaction.state.log.num.partitions", "1"),
