@@ -44,6 +44,9 @@ pub use commits::{CommitCallback, CommitOffset};
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use records::{ConsumerRecord, FetchedBatch};
 
+/// Room for so many records is made at once, if so many are wanted: `max.poll.records` by default.
+const MAX_POLL_RESERVED: usize = 500;
+
 /// A partition by topic name and number.
 pub(crate) type Partition = (String, i32);
 
@@ -370,6 +373,9 @@ impl Consumer {
                     Ok(Some(record)) => {
                         position.next = Some(record.offset + 1);
                         position.leader_epoch = record.leader_epoch;
+                        if records.is_empty() {
+                            records.reserve(limit.min(MAX_POLL_RESERVED));
+                        }
                         records.push(record);
                     }
                     Ok(None) => {

@@ -9,6 +9,7 @@
 
 mod accumulator;
 mod batch;
+mod brief_lock;
 mod buffer_pool;
 mod config;
 mod delivery;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::accumulator::{BatchRules, QueueState};
 use super::batch::{ProducerBatch, next_ratio};
+use super::brief_lock::BriefLock;
 use super::sticky::Sticky;
 
 const BUCKETS: usize = 256;
@@ -38,7 +39,7 @@ pub(super) struct TopicQueues {
 pub(super) struct PartitionQueue {
     pub(super) topic: Arc<str>,
     pub(super) partition: i32,
-    pub(super) state: Mutex<QueueState>,
+    pub(super) state: BriefLock<QueueState>,
     /// What compression leaves of this topic's records, as bits of a float.
     ratio: Arc<AtomicU32>,
 }
@@ -117,7 +118,7 @@ impl TopicQueues {
             Arc::new(PartitionQueue {
                 topic: self.name.clone(),
                 partition: partition as i32,
-                state: Mutex::default(),
+                state: BriefLock::default(),
                 ratio: ratio.clone(),
             })
         });

@@ -1,0 +1,119 @@
+//! A lock for what is held no longer than it takes to encode a record.
+//!
+//! A lock that puts its waiters to sleep is given up with an instruction that waits until everything written
+//! before it has reached the cache: here the whole record, every time. This one is given up with a plain
+//! store. Whoever finds it taken spins for a while, then lets others run, then sleeps a little.
+//!
+//! It is not fair, and nothing that waits may be done while it is held.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often the lock is looked at before others are let run, and how often they are before this sleeps.
+const SPINS: u32 = 100;
+const YIELDS: u32 = 20;
+const SLEEP: Duration = Duration::from_micros(50);
+
+#[derive(Default)]
+pub(super) struct BriefLock<T> {
+    is_held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a guard only, and `is_held` lets one guard exist at a time; taking it
+// acquires what giving it up released. So the value goes from thread to thread, which it may, being `Send`.
+unsafe impl<T: Send> Sync for BriefLock<T> {}
+
+/// The lock is held until this is dropped.
+pub(super) struct BriefGuard<'a, T> {
+    lock: &'a BriefLock<T>,
+}
+
+impl<T> BriefLock<T> {
+    #[inline]
+    pub(super) fn lock(&self) -> BriefGuard<'_, T> {
+        if !self.try_take() {
+            self.take_contended();
+        }
+        BriefGuard { lock: self }
+    }
+
+    #[inline]
+    fn try_take(&self) -> bool {
+        self.is_held
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    #[cold]
+    fn take_contended(&self) {
+        let mut rounds = 0;
+        loop {
+            for _ in 0..SPINS {
+                // Looking does not take the line away from whoever holds the lock.
+                if !self.is_held.load(Ordering::Relaxed) && self.try_take() {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            // The holder may have been put off the processor that this spins on.
+            match rounds < YIELDS {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(SLEEP),
+            }
+            rounds += 1;
+        }
+    }
+}
+
+impl<T> Deref for BriefGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: while the guard lives, no other does.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for BriefGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: while the guard lives, no other does, and it is borrowed for as long as the value is.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for BriefGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.is_held.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each thread moves both numbers on; seen in between, they would differ.
+    #[test]
+    fn one_at_a_time_holds_it() {
+        let lock = BriefLock::<(u64, u64)>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50_000 {
+                        let mut held = lock.lock();
+                        assert_eq!(held.0, held.1);
+                        held.0 += 1;
+                        std::hint::black_box(&mut *held);
+                        held.1 += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), (200_000, 200_000));
+    }
+}
