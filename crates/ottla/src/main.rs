@@ -12,6 +12,8 @@ mod server;
 mod stop_signals;
 mod tools;
 
+/// Asks for no huge pages (`no_thp`): a heap of which a broker at rest touches little would take 2 MiB at a time, ten
+/// megabytes of zeros, and producing was not found to be slower (`docs/benchmarks.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
