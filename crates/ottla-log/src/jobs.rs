@@ -105,12 +105,15 @@ impl FlushJob {
     pub fn run(self) -> Result<Offset, StorageError> {
         let shared = Arc::clone(&self.shared);
         let mut flushed = shared.flushed.lock();
-        if flushed.has_failed {
-            let error = io::Error::other("an earlier flush has failed");
+        if let Some(kind) = flushed.failure {
+            // Of the same kind: that the directory of a deleted log is gone is no failure of the disk, however often
+            // it is met.
+            let error = io::Error::new(kind, "an earlier flush has failed");
             return Err(StorageError::fsync(&shared.dir.path(), error));
         }
         let result = self.flush(&mut flushed);
-        flushed.has_failed = result.as_ref().is_err_and(|error| error.is_failed_fsync);
+        let failed = result.as_ref().err().filter(|error| error.is_failed_fsync);
+        flushed.failure = failed.map(|error| error.error.kind());
         result?;
         shared.on_flushed(self.up_to, self.truncations);
         Ok(self.up_to)
@@ -216,7 +219,7 @@ impl WritebackJob {
         let len = self.range.end - self.range.start;
         start_writeback(&self.file, self.range.start, len).map_err(|error| {
             // What was not written may be told of only once: no flush may say that all is well.
-            self.shared.flushed.lock().has_failed = true;
+            self.shared.flushed.lock().failure = Some(error.kind());
             StorageError::fsync(&self.path, error)
         })?;
         Ok(WrittenPages {

@@ -7,6 +7,7 @@
 //!
 //! Kafka: `UnifiedLog.read`, `LocalLog.read`, `UnifiedLog.fetchOffsetByTimestamp`.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -61,8 +62,9 @@ pub(crate) struct Flushed {
     pub(crate) dir_version: u64,
     /// The entry of the partition's directory in its log directory is on disk.
     pub(crate) is_parent_synced: bool,
-    /// A flush could not force something to disk. Another that tried again might be told that all is well.
-    pub(crate) has_failed: bool,
+    /// How a flush failed that could not force something to disk. Another that tried again might be told that all is
+    /// well.
+    pub(crate) failure: Option<io::ErrorKind>,
 }
 
 impl Shared {

@@ -401,9 +401,12 @@ fn a_flush_owes_what_another_that_has_not_ended_was_to_write() {
 fn a_failed_fsync_is_not_tried_again() {
     let mut test = TestLog::new();
     test.append(1);
-    test.log().shared.flushed.lock().has_failed = true;
+    // Whoever asks later is told how it failed: that a deleted log's files are gone is no failure of a disk.
+    let kind = std::io::ErrorKind::NotFound;
+    test.log().shared.flushed.lock().failure = Some(kind);
     let error = test.log().flush_job().unwrap().run().unwrap_err();
     assert!(error.is_failed_fsync);
+    assert_eq!(error.error.kind(), kind);
     assert_eq!(test.reader().recovery_point(), Offset(0));
 }
 
