@@ -11,6 +11,7 @@ mod checkers;
 mod disk;
 mod network;
 mod node;
+mod trouble;
 mod world;
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use super::bugs::Bug;
 use super::checkers::Checkers;
-use super::disk::{SnapshotContent, Value};
+use super::disk::SnapshotContent;
 use super::network::{Message, Network, Payload};
 use super::node::{ADMIN, Seen, SimNode};
 use crate::{
-    AddVoterRequest, ApiVersionsResponse, Effect, Event, KRaftVersion, Moment, QuorumConfig,
-    RemoveVoterRequest, Request, Response, Role, SnapshotId, Voter, VoterSet,
+    ApiVersionsResponse, Effect, Event, KRaftVersion, Moment, QuorumConfig, Request, Response,
+    Role, SnapshotId, Voter, VoterSet,
 };
 
 const FAULTS_MS: u64 = 30_000;
@@ -66,7 +66,7 @@ pub(super) struct Outcome {
 }
 
 #[derive(Clone, Debug)]
-enum Happening {
+pub(super) enum Happening {
     Deliver(Message),
     Tick {
         node: i32,
@@ -112,18 +112,18 @@ impl Ord for Scheduled {
 }
 
 pub(super) struct World {
-    setup: Setup,
-    now_ms: u64,
-    random: u64,
+    pub(super) setup: Setup,
+    pub(super) now_ms: u64,
+    pub(super) random: u64,
     sequence: u64,
     queue: BinaryHeap<Reverse<Scheduled>>,
-    nodes: BTreeMap<i32, SimNode>,
-    network: Network,
-    checkers: Checkers,
-    is_healing: bool,
-    next_value: u64,
-    outcome: Outcome,
-    history: VecDeque<String>,
+    pub(super) nodes: BTreeMap<i32, SimNode>,
+    pub(super) network: Network,
+    pub(super) checkers: Checkers,
+    pub(super) is_healing: bool,
+    pub(super) next_value: u64,
+    pub(super) outcome: Outcome,
+    pub(super) history: VecDeque<String>,
 }
 
 pub(super) fn run(setup: Setup, bug: Option<Bug>) -> Result<Outcome, String> {
@@ -240,7 +240,7 @@ impl World {
         self.checkers.check_logs_match(&self.nodes)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -248,19 +248,19 @@ impl World {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn pick(&mut self, of: &[i32]) -> Option<i32> {
+    pub(super) fn pick(&mut self, of: &[i32]) -> Option<i32> {
         let index = self.below(of.len().max(1) as u64) as usize;
         of.get(index).copied()
     }
 
-    fn schedule(&mut self, after_ms: u64, happening: Happening) {
+    pub(super) fn schedule(&mut self, after_ms: u64, happening: Happening) {
         self.sequence += 1;
         let at = self.now_ms + after_ms;
         self.queue
             .push(Reverse(Scheduled(at, self.sequence, happening)));
     }
 
-    fn note(&mut self, line: String) {
+    pub(super) fn note(&mut self, line: String) {
         for byte in line.bytes() {
             self.outcome.digest =
                 (self.outcome.digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -323,7 +323,7 @@ impl World {
     }
 
     /// Hands an event in and carries out what follows, unless the node crashes in between.
-    fn step(&mut self, id: i32, event: Event) -> Result<(), String> {
+    pub(super) fn step(&mut self, id: i32, event: Event) -> Result<(), String> {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let moment = self.moment();
@@ -545,246 +545,6 @@ impl World {
                 end_offset: Offset(end),
             },
         )
-    }
-
-    // What clients, admins and bad luck do
-
-    fn leaders(&self) -> Vec<i32> {
-        self.nodes
-            .values()
-            .filter(|node| {
-                node.quorum
-                    .as_ref()
-                    .is_some_and(|quorum| quorum.is_active_leader())
-            })
-            .map(|node| node.id)
-            .collect()
-    }
-
-    fn client_writes(&mut self) -> Result<(), String> {
-        let after_ms = 20 + self.below(150);
-        self.schedule(after_ms, Happening::ClientWrites);
-        for id in self.leaders() {
-            let count = 1 + self.below(3);
-            let values: Vec<Value> = (0..count)
-                .map(|index| Value::Data(self.next_value + index))
-                .collect();
-            self.next_value += count;
-            let flush_ms = 1 + self.below(30);
-            let is_shown_at_once = self.below(2) == 0;
-            let node = self.nodes.get_mut(&id).expect("a node");
-            let epoch = node.quorum.as_ref().expect("leads").epoch();
-            node.append(epoch, values);
-            let (end, generation, life) = (node.disk.end(), node.disk.generation, node.life);
-            let end_offset = Offset(end);
-            if is_shown_at_once {
-                self.step(id, Event::LogAppended { end_offset })?;
-                let flushed = Happening::Flushed {
-                    node: id,
-                    life,
-                    end,
-                    generation,
-                };
-                self.schedule(flush_ms, flushed);
-            } else {
-                node.disk.flush();
-                self.step(id, Event::LogFlushed { end_offset })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn make_trouble(&mut self) -> Result<(), String> {
-        if self.is_healing {
-            return Ok(());
-        }
-        let after_ms = 200 + self.below(2_000);
-        self.schedule(after_ms, Happening::Trouble);
-        let ids: Vec<i32> = self.nodes.keys().copied().collect();
-        match self.below(9) {
-            0 | 1 => {
-                let Some(node) = self.pick(&ids) else {
-                    return Ok(());
-                };
-                self.schedule(0, Happening::Crash { node });
-                let after_ms = 50 + self.below(6_000);
-                self.schedule(after_ms, Happening::Restart { node });
-            }
-            2 => {
-                // Power fails everywhere.
-                for node in ids {
-                    self.schedule(0, Happening::Crash { node });
-                    let after_ms = 50 + self.below(500);
-                    self.schedule(after_ms, Happening::Restart { node });
-                }
-            }
-            3 | 4 => self.isolate(&ids),
-            5 => {
-                let (from, to) = (self.pick(&ids), self.pick(&ids));
-                let (Some(from), Some(to)) = (from, to) else {
-                    return Ok(());
-                };
-                self.network.cut.insert((from, to));
-                let after_ms = 500 + self.below(8_000);
-                self.schedule(
-                    after_ms,
-                    Happening::Heal {
-                        pair: Some((from, to)),
-                    },
-                );
-            }
-            6 => {
-                let Some(node) = self.pick(&ids) else {
-                    return Ok(());
-                };
-                self.take_snapshot(node)?;
-            }
-            7 => self.lose_disk(&ids),
-            _ => {
-                let leaders = self.leaders();
-                if let Some(leader) = self.pick(&leaders)
-                    && self.below(2) == 0
-                {
-                    let quorum = self.nodes[&leader].quorum.as_ref().expect("leads");
-                    let epoch = quorum.epoch();
-                    self.step(leader, Event::ResignRequested { epoch })?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A broker starts again with an empty disk.
-    fn lose_disk(&mut self, ids: &[i32]) {
-        let others: Vec<i32> = ids.iter().copied().filter(|&id| id >= 21).collect();
-        let Some(id) = self.pick(&others) else {
-            return;
-        };
-        self.crash(id);
-        let node = self.nodes.get_mut(&id).expect("a node");
-        if node.quorum.is_none() {
-            node.disk = super::disk::Disk::default();
-            node.directory += 1_000;
-            self.note(format!("{id} has a new disk"));
-            self.schedule(100, Happening::Restart { node: id });
-        }
-    }
-
-    /// Cuts some nodes, preferably a leader, off from all others.
-    fn isolate(&mut self, ids: &[i32]) {
-        let leaders = self.leaders();
-        let mut group: Vec<i32> = ids.iter().copied().filter(|_| self.below(3) == 0).collect();
-        if self.below(2) == 0 {
-            group.extend(leaders);
-        }
-        for &one in ids {
-            for &other in ids {
-                if group.contains(&one) != group.contains(&other) {
-                    self.network.cut.insert((one, other));
-                }
-            }
-        }
-        let after_ms = 1_000 + self.below(6_000);
-        self.schedule(after_ms, Happening::Heal { pair: None });
-    }
-
-    fn take_snapshot(&mut self, id: i32) -> Result<(), String> {
-        let node = self.nodes.get_mut(&id).expect("a node");
-        let Some(quorum) = &node.quorum else {
-            return Ok(());
-        };
-        let Some(end) = quorum.high_watermark().map(Offset::value) else {
-            return Ok(());
-        };
-        let control = quorum.control_records().clone();
-        if end <= node.disk.start_offset || node.disk.snapshot(end, &control).is_none() {
-            return Ok(());
-        }
-        node.disk.clean();
-        let event = Event::SnapshotsChanged {
-            snapshots: node.disk.snapshots.keys().copied().collect(),
-            log_start_offset: Offset(node.disk.start_offset),
-        };
-        self.step(id, event)
-    }
-
-    fn change_voters(&mut self) {
-        if self.is_healing {
-            return;
-        }
-        let after_ms = 200 + self.below(1_500);
-        self.schedule(after_ms, Happening::VoterChange);
-        let leaders = self.leaders();
-        let Some(leader) = self.pick(&leaders) else {
-            return;
-        };
-        let quorum = self.nodes[&leader].quorum.as_ref().expect("leads");
-        let voters = quorum.voters().clone();
-        let voter_ids: Vec<i32> = voters.voters().map(|voter| voter.key.id.value()).collect();
-        let others: Vec<i32> = self
-            .nodes
-            .values()
-            .filter(|node| node.can_become_voter && !voter_ids.contains(&node.id))
-            .map(|node| node.id)
-            .collect();
-        let changes = 1 + self.below(2);
-        for _ in 0..changes {
-            let is_removal = self.below(2) == 0 && voter_ids.len() > 2;
-            let request = if is_removal {
-                let Some(voter) = self.pick(&voter_ids) else {
-                    continue;
-                };
-                let voter = voters.voter(BrokerId(voter)).expect("a voter").key;
-                Request::RemoveVoter(RemoveVoterRequest { voter })
-            } else {
-                let Some(other) = self.pick(&others) else {
-                    continue;
-                };
-                let voter = self.nodes[&other].voter();
-                Request::AddVoter(AddVoterRequest {
-                    voter: voter.key,
-                    endpoints: voter.endpoints,
-                    ack_when_committed: self.below(2) == 0,
-                })
-            };
-            let after_ms = 1 + self.below(10);
-            self.schedule(
-                after_ms,
-                Happening::Deliver(Message {
-                    from: ADMIN,
-                    to: leader,
-                    known_as: BrokerId(leader),
-                    correlation_id: 0,
-                    life: 0,
-                    payload: Payload::Request(request),
-                }),
-            );
-        }
-    }
-
-    fn crash(&mut self, id: i32) {
-        if self.is_healing || self.nodes[&id].quorum.is_none() {
-            return;
-        }
-        let random = self.below(u64::MAX);
-        self.nodes.get_mut(&id).expect("a node").crash(random);
-        self.outcome.crashes += 1;
-        self.note(format!("{id} crashes"));
-    }
-
-    fn restart(&mut self, id: i32) -> Result<(), String> {
-        let is_moved = self.setup.dynamic && self.below(4) == 0;
-        let node = self.nodes.get_mut(&id).expect("a node");
-        if node.quorum.is_some() {
-            return Ok(());
-        }
-        if is_moved && id < 21 {
-            // Its listener has another port from now on, which the voter set has to be told.
-            node.port += 1;
-        }
-        node.boot();
-        self.note(format!("{id} starts"));
-        self.step(id, Event::Started)
     }
 
     // Healing
