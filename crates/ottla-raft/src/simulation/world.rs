@@ -334,16 +334,12 @@ impl World {
             let name = name_of(&event);
             let effects = node.step(moment, event);
             let quorum = node.quorum.as_ref().expect("is up");
-            // Where somebody votes, for another or for itself, a crash hurts most.
-            let odds = effects.iter().map(|effect| match effect {
-                Effect::PersistElectionState(_) => 30,
-                Effect::Send { request, .. } => match request {
-                    Request::Vote(vote) if !vote.pre_vote => 8,
-                    _ => 2_000,
-                },
-                _ => 2_000,
-            });
-            let odds = odds.min().unwrap_or(2_000);
+            let is_written = |effect: &Effect| matches!(effect, Effect::PersistElectionState(_));
+            let odds = if effects.iter().any(is_written) {
+                50
+            } else {
+                2_000
+            };
             let line = format!(
                 "{id} {:?} epoch {} end {} hw {:?}: {name} -> {}",
                 quorum.role(),
@@ -394,6 +390,17 @@ impl World {
         Ok(())
     }
 
+    /// Where somebody has voted, for another or for itself, a short crash hurts most: the election still goes on
+    /// when the node is back.
+    fn stumble(&mut self, id: i32) {
+        if !self.is_healing && self.below(4) == 0 {
+            let after_ms = self.below(4);
+            self.schedule(after_ms, Happening::Crash { node: id });
+            let after_ms = after_ms + 2 + self.below(40);
+            self.schedule(after_ms, Happening::Restart { node: id });
+        }
+    }
+
     fn crash_for_a_while(&mut self, id: i32) {
         self.crash(id);
         let longest_ms = if self.below(2) == 0 { 100 } else { 3_000 };
@@ -426,6 +433,7 @@ impl World {
                     // A candidate has voted for itself.
                     let key = self.nodes[&id].key();
                     self.checkers.on_vote(key, vote.epoch, key)?;
+                    self.stumble(id);
                 }
                 self.send(message);
             }
@@ -446,8 +454,9 @@ impl World {
                 self.checkers.on_truncated(id, start, &before, end)?;
             }
             Seen::Voted { epoch, candidate } => {
-                self.checkers
-                    .on_vote(self.nodes[&id].key(), epoch, candidate)?;
+                let key = self.nodes[&id].key();
+                self.checkers.on_vote(key, epoch, candidate)?;
+                self.stumble(id);
             }
             Seen::Answered(response) => {
                 let (Response::AddVoter(response) | Response::RemoveVoter(response)) = response
