@@ -78,6 +78,6 @@ planted! {
     finds_commits_of_earlier_epochs: CommitEarlierEpochs within 10,
     finds_a_leader_that_leads_on: LeadOnAfterRestart within 10,
     finds_logs_that_are_not_cut: NoTruncation within 10,
-    finds_voters_that_were_cut_off: VotersSurviveTruncation within 100,
+    finds_voters_that_were_cut_off: VotersSurviveTruncation within 10,
     finds_changes_that_overlap: ChangesOverlap within 10,
 }

@@ -452,6 +452,12 @@ impl World {
                 self.outcome.truncations += 1;
                 let start = self.nodes[&id].disk.start_offset;
                 self.checkers.on_truncated(id, start, &before, end)?;
+                let node = &self.nodes[&id];
+                let history = node.disk.control_records(node.static_voters.clone());
+                let quorum = node.quorum.as_ref().expect("is up");
+                if quorum.voters() != history.last_voters() {
+                    return Err(format!("{id} goes by voters that were cut off"));
+                }
             }
             Seen::Voted { epoch, candidate } => {
                 let key = self.nodes[&id].key();
