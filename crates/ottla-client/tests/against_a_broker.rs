@@ -1,5 +1,6 @@
 //! The client against a real broker: what producer, consumer and admin calls promise each other.
 
+#[path = "support/cluster.rs"]
 mod cluster;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,6 +2,7 @@
 //!
 //! A broker that does not serve them must be said not to, with what to set instead.
 
+#[path = "support/cluster.rs"]
 mod cluster;
 
 use std::collections::BTreeSet;
