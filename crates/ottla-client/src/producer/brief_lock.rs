@@ -7,6 +7,7 @@
 //! It is not fair, and nothing that waits may be done while it is held.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,6 +30,8 @@ unsafe impl<T: Send> Sync for BriefLock<T> {}
 /// The lock is held until this is dropped.
 pub(super) struct BriefGuard<'a, T> {
     lock: &'a BriefLock<T>,
+    /// It is shared between threads only where the value may be.
+    _value: PhantomData<&'a mut T>,
 }
 
 impl<T> BriefLock<T> {
@@ -37,7 +40,10 @@ impl<T> BriefLock<T> {
         if !self.try_take() {
             self.take_contended();
         }
-        BriefGuard { lock: self }
+        BriefGuard {
+            lock: self,
+            _value: PhantomData,
+        }
     }
 
     #[inline]
