@@ -130,7 +130,7 @@ const SUITES: &[Suite] = &[
     Suite {
         lane: Lane::Brokers,
         name: "conformance",
-        what: "nine scripts against Ottla and Apache Kafka",
+        what: "ten scripts against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
     Suite {

@@ -345,7 +345,10 @@
       const latencies = lines([["ack_p50_ms", "acknowledged p50", 0], ["ack_p99_ms", "acknowledged p99", 1], ["ack_max_ms", "acknowledged max", 4], ["e2e_p99_ms", "end to end p99", 2], ["e2e_max_ms", "end to end max", 3]]);
       if (latencies.length > 0) {
         const disk = column("disk_utilisation");
-        const options = { title: `Latency over time${suffix}`, series: latencies, x: { values: xs, label: "seconds" }, y: { label: "ms" }, marks: round.marks };
+        // One long wait would press every other line onto the axis.
+        const shown = latencies.flatMap((it) => it.values).filter((value) => value > 0);
+        const isWide = Math.max(...shown) > 50 * Math.min(...shown);
+        const options = { title: `Latency over time${suffix}`, series: latencies, x: { values: xs, label: "seconds" }, y: { label: "ms", log: isWide }, marks: round.marks };
         if (some(disk)) {
           options.series = [...latencies, { label: "disk busy, %", values: disk.map((it) => (it === null ? null : it * 100)), colour: 5, scale: "y2", width: 1, dash: [2, 3] }];
           options.y2 = { label: "% busy", range: [0, 105] };
