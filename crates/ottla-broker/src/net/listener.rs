@@ -82,8 +82,8 @@ impl BoundListener {
     }
 }
 
-/// Kafka's default for both buffers, which its `server.properties` spells out, so that nearly every file has it.
-const KAFKA_DEFAULT_BUFFER_BYTES: i32 = 102_400;
+/// Kafka's default, which its `server.properties` spells out, so that nearly every file has it.
+const KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES: i32 = 102_400;
 
 /// Where a listener without a host listens: on all addresses of both kinds, as in Java, or on those of IPv4 where the
 /// machine has no other.
@@ -106,7 +106,7 @@ fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
         socket.set_only_v6(false)?;
     }
     // The receive buffer has to be set before listening, or the window scale cannot follow it.
-    if let Some(bytes) = fixed_buffer(config.socket_receive_buffer_bytes) {
+    if let Some(bytes) = fixed_receive_buffer(config.socket_receive_buffer_bytes) {
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(&address.into())?;
@@ -194,11 +194,11 @@ async fn let_in(
     }
 }
 
-/// What `socket.receive.buffer.bytes` or `socket.send.buffer.bytes` fixes the buffer at; `None` leaves it to the kernel,
-/// which begins with as much and lets it grow (`docs/decisions/0017-socket-buffers.md`).
-fn fixed_buffer(bytes: i32) -> Option<usize> {
+/// What `socket.receive.buffer.bytes` fixes the buffer at; `None` leaves it to the kernel, which begins with as much and
+/// lets it grow (`docs/decisions/0017-receive-buffer.md`).
+fn fixed_receive_buffer(bytes: i32) -> Option<usize> {
     match bytes {
-        KAFKA_DEFAULT_BUFFER_BYTES => None,
+        KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES => None,
         bytes => usize::try_from(bytes).ok().filter(|&bytes| bytes > 0),
     }
 }
@@ -207,7 +207,7 @@ fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_keepalive(true)?;
-    if let Some(bytes) = fixed_buffer(config.socket_send_buffer_bytes) {
+    if let Ok(bytes @ 1..) = usize::try_from(config.socket_send_buffer_bytes) {
         socket.set_send_buffer_size(bytes)?;
     }
     Ok(())
@@ -215,14 +215,14 @@ fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::fixed_buffer;
+    use super::fixed_receive_buffer;
 
     #[test]
-    fn buffers_of_kafkas_default_are_the_kernels() {
-        assert_eq!(fixed_buffer(102_400), None);
-        assert_eq!(fixed_buffer(-1), None);
-        assert_eq!(fixed_buffer(0), None);
-        assert_eq!(fixed_buffer(102_401), Some(102_401));
-        assert_eq!(fixed_buffer(65_536), Some(65_536));
+    fn a_buffer_of_kafkas_default_is_the_kernels() {
+        assert_eq!(fixed_receive_buffer(102_400), None);
+        assert_eq!(fixed_receive_buffer(-1), None);
+        assert_eq!(fixed_receive_buffer(0), None);
+        assert_eq!(fixed_receive_buffer(102_401), Some(102_401));
+        assert_eq!(fixed_receive_buffer(65_536), Some(65_536));
     }
 }
