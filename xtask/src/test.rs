@@ -22,8 +22,8 @@ use crate::workspace;
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// The optimised build of the suites does without what takes a third of its time and gains some per cent: they test what
-/// the broker does, and `bench-peer` builds its own.
+/// The suites test what the broker does, not how fast: their binary is built without optimisation across crates, which takes
+/// long. `bench-peer` builds its own.
 const QUICK_RELEASE: [(&str, &str); 2] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
