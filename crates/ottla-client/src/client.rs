@@ -335,6 +335,17 @@ impl Client {
         .await
     }
 
+    /// A connection to the coordinator of a group, for the owner alone.
+    pub(crate) async fn group_connection_of(
+        &self,
+        group: &str,
+        owner: Owner,
+    ) -> Result<Arc<Connection>, ClientError> {
+        let coordinator = self.coordinator(CoordinatorKind::Group, group).await?;
+        self.connection_of(&coordinator.address(), Some(owner))
+            .await
+    }
+
     /// The coordinator of this group or transactional id.
     pub async fn coordinator(
         &self,

@@ -133,15 +133,7 @@ async fn members_share_what_the_coordinator_gives_them() {
         "the member's epoch"
     );
     first.close().await.expect("left");
-    let committed = cluster
-        .admin
-        .committed_offsets(&group)
-        .await
-        .expect("offsets");
-    assert_eq!(
-        committed.values().map(|it| it.offset).collect::<Vec<_>>(),
-        [11; 4]
-    );
+    assert_eq!(cluster.committed(&group).await, [11; 4]);
 }
 
 #[tokio::test]

@@ -47,6 +47,9 @@ mod truncation;
 #[cfg(test)]
 mod simulation;
 
+#[cfg(test)]
+mod test_batches;
+
 pub use ack::{AckOutcome, RequiredAcks};
 pub use event::{Append, Effect, Event, Fetched, LeaderOffsets, ProducerVerdict};
 pub use follower::FetchPosition;

@@ -20,7 +20,7 @@ impl LogDirs {
     /// Up to where each log is on disk, and before that, where each starts: a start that moves on raises the
     /// recovery point over records that were never forced to disk, and they must not come back unchecked.
     pub(super) fn checkpoint_recovery_points(&self, dir: &Arc<LogDir>) {
-        let before: HashMap<TopicPartition, Offset> = self.recovery_points();
+        let before = self.recovery_points(dir);
         self.checkpoint_log_start_offsets(dir);
         let value = |reader: &LogReader| {
             let now = reader.recovery_point();
@@ -38,11 +38,14 @@ impl LogDirs {
         );
     }
 
-    fn recovery_points(&self) -> HashMap<TopicPartition, Offset> {
+    /// Of the logs in a directory that are not on their way to take the place of others.
+    fn recovery_points(&self, dir: &Arc<LogDir>) -> HashMap<TopicPartition, Offset> {
         let loaded = self.loaded.lock();
-        let loaded = loaded.values().map(|log| log.log.reader());
-        let mut readers: Vec<LogReader> = loaded.collect();
-        readers.extend(self.hosted.read().values().map(|log| log.reader.clone()));
+        let loaded = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let mut readers: Vec<LogReader> = loaded.map(|log| log.log.reader()).collect();
+        let hosted = self.hosted.read();
+        let hosted = hosted.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        readers.extend(hosted.map(|log| log.reader.clone()));
         let points = readers.iter();
         points
             .map(|reader| (reader.topic_partition().clone(), reader.recovery_point()))
@@ -93,20 +96,19 @@ impl LogDirs {
         for (file, written) in files {
             let path = dir.path.join(file);
             let mut last = written.lock();
-            let Some(known) = last.take().or_else(|| OffsetCheckpoint::read(&path).ok()) else {
-                // What cannot be read counts as empty.
+            if last.is_none() {
+                *last = OffsetCheckpoint::read(&path).ok();
+            }
+            // What cannot be read counts as empty.
+            let names_it = |known: &&OffsetCheckpoint| known.offsets.contains_key(topic_partition);
+            let Some(mut kept) = last.as_ref().filter(names_it).cloned() else {
                 continue;
             };
-            let mut kept = known.clone();
-            if kept.offsets.remove(topic_partition).is_some() {
-                // The others that are gone as well, so that the topics that follow find nothing to do.
-                kept.offsets.retain(|partition, _| self.is_known(partition));
-            }
-            *last = Some(known);
-            if last.as_ref() != Some(&kept) {
-                kept.write(&path)?;
-                *last = Some(kept);
-            }
+            kept.offsets.remove(topic_partition);
+            // The others that are gone as well, so that the topics that follow find nothing to do.
+            kept.offsets.retain(|partition, _| self.is_known(partition));
+            kept.write(&path)?;
+            *last = Some(kept);
         }
         Ok(())
     }

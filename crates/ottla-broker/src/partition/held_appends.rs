@@ -3,7 +3,8 @@
 //! Whoever has to be sure that nothing is appended, and has to wait for others meanwhile, cannot keep the run token
 //! for that: it would keep acknowledgements from timing out, and a thread with it. So the partition sets appends aside
 //! in the order in which they came, and goes on with everything else. What is set aside counts for the bound of the
-//! inbox, beyond which connections are not read; and whoever holds appends has a deadline.
+//! inbox, beyond which connections are not read; and whoever holds appends for long has a deadline, or lets them go.
+//! A move between directories does it before it puts the copy in place, and a new log until the id of its topic is on disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

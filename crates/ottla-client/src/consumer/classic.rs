@@ -423,12 +423,8 @@ impl Membership {
                     return;
                 }
                 let answer = async {
-                    let coordinator = client.coordinator(CoordinatorKind::Group, &group).await?;
-                    client
-                        .connection_of(&coordinator.address(), Some(owner))
-                        .await?
-                        .send(&request)
-                        .await
+                    let connection = client.group_connection_of(&group, owner).await?;
+                    connection.send(&request).await
                 }
                 .await;
                 let code = match answer {
@@ -472,14 +468,8 @@ impl Coordinator {
         request: &R,
         held_back: Option<Duration>,
     ) -> Result<R::Response, ClientError> {
-        let coordinator = self
-            .client
-            .coordinator(CoordinatorKind::Group, &self.group)
-            .await?;
-        let connection = self
-            .client
-            .connection_of(&coordinator.address(), Some(self.owner))
-            .await?;
+        let connection = self.client.group_connection_of(&self.group, self.owner);
+        let connection = connection.await?;
         match held_back {
             // The coordinator waits for the other members.
             Some(held_back) => connection.send_waiting(request, held_back).await,
@@ -565,14 +555,7 @@ impl Place {
             return;
         }
         let left = async {
-            let coordinator = self
-                .client
-                .coordinator(CoordinatorKind::Group, &self.group)
-                .await?;
-            let connection = self
-                .client
-                .connection_of(&coordinator.address(), Some(owner))
-                .await?;
+            let connection = self.client.group_connection_of(&self.group, owner).await?;
             connection
                 .send_with(|version| {
                     let mut request = LeaveGroupRequest {

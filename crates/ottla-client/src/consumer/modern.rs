@@ -234,13 +234,8 @@ impl Shared {
         &self,
         request: &R,
     ) -> Result<R::Response, ClientError> {
-        let coordinator = self.client.coordinator(CoordinatorKind::Group, &self.group);
-        let address = coordinator.await?.address();
-        let connection = self
-            .client
-            .connection_of(&address, Some(self.owner))
-            .await?;
-        connection.send(request).await
+        let connection = self.client.group_connection_of(&self.group, self.owner);
+        connection.await?.send(request).await
     }
 
     async fn send_heartbeat(

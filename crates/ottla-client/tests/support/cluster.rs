@@ -63,6 +63,12 @@ impl Cluster {
         name
     }
 
+    /// The offsets that a group has committed, in the order of the partitions.
+    pub async fn committed(&self, group: &str) -> Vec<i64> {
+        let committed = self.admin.committed_offsets(group).await.expect("offsets");
+        committed.values().map(|it| it.offset).collect()
+    }
+
     pub fn producer(&self, config: ProducerConfig) -> Producer {
         Producer::new(self.admin.client().clone(), config).expect("a producer")
     }

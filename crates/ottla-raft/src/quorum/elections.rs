@@ -9,7 +9,7 @@ use super::{LAST_EPOCH, Quorum};
 use crate::epoch_state::{EpochElection, EpochState};
 use crate::{
     BeginQuorumEpochRequest, CurrentLeader, EndQuorumEpochRequest, QuorumEpochResponse, ReplicaKey,
-    Role, VoteRequest, VoteResponse,
+    Role, VoteRequest, VoteResponse, VoterEndpoint,
 };
 
 impl Quorum {
@@ -87,15 +87,10 @@ impl Quorum {
         &mut self,
         request: BeginQuorumEpochRequest,
     ) -> QuorumEpochResponse {
-        if let Err(error) = self.validate_voter_only_request(request.leader, request.epoch) {
+        let announced = (request.leader, request.epoch);
+        if let Err(error) = self.follow_announced(announced, request.endpoints) {
             return self.epoch_response(error);
         }
-        let leader = self.with_known_endpoints(CurrentLeader {
-            leader: Some(request.leader),
-            epoch: request.epoch,
-            endpoints: request.endpoints,
-        });
-        self.transition_to_leader_of(request.leader, leader);
         match self.is_meant_for_this_node(request.voter) {
             true => self.epoch_response(ErrorCode::None),
             false => self.epoch_response(ErrorCode::InvalidVoterKey),
@@ -106,15 +101,10 @@ impl Quorum {
         &mut self,
         request: EndQuorumEpochRequest,
     ) -> QuorumEpochResponse {
-        if let Err(error) = self.validate_voter_only_request(request.leader, request.epoch) {
+        let announced = (request.leader, request.epoch);
+        if let Err(error) = self.follow_announced(announced, request.endpoints) {
             return self.epoch_response(error);
         }
-        let leader = self.with_known_endpoints(CurrentLeader {
-            leader: Some(request.leader),
-            epoch: request.epoch,
-            endpoints: request.endpoints,
-        });
-        self.transition_to_leader_of(request.leader, leader);
         let backoff_ms = self.end_epoch_election_backoff_ms(&request.preferred_successors);
         let deadline_ms = self.now_ms + backoff_ms;
         if let EpochState::Follower(state) = &mut self.state
@@ -152,6 +142,22 @@ impl Quorum {
             error,
             current_leader: self.current_leader(),
         }
+    }
+
+    /// What a request that only leaders send to voters says of its sender.
+    fn follow_announced(
+        &mut self,
+        (leader, epoch): (BrokerId, LeaderEpoch),
+        endpoints: Vec<VoterEndpoint>,
+    ) -> Result<(), ErrorCode> {
+        self.validate_voter_only_request(leader, epoch)?;
+        let named = self.with_known_endpoints(CurrentLeader {
+            leader: Some(leader),
+            epoch,
+            endpoints,
+        });
+        self.transition_to_leader_of(leader, named);
+        Ok(())
     }
 
     fn validate_voter_only_request(

@@ -1,11 +1,7 @@
 //! One event, then the exact effects.
 
-use bytes::Bytes;
-use ottla_records::BatchHeader;
-use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
-
 use super::*;
-use crate::{EpochEnd, Event, Replica};
+use crate::{EpochEnd, Event, Replica, test_batches};
 
 const ME: BrokerId = BrokerId(1);
 const BACKOFF_MS: u64 = 1_000;
@@ -152,22 +148,7 @@ fn fetch_in_sync_from(fetch_offset: i64, last_fetched_epoch: i32) -> Effect<u32>
 }
 
 fn batch(base_offset: i64, records: i32, leader_epoch: i32) -> RecordBatch {
-    let header = BatchHeader {
-        base_offset: Offset(base_offset),
-        batch_length: (BatchHeader::SIZE - 12) as i32,
-        partition_leader_epoch: LeaderEpoch(leader_epoch),
-        magic: 2,
-        crc: 0,
-        attributes: Default::default(),
-        last_offset_delta: records - 1,
-        base_timestamp: Timestamp(0),
-        max_timestamp: Timestamp(0),
-        producer_id: ProducerId::NONE,
-        producer_epoch: ProducerEpoch::NONE,
-        base_sequence: Sequence::NONE,
-        record_count: records,
-    };
-    RecordBatch::new(header, Bytes::new())
+    test_batches::batch(base_offset, records, leader_epoch, 0)
 }
 
 fn records(batches: &[(i64, i32, i32)], high_watermark: i64) -> Result<Fetched, ErrorCode> {

@@ -1,10 +1,7 @@
 //! A leader, its followers and the controller: one event, then the exact effects.
 
-use bytes::Bytes;
-use ottla_records::{BatchHeader, RecordBatch};
-use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
-
 use super::*;
+use crate::test_batches::batch;
 use crate::{EpochEnd, Event, IsrMember, ReadCandidate, Replica};
 
 const ME: BrokerId = BrokerId(1);
@@ -79,7 +76,7 @@ impl Story {
     /// Appends a record and has it written.
     fn appended(&mut self, ack: u32, required_acks: RequiredAcks) -> Vec<Effect<u32>> {
         let effects = self.step(Event::Append(Append {
-            batch: record(),
+            batch: batch(0, 1, -1, 0),
             required_acks,
             expected_leader_epoch: None,
             deadline_ms: u64::MAX,
@@ -145,25 +142,6 @@ impl Story {
 
 fn ids(ids: &[i32]) -> Vec<BrokerId> {
     ids.iter().copied().map(BrokerId).collect()
-}
-
-fn record() -> RecordBatch {
-    let header = BatchHeader {
-        base_offset: Offset(0),
-        batch_length: (BatchHeader::SIZE - 12) as i32,
-        partition_leader_epoch: LeaderEpoch(-1),
-        magic: 2,
-        crc: 0,
-        attributes: Default::default(),
-        last_offset_delta: 0,
-        base_timestamp: Timestamp(0),
-        max_timestamp: Timestamp(0),
-        producer_id: ProducerId::NONE,
-        producer_epoch: ProducerEpoch::NONE,
-        base_sequence: Sequence::NONE,
-        record_count: 1,
-    };
-    RecordBatch::new(header, Bytes::new())
 }
 
 /// Each member with its broker epoch; -1 for one that has not fetched.
@@ -468,7 +446,7 @@ fn consumers_may_read_from_followers_in_sync_that_have_the_offset() {
 fn an_epoch_that_began_behind_a_refused_write_begins_at_the_end() {
     let mut story = Story::leader_with(&[1], 1);
     story.step(Event::Append(Append {
-        batch: record(),
+        batch: batch(0, 1, -1, 0),
         required_acks: LeaderOnly,
         expected_leader_epoch: None,
         deadline_ms: u64::MAX,

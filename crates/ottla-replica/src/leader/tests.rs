@@ -1,10 +1,9 @@
 //! One event, then the exact effects.
 
-use bytes::Bytes;
-use ottla_records::{BatchHeader, RecordBatch};
-use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
+use ottla_types::Timestamp;
 
 use super::*;
+use crate::test_batches::batch;
 use crate::{Event, FetchPosition, Replica};
 
 const ME: BrokerId = BrokerId(1);
@@ -105,25 +104,6 @@ fn elected(
     }
 }
 
-fn batch(records: i32, base_offset: i64, leader_epoch: i32) -> RecordBatch {
-    let header = BatchHeader {
-        base_offset: Offset(base_offset),
-        batch_length: (BatchHeader::SIZE - 12) as i32,
-        partition_leader_epoch: LeaderEpoch(leader_epoch),
-        magic: 2,
-        crc: 0,
-        attributes: Default::default(),
-        last_offset_delta: records - 1,
-        base_timestamp: Timestamp(0),
-        max_timestamp: Timestamp(0),
-        producer_id: ProducerId::NONE,
-        producer_epoch: ProducerEpoch::NONE,
-        base_sequence: Sequence::NONE,
-        record_count: records,
-    };
-    RecordBatch::new(header, Bytes::new())
-}
-
 fn append_with(
     ack: u32,
     required_acks: RequiredAcks,
@@ -131,7 +111,7 @@ fn append_with(
     verdict: ProducerVerdict,
 ) -> Event<u32> {
     Event::Append(Append {
-        batch: batch(records, 0, -1),
+        batch: batch(0, records, -1, 0),
         required_acks,
         expected_leader_epoch: None,
         deadline_ms: NO_DEADLINE,
@@ -146,7 +126,7 @@ fn append(ack: u32, required_acks: RequiredAcks, records: i32) -> Event<u32> {
 
 fn write(records: i32, base_offset: i64) -> Effect<u32> {
     Effect::WriteLog {
-        batch: batch(records, base_offset, 4),
+        batch: batch(base_offset, records, 4, 0),
     }
 }
 

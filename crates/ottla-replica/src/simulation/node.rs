@@ -3,15 +3,12 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use bytes::Bytes;
-use ottla_records::{BatchHeader, RecordBatch};
-use ottla_types::{
-    BrokerEpoch, BrokerId, ErrorCode, Offset, PartitionEpoch, ProducerEpoch, ProducerId, Sequence,
-    Timestamp,
-};
+use ottla_records::RecordBatch;
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset, PartitionEpoch};
 
 use super::model_controller::Image;
 use super::model_log::ModelLog;
+use crate::test_batches::batch;
 use crate::{
     AckOutcome, AlterPartition, AlteredPartition, Append, Effect, Event, FetchPosition,
     FetchRefusal, Fetched, FollowerFetch, LeaderOffsets, Leadership, ProducerVerdict, Replica,
@@ -479,20 +476,5 @@ fn truncated(log: &ModelLog) -> Event<Ack> {
 
 /// A batch with one record, told from others by what stands for its checksum.
 fn record(value: u32) -> RecordBatch {
-    let header = BatchHeader {
-        base_offset: Offset(0),
-        batch_length: (BatchHeader::SIZE - 12) as i32,
-        partition_leader_epoch: ottla_types::LeaderEpoch::UNKNOWN,
-        magic: 2,
-        crc: value,
-        attributes: Default::default(),
-        last_offset_delta: 0,
-        base_timestamp: Timestamp(0),
-        max_timestamp: Timestamp(0),
-        producer_id: ProducerId::NONE,
-        producer_epoch: ProducerEpoch::NONE,
-        base_sequence: Sequence::NONE,
-        record_count: 1,
-    };
-    RecordBatch::new(header, Bytes::new())
+    batch(0, 1, -1, value)
 }

@@ -1,0 +1,25 @@
+//! Batches for the tests of this crate: headers without records, of which a replica looks at nothing else.
+
+use bytes::Bytes;
+use ottla_records::{BatchHeader, RecordBatch};
+use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+/// Of no producer. `crc` is free to tell batches apart.
+pub(crate) fn batch(base_offset: i64, records: i32, leader_epoch: i32, crc: u32) -> RecordBatch {
+    let header = BatchHeader {
+        base_offset: Offset(base_offset),
+        batch_length: (BatchHeader::SIZE - 12) as i32,
+        partition_leader_epoch: LeaderEpoch(leader_epoch),
+        magic: 2,
+        crc,
+        attributes: Default::default(),
+        last_offset_delta: records - 1,
+        base_timestamp: Timestamp(0),
+        max_timestamp: Timestamp(0),
+        producer_id: ProducerId::NONE,
+        producer_epoch: ProducerEpoch::NONE,
+        base_sequence: Sequence::NONE,
+        record_count: records,
+    };
+    RecordBatch::new(header, Bytes::new())
+}
