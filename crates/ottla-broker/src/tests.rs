@@ -13,6 +13,7 @@ mod hanging_directories;
 mod idempotence;
 mod metrics;
 mod older_levels;
+pub(crate) mod peer;
 mod produce_and_fetch;
 mod quotas_and_credentials;
 mod settings;

@@ -1,4 +1,4 @@
-//! Cuts the bytes of a connection into request frames: four bytes of length, then the request.
+//! Cuts the bytes of a connection into frames: four bytes of length, then the request, or the answer of a peer.
 //!
 //! A frame is handed out as a slice of the buffer it was read into, so that records go from there to the
 //! file without a copy. To make that cheap, a large frame is read exactly to its end and the four bytes
@@ -15,8 +15,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Bytes of the length in front of each frame.
 const LENGTH_SIZE: usize = 4;
@@ -101,7 +100,7 @@ impl FrameReader {
     pub(crate) fn poll_read_from(
         &mut self,
         context: &mut Context<'_>,
-        stream: &mut TcpStream,
+        stream: &mut (impl AsyncRead + Unpin),
         front: &Front,
         covered: Option<usize>,
     ) -> Poll<io::Result<usize>> {
