@@ -215,7 +215,71 @@ fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::fixed_receive_buffer;
+    use std::net::{SocketAddr, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use ottla_config::{BrokerConfig, Properties};
+    use socket2::SockRef;
+
+    use super::{fixed_receive_buffer, open, set_options};
+
+    const ANY_PORT: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    fn config(settings: &[(&str, &str)]) -> BrokerConfig {
+        let mut properties = Properties::new("the test");
+        let of_every_node = [
+            ("process.roles", "broker,controller"),
+            ("node.id", "1"),
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            ),
+            ("controller.listener.names", "CONTROLLER"),
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:0"),
+        ];
+        for (key, value) in of_every_node.iter().chain(settings) {
+            properties.set(key, value);
+        }
+        BrokerConfig::from_properties(&properties).unwrap().0
+    }
+
+    /// The kernel says twice of what it was asked for, for what it adds to it.
+    #[tokio::test]
+    async fn sockets_have_the_buffers_of_the_settings() {
+        for bytes in [20_000, 40_000] {
+            let text = bytes.to_string();
+            let config = config(&[
+                ("socket.receive.buffer.bytes", &text),
+                ("socket.send.buffer.bytes", &text),
+            ]);
+            let listener = open(&config, ANY_PORT).unwrap();
+            let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            set_options(&config, &accepted).unwrap();
+            let socket = SockRef::from(&accepted);
+            assert_eq!(socket.recv_buffer_size().unwrap(), 2 * bytes);
+            assert_eq!(socket.send_buffer_size().unwrap(), 2 * bytes);
+            assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        }
+    }
+
+    /// Linux lets one more in than the backlog says, and whoever comes then is not answered.
+    #[tokio::test]
+    async fn as_many_connections_wait_to_be_accepted_as_the_setting_says() {
+        for backlog in [1, 4] {
+            let setting = ("socket.listen.backlog.size", backlog.to_string());
+            let config = config(&[(setting.0, &setting.1)]);
+            let listener = open(&config, ANY_PORT).unwrap();
+            let address = listener.local_addr().unwrap();
+            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));
+            let waiting: Vec<_> = (0..=backlog).map(|_| connect().unwrap()).collect();
+            let started = Instant::now();
+            connect().expect_err("there is no room");
+            assert!(started.elapsed() >= Duration::from_millis(300));
+            drop(waiting);
+        }
+    }
 
     #[test]
     fn a_buffer_of_kafkas_default_is_the_kernels() {

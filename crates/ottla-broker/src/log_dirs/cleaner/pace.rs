@@ -93,7 +93,36 @@ impl IoPace for Pace<'_> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Throttle;
+    use ottla_log::IoPace;
+    use ottla_types::TopicPartition;
+
+    use super::super::LogCleaner;
+    use super::{Pace, Throttle};
+    use crate::tests::TestBroker;
+
+    #[tokio::test]
+    async fn the_rate_is_that_of_the_setting() {
+        for (bytes_per_second, is_slow) in [("1.7976931348623157E308", false), ("10000", true)] {
+            let setting = ("log.cleaner.io.max.bytes.per.second", bytes_per_second);
+            let broker = TestBroker::start_with(&[setting]).await;
+            let cleaner = LogCleaner::default();
+            let taken = cleaner.take(&TopicPartition::new("orders", 0)).unwrap();
+            let pace = Pace {
+                broker: broker.broker(),
+                taken: &taken,
+                space: Default::default(),
+            };
+            std::thread::sleep(super::CHECK_INTERVAL + Duration::from_millis(10));
+            let started = Instant::now();
+            // What is due after 0.6 seconds at 10,000 bytes a second, of which at least 0.3 have passed.
+            pace.on_io(6_000).unwrap();
+            let waited = started.elapsed();
+            match is_slow {
+                true => assert!(waited > Duration::from_millis(100), "{waited:?}"),
+                false => assert!(waited < Duration::from_millis(100), "{waited:?}"),
+            }
+        }
+    }
 
     #[test]
     fn what_was_too_fast_is_waited_for_at_the_end_of_the_interval() {

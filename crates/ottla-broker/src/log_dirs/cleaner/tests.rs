@@ -4,6 +4,8 @@ use std::time::Duration;
 use ottla_types::TopicPartition;
 
 use super::LogCleaner;
+use super::threads::params;
+use crate::tests::TestBroker;
 
 fn partition() -> TopicPartition {
     TopicPartition::new("orders", 0)
@@ -58,4 +60,29 @@ fn a_stop_is_told_to_all() {
     let taken = cleaner.take(&partition()).unwrap();
     cleaner.stop();
     assert!(taken.is_to_stop());
+}
+
+/// What Kafka's `LogCleaner` gives each of its threads: a part of the buffers, one half of it to read into.
+#[tokio::test]
+async fn the_threads_share_the_memory_of_the_settings() {
+    let shared = [
+        ("log.cleaner.threads", "2"),
+        ("log.cleaner.dedupe.buffer.size", "8388608"),
+        ("log.cleaner.io.buffer.size", "1048576"),
+        ("log.cleaner.io.buffer.load.factor", "0.5"),
+    ];
+    for (settings, expected) in [
+        (&shared[..], (4_194_304, 262_144, 0.5)),
+        (&[], (134_217_728, 262_144, 0.9)),
+    ] {
+        let broker = TestBroker::start_with(settings).await;
+        let broker = broker.broker();
+        let params = params(&broker.config(), broker, [0; 2]);
+        let found = (
+            params.dedupe_buffer_bytes,
+            params.io_buffer_bytes,
+            params.load_factor,
+        );
+        assert_eq!(found, expected);
+    }
 }

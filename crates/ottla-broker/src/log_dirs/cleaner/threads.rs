@@ -305,7 +305,7 @@ impl LogDirs {
     }
 }
 
-fn params(config: &BrokerConfig, broker: &Broker, hash_key: [u64; 2]) -> CleanerParams {
+pub(super) fn params(config: &BrokerConfig, broker: &Broker, hash_key: [u64; 2]) -> CleanerParams {
     let threads = config.log_cleaner_threads.max(1);
     let dedupe = config.log_cleaner_dedupe_buffer_size / i64::from(threads);
     let buffer = config.log_cleaner_io_buffer_size / threads / 2;

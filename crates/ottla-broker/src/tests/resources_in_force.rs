@@ -1,0 +1,88 @@
+//! Settings of what the machine is asked for, seen from outside of what obeys them: the page cache.
+
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::TestBroker;
+use super::produce_and_fetch::{batch, produce_to};
+
+const PAGE_BYTES: usize = 4096;
+const BATCHES: usize = 16;
+const BATCH_BYTES: usize = 900_000;
+
+/// Beside the build, and not in the directory for temporary files, which may have no disk behind it.
+fn data_on_a_disk() -> tempfile::TempDir {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    std::fs::create_dir_all(&beside).expect("a directory");
+    tempfile::tempdir_in(beside).expect("a directory")
+}
+
+/// How many bytes of a partition's log are in the page cache.
+fn cached_bytes(partition_dir: &Path) -> usize {
+    let entries = std::fs::read_dir(partition_dir).expect("the partition is there");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let logs = paths.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+    logs.map(|path| {
+        let file = File::open(path).expect("a segment");
+        let pages = file.metadata().expect("its size").len() / PAGE_BYTES as u64;
+        let is_cached = |page: &u64| {
+            let mut byte = [0];
+            let buffers = &mut [IoSliceMut::new(&mut byte)];
+            let at = page * PAGE_BYTES as u64;
+            match rustix::io::preadv2(&file, buffers, at, ReadWriteFlags::NOWAIT) {
+                Ok(1) => true,
+                Err(Errno::AGAIN) => false,
+                other => panic!("the file system does not tell what is cached: {other:?}"),
+            }
+        };
+        (0..pages).filter(is_cached).count() * PAGE_BYTES
+    })
+    .sum()
+}
+
+#[tokio::test]
+async fn ottla_page_cache_max_bytes_and_ottla_writeback_bytes() {
+    let mib = "1048576";
+    for (writeback_bytes, max_bytes, is_dropped) in
+        [(mib, mib, true), (mib, "-1", false), ("0", mib, false)]
+    {
+        let data = data_on_a_disk();
+        let broker = TestBroker::start_with(&[
+            ("ottla.writeback.bytes", writeback_bytes),
+            ("ottla.page.cache.max.bytes", max_bytes),
+            (
+                "log.dirs",
+                data.path().to_str().expect("a path of characters"),
+            ),
+        ])
+        .await;
+        broker.create_topic("orders", 1, &[]).await;
+        let mut client = broker.connect().await;
+        let value = "x".repeat(BATCH_BYTES);
+        let dir = broker.partition("orders", 0).reader().dir();
+        let started = Instant::now();
+        loop {
+            for _ in 0..BATCHES {
+                let request = produce_to("orders", 0, 1, batch(&[&value]));
+                client.ask(9, &request).await;
+            }
+            let size = broker.partition("orders", 0).reader().size() as usize;
+            let cached = cached_bytes(&dir);
+            let what = format!("{writeback_bytes}, {max_bytes}: {cached} of {size} are cached");
+            if !is_dropped {
+                assert!(cached > size / 4 * 3, "{what}");
+                break;
+            }
+            // What the disk has not taken yet when it is to leave stays with the kernel.
+            if cached < size / 2 {
+                break;
+            }
+            assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
