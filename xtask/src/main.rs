@@ -11,6 +11,7 @@ mod compare_cleaning;
 mod conformance;
 mod golden;
 mod golden_records;
+mod mixed_cluster;
 mod peer;
 mod report_in_browser;
 mod take_over;
@@ -21,6 +22,7 @@ mod toolchains;
 mod java;
 mod process;
 mod report;
+mod seeded;
 mod toolchain;
 mod workspace;
 
@@ -51,6 +53,8 @@ enum Command {
     CompareCleaning(compare_cleaning::Options),
     /// Have Kafka and Ottla take one directory over from each other, many times, under load, and compare all that it holds.
     TakeOver(take_over::Options),
+    /// Stop and kill brokers of Kafka's and Ottla's in one cluster under load, and compare what clients and replicas have.
+    MixedCluster(mixed_cluster::Options),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     BenchPeer(bench_peer::Options),
     /// Run `ottla bench` small, open its report in headless Chromium, and count what its plots have drawn.
@@ -73,6 +77,7 @@ fn main() {
         Command::Client(options) => client::run(&options),
         Command::CompareCleaning(options) => compare_cleaning::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
+        Command::MixedCluster(options) => mixed_cluster::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Report(options) => report_in_browser::run(&options),
         Command::Peer(options) => peer::run(&options),

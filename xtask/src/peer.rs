@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
-pub use node::{Node, NodeOptions, free_port_pair, parse_override};
-pub use probe::{AdvertisedApi, Served, advertised_apis};
+pub use node::{Node, NodeOptions, Place, Role, free_port_pair, parse_override};
+pub use probe::{AdvertisedApi, Served, advertised_apis, all_in_sync};
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -10,7 +10,6 @@
 mod endings;
 mod model;
 mod preflight;
-mod seeded;
 mod story;
 mod table;
 mod two_places;
@@ -23,12 +22,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use crate::peer::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
+use crate::peer::{InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair};
 use crate::report::Tally;
+use crate::seeded::Seeded;
 use crate::workspace;
 use endings::{Deck, Ending};
 use model::Findings;
-use seeded::Seeded;
 use story::Story;
 use table::Turn;
 use workload::Workload;
@@ -147,7 +146,10 @@ impl Run {
             dir: dir.to_path_buf(),
             port: Some(port),
             overrides: settings(&shown.join(",")),
-            has_static_voters: options.static_voters,
+            place: match options.static_voters {
+                true => Place::AloneWithStaticVoters,
+                false => Place::Alone,
+            },
             // Kafka's starts are most of what a run takes.
             environment: vec![(
                 "JAVA_TOOL_OPTIONS".to_owned(),

@@ -32,10 +32,62 @@ pub struct NodeOptions {
     pub overrides: Vec<(String, String)>,
     /// Feature levels `NAME=LEVEL` with which an empty directory is formatted, where they are not to be the peer's own.
     pub features: Vec<String>,
-    /// A quorum of static voters (`controller.quorum.voters`, `kraft.version` 0) in place of a dynamic one.
-    pub has_static_voters: bool,
+    pub place: Place,
     /// Variables of the broker's environment.
     pub environment: Vec<(String, String)>,
+}
+
+/// Which place a node has in its cluster.
+#[derive(Debug, Clone, Default)]
+pub enum Place {
+    /// Broker and controller, in a dynamic quorum of one.
+    #[default]
+    Alone,
+    /// The same in a quorum of static voters (`controller.quorum.voters`, `kraft.version` 0).
+    AloneWithStaticVoters,
+    /// One of several nodes, which has one role and one listener.
+    Member {
+        node_id: i32,
+        role: Role,
+        /// `controller.quorum.voters`.
+        voters: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Broker,
+    Controller,
+}
+
+impl Place {
+    fn has_static_voters(&self) -> bool {
+        !matches!(self, Place::Alone)
+    }
+
+    /// What takes the place of lines of `peers/server.properties`.
+    fn settings(&self, port: u16) -> Vec<(&'static str, String)> {
+        let Place::Member {
+            node_id,
+            role,
+            voters,
+        } = self
+        else {
+            return Vec::new();
+        };
+        let (name, listener) = match role {
+            Role::Broker => ("broker", "PLAINTEXT"),
+            Role::Controller => ("controller", "CONTROLLER"),
+        };
+        let listener = format!("{listener}://127.0.0.1:{port}");
+        vec![
+            ("node.id", node_id.to_string()),
+            ("process.roles", name.to_owned()),
+            ("listeners", listener.clone()),
+            ("advertised.listeners", listener),
+            ("controller.quorum.voters", voters.clone()),
+        ]
+    }
 }
 
 /// A started broker. It is killed when this value goes, unless it was stopped before.
@@ -98,7 +150,7 @@ impl InstalledPeer {
             port,
             overrides,
             features,
-            has_static_voters,
+            place,
             environment,
         } = options;
         std::fs::create_dir_all(&dir)?;
@@ -118,15 +170,17 @@ impl InstalledPeer {
         let template = workspace::root().join("peers/server.properties");
         let template = std::fs::read_to_string(template).context("peers/server.properties")?;
         let mut properties = fill_in(&template, &places);
-        if has_static_voters {
+        if place.has_static_voters() {
             properties = properties.replace(
                 "controller.quorum.bootstrap.servers=",
                 "controller.quorum.voters=1@",
             );
         }
-        let of_peer = self.settings().iter();
-        let asked_for = overrides.iter().map(|(key, value)| (key, value));
-        for (key, value) in of_peer.chain(asked_for) {
+        let of_place = place.settings(port);
+        let of_place = of_place.iter().map(|(key, value)| (*key, value));
+        let of_peer = self.settings().iter().map(|(key, value)| (&**key, value));
+        let asked_for = overrides.iter().map(|(key, value)| (&**key, value));
+        for (key, value) in of_place.chain(of_peer).chain(asked_for) {
             // A later line of the same key counts, in Java's reader and in ours.
             properties.push_str(&format!("{key}={value}\n"));
         }
@@ -138,7 +192,7 @@ impl InstalledPeer {
             None => dir.join("data"),
         };
         if !first_log_dir.join("meta.properties").exists() {
-            let mut format = self.format_command(&places, has_static_voters);
+            let mut format = self.format_command(&places, place.has_static_voters());
             for feature in &features {
                 format.args(["--feature", feature]);
             }

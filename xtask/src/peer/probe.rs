@@ -73,6 +73,19 @@ pub fn served(port: u16) -> Result<Option<Served>> {
     }))
 }
 
+/// Whether that broker knows a topic with this many replicas, and all of them are in sync and led.
+pub fn all_in_sync(port: u16, topic: &str, replicas: usize) -> Result<bool> {
+    let mut asker = connect(port)?;
+    let every_topic = (-1i32).to_be_bytes();
+    let answer = asker.ask(METADATA, 1, &every_topic)?;
+    let topics = topics_of(&mut Fields(&answer[4..]))?;
+    let partitions = topics.iter().find(|found| found.name == topic);
+    Ok(partitions.is_some_and(|topic| {
+        let is_whole = |partition: &Partition| partition.is_led && partition.in_sync == replicas;
+        !topic.partitions.is_empty() && topic.partitions.iter().all(is_whole)
+    }))
+}
+
 struct Asker(TcpStream);
 
 fn connect(port: u16) -> Result<Asker> {
@@ -143,16 +156,30 @@ impl Fields<'_> {
         Ok(String::from_utf8(text.to_vec())?)
     }
 
-    fn numbers(&mut self) -> Result<()> {
-        for _ in 0..self.i32()? {
+    /// How many numbers follow their count.
+    fn numbers(&mut self) -> Result<usize> {
+        let count = usize::try_from(self.i32()?).unwrap_or(0);
+        for _ in 0..count {
             self.i32()?;
         }
-        Ok(())
+        Ok(count)
     }
 }
 
-/// The topics of a Metadata answer with their partitions, if all of those have leaders.
-fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>> {
+/// A topic of a Metadata answer.
+struct Topic {
+    name: String,
+    is_known: bool,
+    partitions: Vec<Partition>,
+}
+
+struct Partition {
+    index: i32,
+    is_led: bool,
+    in_sync: usize,
+}
+
+fn topics_of(fields: &mut Fields<'_>) -> Result<Vec<Topic>> {
     for _ in 0..fields.i32()? {
         fields.i32()?; // node id
         fields.string()?; // host
@@ -161,22 +188,44 @@ fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>
     }
     fields.i32()?; // controller
     let mut topics = Vec::new();
-    let mut is_led = true;
     for _ in 0..fields.i32()? {
-        is_led &= fields.i16()? == 0;
+        let is_known = fields.i16()? == 0;
         let name = fields.string()?;
         fields.take::<1>()?; // is internal
         let mut partitions = Vec::new();
         for _ in 0..fields.i32()? {
-            is_led &= fields.i16()? == 0;
-            partitions.push(fields.i32()?);
-            is_led &= fields.i32()? >= 0;
+            let is_served = fields.i16()? == 0;
+            let index = fields.i32()?;
+            let leader = fields.i32()?;
             fields.numbers()?; // replicas
-            fields.numbers()?; // in sync
+            partitions.push(Partition {
+                index,
+                is_led: is_served && leader >= 0,
+                in_sync: fields.numbers()?,
+            });
         }
-        topics.push((name, partitions));
+        topics.push(Topic {
+            name,
+            is_known,
+            partitions,
+        });
     }
-    Ok(is_led.then_some(topics))
+    Ok(topics)
+}
+
+/// The topics of a Metadata answer with their partitions, if all of those have leaders.
+fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>> {
+    let topics = topics_of(fields)?;
+    let is_led =
+        |topic: &Topic| topic.is_known && topic.partitions.iter().all(|partition| partition.is_led);
+    if !topics.iter().all(is_led) {
+        return Ok(None);
+    }
+    let with_numbers = topics.into_iter().map(|topic| {
+        let numbers = topic.partitions.iter().map(|partition| partition.index);
+        (topic.name, numbers.collect())
+    });
+    Ok(Some(with_numbers.collect()))
 }
 
 /// The offsets of a ListOffsets answer, if none is refused.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::seeded::Seeded;
+use crate::seeded::Seeded;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {

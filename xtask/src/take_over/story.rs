@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::model::{self, Findings, Kind, Model, Topic, Transaction};
-use super::seeded::Seeded;
 use super::workload::{Refusal, Workload};
+use crate::seeded::Seeded;
 
 /// A topic that is there from the beginning: kind, partitions, settings.
 const TOPICS: [(&str, Kind, usize, &[(&str, &str)]); 10] = [

@@ -1,0 +1,80 @@
+//! The replicas of a partition as bytes: after all of them have caught up, their logs are the same, batch by batch.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Compares the logs of a partition in several log directories; says where one differs from the first.
+pub fn compare(log_dirs: &[(String, PathBuf)], partition: &str) -> Result<(u64, Vec<String>)> {
+    let mut wrong = Vec::new();
+    let mut first: Option<(&str, Vec<u8>)> = None;
+    for (name, log_dir) in log_dirs {
+        let log = log_of(&log_dir.join(partition))?;
+        let Some((of_first, expected)) = &first else {
+            first = Some((name, log));
+            continue;
+        };
+        let differs = expected.iter().zip(&log).position(|(a, b)| a != b);
+        let is_shorter = expected.len() != log.len();
+        let at = differs.or(is_shorter.then_some(expected.len().min(log.len())));
+        if let Some(at) = at {
+            wrong.push(format!(
+                "{partition}: the replica of {name} ({} bytes) and that of {of_first} ({} bytes) part at byte {at}",
+                log.len(),
+                expected.len(),
+            ));
+        }
+    }
+    let bytes = first.map_or(0, |(_, log)| log.len() as u64);
+    Ok((bytes, wrong))
+}
+
+/// The segments of a log, one after the other: where they end is each broker's own business.
+fn log_of(partition_dir: &Path) -> Result<Vec<u8>> {
+    let entries = std::fs::read_dir(partition_dir)
+        .with_context(|| format!("{} is not there", partition_dir.display()))?;
+    let mut segments = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            segments.push(path);
+        }
+    }
+    segments.sort();
+    let mut log = Vec::new();
+    for segment in segments {
+        log.extend(std::fs::read(segment)?);
+    }
+    Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_compared_whatever_their_segments() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |broker: &str, segment: &str, bytes: &[u8]| {
+            let partition = dir.path().join(broker).join("t-0");
+            std::fs::create_dir_all(&partition).unwrap();
+            std::fs::write(partition.join(segment), bytes).unwrap();
+        };
+        write("a", "00.log", b"0123");
+        write("a", "04.log", b"4567");
+        write("a", "04.index", b"not compared");
+        write("b", "00.log", b"01234567");
+        write("c", "00.log", b"01x34567");
+        write("d", "00.log", b"012345");
+        let of = |names: &[&str]| {
+            let dirs: Vec<(String, PathBuf)> = names
+                .iter()
+                .map(|name| ((*name).to_owned(), dir.path().join(name)))
+                .collect();
+            compare(&dirs, "t-0").unwrap()
+        };
+        assert_eq!(of(&["a", "b"]), (8, Vec::new()));
+        assert!(of(&["a", "c"]).1[0].ends_with("part at byte 2"));
+        assert!(of(&["a", "d"]).1[0].ends_with("part at byte 6"));
+    }
+}
