@@ -22,6 +22,7 @@ pub(crate) mod dir_reports;
 
 pub(crate) mod auto_topic_creation;
 
-pub use handle::{ControllerHandle, QuorumStatus};
+pub use crate::quorum::QuorumStatus;
+pub use handle::ControllerHandle;
 pub use lifecycle::Membership;
 pub use requests::{ControllerRequest, Facts};

@@ -23,6 +23,7 @@ mod metrics;
 mod net;
 mod partition;
 mod preflight;
+mod quorum;
 mod request_context;
 mod request_memory;
 mod stalls;

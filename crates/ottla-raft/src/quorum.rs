@@ -345,6 +345,11 @@ impl Quorum {
         self.local.key
     }
 
+    /// By which the nodes of the quorum reach each other.
+    pub fn listener_name(&self) -> &ByteString {
+        &self.listener_name
+    }
+
     pub fn is_voter(&self) -> bool {
         self.control.last_voters().is_voter(self.local.key)
     }

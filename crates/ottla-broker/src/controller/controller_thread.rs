@@ -1,140 +1,215 @@
-//! The thread of the controller: decides requests one after the other, appends what was decided, forces
-//! it to disk, publishes the image and answers.
+//! The thread of the metadata quorum: drives the state machine of the quorum in every role, keeps the metadata log,
+//! and while this node leads decides requests to the controller.
 //!
-//! Requests that wait together share one fsync: each is decided on the image that includes the records of
-//! those before it, and all are answered when all are on disk. A response therefore never tells of
-//! something that a crash could take back.
+//! Events come in through a channel: requests to decide, answers of other nodes, their requests, and time.
+//! The effects of each are carried out before the next is looked at (`effects`). What is committed is folded
+//! into the image and published (`committed`). While this node leads, requests that wait together share one
+//! fsync: each is decided on the image that includes the records of those before it, and all are answered
+//! when all are committed (`deciding`). A response therefore never tells of something that a crash could take
+//! back.
 //!
-//! A full disk refuses requests and nothing else: what was decided and is not committed is taken back, and
-//! the controller goes on. Any other error of the log ends the controller for good, and the node with it:
+//! A full disk refuses requests and nothing else: what was decided and is not on disk is taken back, and
+//! the controller goes on. Any other error of the log ends the thread for good, and the node with it:
 //! what was not answered is refused.
 //!
-//! In Kafka: `QuorumController`, `KafkaRaftClient.poll`, `SnapshotGenerator`.
+//! In Kafka: `KafkaRaftClientDriver`, `KafkaRaftClient.poll`, `QuorumController`, `MetadataLoader`,
+//! `SnapshotGenerator`.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use ottla_config::BrokerConfig;
-use ottla_controller::ControllerContext;
-use ottla_metadata::{MetadataDelta, MetadataLoader, Provenance};
+use ottla_metadata::{MetadataDelta, MetadataImage, MetadataLoader};
 use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{
-    Effect, Event, Moment, Quorum, SnapshotId, SnapshotPolicy, SnapshotProgress, SnapshotRetention,
-};
-use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
+use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
+use ottla_types::{ErrorCode, Offset, Timestamp};
 use tokio::sync::oneshot;
 
-use super::handle::{Decided, QuorumStatus, Reply, Work};
-use super::requests::Facts;
-use crate::metadata::metadata_log::{MetadataLog, MetadataLogError};
-use crate::metadata::publish::effective_config;
-use crate::metadata::record_batches::{ControlValue, control_batch, records_batch};
-use crate::metadata::snapshot_file::Snapshot;
+use crate::metadata::metadata_log::{LoadedMetadata, MetadataLog, MetadataLogError};
+use crate::metadata::record_batches::MetadataBatch;
+use crate::quorum::network::QuorumNetwork;
+use crate::quorum::outgoing::Payload;
+use crate::quorum::served::ServedData;
+use crate::quorum::status::QuorumStatus;
+use crate::quorum::work::Work;
+
+mod committed;
+mod deciding;
+mod effects;
+mod peers;
 
 #[cfg(test)]
 mod tests;
 
+use deciding::Deciding;
+use peers::Trouble;
+
 /// Requests that share one fsync at most.
 const MAX_REQUESTS_PER_FLUSH: usize = 256;
-/// How often an idle controller looks whether a snapshot is due by time.
+/// How often an idle thread looks whether a snapshot is due by time.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
+/// How long a leader that stops tries to give the lead away. In Kafka: `KafkaRaftClientDriver.shutdown`.
+const SHUTDOWN_TIMEOUT_MS: u64 = 5_000;
 
-/// Told of every committed change, one after the other, on the controller's thread.
+/// Told of every committed change, one after the other, on this thread.
 pub(crate) type Publish = Box<dyn FnMut(&MetadataDelta) + Send>;
 
-/// The controller while it leads the quorum.
+/// What the thread begins with.
+pub(crate) struct Opened {
+    pub log: MetadataLog,
+    pub loaded: LoadedMetadata,
+    pub quorum: Quorum,
+    pub config: BrokerConfig,
+    pub cluster_id: String,
+    /// What the first controller of the cluster writes; empty where the log has it.
+    pub bootstrap: Vec<MetadataRecord>,
+}
+
+/// This node's part in the metadata quorum.
 pub(crate) struct Controller {
     log: MetadataLog,
-    /// Everything that was decided, committed or not.
-    loader: MetadataLoader,
-    /// What is committed, and where that ends in the log: what is gone back to.
-    committed: (MetadataLoader, Offset),
     quorum: Quorum,
     /// Where the clock of the quorum begins.
     clock: Instant,
+    /// `None` before the thread runs.
+    network: Option<QuorumNetwork>,
+    /// The requests of other nodes that wait for their answers.
+    asked: HashMap<RequestId, oneshot::Sender<(Response, ServedData)>>,
+    next_request_id: u64,
+    /// What came with the response that is being handled.
+    incoming: Payload,
+    trouble: Trouble,
     /// The node's configuration without dynamic settings.
     file_config: BrokerConfig,
-    /// The same with them, as of `loader`.
+    /// The same with them, as of what is decided or committed.
     config: BrokerConfig,
     cluster_id: String,
+    bootstrap: Vec<MetadataRecord>,
+    /// Folded from what is committed, and where that ends in the log. The high watermark may be further while
+    /// this node leads.
+    committed: (MetadataLoader, Offset),
+    /// What the log holds behind `committed`, while this node does not lead.
+    uncommitted: VecDeque<MetadataBatch>,
+    /// While this node leads.
+    deciding: Option<Deciding>,
+    /// The newest committed image.
+    image: MetadataImage,
+    /// Where in the log it ends.
+    image_end_offset: Offset,
+    /// Committed changes that are not published yet.
+    unpublished: VecDeque<MetadataDelta>,
+    is_publishing: bool,
+    /// What the leader last called committed.
+    leader_high_watermark: Option<Offset>,
+    is_caught_up: bool,
+    waiting_to_catch_up: Vec<oneshot::Sender<MetadataImage>>,
     snapshot_progress: SnapshotProgress,
     status: Arc<ArcSwap<QuorumStatus>>,
-    /// Decided and not on disk yet, in order.
-    pending: Vec<Pending>,
-    bytes_pending: u64,
-}
-
-/// What waits for the flush.
-enum Pending {
-    Delta(Box<MetadataDelta>),
-    Reply(Reply),
+    is_shut_down: bool,
 }
 
 impl Controller {
-    /// Takes the lead of the quorum: an epoch of its own, the leader's first records on disk, and the
-    /// activation records of the cluster's first start decided (not yet on disk).
-    pub fn lead(
-        log: MetadataLog,
-        loader: MetadataLoader,
-        mut quorum: Quorum,
-        file_config: BrokerConfig,
-        cluster_id: String,
-        bytes_since_snapshot: u64,
-        bootstrap: &[MetadataRecord],
-    ) -> Result<Controller, MetadataLogError> {
-        let clock = Instant::now();
-        let effects = quorum.step(moment(clock), Event::Started);
+    /// Takes the lead of a quorum of which this node is the only voter: an epoch of its own, the leader's
+    /// first records, and the activation records of the cluster's first start decided (not yet on disk).
+    pub fn lead(opened: Opened) -> Result<Controller, MetadataLogError> {
+        let mut opened = opened;
+        let applied = opened.loaded.apply_tail();
+        applied.map_err(|reason| opened.log.error(reason))?;
+        let log_end_offset = opened.log.log_end_offset();
+        opened.log.set_high_watermark(log_end_offset);
+        let mut controller = Controller::new(opened, log_end_offset);
+        controller.is_publishing = true;
+        controller.refresh_config();
+        controller.step(Event::Started)?;
+        // Before its own first record is committed, so that both share a flush: nobody else can commit anything.
+        controller.activate()?;
+        Ok(controller)
+    }
+
+    /// Takes part in a quorum of others, or of several: begins with the newest snapshot, and sends nothing
+    /// before the thread runs.
+    pub fn join(opened: Opened) -> Controller {
+        let mut opened = opened;
+        let start = opened.loaded.loader.image().provenance;
+        let committed_end = start
+            .last_contained_offset
+            .plus(1)
+            .max(opened.log.log_start_offset());
+        opened.log.set_high_watermark(committed_end);
+        let mut controller = Controller::new(opened, committed_end);
+        controller.refresh_config();
+        controller
+    }
+
+    fn new(opened: Opened, committed_end: Offset) -> Controller {
+        let Opened {
+            log,
+            loaded,
+            quorum,
+            config,
+            cluster_id,
+            bootstrap,
+        } = opened;
         let now = timestamp();
         let mut snapshot_progress = SnapshotProgress::new(now);
-        snapshot_progress.add_loaded(bytes_since_snapshot);
-        let status = Arc::new(ArcSwap::from_pointee(status_of(&quorum)));
-        let mut controller = Controller {
-            committed: (loader.clone(), log.log_end_offset()),
+        let tail_bytes: u64 = loaded.tail.iter().map(|batch| batch.size_bytes).sum();
+        // What is in the tail is counted when it is committed.
+        snapshot_progress.add_loaded(loaded.bytes_since_snapshot.saturating_sub(tail_bytes));
+        Controller {
+            status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of(&quorum, now))),
+            image: loaded.loader.image().clone(),
+            image_end_offset: committed_end,
+            committed: (loaded.loader, committed_end),
+            uncommitted: loaded.tail,
             log,
-            loader,
             quorum,
-            clock,
-            config: file_config.clone(),
-            file_config,
+            clock: Instant::now(),
+            network: None,
+            asked: HashMap::new(),
+            next_request_id: 0,
+            incoming: Payload::None,
+            trouble: Trouble::default(),
+            config: config.clone(),
+            file_config: config,
             cluster_id,
+            bootstrap,
+            deciding: None,
+            unpublished: VecDeque::new(),
+            is_publishing: false,
+            leader_high_watermark: None,
+            is_caught_up: false,
+            waiting_to_catch_up: Vec::new(),
             snapshot_progress,
-            status,
-            pending: Vec::new(),
-            bytes_pending: 0,
-        };
-        controller.refresh_config();
-        controller.execute(effects)?;
-        let is_in_transaction = controller.loader.is_in_transaction();
-        let records = controller.with_context(|context, _| {
-            ottla_controller::activation_records(context, bootstrap, is_in_transaction)
-        });
-        controller.append(records)?;
-        Ok(controller)
+            is_shut_down: false,
+        }
+    }
+
+    pub fn is_only_voter(&self) -> bool {
+        self.quorum.voters().is_only_voter(self.quorum.local_key())
     }
 
     pub fn status(&self) -> Arc<ArcSwap<QuorumStatus>> {
         Arc::clone(&self.status)
     }
 
-    /// Everything that was decided so far.
-    pub fn image(&self) -> &ottla_metadata::MetadataImage {
-        self.loader.image()
+    /// Everything that was decided so far, or on a node that does not lead what is committed.
+    pub fn image(&self) -> &MetadataImage {
+        match &self.deciding {
+            Some(deciding) => deciding.loader.image(),
+            None => &self.image,
+        }
     }
 
-    /// Decides a request at once, for the start of the node, before the thread runs.
-    pub fn decide_now<R: super::ControllerRequest>(
-        &mut self,
-        request: &R,
-    ) -> Result<R::Response, MetadataLogError> {
-        let decision = self.with_context(|context, facts| request.decide(context, facts));
-        self.append(decision.records)?;
-        Ok(decision.response)
+    /// How the thread reaches other nodes, made from the configuration and the cluster's id.
+    pub fn set_network(&mut self, network: impl FnOnce(&BrokerConfig, &str) -> QuorumNetwork) {
+        self.network = Some(network(&self.file_config, &self.cluster_id));
     }
 
-    /// Serves requests until it is told to stop. `on_failure` is told why the log cannot be used any more;
-    /// the node must stop then. Blocks: this is the body of the controller's thread.
+    /// Works until it is told to stop. `on_failure` is told why the log cannot be used any more; the node
+    /// must stop then. Blocks: this is the body of the thread.
     pub fn run(
         mut self,
         work: &mpsc::Receiver<Work>,
@@ -144,34 +219,62 @@ impl Controller {
         if let Err(error) = self.log.write_partition_metadata() {
             tracing::error!("{error}");
         }
-        loop {
-            let first = match work.recv_timeout(IDLE_CHECK) {
-                Ok(first) => first,
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = self.write_snapshot_if_due() {
-                        tracing::error!("{error}");
-                    }
-                    continue;
-                }
-                // Nobody can ask any more.
-                Err(RecvTimeoutError::Disconnected) => return self.close(),
-            };
-            let mut stop = None;
-            let outcome = self.serve(first, work, publish, &mut stop);
-            if let Err(error) = outcome {
-                self.refuse_pending();
+        let mut stop = None;
+        let outcome = self.work(work, publish, &mut stop);
+        match outcome {
+            Ok(()) => self.close(),
+            Err(error) => {
+                self.refuse_pending(ErrorCode::KafkaStorageError);
                 on_failure(error.to_string());
+                // Whoever waits for an answer learns that there is none.
+                drop(self);
                 return refuse_all(work, stop);
             }
-            if let Some(stopped) = stop {
-                self.close();
-                let _ = stopped.send(());
-                return;
-            }
+        }
+        if let Some(stopped) = stop {
+            let _ = stopped.send(());
         }
     }
 
-    /// Decides what waits, and brings it to the disk with one fsync.
+    fn work(
+        &mut self,
+        work: &mpsc::Receiver<Work>,
+        publish: &mut Publish,
+        stop: &mut Option<oneshot::Sender<()>>,
+    ) -> Result<(), MetadataLogError> {
+        if !self.is_only_voter() {
+            self.step(Event::Started)?;
+            self.settle(publish)?;
+        }
+        while !self.is_shut_down {
+            match work.recv_timeout(self.idle_time()) {
+                Ok(first) => self.serve(first, work, publish, stop)?,
+                Err(RecvTimeoutError::Timeout) => self.look_for_snapshot(),
+                // Nobody can ask any more.
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if self.moment().now_ms >= self.quorum.wake_at_ms() {
+                self.step(Event::Ticked)?;
+                self.settle_or_refuse(publish)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A snapshot that fails costs nothing but a longer log: the node goes on.
+    fn look_for_snapshot(&mut self) {
+        if let Err(error) = self.write_snapshot_if_due() {
+            tracing::error!("{error}");
+        }
+    }
+
+    /// For how long there is nothing to do unless somebody asks.
+    fn idle_time(&self) -> Duration {
+        let now_ms = self.moment().now_ms;
+        Duration::from_millis(self.quorum.wake_at_ms().saturating_sub(now_ms)).min(IDLE_CHECK)
+    }
+
+    /// Does what waits, and brings what was decided to the disk with one fsync.
     fn serve(
         &mut self,
         first: Work,
@@ -181,278 +284,55 @@ impl Controller {
     ) -> Result<(), MetadataLogError> {
         let waiting = std::iter::once(first).chain(std::iter::from_fn(|| work.try_recv().ok()));
         for item in waiting.take(MAX_REQUESTS_PER_FLUSH) {
+            if let Work::Decide(decide) = item {
+                self.decide(decide)?;
+                continue;
+            }
+            // The state machine has to know where the log ends before it is told anything else.
+            self.settle_or_refuse(publish)?;
             match item {
-                Work::Decide(decide) => {
-                    let Decided { records, reply } = self.with_context(decide);
-                    match self.append(records) {
-                        Ok(()) => self.pending.push(Pending::Reply(reply)),
-                        // Neither log nor image have changed.
-                        Err(error) if error.is_disk_full => {
-                            tracing::warn!("a request to the controller is refused: {error}");
-                            reply(Err(ErrorCode::KafkaStorageError));
-                        }
-                        Err(error) => {
-                            reply(Err(ErrorCode::KafkaStorageError));
-                            return Err(error);
-                        }
-                    }
+                Work::Decide(_) => {}
+                Work::Answered(answered) => self.on_answered(answered)?,
+                Work::Asked { request, respond } => self.on_asked(request, respond)?,
+                Work::CatchUp(sender) => self.waiting_to_catch_up.push(sender),
+                Work::BeginPublishing(sender) => {
+                    self.begin_publishing(publish);
+                    let _ = sender.send(());
                 }
                 Work::Stop(stopped) => {
                     *stop = Some(stopped);
-                    break;
+                    self.step(Event::ShutdownRequested {
+                        timeout_ms: SHUTDOWN_TIMEOUT_MS,
+                    })?;
                 }
             }
-        }
-        match self.commit(publish) {
-            Err(error) if error.is_disk_full => {
-                tracing::warn!("requests to the controller are refused: {error}");
-                self.roll_back()?;
+            self.settle_or_refuse(publish)?;
+            if self.is_shut_down {
+                return Ok(());
             }
-            outcome => outcome?,
         }
-        // A snapshot that fails costs nothing but a longer log: the controller goes on.
-        if let Err(error) = self.write_snapshot_if_due() {
-            tracing::error!("{error}");
-        }
+        self.settle_or_refuse(publish)?;
+        self.look_for_snapshot();
         Ok(())
     }
 
-    fn with_context<T>(
-        &mut self,
-        decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> T,
-    ) -> T {
-        let mut context = ControllerContext {
-            image: self.loader.image(),
-            config: &self.config,
-            kraft_version: self.quorum.kraft_version().feature_level(),
-            random: &mut rand::random,
-        };
-        let facts = Facts {
-            cluster_id: &self.cluster_id,
-            next_offset: self.log.log_end_offset(),
-            has_valid_session: false,
-        };
-        decide(&mut context, &facts)
-    }
-
-    /// Appends records as one batch and applies them to what was decided.
-    fn append(&mut self, records: Vec<MetadataRecord>) -> Result<(), MetadataLogError> {
-        if records.is_empty() {
-            return Ok(());
+    /// Hands in an event and carries out what follows, up to where nothing does.
+    fn step(&mut self, event: Event) -> Result<(), MetadataLogError> {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let effects = self.quorum.step(self.moment(), event);
+            next = self.execute(effects)?;
         }
-        let now = timestamp();
-        let (offset, epoch) = (self.log.log_end_offset(), self.quorum.epoch());
-        // The records that set `metadata.version` themselves are written by the new level.
-        let metadata_version = records
-            .iter()
-            .find_map(|record| match record {
-                MetadataRecord::FeatureLevel(feature)
-                    if &*feature.name == ottla_metadata::MetadataVersion::FEATURE_NAME =>
-                {
-                    ottla_metadata::MetadataVersion::from_feature_level(feature.feature_level)
-                }
-                _ => None,
-            })
-            .unwrap_or(self.loader.image().metadata_version());
-        let batch =
-            records_batch(offset, epoch, now, &records, metadata_version).map_err(|error| {
-                self.log
-                    .error(format!("records cannot be encoded: {error}"))
-            })?;
-        self.log.append(&batch, now)?;
-        self.bytes_pending += batch.size_in_bytes() as u64;
-        let provenance = Provenance {
-            last_contained_offset: batch.header.last_offset(),
-            last_contained_epoch: epoch,
-            last_contained_log_time: now,
-        };
-        let delta = self
-            .loader
-            .load_batch(records, provenance)
-            .map_err(|error| {
-                self.log
-                    .error(format!("what was decided does not fit: {error}"))
-            })?;
-        if let Some(delta) = delta {
-            if delta
-                .configs
-                .iter()
-                .any(|resource| resource.kind == ottla_metadata::ConfigResourceType::Broker)
-            {
-                self.refresh_config();
-            }
-            self.pending.push(Pending::Delta(Box::new(delta)));
-        }
+        self.apply_committed()?;
+        self.note_leader();
         Ok(())
     }
 
-    /// Forces everything to disk, publishes it, and answers.
-    pub fn commit(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
-        let flushed = self.log.flush()?;
-        self.step_quorum(Event::LogFlushed {
-            end_offset: flushed,
-        })?;
-        self.committed = (self.loader.clone(), flushed);
-        let now = timestamp();
-        let policy = self.snapshot_policy();
-        self.snapshot_progress
-            .on_committed(std::mem::take(&mut self.bytes_pending), now, &policy);
-        for pending in self.pending.drain(..) {
-            match pending {
-                Pending::Delta(delta) => publish(&delta),
-                Pending::Reply(reply) => reply(Ok(())),
-            }
+    fn moment(&self) -> Moment {
+        Moment {
+            now_ms: self.clock.elapsed().as_millis() as u64,
+            random: rand::random(),
         }
-        self.log.maintain()
-    }
-
-    /// Goes back to what is committed, and refuses what was decided since.
-    fn roll_back(&mut self) -> Result<(), MetadataLogError> {
-        let (loader, end) = &self.committed;
-        self.log.truncate_to(*end, timestamp())?;
-        self.loader = loader.clone();
-        self.bytes_pending = 0;
-        self.refresh_config();
-        self.refuse_pending();
-        Ok(())
-    }
-
-    fn refuse_pending(&mut self) {
-        for pending in self.pending.drain(..) {
-            if let Pending::Reply(reply) = pending {
-                reply(Err(ErrorCode::KafkaStorageError));
-            }
-        }
-    }
-
-    fn step_quorum(&mut self, event: Event) -> Result<(), MetadataLogError> {
-        let effects = self.quorum.step(moment(self.clock), event);
-        self.execute(effects)
-    }
-
-    /// Carries out what the quorum asks for, in its order.
-    fn execute(&mut self, effects: Vec<Effect>) -> Result<(), MetadataLogError> {
-        for effect in effects {
-            match effect {
-                Effect::PersistElectionState(election) => {
-                    let kraft_version = self.quorum.kraft_version();
-                    self.log.write_election_state(&election, kraft_version)?;
-                }
-                Effect::StartEpoch {
-                    epoch,
-                    start_offset,
-                    records,
-                } => {
-                    self.log.assign_leader_epoch(epoch, start_offset);
-                    self.append_control(epoch, start_offset, records)?;
-                }
-                Effect::AdvanceHighWatermark(offset) => {
-                    self.log.set_high_watermark(offset);
-                    self.status.store(Arc::new(status_of(&self.quorum)));
-                }
-                Effect::ActivateLeader(epoch) => {
-                    tracing::debug!("the controller of epoch {epoch} is active");
-                }
-                // A quorum of one has nobody to ask, to answer, to follow or to give way to.
-                effect @ (Effect::AppendControlRecords { .. }
-                | Effect::AppendFetched { .. }
-                | Effect::TruncateLog { .. }
-                | Effect::CreateSnapshot(_)
-                | Effect::AppendSnapshot { .. }
-                | Effect::InstallSnapshot(_)
-                | Effect::DeactivateLeader(_)
-                | Effect::ChangeLeader { .. }
-                | Effect::Send { .. }
-                | Effect::Respond { .. }
-                | Effect::Report { .. }
-                | Effect::CompleteShutdown { .. }) => {
-                    let reason = format!("the only voter is asked for {effect:?}");
-                    return Err(self.log.error(reason));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn append_control(
-        &mut self,
-        epoch: LeaderEpoch,
-        start_offset: Offset,
-        records: Vec<ottla_raft::ControlRecord>,
-    ) -> Result<(), MetadataLogError> {
-        let values: Vec<ControlValue> = records.into_iter().map(ControlValue::from).collect();
-        let now = timestamp();
-        let batch = control_batch(start_offset, epoch, now, &values).map_err(|error| {
-            self.log
-                .error(format!("control records cannot be encoded: {error}"))
-        })?;
-        self.log.append(&batch, now)?;
-        self.bytes_pending += batch.size_in_bytes() as u64;
-        let provenance = Provenance {
-            last_contained_offset: batch.header.last_offset(),
-            last_contained_epoch: epoch,
-            last_contained_log_time: now,
-        };
-        let delta = self
-            .loader
-            .load_batch(Vec::new(), provenance)
-            .map_err(|error| self.log.error(error.to_string()))?;
-        self.pending
-            .extend(delta.map(|delta| Pending::Delta(Box::new(delta))));
-        Ok(())
-    }
-
-    fn refresh_config(&mut self) {
-        let id = ottla_types::BrokerId(self.file_config.node_id);
-        // What is not accepted was reported where it was published.
-        (self.config, _) = effective_config(&self.file_config, self.loader.image(), id);
-    }
-
-    fn snapshot_policy(&self) -> SnapshotPolicy {
-        SnapshotPolicy {
-            max_bytes_between: self
-                .config
-                .metadata_log_max_record_bytes_between_snapshots
-                .max(1) as u64,
-            max_interval_ms: self.config.metadata_log_max_snapshot_interval_ms,
-        }
-    }
-
-    /// Called with everything committed.
-    fn write_snapshot_if_due(&mut self) -> Result<(), MetadataLogError> {
-        let now = timestamp();
-        if !self.snapshot_progress.is_due(now, &self.snapshot_policy())
-            || self.loader.is_in_transaction()
-        {
-            return Ok(());
-        }
-        let image = self.loader.image();
-        let snapshot = Snapshot {
-            last_contained_log_time: image.provenance.last_contained_log_time,
-            kraft_version: self.quorum.kraft_version(),
-            voters: self
-                .quorum
-                .kraft_version()
-                .is_reconfig_supported()
-                .then(|| self.quorum.voters().clone()),
-            records: image.to_records(),
-        };
-        let id = SnapshotId {
-            end_offset: image.provenance.last_contained_offset.plus(1),
-            epoch: image.provenance.last_contained_epoch,
-        };
-        // Counted as done even if it fails: the next attempt comes with the next bytes, not at once.
-        self.snapshot_progress.on_snapshot_written(now);
-        self.log.write_snapshot(id, &snapshot, now)?;
-        let retention = SnapshotRetention {
-            max_bytes: self.config.metadata_max_retention_bytes,
-            max_ms: self.config.metadata_max_retention_ms,
-        };
-        self.log.clean(&retention, now)?;
-        self.step_quorum(Event::SnapshotsChanged {
-            snapshots: self.log.snapshot_ids(),
-            log_start_offset: self.log.log_start_offset(),
-        })
     }
 
     fn close(self) {
@@ -467,33 +347,14 @@ fn refuse_all(work: &mpsc::Receiver<Work>, stop: Option<oneshot::Sender<()>>) {
     let mut stop = stop;
     while stop.is_none() {
         match work.recv() {
-            // Dropping the closure drops the sender of the answer, which tells the one who waits.
-            Ok(Work::Decide(decide)) => drop(decide),
             Ok(Work::Stop(stopped)) => stop = Some(stopped),
+            // Dropping it drops the sender of the answer, which tells the one who waits.
+            Ok(refused) => drop(refused),
             Err(mpsc::RecvError) => return,
         }
     }
     if let Some(stopped) = stop {
         let _ = stopped.send(());
-    }
-}
-
-fn status_of(quorum: &Quorum) -> QuorumStatus {
-    QuorumStatus {
-        leader: quorum.leader(),
-        epoch: quorum.epoch(),
-        high_watermark: quorum.high_watermark().unwrap_or(Offset(-1)),
-        log_end_offset: quorum.log_end().offset,
-        kraft_version: quorum.kraft_version(),
-        voters: quorum.voters().clone(),
-        updated: timestamp(),
-    }
-}
-
-fn moment(clock: Instant) -> Moment {
-    Moment {
-        now_ms: clock.elapsed().as_millis() as u64,
-        random: rand::random(),
     }
 }
 

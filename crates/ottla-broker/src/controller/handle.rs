@@ -2,16 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc;
 
-use arc_swap::ArcSwap;
 use ottla_controller::{ControllerContext, Decision};
-use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{KRaftVersion, VoterSet};
-use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Timestamp};
+use ottla_types::ErrorCode;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::requests::{ControllerRequest, Facts};
+use crate::quorum::work::{Decide, Decided, Work};
+use crate::quorum::{QuorumHandle, QuorumStatus};
 
 /// Requests that may wait for the controller; more wait in their senders.
 const MAX_PENDING: usize = 1024;
@@ -19,53 +17,15 @@ const MAX_PENDING: usize = 1024;
 /// Sends requests to the controller. Cheap to clone.
 #[derive(Clone)]
 pub struct ControllerHandle {
-    sender: mpsc::Sender<Work>,
+    quorum: QuorumHandle,
     pending: Arc<Semaphore>,
-    status: Arc<ArcSwap<QuorumStatus>>,
 }
-
-/// The metadata quorum as this node knows it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct QuorumStatus {
-    pub leader: Option<BrokerId>,
-    pub epoch: LeaderEpoch,
-    /// Exclusive.
-    pub high_watermark: Offset,
-    pub log_end_offset: Offset,
-    pub kraft_version: KRaftVersion,
-    pub voters: VoterSet,
-    /// When the status was taken.
-    pub updated: Timestamp,
-}
-
-/// What the thread of the controller is given.
-pub(crate) enum Work {
-    Decide(Decide),
-    /// Write everything out and end.
-    Stop(oneshot::Sender<()>),
-}
-
-/// Decides a request and says how to answer it.
-pub(crate) type Decide = Box<dyn FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decided + Send>;
-
-/// A decision whose response waits for its records.
-pub(crate) struct Decided {
-    pub records: Vec<MetadataRecord>,
-    /// Called with `Ok` when the records are committed and the image is published.
-    pub reply: Reply,
-}
-
-pub(crate) type Reply = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
 
 impl ControllerHandle {
-    pub(crate) fn new(
-        sender: mpsc::Sender<Work>,
-        status: Arc<ArcSwap<QuorumStatus>>,
-    ) -> ControllerHandle {
+    pub(crate) fn new(quorum: QuorumHandle) -> ControllerHandle {
         ControllerHandle {
-            sender,
+            quorum,
             pending: Arc::new(Semaphore::new(MAX_PENDING)),
-            status,
         }
     }
 
@@ -99,7 +59,7 @@ impl ControllerHandle {
                 }),
             }
         });
-        if self.sender.send(Work::Decide(decide)).is_err() {
+        if self.quorum.send(Work::Decide(decide)).is_err() {
             return Err(ErrorCode::NotController);
         }
         receiver.await.unwrap_or(Err(ErrorCode::NotController))
@@ -107,23 +67,19 @@ impl ControllerHandle {
 
     /// The quorum as of the last commit.
     pub fn status(&self) -> Arc<QuorumStatus> {
-        self.status.load_full()
+        self.quorum.status()
     }
 
     /// Ends the controller; returns when its log is closed.
     pub(crate) async fn stop(&self) {
-        let (sender, receiver) = oneshot::channel();
-        if self.sender.send(Work::Stop(sender)).is_ok() {
-            // An error means that the thread has ended, which is what was asked for.
-            let _ = receiver.await;
-        }
+        self.quorum.stop().await;
     }
 }
 
 impl fmt::Debug for ControllerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ControllerHandle")
-            .field("status", &self.status)
+            .field("quorum", &self.quorum)
             .finish_non_exhaustive()
     }
 }

@@ -3,34 +3,27 @@
 //!
 //! Kafka does the same in `BrokerLifecycleManager`, `ControllerRegistrationManager`, `SharedServer`.
 
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread;
 
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, Listener};
-use ottla_controller::{bootstrap_records, local_supported_features};
-use ottla_metadata::{MetadataDelta, MetadataImage, MetadataVersion};
+use ottla_controller::local_supported_features;
+use ottla_metadata::{MetadataDelta, MetadataImage};
 use ottla_protocol::messages::broker_registration_request;
 use ottla_protocol::messages::controller_registration_request;
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest,
 };
-use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{
-    KRaftVersion, Quorum, QuorumConfig, QuorumOptions, ReplicaKey, Voter, VoterEndpoint, VoterSet,
-};
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Uuid};
 
 use super::ControllerHandle;
-use super::controller_thread::{Controller, Publish, timestamp};
+use super::controller_thread::{Controller, Publish};
 use super::format::NodeIdentity;
 use super::local_host::canonical_host_name;
 use crate::Broker;
-use crate::metadata::metadata_log::MetadataLog;
 use crate::metadata::publish::publish;
-use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
+use crate::quorum;
 
 /// The controller of this node and this node's registration with it.
 #[derive(Debug)]
@@ -56,7 +49,7 @@ impl Membership {
         file_config: &BrokerConfig,
         identity: &NodeIdentity,
     ) -> Result<Controller, String> {
-        lead_quorum(file_config, identity)
+        quorum::open(file_config, identity)
     }
 
     /// Starts the controller and joins this node to its cluster. When it returns, the image is published
@@ -109,10 +102,7 @@ impl Membership {
         let initial = MetadataDelta::between(MetadataImage::empty(), controller.image().clone());
         publish(broker, &file_config, &initial);
 
-        let runtime = tokio::runtime::Handle::current();
-        let (sender, receiver) = mpsc::channel();
-        let handle = ControllerHandle::new(sender, controller.status());
-        let mut publish_to: Publish = {
+        let publish_to: Publish = {
             // The broker holds the handle that keeps this thread: a strong reference back would keep both.
             let broker = Arc::downgrade(broker);
             Box::new(move |delta| {
@@ -129,16 +119,9 @@ impl Membership {
                 }
             }
         };
-        thread::Builder::new()
-            .name("controller".to_owned())
-            .spawn(move || {
-                // What is published starts tasks: coordinators load, partitions flush.
-                let _runtime = runtime.enter();
-                controller.run(&receiver, &mut publish_to, stop_node);
-            })
-            .map_err(|error| format!("cannot start the thread of the controller: {error}"))?;
+        let quorum = quorum::start(controller, publish_to, stop_node)?;
         Ok(Membership {
-            controller: handle,
+            controller: ControllerHandle::new(quorum),
             cluster_id: ByteString::from(identity.cluster_id.clone()),
             broker_epoch: AtomicI64::new(registered.broker_epoch),
         })
@@ -173,122 +156,8 @@ impl Membership {
     }
 }
 
-/// Opens the metadata log and takes the lead of the quorum.
-pub(super) fn lead_quorum(
-    config: &BrokerConfig,
-    identity: &NodeIdentity,
-) -> Result<Controller, String> {
-    let (log, loaded) =
-        MetadataLog::open(config, timestamp()).map_err(|error| error.to_string())?;
-    // Once its records are in the log, the file is of no use any more.
-    let bootstrap = match loaded.loader.image().features.metadata_version() {
-        None => read_bootstrap(Path::new(&config.metadata_log_dir))?,
-        Some(_) => Vec::new(),
-    };
-    let local = Voter {
-        key: ReplicaKey::new(BrokerId(config.node_id), identity.metadata_directory_id),
-        endpoints: config
-            .advertised_controller_listeners
-            .iter()
-            .map(|listener| VoterEndpoint {
-                name: ByteString::from(listener.name.clone()),
-                host: ByteString::from(host_of(listener)),
-                port: listener.port,
-            })
-            .collect(),
-        supported_kraft_versions: (0, 1),
-    };
-    let mut control_records = loaded.control_records;
-    let is_in_log = control_records.last_kraft_version().is_reconfig_supported()
-        && !control_records.last_voters().is_empty();
-    if !is_in_log {
-        control_records.set_static_voters(static_voters(config)?);
-    }
-    check_only_voter(control_records.last_voters(), local.key)?;
-    let quorum = Quorum::new(QuorumOptions {
-        config: QuorumConfig::default(),
-        local,
-        can_become_voter: true,
-        listener_name: ByteString::from(controller_listener_name(config)),
-        bootstrap_servers: Vec::new(),
-        control_records,
-        election: loaded.election,
-        log: log.state(),
-    })
-    .map_err(|error| error.to_string())?;
-    Controller::lead(
-        log,
-        loaded.loader,
-        quorum,
-        config.clone(),
-        identity.cluster_id.clone(),
-        loaded.bytes_since_snapshot,
-        &bootstrap,
-    )
-    .map_err(|error| error.to_string())
-}
-
-/// The quorum has no other voter than this node: nobody here speaks with others yet.
-fn check_only_voter(voters: &VoterSet, local: ReplicaKey) -> Result<(), String> {
-    if !voters.is_voter(local) {
-        return Err(format!(
-            "node {} is not one of the voters of the metadata quorum",
-            local.id
-        ));
-    }
-    if !voters.is_only_voter(local) {
-        return Err(format!(
-            "the metadata quorum has {} voters; this release leads a quorum of one: give \
-             controller.quorum.voters one entry, or format with --standalone",
-            voters.len()
-        ));
-    }
-    Ok(())
-}
-
-/// `bootstrap.checkpoint`, or without one the newest level, as Kafka begins.
-fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String> {
-    let path = metadata_log_dir.join(BOOTSTRAP_FILE);
-    if !path.exists() {
-        let latest = MetadataVersion::LATEST_PRODUCTION.feature_level();
-        let levels = [(MetadataVersion::FEATURE_NAME.to_owned(), latest)].into();
-        return Ok(bootstrap_records(&levels));
-    }
-    read_snapshot(&path)
-        .map(|snapshot| snapshot.records)
-        .map_err(|error| error.to_string())
-}
-
-/// `controller.quorum.voters`: their directories are not known.
-pub(crate) fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
-    let name = controller_listener_name(config);
-    let voters = config.controller_quorum_voters.iter().map(|voter| Voter {
-        key: ReplicaKey {
-            id: BrokerId(voter.id),
-            directory_id: None,
-        },
-        endpoints: vec![VoterEndpoint {
-            name: ByteString::from(name.clone()),
-            host: ByteString::from(voter.host.clone()),
-            port: voter.port,
-        }],
-        supported_kraft_versions: (0, KRaftVersion::V0.feature_level()),
-    });
-    VoterSet::new(voters).map_err(|_| {
-        "there is no metadata quorum: give controller.quorum.voters, or format the directory with \
-         --standalone"
-            .to_owned()
-    })
-}
-
-/// The listener by which the nodes of the quorum reach each other.
-fn controller_listener_name(config: &BrokerConfig) -> String {
-    let first = config.controller_listener_names.first();
-    first.cloned().unwrap_or_default()
-}
-
 /// What clients are told of a listener.
-fn host_of(listener: &Listener) -> String {
+pub(crate) fn host_of(listener: &Listener) -> String {
     match &listener.host {
         Some(host) => host.clone(),
         None => canonical_host_name(),

@@ -1,11 +1,12 @@
 //! `__cluster_metadata-0`: the log of the cluster's metadata with its snapshots and `quorum-state`.
 //!
 //! Owned by the thread of the controller. The log is opened as after a crash, whatever the stop was: it
-//! is scanned whole, as Kafka does, since nothing else vouches for it.
+//! is scanned whole, as Kafka does, since nothing else vouches for it. What comes from another node, and what
+//! is given to one, is in `replicated`.
 //!
 //! In Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -29,6 +30,10 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
 use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
 use super::snapshot_file::{Snapshot, read_snapshot};
 
+mod replicated;
+
+use replicated::PartialSnapshot;
+
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
 pub(crate) const QUORUM_STATE_FILE: &str = "quorum-state";
 /// Bytes of the log that are read at a time when it is loaded.
@@ -50,6 +55,8 @@ pub(crate) struct MetadataLog {
     log: Log,
     /// Oldest first.
     snapshots: BTreeMap<SnapshotId, StoredSnapshot>,
+    /// The snapshot that is being fetched.
+    partial_snapshot: Option<PartialSnapshot>,
     /// With what the disk answers the next append, and the next flush.
     #[cfg(test)]
     pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
@@ -57,8 +64,10 @@ pub(crate) struct MetadataLog {
 
 /// What log and snapshots say.
 pub(crate) struct LoadedMetadata {
-    /// Folded up to the end of the log.
+    /// The newest snapshot; what was applied of the log as well.
     pub loader: MetadataLoader,
+    /// What the log holds behind the newest snapshot, committed or not, and is not applied.
+    pub tail: VecDeque<MetadataBatch>,
     /// Who votes and the level of `kraft.version`, by the newest snapshot and the log behind it. Configured
     /// voters are not in it.
     pub control_records: ControlRecordHistory,
@@ -99,6 +108,7 @@ impl MetadataLog {
             dir: dir.clone(),
             log,
             snapshots: BTreeMap::new(),
+            partial_snapshot: None,
             #[cfg(test)]
             faults: (None, None),
         };
@@ -111,7 +121,7 @@ impl MetadataLog {
             )));
         }
         if let Some(&newest) = snapshots.last()
-            && newest.end_offset > metadata_log.log.log_end_offset()
+            && metadata_log.is_behind(newest)
         {
             // Everything in the log is in it: the snapshot was fetched, and the log not yet cut; or the log was
             // cut short, and what stood behind the snapshot is gone.
@@ -131,12 +141,7 @@ impl MetadataLog {
 
     fn load(&mut self, snapshots: &[SnapshotId]) -> Result<LoadedMetadata, String> {
         let election = self.read_election_state()?;
-        let mut loaded = LoadedMetadata {
-            loader: MetadataLoader::default(),
-            control_records: ControlRecordHistory::new(VoterSet::empty()),
-            election,
-            bytes_since_snapshot: 0,
-        };
+        let mut loaded = LoadedMetadata::new(election);
         let mut next_offset = self.log.log_start_offset();
         for &id in snapshots {
             let path = self.dir.join(id.file_name());
@@ -184,11 +189,20 @@ impl MetadataLog {
                     continue;
                 }
                 next_offset = batch.last_offset.plus(1);
-                loaded.apply(batch)?;
+                loaded.add(batch)?;
             }
         }
-        self.log.set_high_watermark(self.log.log_end_offset());
         Ok(loaded)
+    }
+
+    /// Whether everything that the log holds is in the snapshot, and more: it was fetched, and the log not yet
+    /// cut; or the log was cut short. In Kafka: `KafkaRaftLog.truncateToLatestSnapshot`.
+    fn is_behind(&self, snapshot: SnapshotId) -> bool {
+        let is_longer = snapshot.end_offset > self.log.log_end_offset();
+        match self.log.latest_epoch() {
+            Some(last) => snapshot.epoch > last || (snapshot.epoch == last && is_longer),
+            None => is_longer,
+        }
     }
 
     /// Whole batches from the one that holds `from`; at least one.
@@ -453,35 +467,42 @@ fn fault(kind: io::ErrorKind) -> StorageError {
 }
 
 impl LoadedMetadata {
-    /// Adds the next batch of the log.
-    pub(crate) fn apply(&mut self, batch: MetadataBatch) -> Result<(), String> {
-        let provenance = Provenance {
-            last_contained_offset: batch.last_offset,
-            last_contained_epoch: batch.epoch,
-            last_contained_log_time: batch.append_time,
-        };
+    pub(crate) fn new(election: Option<ElectionState>) -> LoadedMetadata {
+        LoadedMetadata {
+            loader: MetadataLoader::default(),
+            tail: VecDeque::new(),
+            control_records: ControlRecordHistory::new(VoterSet::empty()),
+            election,
+            bytes_since_snapshot: 0,
+        }
+    }
+
+    /// Adds the next batch of the log. Its control records count at once, its records when they are applied.
+    fn add(&mut self, batch: MetadataBatch) -> Result<(), String> {
         self.bytes_since_snapshot += batch.size_bytes;
-        let records = match batch.content {
-            MetadataBatchContent::Records(records) => records,
-            MetadataBatchContent::Control(values) => {
-                let mut offset = batch.base_offset;
-                for value in values {
-                    self.apply_control(offset, value)?;
-                    offset = offset.plus(1);
-                }
-                // Moves the offset of the image and nothing else.
-                Vec::new()
+        if let MetadataBatchContent::Control(values) = &batch.content {
+            let mut offset = batch.base_offset;
+            for value in values {
+                self.apply_control(offset, value)?;
+                offset = offset.plus(1);
             }
-        };
-        self.loader
-            .load_batch(records, provenance)
-            .map(drop)
-            .map_err(|error| {
-                format!(
-                    "the batch at offset {} cannot be applied: {error}",
-                    batch.base_offset
-                )
-            })
+        }
+        self.tail.push_back(batch);
+        Ok(())
+    }
+
+    /// Applies all of the log: for one who knows that it is committed.
+    pub(crate) fn apply_tail(&mut self) -> Result<(), String> {
+        while let Some(batch) = self.tail.pop_front() {
+            batch.load_into(&mut self.loader)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the next batch of the log and applies it.
+    pub(crate) fn apply(&mut self, batch: MetadataBatch) -> Result<(), String> {
+        self.add(batch)?;
+        self.apply_tail()
     }
 
     /// What the control records of a snapshot say: as of the last record in it.
@@ -499,10 +520,10 @@ impl LoadedMetadata {
         }
     }
 
-    fn apply_control(&mut self, offset: Offset, value: ControlValue) -> Result<(), String> {
+    fn apply_control(&mut self, offset: Offset, value: &ControlValue) -> Result<(), String> {
         let record = match value {
-            ControlValue::KRaftVersion(record) => ControlRecord::KRaftVersion(record),
-            ControlValue::Voters(record) => ControlRecord::Voters(record),
+            ControlValue::KRaftVersion(record) => ControlRecord::KRaftVersion(record.clone()),
+            ControlValue::Voters(record) => ControlRecord::Voters(record.clone()),
             ControlValue::LeaderChange(_)
             | ControlValue::SnapshotHeader(_)
             | ControlValue::SnapshotFooter(_) => return Ok(()),

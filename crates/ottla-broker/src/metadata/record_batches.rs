@@ -3,7 +3,7 @@
 //! In Kafka: `BatchBuilder`, `MetadataRecordSerde`, `RecordsIterator`.
 
 use bytes::Bytes;
-use ottla_metadata::MetadataVersion;
+use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_protocol::raft_records::{
     KRaftVersionRecord, LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord,
@@ -164,6 +164,39 @@ impl MetadataBatch {
             } else {
                 MetadataBatchContent::Records(values)
             },
+        })
+    }
+}
+
+impl MetadataBatch {
+    /// Whether the cluster has a level of `metadata.version` from here on.
+    pub fn sets_metadata_version(&self) -> bool {
+        let MetadataBatchContent::Records(records) = &self.content else {
+            return false;
+        };
+        records.iter().any(|record| {
+            matches!(record, MetadataRecord::FeatureLevel(feature)
+                if &*feature.name == MetadataVersion::FEATURE_NAME)
+        })
+    }
+
+    /// Applies the batch as the next of the log. The error is a sentence for people.
+    pub fn load_into(self, loader: &mut MetadataLoader) -> Result<Option<MetadataDelta>, String> {
+        let provenance = Provenance {
+            last_contained_offset: self.last_offset,
+            last_contained_epoch: self.epoch,
+            last_contained_log_time: self.append_time,
+        };
+        let records = match self.content {
+            MetadataBatchContent::Records(records) => records,
+            // Moves the offset of the image and nothing else.
+            MetadataBatchContent::Control(_) => Vec::new(),
+        };
+        loader.load_batch(records, provenance).map_err(|error| {
+            format!(
+                "the batch at offset {} cannot be applied: {error}",
+                self.base_offset
+            )
         })
     }
 }

@@ -9,18 +9,18 @@ use ottla_log::checkpoint::MetaProperties;
 use ottla_log::whole_segments;
 use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_metadata::{
-    ConfigResource, ConfigResourceType, Feature, MetadataImage, MetadataLoader, MetadataVersion,
+    ConfigResource, ConfigResourceType, Feature, MetadataImage, MetadataVersion,
     Provenance,
 };
 use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{ControlRecordHistory, ElectionState, SnapshotId, VoterSet};
+use ottla_raft::{ElectionState, SnapshotId};
 use ottla_types::{BrokerId, Offset};
 
 use super::{Look, Unserved, count, log_scan, some_of};
-use crate::controller::lifecycle::static_voters;
 use crate::metadata::metadata_log::{LoadedMetadata, METADATA_DIR, QUORUM_STATE_FILE};
 use crate::metadata::record_batches::{MetadataBatch, MetadataBatchContent};
 use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
+use crate::quorum::static_voters;
 
 /// Why the metadata cannot be read on.
 enum Unreadable {
@@ -96,12 +96,7 @@ fn refuse_level(place: &str, level: i16, look: &mut Look) {
 
 /// Folds the newest snapshot and the log behind it, as a start would, without opening the log.
 fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadable> {
-    let mut loaded = LoadedMetadata {
-        loader: MetadataLoader::default(),
-        control_records: ControlRecordHistory::new(VoterSet::empty()),
-        election: election_state(dir)?,
-        bytes_since_snapshot: 0,
-    };
+    let mut loaded = LoadedMetadata::new(election_state(dir)?);
     let mut next_offset = Offset::ZERO;
     if dir.is_dir() {
         let unreadable = |error: std::io::Error| format!("cannot be read: {error}");

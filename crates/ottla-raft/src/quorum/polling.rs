@@ -124,6 +124,10 @@ impl Quorum {
 
     fn send_begin_quorum_epoch_requests(&mut self) -> u64 {
         let now_ms = self.now_ms;
+        if self.voters().is_only_voter(self.local.key) {
+            // A node that is alone need not wake for others.
+            return FOREVER;
+        }
         let Some(leader) = self.leader_state() else {
             return 0;
         };

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::controller::format::{format_standalone, read_identity};
-use crate::controller::lifecycle::lead_quorum;
+use crate::quorum;
+use crate::quorum::work::Decided;
 
 /// A controller on a directory of its own, and the answers that it has given.
 struct Story {
@@ -34,7 +35,7 @@ impl Story {
         let identity = read_identity(&config)
             .expect("reads")
             .expect("is formatted");
-        let mut controller = lead_quorum(&config, &identity).expect("leads");
+        let mut controller = quorum::open(&config, &identity).expect("leads");
         controller
             .commit(&mut (Box::new(|_: &MetadataDelta| {}) as Publish))
             .expect("commits");

@@ -235,7 +235,7 @@ const STATIC: &[(&str, &str)] = &[("controller.quorum.voters", "1@127.0.0.1:9093
 fn lead(data: &Path, settings: &[(&str, &str)]) -> Result<Controller, String> {
     let config = config_of(&properties_of(data, settings));
     let identity = read_identity(&config).map_err(|error| error.to_string())?;
-    lead_quorum(&config, &identity.ok_or("is not formatted")?)
+    quorum::open(&config, &identity.ok_or("is not formatted")?)
 }
 
 /// The topics that a start finds, or why there is none; the preflight must come to the same.

@@ -1,0 +1,151 @@
+//! What other nodes of the quorum answer and ask, and what is told to people of their silence.
+
+use std::time::{Duration, Instant};
+
+use ottla_raft::{Event, Request, RequestId, Response};
+use ottla_types::ErrorCode;
+use tokio::sync::oneshot;
+
+use super::{Controller, timestamp};
+use crate::metadata::metadata_log::MetadataLogError;
+use crate::quorum::network::{Answered, Failure};
+use crate::quorum::outgoing::{Payload, Received, Unusable};
+use crate::quorum::served::ServedData;
+use crate::quorum::status::QuorumStatus;
+
+/// The same kind of trouble is told of once in this time.
+const TELL_AGAIN: Duration = Duration::from_secs(30);
+/// Requests of other nodes that wait for an answer; each takes a connection, and they are bounded as well.
+const MAX_ASKED: usize = 10_000;
+
+/// Why the quorum is not followed, as far as is known.
+#[derive(Default)]
+pub(super) struct Trouble {
+    reason: Option<String>,
+    /// What was told last, and when.
+    told: Option<(String, Instant)>,
+}
+
+impl Trouble {
+    /// Says it, unless it was just said.
+    pub fn report(&mut self, reason: &str) {
+        let is_known = self
+            .told
+            .as_ref()
+            .is_some_and(|(told, at)| told == reason || at.elapsed() < Duration::from_secs(1));
+        let is_fresh = self
+            .told
+            .as_ref()
+            .is_some_and(|(_, at)| at.elapsed() < TELL_AGAIN);
+        if !(is_known && is_fresh) {
+            tracing::warn!("the metadata quorum: {reason}");
+            self.told = Some((reason.to_owned(), Instant::now()));
+        }
+    }
+}
+
+impl Controller {
+    /// An answer came, or there will be none.
+    pub(super) fn on_answered(&mut self, answered: Answered) -> Result<(), MetadataLogError> {
+        let Answered {
+            from,
+            correlation_id,
+            outcome,
+        } = answered;
+        let listener_name = self.quorum.listener_name().clone();
+        let address = format!("{}:{}", from.host, from.port);
+        let received = match outcome {
+            Ok(response) => response.read(&listener_name).map_err(|unusable| {
+                let reason = match &unusable {
+                    Unusable::Refused(ErrorCode::InconsistentClusterId) => format!(
+                        "{address} belongs to another cluster than {}",
+                        self.cluster_id
+                    ),
+                    Unusable::Refused(error) => format!("{address} refuses: {error}"),
+                    other => format!("{address}: {other}"),
+                };
+                (unusable.error_code(), reason, unusable)
+            }),
+            Err(Failure { error, reason }) => {
+                Err((error, reason, Unusable::Refused(error)))
+            }
+        };
+        match received {
+            Ok(Received { response, payload }) => {
+                self.note_answer(&response);
+                self.incoming = payload;
+                let outcome = self.step(Event::ResponseReceived {
+                    from: from.id,
+                    correlation_id,
+                    response,
+                });
+                self.incoming = Payload::None;
+                outcome
+            }
+            // What it says cannot be skipped, and cannot be understood by asking again.
+            Err((_, reason, Unusable::Undecodable(_))) => Err(self.log.error(reason)),
+            Err((error, reason, _)) => {
+                self.trouble.report(&reason);
+                if self.trouble.reason.as_ref() != Some(&reason) {
+                    self.trouble.reason = Some(reason);
+                    self.update_status();
+                }
+                self.step(Event::RequestFailed {
+                    from: from.id,
+                    correlation_id,
+                    error,
+                })
+            }
+        }
+    }
+
+    /// The leader is there, and says how far it is.
+    fn note_answer(&mut self, response: &Response) {
+        let Response::Fetch(fetch) = response else {
+            return;
+        };
+        if fetch.error != ErrorCode::None {
+            return;
+        }
+        if fetch.high_watermark.is_some() {
+            self.leader_high_watermark = fetch.high_watermark;
+        }
+        if self.trouble.reason.take().is_some() {
+            self.update_status();
+        }
+    }
+
+    /// A request of another node came.
+    pub(super) fn on_asked(
+        &mut self,
+        request: Request,
+        respond: oneshot::Sender<(Response, ServedData)>,
+    ) -> Result<(), MetadataLogError> {
+        self.asked.retain(|_, waiting| !waiting.is_closed());
+        if self.asked.len() >= MAX_ASKED {
+            return Ok(());
+        }
+        let request_id = RequestId(self.next_request_id);
+        self.next_request_id += 1;
+        self.asked.insert(request_id, respond);
+        self.step(Event::RequestReceived {
+            request_id,
+            request,
+        })
+    }
+
+    /// Tells of a leader's address that became known or changed.
+    pub(super) fn note_leader(&mut self) {
+        let endpoint = self.quorum.leader_node().map(|node| (node.host, node.port));
+        if self.status.load().leader_endpoint != endpoint {
+            self.update_status();
+        }
+    }
+
+    pub(super) fn update_status(&self) {
+        let mut status = QuorumStatus::of(&self.quorum, timestamp());
+        status.is_caught_up = self.is_caught_up;
+        status.trouble = self.trouble.reason.clone();
+        self.status.store(std::sync::Arc::new(status));
+    }
+}

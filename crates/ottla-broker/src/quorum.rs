@@ -1,0 +1,26 @@
+//! The metadata quorum over a network: who is asked and answered, and how the rest of the node reaches the thread
+//! that takes part in it.
+//!
+//! The state machine is `ottla-raft`; the thread that drives it is `controller::controller_thread`. Here are its
+//! edges: `open` is what it begins with, `outgoing` and `network` are its requests to other nodes, `served` is
+//! what it gives to them, `work`, `handle` and `status` are how the node asks it.
+//!
+//! In Kafka: `KafkaRaftManager`, `KafkaNetworkChannel`, `RaftUtil`.
+
+mod open;
+
+pub(crate) mod outgoing;
+
+pub(crate) mod network;
+
+pub(crate) mod served;
+
+pub(crate) mod work;
+
+pub(crate) mod status;
+
+mod handle;
+
+pub(crate) use handle::{QuorumHandle, start};
+pub(crate) use open::{controller_listener_name, open, static_voters};
+pub use status::QuorumStatus;

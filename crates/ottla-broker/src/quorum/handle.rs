@@ -1,0 +1,104 @@
+//! How the rest of the node reaches the thread of the quorum.
+
+use std::fmt;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use arc_swap::ArcSwap;
+use ottla_metadata::MetadataImage;
+use ottla_raft::{Request, Response};
+use tokio::sync::oneshot;
+
+use super::network::QuorumNetwork;
+use super::served::ServedData;
+use super::status::QuorumStatus;
+use super::work::Work;
+use crate::controller::controller_thread::{Controller, Publish};
+
+/// Reaches the thread. Cheap to clone; the thread ends when the last is dropped.
+#[derive(Clone)]
+pub(crate) struct QuorumHandle {
+    work: Arc<mpsc::Sender<Work>>,
+    status: Arc<ArcSwap<QuorumStatus>>,
+}
+
+/// Starts the thread; has to be called within the runtime. The only voter publishes every change from now
+/// on; every other node publishes nothing before [`QuorumHandle::begin_publishing`]. `on_failure` is told why
+/// the log cannot be used any more; the node must stop then.
+pub(crate) fn start(
+    mut controller: Controller,
+    mut publish: Publish,
+    on_failure: impl FnOnce(String) + Send + 'static,
+) -> Result<QuorumHandle, String> {
+    let runtime = tokio::runtime::Handle::current();
+    let (sender, receiver) = mpsc::channel();
+    let work = Arc::new(sender);
+    let handle = QuorumHandle {
+        work: Arc::clone(&work),
+        status: controller.status(),
+    };
+    controller.set_network(|config, cluster_id| QuorumNetwork::new(config, cluster_id, &work));
+    drop(work);
+    thread::Builder::new()
+        .name("controller".to_owned())
+        .spawn(move || {
+            // What is published starts tasks: coordinators load, partitions flush.
+            let _runtime = runtime.enter();
+            controller.run(&receiver, &mut publish, on_failure);
+        })
+        .map_err(|error| format!("cannot start the thread of the controller: {error}"))?;
+    Ok(handle)
+}
+
+impl QuorumHandle {
+    /// The quorum as of the last commit, or the last change of who leads.
+    pub fn status(&self) -> Arc<QuorumStatus> {
+        self.status.load_full()
+    }
+
+    /// Gives the work back where the thread has ended.
+    pub fn send(&self, work: Work) -> Result<(), Work> {
+        self.work.send(work).map_err(|mpsc::SendError(work)| work)
+    }
+
+    /// Has a request of another node answered; `None` where the thread has ended.
+    pub async fn ask(&self, request: Request) -> Option<(Response, ServedData)> {
+        let (respond, answer) = oneshot::channel();
+        self.send(Work::Asked { request, respond }).ok()?;
+        answer.await.ok()
+    }
+
+    /// The committed image, as soon as everything that the leader calls committed is in it. `None` where the
+    /// thread has ended.
+    pub async fn caught_up(&self) -> Option<MetadataImage> {
+        let (sender, image) = oneshot::channel();
+        self.send(Work::CatchUp(sender)).ok()?;
+        image.await.ok()
+    }
+
+    /// Has everything that is committed published as one change, and each change of it from then on. Returns
+    /// when the first is published, or the thread has ended.
+    pub async fn begin_publishing(&self) {
+        let (sender, published) = oneshot::channel();
+        if self.send(Work::BeginPublishing(sender)).is_ok() {
+            let _ = published.await;
+        }
+    }
+
+    /// Ends the thread; returns when its log is closed.
+    pub async fn stop(&self) {
+        let (sender, stopped) = oneshot::channel();
+        if self.send(Work::Stop(sender)).is_ok() {
+            // An error means that the thread has ended, which is what was asked for.
+            let _ = stopped.await;
+        }
+    }
+}
+
+impl fmt::Debug for QuorumHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumHandle")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,198 @@
+//! What the thread of the quorum begins with: the metadata log, who votes by it and by the configuration, and
+//! whom to ask.
+
+use std::path::Path;
+
+use bytestring::ByteString;
+use ottla_config::BrokerConfig;
+use ottla_controller::bootstrap_records;
+use ottla_metadata::MetadataVersion;
+use ottla_protocol::metadata_records::MetadataRecord;
+use ottla_raft::{
+    KRaftVersion, Node, Quorum, QuorumConfig, QuorumOptions, ReplicaKey, Voter, VoterEndpoint,
+    VoterSet,
+};
+use ottla_types::BrokerId;
+
+use crate::controller::controller_thread::{Controller, Opened, timestamp};
+use crate::controller::format::NodeIdentity;
+use crate::controller::lifecycle::host_of;
+use crate::metadata::metadata_log::{LoadedMetadata, MetadataLog};
+use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
+
+/// Opens the metadata log. The only voter takes the lead, and knows then what the cluster was when it stopped;
+/// every other node sends nothing before the thread runs.
+pub(crate) fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller, String> {
+    let (log, loaded) =
+        MetadataLog::open(config, timestamp()).map_err(|error| error.to_string())?;
+    let bootstrap = bootstrap_of(config, &loaded)?;
+    let local = local_voter(config, identity);
+    let mut control_records = loaded.control_records.clone();
+    let is_in_log = control_records.last_kraft_version().is_reconfig_supported()
+        && !control_records.last_voters().is_empty();
+    let can_become_voter = config.process_roles.controller;
+    if !is_in_log && !config.controller_quorum_voters.is_empty() {
+        control_records.set_static_voters(static_voters(config)?);
+    }
+    let voters = control_records.last_voters();
+    if can_become_voter {
+        check_only_voter(voters, local.key)?;
+    }
+    let is_only_voter = voters.is_only_voter(local.key);
+    let quorum = Quorum::new(QuorumOptions {
+        config: quorum_config(config),
+        local,
+        can_become_voter,
+        listener_name: ByteString::from(controller_listener_name(config)),
+        bootstrap_servers: match is_only_voter {
+            true => Vec::new(),
+            false => bootstrap_servers(config),
+        },
+        control_records,
+        election: loaded.election.clone(),
+        log: log.state(),
+    })
+    .map_err(|error| error.to_string())?;
+    let opened = Opened {
+        log,
+        loaded,
+        quorum,
+        config: config.clone(),
+        cluster_id: identity.cluster_id.clone(),
+        bootstrap,
+    };
+    match is_only_voter {
+        true => Controller::lead(opened).map_err(|error| error.to_string()),
+        false => Ok(Controller::join(opened)),
+    }
+}
+
+/// This node as it would stand among the voters. A broker has no listener for the others.
+fn local_voter(config: &BrokerConfig, identity: &NodeIdentity) -> Voter {
+    Voter {
+        key: ReplicaKey::new(BrokerId(config.node_id), identity.metadata_directory_id),
+        endpoints: config
+            .advertised_controller_listeners
+            .iter()
+            .map(|listener| VoterEndpoint {
+                name: ByteString::from(listener.name.clone()),
+                host: ByteString::from(host_of(listener)),
+                port: listener.port,
+            })
+            .collect(),
+        supported_kraft_versions: (0, 1),
+    }
+}
+
+fn quorum_config(config: &BrokerConfig) -> QuorumConfig {
+    let ms = |value: i32| u64::try_from(value).unwrap_or_default();
+    QuorumConfig {
+        election_timeout_ms: ms(config.controller_quorum_election_timeout_ms),
+        fetch_timeout_ms: ms(config.controller_quorum_fetch_timeout_ms),
+        election_backoff_max_ms: ms(config.controller_quorum_election_backoff_max_ms),
+        request_timeout_ms: ms(config.controller_quorum_request_timeout_ms),
+        retry_backoff_ms: ms(config.controller_quorum_retry_backoff_ms),
+        fetch_max_bytes: config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes: config.controller_quorum_fetch_snapshot_max_bytes,
+        auto_join: config.controller_quorum_auto_join_enable,
+    }
+}
+
+/// Whom to ask who leads: `controller.quorum.bootstrap.servers`, or the configured voters.
+fn bootstrap_servers(config: &BrokerConfig) -> Vec<Node> {
+    let voters = config
+        .controller_quorum_voters
+        .iter()
+        .map(|voter| (voter.host.clone(), voter.port));
+    let servers: Vec<(String, u16)> = match config.controller_quorum_bootstrap_servers.is_empty() {
+        true => voters.collect(),
+        false => config.controller_quorum_bootstrap_servers.clone(),
+    };
+    servers
+        .into_iter()
+        .enumerate()
+        .map(|(index, (host, port))| Node {
+            id: Quorum::bootstrap_id(index),
+            host: ByteString::from(host),
+            port,
+        })
+        .collect()
+}
+
+/// A controller has no other voter beside it: the requests of other voters are not answered here yet.
+fn check_only_voter(voters: &VoterSet, local: ReplicaKey) -> Result<(), String> {
+    if voters.is_empty() {
+        return Err(no_quorum());
+    }
+    if !voters.is_voter(local) {
+        return Err(format!(
+            "node {} is not one of the voters of the metadata quorum",
+            local.id
+        ));
+    }
+    if !voters.is_only_voter(local) {
+        return Err(format!(
+            "the metadata quorum has {} voters; this release leads a quorum of one: give \
+             controller.quorum.voters one entry, or format with --standalone",
+            voters.len()
+        ));
+    }
+    Ok(())
+}
+
+/// What the first controller of the cluster begins with, while the log does not say it. A broker never writes
+/// it.
+fn bootstrap_of(
+    config: &BrokerConfig,
+    loaded: &LoadedMetadata,
+) -> Result<Vec<MetadataRecord>, String> {
+    let is_in_log = loaded.loader.image().features.metadata_version().is_some()
+        || loaded.tail.iter().any(|batch| batch.sets_metadata_version());
+    match config.process_roles.controller && !is_in_log {
+        true => read_bootstrap(Path::new(&config.metadata_log_dir)),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// `bootstrap.checkpoint`, or without one the newest level, as Kafka begins.
+fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String> {
+    let path = metadata_log_dir.join(BOOTSTRAP_FILE);
+    if !path.exists() {
+        let latest = MetadataVersion::LATEST_PRODUCTION.feature_level();
+        let levels = [(MetadataVersion::FEATURE_NAME.to_owned(), latest)].into();
+        return Ok(bootstrap_records(&levels));
+    }
+    read_snapshot(&path)
+        .map(|snapshot| snapshot.records)
+        .map_err(|error| error.to_string())
+}
+
+/// `controller.quorum.voters`: their directories are not known.
+pub(crate) fn static_voters(config: &BrokerConfig) -> Result<VoterSet, String> {
+    let name = controller_listener_name(config);
+    let voters = config.controller_quorum_voters.iter().map(|voter| Voter {
+        key: ReplicaKey {
+            id: BrokerId(voter.id),
+            directory_id: None,
+        },
+        endpoints: vec![VoterEndpoint {
+            name: ByteString::from(name.clone()),
+            host: ByteString::from(voter.host.clone()),
+            port: voter.port,
+        }],
+        supported_kraft_versions: (0, KRaftVersion::V0.feature_level()),
+    });
+    VoterSet::new(voters).map_err(|_| no_quorum())
+}
+
+fn no_quorum() -> String {
+    "there is no metadata quorum: give controller.quorum.voters, or format the directory with \
+     --standalone"
+        .to_owned()
+}
+
+/// The listener by which the nodes of the quorum reach each other.
+pub(crate) fn controller_listener_name(config: &BrokerConfig) -> String {
+    let first = config.controller_listener_names.first();
+    first.cloned().unwrap_or_default()
+}

@@ -1,0 +1,43 @@
+//! What the thread of the quorum is given to do.
+
+use ottla_controller::ControllerContext;
+use ottla_metadata::MetadataImage;
+use ottla_protocol::metadata_records::MetadataRecord;
+use ottla_raft::{Request, Response};
+use ottla_types::ErrorCode;
+use tokio::sync::oneshot;
+
+use super::network::Answered;
+use super::served::ServedData;
+use crate::controller::Facts;
+
+pub(crate) enum Work {
+    /// A request to the controller, decided by this node if it is the active one.
+    Decide(Decide),
+    /// What became of a request of the quorum's.
+    Answered(Answered),
+    /// A request of another node of the quorum, or about who votes.
+    Asked {
+        request: Request,
+        respond: oneshot::Sender<(Response, ServedData)>,
+    },
+    /// Answer with the committed image as soon as everything that the leader calls committed is in it.
+    CatchUp(oneshot::Sender<MetadataImage>),
+    /// Publish what is committed, and every change of it from now on.
+    BeginPublishing(oneshot::Sender<()>),
+    /// Write everything out and end. A leader gives the lead away first.
+    Stop(oneshot::Sender<()>),
+}
+
+/// Decides a request and says how to answer it. Dropped where this node is not the active controller: whoever
+/// waits for the reply sees that it is gone.
+pub(crate) type Decide = Box<dyn FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decided + Send>;
+
+/// A decision whose response waits for its records.
+pub(crate) struct Decided {
+    pub records: Vec<MetadataRecord>,
+    /// Called with `Ok` when the records are committed and the image is published.
+    pub reply: Reply,
+}
+
+pub(crate) type Reply = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
