@@ -9,8 +9,7 @@ use ottla_log::checkpoint::MetaProperties;
 use ottla_log::whole_segments;
 use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_metadata::{
-    ConfigResource, ConfigResourceType, Feature, MetadataImage, MetadataVersion,
-    Provenance,
+    ConfigResource, ConfigResourceType, Feature, MetadataImage, MetadataVersion, Provenance,
 };
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{ElectionState, SnapshotId};

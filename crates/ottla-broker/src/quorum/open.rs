@@ -147,7 +147,10 @@ fn bootstrap_of(
     loaded: &LoadedMetadata,
 ) -> Result<Vec<MetadataRecord>, String> {
     let is_in_log = loaded.loader.image().features.metadata_version().is_some()
-        || loaded.tail.iter().any(|batch| batch.sets_metadata_version());
+        || loaded
+            .tail
+            .iter()
+            .any(|batch| batch.sets_metadata_version());
     match config.process_roles.controller && !is_in_log {
         true => read_bootstrap(Path::new(&config.metadata_log_dir)),
         false => Ok(Vec::new()),

@@ -522,7 +522,9 @@ fn read_fetch(
         batches = read_batches(bytes)?;
         match batches.is_empty() {
             true => FetchData::Empty,
-            false => FetchData::Batches(batches.iter().map(|(_, batch)| log_batch(batch)).collect()),
+            false => {
+                FetchData::Batches(batches.iter().map(|(_, batch)| log_batch(batch)).collect())
+            }
         }
     };
     let leader = &partition.current_leader;
@@ -535,8 +537,7 @@ fn read_fetch(
             listener_name
         ),
         log_start_offset: Offset(partition.log_start_offset),
-        high_watermark: (partition.high_watermark >= 0)
-            .then_some(Offset(partition.high_watermark)),
+        high_watermark: (partition.high_watermark >= 0).then_some(Offset(partition.high_watermark)),
         data,
     };
     Ok((response, batches))
@@ -594,8 +595,8 @@ fn read_fetch_snapshot(
 ) -> Result<(ottla_raft::FetchSnapshotResponse, Bytes), Unusable> {
     whole(part.error_code)?;
     let nodes = part.node_endpoints;
-    let partition = only_partition!(part.topics, name, partitions, index)
-        .ok_or(Unusable::OtherPartition)?;
+    let partition =
+        only_partition!(part.topics, name, partitions, index).ok_or(Unusable::OtherPartition)?;
     let leader = &partition.current_leader;
     let snapshot = &partition.snapshot_id;
     let bytes = match partition.unaligned_records {
@@ -620,4 +621,3 @@ fn read_fetch_snapshot(
     };
     Ok((response, bytes))
 }
-

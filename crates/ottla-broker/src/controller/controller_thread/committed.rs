@@ -71,7 +71,10 @@ impl Controller {
             last_contained_epoch: id.epoch,
             last_contained_log_time: snapshot.last_contained_log_time,
         };
-        let loaded = self.committed.0.load_snapshot(&snapshot.records, provenance);
+        let loaded = self
+            .committed
+            .0
+            .load_snapshot(&snapshot.records, provenance);
         loaded.map_err(|error| self.log.error(format!("snapshot {id}: {error}")))?;
         self.committed.1 = id.end_offset;
         self.uncommitted.clear();

@@ -251,7 +251,11 @@ impl Controller {
     pub(super) fn settle(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
         let mut has_flushed = false;
         loop {
-            if self.deciding.as_ref().is_some_and(|it| it.is_activation_due) {
+            if self
+                .deciding
+                .as_ref()
+                .is_some_and(|it| it.is_activation_due)
+            {
                 self.activate()?;
             }
             let Some(deciding) = self.deciding.as_mut().filter(|it| it.is_unflushed) else {

@@ -65,17 +65,23 @@ impl Controller {
                     self.update_status();
                 }
                 Effect::DeactivateLeader(epoch) => {
-                    tracing::info!("this node leads epoch {epoch} of the metadata quorum no longer");
+                    tracing::info!(
+                        "this node leads epoch {epoch} of the metadata quorum no longer"
+                    );
                     self.end_deciding()?;
                     self.update_status();
                 }
                 Effect::ChangeLeader { leader, epoch } => {
                     match leader {
                         Some(leader) => {
-                            tracing::info!("node {leader} leads epoch {epoch} of the metadata quorum");
+                            tracing::info!(
+                                "node {leader} leads epoch {epoch} of the metadata quorum"
+                            );
                         }
                         None => {
-                            tracing::info!("nobody is known to lead epoch {epoch} of the metadata quorum");
+                            tracing::info!(
+                                "nobody is known to lead epoch {epoch} of the metadata quorum"
+                            );
                         }
                     }
                     self.update_status();
@@ -128,7 +134,9 @@ impl Controller {
 
     /// Cuts off what the leader does not have; it was never committed.
     fn truncate(&mut self, end_offset: Offset) -> Result<(), MetadataLogError> {
-        tracing::info!("the metadata log is cut back to offset {end_offset}, where the leader's goes on");
+        tracing::info!(
+            "the metadata log is cut back to offset {end_offset}, where the leader's goes on"
+        );
         self.log.truncate_to(end_offset, timestamp())?;
         self.log.flush()?;
         while self

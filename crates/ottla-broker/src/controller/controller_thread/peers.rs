@@ -66,9 +66,7 @@ impl Controller {
                 };
                 (unusable.error_code(), reason, unusable)
             }),
-            Err(Failure { error, reason }) => {
-                Err((error, reason, Unusable::Refused(error)))
-            }
+            Err(Failure { error, reason }) => Err((error, reason, Unusable::Refused(error))),
         };
         match received {
             Ok(Received { response, payload }) => {
