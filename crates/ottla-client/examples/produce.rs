@@ -33,7 +33,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             metadata.partition, metadata.offset
         );
     }
-    println!("{:#?}", producer.metrics());
+    for metric in producer.metrics() {
+        if metric.group == "producer-metrics" {
+            println!("{} {}", metric.name, metric.value);
+        }
+    }
     producer.close().await;
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::config::ClientConfig;
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::metadata::{BrokerNode, Metadata};
+use crate::metrics::{NetworkSensors, Sheet};
 
 /// What a coordinator coordinates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,6 +45,7 @@ struct Inner {
     coordinators: Mutex<HashMap<(CoordinatorKind, String), BrokerNode>>,
     next_bootstrap: AtomicUsize,
     next_owner: AtomicUsize,
+    network: Arc<NetworkSensors>,
 }
 
 /// Somebody with connections of its own: a consumer's fetches, or its place in a group. A broker answers
@@ -67,6 +69,7 @@ impl Client {
     pub fn unconnected(config: ClientConfig) -> Client {
         Client {
             inner: Arc::new(Inner {
+                network: Arc::new(NetworkSensors::new(config.metrics_windows())),
                 config,
                 connections: Mutex::default(),
                 metadata: Mutex::new((Arc::default(), Instant::now())),
@@ -84,6 +87,21 @@ impl Client {
     /// The metadata as last seen.
     pub fn metadata(&self) -> Arc<Metadata> {
         self.inner.metadata.lock().0.clone()
+    }
+
+    /// What goes over the connections, and how old the metadata is.
+    pub(crate) fn write_metrics(
+        &self,
+        sheet: &mut Sheet,
+        group: &'static str,
+        node_group: &'static str,
+    ) {
+        let (metadata, asked) = self.inner.metadata.lock().clone();
+        self.inner
+            .network
+            .write(sheet, group, node_group, &metadata);
+        sheet.begin(group, &[]);
+        sheet.put("metadata-age", asked.elapsed().as_secs_f64());
     }
 
     /// A connection to this address, opened if there is none that still works.
@@ -124,7 +142,9 @@ impl Client {
         {
             return Ok(connection.clone());
         }
-        let connection = Arc::new(Connection::open(address, &self.inner.config).await?);
+        let network = self.inner.network.clone();
+        let connection = Connection::open(address, &self.inner.config, network).await?;
+        let connection = Arc::new(connection);
         *slot = Some(connection.clone());
         Ok(connection)
     }

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::ClientError;
+use crate::metrics::Windows;
 use crate::properties::Value;
 use crate::security::SecurityConfig;
+
+/// Each window is kept in memory, for each figure.
+const MOST_METRICS_SAMPLES: u64 = 1000;
 
 /// Settings that producer, consumer and admin calls share. The defaults are Kafka's.
 #[derive(Clone, Debug)]
@@ -26,6 +30,9 @@ pub struct ClientConfig {
     pub metadata_max_age: Duration,
     /// The largest response that is read.
     pub max_response_bytes: usize,
+    /// Over how many windows metrics are averaged, and how long each is.
+    pub metrics_num_samples: usize,
+    pub metrics_sample_window: Duration,
     pub security: SecurityConfig,
 }
 
@@ -43,6 +50,8 @@ impl Default for ClientConfig {
             reconnect_backoff_max: Duration::from_secs(1),
             metadata_max_age: Duration::from_secs(300),
             max_response_bytes: 1 << 30,
+            metrics_num_samples: 2,
+            metrics_sample_window: Duration::from_secs(30),
             security: SecurityConfig::default(),
         }
     }
@@ -110,12 +119,26 @@ impl ClientConfig {
                     self.reconnect_backoff_max = milliseconds(key, value)?;
                 }
                 "metadata.max.age.ms" => self.metadata_max_age = milliseconds(key, value)?,
+                "metrics.num.samples" => {
+                    let accepted = 1..=MOST_METRICS_SAMPLES;
+                    self.metrics_num_samples = Value::new(key, value).number(accepted)? as usize;
+                }
+                "metrics.sample.window.ms" => {
+                    self.metrics_sample_window = milliseconds(key, value)?;
+                }
                 _ if self.security.apply(key, Value::new(key, value))? => {}
                 _ => unknown.push(key.clone()),
             }
         }
         self.security.validate()?;
         Ok(unknown)
+    }
+
+    pub(crate) fn metrics_windows(&self) -> Windows {
+        Windows {
+            count: self.metrics_num_samples.max(1),
+            length_ms: self.metrics_sample_window.as_millis() as u64,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use std::io::IoSlice;
 
@@ -32,6 +32,7 @@ use tokio::task::AbortHandle;
 
 use crate::config::ClientConfig;
 use crate::error::ClientError;
+use crate::metrics::NetworkSensors;
 use crate::security::{self, Login, SecurityConfig};
 
 type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
@@ -82,15 +83,21 @@ pub struct Connection {
 }
 
 /// The requests that wait for their response, oldest first, and why there will be no more.
-#[derive(Default)]
 struct Pending {
     state: Mutex<PendingState>,
+    network: Arc<NetworkSensors>,
 }
 
 #[derive(Default)]
 struct PendingState {
-    waiting: VecDeque<(i32, Reply)>,
+    waiting: VecDeque<Waiting>,
     closed: Option<ClientError>,
+}
+
+struct Waiting {
+    correlation_id: i32,
+    reply: Reply,
+    since: Instant,
 }
 
 impl Pending {
@@ -98,12 +105,15 @@ impl Pending {
     fn close(&self, error: ClientError) {
         let waiting = {
             let mut state = self.state.lock();
-            state.closed.get_or_insert(error);
+            if state.closed.is_none() {
+                self.network.on_closed();
+                state.closed = Some(error);
+            }
             std::mem::take(&mut state.waiting)
         };
         let error = self.closed().unwrap_or(ClientError::ClientClosed);
-        for (_, reply) in waiting {
-            reply.tell(Err(error.clone()));
+        for waiting in waiting {
+            waiting.reply.tell(Err(error.clone()));
         }
     }
 
@@ -116,8 +126,13 @@ impl Pending {
 const WRITTEN_TOGETHER: usize = 64;
 
 impl Connection {
-    /// Connects and asks for the versions that the broker serves.
-    pub async fn open(address: &str, config: &ClientConfig) -> Result<Connection, ClientError> {
+    /// Connects and asks for the versions that the broker serves. What goes over it is told to these
+    /// sensors.
+    pub(crate) async fn open(
+        address: &str,
+        config: &ClientConfig,
+        network: Arc<NetworkSensors>,
+    ) -> Result<Connection, ClientError> {
         let refused = |reason: String| ClientError::Connect {
             address: address.to_owned(),
             reason,
@@ -148,7 +163,11 @@ impl Connection {
                 (Box::new(read), Box::new(write))
             }
         };
-        let pending = Arc::new(Pending::default());
+        network.on_opened();
+        let pending = Arc::new(Pending {
+            state: Mutex::default(),
+            network,
+        });
         let (outgoing, queue) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write_requests(
             write,
@@ -506,7 +525,9 @@ async fn write_requests(
     let mut taken = Vec::with_capacity(WRITTEN_TOGETHER);
     let mut chunks = VecDeque::new();
     let mut written = Vec::new();
+    let mut sizes = Vec::with_capacity(WRITTEN_TOGETHER);
     while queue.recv_many(&mut taken, WRITTEN_TOGETHER).await > 0 {
+        let now = Instant::now();
         for outgoing in taken.drain(..) {
             let mut state = pending.state.lock();
             if let Some(error) = state.closed.clone() {
@@ -515,13 +536,19 @@ async fn write_requests(
                 continue;
             }
             if outgoing.is_answered {
-                let waiting = (outgoing.correlation_id, outgoing.reply);
-                state.waiting.push_back(waiting);
+                state.waiting.push_back(Waiting {
+                    correlation_id: outgoing.correlation_id,
+                    reply: outgoing.reply,
+                    since: now,
+                });
             } else {
                 written.push(outgoing.reply);
             }
+            sizes.push(outgoing.chunks.iter().map(Bytes::len).sum());
             chunks.extend(outgoing.chunks);
         }
+        pending.network.on_sent(&address, &sizes);
+        sizes.clear();
         if let Err(error) = write_chunks(&mut socket, &mut chunks).await {
             let error = ClientError::Closed {
                 address,
@@ -575,10 +602,14 @@ async fn read_responses(
             Err(reason) => break reason,
         };
         let correlation_id = i32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]);
-        let Some((expected, reply)) = pending.state.lock().waiting.pop_front() else {
+        let Some(waiting) = pending.state.lock().waiting.pop_front() else {
             break "it answered a request that was not sent".to_owned();
         };
-        if expected != correlation_id {
+        let latency = waiting.since.elapsed();
+        let size = FRAME_LENGTH + frame.len();
+        pending.network.on_received(&address, size, latency);
+        let Waiting { reply, .. } = waiting;
+        if waiting.correlation_id != correlation_id {
             reply.tell(Err(ClientError::Closed {
                 address: address.clone(),
                 reason: "its answers are out of order".into(),
@@ -589,6 +620,9 @@ async fn read_responses(
     };
     pending.close(ClientError::Closed { address, reason });
 }
+
+/// What stands before a frame.
+const FRAME_LENGTH: usize = 4;
 
 /// One frame without its length, at least the correlation id long.
 async fn read_frame(socket: &mut ReadHalf, max_bytes: usize) -> Result<Bytes, String> {

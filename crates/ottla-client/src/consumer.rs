@@ -12,6 +12,8 @@ mod classic;
 mod commits;
 mod config;
 mod fetch;
+mod interceptor;
+mod metrics;
 mod modern;
 pub(crate) mod offline;
 mod offsets;
@@ -30,18 +32,21 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::admin::Admin;
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
+use crate::metrics::Metrics;
 use crate::producer::ConsumerGroupMetadata;
 use classic::{Joined, Membership, Place};
 use commits::Commits;
-use fetch::Fetched;
+use fetch::{Fetched, HeldFetch};
+use metrics::ConsumerSensors;
 use modern::ModernMembership;
 use rebalance::Pattern;
-use records::CompletedFetch;
 use session::FetchSession;
 
 pub use assignors::Assignor;
 pub use commits::{CommitCallback, CommitOffset};
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
+pub use interceptor::ConsumerInterceptor;
+pub use metrics::ConsumerMetricsReader;
 pub use records::{ConsumerRecord, FetchedBatch};
 
 /// Room for so many records is made at once, if so many are wanted: `max.poll.records` by default.
@@ -51,14 +56,14 @@ const MAX_POLL_RESERVED: usize = 500;
 pub(crate) type Partition = (String, i32);
 
 /// Where a consumer stands in a partition.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Position {
     /// The offset of the next record to hand out; nothing until it has been found out.
     next: Option<i64>,
     /// Of the last record handed out, -1 where it is not known.
     leader_epoch: i32,
     /// What has been fetched from `next` on.
-    fetched: Option<CompletedFetch>,
+    fetched: Option<HeldFetch>,
     is_fetching: bool,
     is_paused: bool,
     /// Changes when the position does otherwise than by handing out records, so that answers to older
@@ -70,6 +75,22 @@ struct Position {
     log_start_offset: Option<i64>,
     /// The replica that the leader said is nearer, and until when that is believed.
     read_replica: Option<(i32, Instant)>,
+}
+
+impl Position {
+    /// How many records are ahead, as of the last answer of the leader.
+    fn lag(&self, read_committed: bool) -> Option<i64> {
+        let end = match read_committed {
+            true => self.last_stable_offset?,
+            false => self.high_watermark?,
+        };
+        Some((end - self.next?).max(0))
+    }
+
+    /// How many records the log had before this place, as of the last answer.
+    fn lead(&self) -> Option<i64> {
+        Some((self.next? - self.log_start_offset?).max(0))
+    }
 }
 
 /// Is told when partitions come and go (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`).
@@ -146,11 +167,16 @@ pub struct Consumer {
     last_naming: Option<Instant>,
     /// Where the next poll begins to look, so that no partition starves.
     next_partition: usize,
+    interceptors: Vec<Box<dyn ConsumerInterceptor>>,
+    sensors: Arc<ConsumerSensors>,
 }
 
 impl Consumer {
     pub fn new(client: Client, config: ConsumerConfig) -> Consumer {
+        let windows = client.config().metrics_windows();
         Consumer {
+            interceptors: Vec::new(),
+            sensors: Arc::new(ConsumerSensors::new(windows, config.group_protocol)),
             admin: Admin::new(client.clone()),
             fetch_owner: client.new_owner(),
             client,
@@ -198,6 +224,16 @@ impl Consumer {
         self.positions.keys().cloned().collect()
     }
 
+    /// What this consumer measures of itself, and of the connections of its client.
+    pub fn metrics(&self) -> Metrics {
+        self.sensors.read(&self.client)
+    }
+
+    /// What reads the metrics from another thread, while this one polls.
+    pub fn metrics_reader(&self) -> ConsumerMetricsReader {
+        ConsumerMetricsReader::new(self.client.clone(), self.sensors.clone())
+    }
+
     /// What wakes this consumer while it waits.
     pub fn waker(&self) -> ConsumerWaker {
         self.waker.clone()
@@ -243,8 +279,14 @@ impl Consumer {
     /// The next records, or none if none come within the time.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ConsumerRecord>, ClientError> {
         let limit = self.config.max_poll_records;
-        self.poll_for(timeout, |consumer| consumer.take_records(limit))
-            .await
+        let records = self
+            .poll_for(timeout, |consumer| consumer.take_records(limit))
+            .await?;
+        let interceptors = self.interceptors.iter_mut();
+        Ok(match records.is_empty() {
+            true => records,
+            false => interceptors.fold(records, |records, it| it.on_consume(records)),
+        })
     }
 
     /// As [`Consumer::poll`], with the records where they are: whole batches, borrowed one record after the
@@ -254,8 +296,14 @@ impl Consumer {
         timeout: Duration,
     ) -> Result<Vec<FetchedBatch>, ClientError> {
         let limit = self.config.max_poll_records;
-        self.poll_for(timeout, |consumer| consumer.take_batches(limit))
-            .await
+        let batches = self
+            .poll_for(timeout, |consumer| consumer.take_batches(limit))
+            .await?;
+        let interceptors = self.interceptors.iter_mut();
+        Ok(match batches.is_empty() {
+            true => batches,
+            false => interceptors.fold(batches, |batches, it| it.on_consume_batches(batches)),
+        })
     }
 
     async fn poll_for<T>(
@@ -263,7 +311,17 @@ impl Consumer {
         timeout: Duration,
         take: impl Fn(&mut Consumer) -> Result<Vec<T>, ClientError>,
     ) -> Result<Vec<T>, ClientError> {
-        let deadline = Instant::now() + timeout;
+        self.sensors.on_poll_began();
+        let polled = self.poll_until(Instant::now() + timeout, take).await;
+        self.sensors.on_poll_ended();
+        polled
+    }
+
+    async fn poll_until<T>(
+        &mut self,
+        deadline: Instant,
+        take: impl Fn(&mut Consumer) -> Result<Vec<T>, ClientError>,
+    ) -> Result<Vec<T>, ClientError> {
         loop {
             if !self.keep_membership(deadline).await? {
                 return Ok(Vec::new());
@@ -365,12 +423,13 @@ impl Consumer {
     fn take_records(&mut self, limit: usize) -> Result<Vec<ConsumerRecord>, ClientError> {
         let mut records = Vec::new();
         self.take(|partition, position| {
-            let Some(fetched) = &mut position.fetched else {
+            let Some(held) = &mut position.fetched else {
                 return Ok(records.len() < limit);
             };
             while records.len() < limit {
-                match fetched.next_record() {
+                match held.fetch.next_record() {
                     Ok(Some(record)) => {
+                        held.records += 1;
                         position.next = Some(record.offset + 1);
                         position.leader_epoch = record.leader_epoch;
                         if records.is_empty() {
@@ -379,7 +438,7 @@ impl Consumer {
                         records.push(record);
                     }
                     Ok(None) => {
-                        position.next = Some(fetched.next_offset());
+                        position.next = Some(held.fetch.next_offset());
                         position.fetched = None;
                         return Ok(true);
                     }
@@ -402,19 +461,20 @@ impl Consumer {
         let mut batches: Vec<FetchedBatch> = Vec::new();
         let mut count = 0;
         self.take(|partition, position| {
-            let Some(fetched) = &mut position.fetched else {
+            let Some(held) = &mut position.fetched else {
                 return Ok(count < limit);
             };
             while count < limit {
-                match fetched.next_batch() {
+                match held.fetch.next_batch() {
                     Ok(Some(batch)) => {
-                        position.next = Some(fetched.next_offset());
+                        held.records += batch.wanted_count();
+                        position.next = Some(held.fetch.next_offset());
                         position.leader_epoch = batch.leader_epoch;
                         count += batch.record_count();
                         batches.push(batch);
                     }
                     Ok(None) => {
-                        position.next = Some(fetched.next_offset());
+                        position.next = Some(held.fetch.next_offset());
                         position.fetched = None;
                         return Ok(true);
                     }
@@ -450,7 +510,13 @@ impl Consumer {
             if position.is_paused {
                 continue;
             }
-            if !from(partition, position)? {
+            let before = position.next;
+            let wants_more = from(partition, position)?;
+            if position.next != before {
+                let lag = position.lag(self.config.read_committed);
+                self.sensors.on_advanced(partition, lag, position.lead());
+            }
+            if !wants_more {
                 self.next_partition = index;
                 return Ok(());
             }

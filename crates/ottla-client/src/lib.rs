@@ -11,6 +11,7 @@ mod error;
 
 mod connection;
 mod metadata;
+mod metrics;
 
 mod client;
 
@@ -29,18 +30,20 @@ pub use connection::Connection;
 #[doc(hidden)]
 pub use consumer::offline::OfflineConsumer;
 pub use consumer::{
-    Assignor, CommitCallback, CommitOffset, Consumer, ConsumerConfig, ConsumerRecord,
-    ConsumerWaker, FetchedBatch, GroupProtocol, OffsetReset, RebalanceListener,
+    Assignor, CommitCallback, CommitOffset, Consumer, ConsumerConfig, ConsumerInterceptor,
+    ConsumerMetricsReader, ConsumerRecord, ConsumerWaker, FetchedBatch, GroupProtocol, OffsetReset,
+    RebalanceListener,
 };
 pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
+pub use metrics::{Metric, Metrics};
 pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]
 pub use producer::offline::OfflineProducer;
 pub use producer::{
     ConsumerGroupMetadata, DeliveredBatch, Delivery, DeliveryCallback, DeliveryListener,
-    OffsetToCommit, Producer, ProducerBuilder, ProducerConfig, ProducerInterceptor,
-    ProducerMetrics, ProducerRecord, RecordMetadata, RecordRef, TrySendError,
+    OffsetToCommit, Producer, ProducerBuilder, ProducerConfig, ProducerInterceptor, ProducerRecord,
+    RecordMetadata, RecordRef, TrySendError,
 };
 pub use scram::{ScramKeys, ScramMechanism};
 pub use security::{SaslMechanism, SecurityConfig, SecurityProtocol};

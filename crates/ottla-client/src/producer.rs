@@ -32,9 +32,10 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::error::ClientError;
+use crate::metrics::Metrics;
 use accumulator::{Accumulator, BatchRules};
 use buffer_pool::BufferPool;
-use metrics::Counters;
+use metrics::{Call, ProducerSensors};
 use sequences::Identity;
 use transaction::TransactionState;
 
@@ -42,7 +43,6 @@ pub use config::ProducerConfig;
 pub use delivery::{
     DeliveredBatch, Delivery, DeliveryCallback, DeliveryListener, ProducerInterceptor,
 };
-pub use metrics::ProducerMetrics;
 pub use record::{ProducerRecord, RecordMetadata, RecordRef};
 pub use send::TrySendError;
 pub use transaction::{ConsumerGroupMetadata, OffsetToCommit};
@@ -59,7 +59,7 @@ struct Shared {
     client: Client,
     config: ProducerConfig,
     accumulator: Accumulator,
-    counters: Counters,
+    sensors: ProducerSensors,
     listener: Option<Arc<dyn DeliveryListener>>,
     interceptors: Vec<Arc<dyn ProducerInterceptor>>,
     /// Who this producer is to the brokers, once it has asked, if it is idempotent.
@@ -141,7 +141,7 @@ impl ProducerBuilder {
             .then(|| Mutex::new(TransactionState::default()));
         Ok(Shared {
             accumulator: Accumulator::new(rules, pool),
-            counters: Counters::default(),
+            sensors: ProducerSensors::new(client.config().metrics_windows()),
             listener,
             interceptors,
             identity: Mutex::default(),
@@ -201,11 +201,9 @@ impl Producer {
         }
     }
 
-    pub fn metrics(&self) -> ProducerMetrics {
-        let pool = &self.shared.accumulator.pool;
-        self.shared
-            .counters
-            .snapshot(pool.available(), pool.total())
+    /// What this producer measures of itself, and of the connections of its client.
+    pub fn metrics(&self) -> Metrics {
+        self.shared.metrics()
     }
 
     /// How many partitions a topic has; a topic that does not exist is created if the broker does that.
@@ -219,10 +217,12 @@ impl Producer {
 
 impl Shared {
     async fn flush(&self) {
+        let began = Instant::now();
         let (_guard, incomplete) = self.accumulator.begin_flush();
         self.wake_sender.notify_one();
         for completion in incomplete {
             completion.wait().await;
         }
+        self.sensors.on_spent(Call::Flush, began);
     }
 }

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 
 use super::assignors::{Assignor, Racks, Subscriber, Topics, sticky_data};
 use super::commits::commit_topics;
+use super::metrics::ConsumerSensors;
 use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::admin::groups::decode_assignment;
 use crate::client::{Client, CoordinatorKind, Owner};
@@ -72,11 +73,18 @@ pub(super) struct Membership {
     assigned_counts: Option<BTreeMap<String, usize>>,
     /// What this member had at last, which the sticky assignor is told though it has been given up.
     last_assignment: Vec<Partition>,
+    sensors: Arc<ConsumerSensors>,
 }
 
 impl Membership {
-    pub(super) fn new(client: Client, group: String, config: ConsumerConfig) -> Membership {
+    pub(super) fn new(
+        client: Client,
+        group: String,
+        config: ConsumerConfig,
+        sensors: Arc<ConsumerSensors>,
+    ) -> Membership {
         Membership {
+            sensors,
             coordinator: Coordinator {
                 owner: client.new_owner(),
                 client,
@@ -159,13 +167,16 @@ impl Membership {
         if self.coordinator.forgotten.swap(false, Ordering::AcqRel) {
             self.member_id.lock().clear();
         }
+        let began = Instant::now();
         loop {
             match self.try_join(topics, owned).await {
                 Ok(assigned) => {
+                    self.sensors.on_rebalanced(began.elapsed());
                     self.last_assignment.clone_from(&assigned);
                     return Ok(assigned);
                 }
                 Err(error) => {
+                    self.sensors.on_rebalance_failed();
                     match error.code() {
                         // The coordinator has given a member id to come back with (KIP-394).
                         Some(ErrorCode::MemberIdRequired) => continue,
@@ -243,11 +254,13 @@ impl Membership {
             protocols,
             ..Default::default()
         };
+        let asked = Instant::now();
         let joined = self.ask(&request).await?;
         if !joined.member_id.is_empty() {
             *self.member_id.lock() = joined.member_id.to_string();
         }
         self.coordinator.check("joining", joined.error_code)?;
+        self.sensors.on_joined(asked.elapsed());
         self.generation = joined.generation_id;
         self.assigned_counts = None;
         let assignments = match joined.leader == joined.member_id {
@@ -264,8 +277,10 @@ impl Membership {
             assignments,
             ..Default::default()
         };
+        let asked = Instant::now();
         let synced = self.ask(&request).await?;
         self.coordinator.check("joining", synced.error_code)?;
+        self.sensors.on_synced(asked.elapsed());
         self.coordinator.rejoin.store(false, Ordering::Release);
         self.start_heartbeats();
         decode_assignment(&synced.assignment)
@@ -406,7 +421,7 @@ impl Membership {
         };
         let interval = self.config.heartbeat_interval;
         let (last_poll, patience) = (self.last_poll.clone(), self.config.max_poll_interval);
-        let place = self.place();
+        let (place, sensors) = (self.place(), self.sensors.clone());
         self.heartbeats = Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(interval).await;
@@ -422,13 +437,18 @@ impl Membership {
                     place.give_up(owner).await;
                     return;
                 }
+                let sent = Instant::now();
+                sensors.on_heartbeat_sent();
                 let answer = async {
                     let connection = client.group_connection_of(&group, owner).await?;
                     connection.send(&request).await
                 }
                 .await;
                 let code = match answer {
-                    Ok(response) => ErrorCode::from_code(response.error_code),
+                    Ok(response) => {
+                        sensors.on_heartbeat_answered(sent.elapsed());
+                        ErrorCode::from_code(response.error_code)
+                    }
                     Err(error) => {
                         tracing::debug!(%error, "a heartbeat failed");
                         client.forget_coordinator(CoordinatorKind::Group, &group);

@@ -15,6 +15,7 @@ use ottla_types::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use super::metrics::ConsumerSensors;
 use super::{Consumer, Partition, classic, modern};
 use crate::admin::Admin;
 use crate::error::ClientError;
@@ -49,7 +50,12 @@ struct Answered {
 }
 
 /// In whose name offsets are committed.
-enum Committer {
+struct Committer {
+    place: Place,
+    sensors: Arc<ConsumerSensors>,
+}
+
+enum Place {
     Classic(classic::Committer),
     Modern(modern::Committer),
     /// No group decides about the partitions.
@@ -61,10 +67,21 @@ enum Committer {
 
 impl Committer {
     async fn commit(&self, offsets: &BTreeMap<Partition, CommitOffset>) -> Result<(), ClientError> {
+        let began = Instant::now();
+        let committed = self.place.commit(offsets).await;
+        if !offsets.is_empty() {
+            self.sensors.on_commit_answered(began.elapsed());
+        }
+        committed
+    }
+}
+
+impl Place {
+    async fn commit(&self, offsets: &BTreeMap<Partition, CommitOffset>) -> Result<(), ClientError> {
         match self {
-            Committer::Classic(committer) => committer.commit(offsets).await,
-            Committer::Modern(committer) => committer.commit(offsets).await,
-            Committer::Alone { admin, group } => {
+            Place::Classic(committer) => committer.commit(offsets).await,
+            Place::Modern(committer) => committer.commit(offsets).await,
+            Place::Alone { admin, group } => {
                 let plain = offsets
                     .iter()
                     .map(|(partition, offset)| (partition.clone(), offset.offset))
@@ -92,8 +109,13 @@ impl Consumer {
         if let Some(last) = self.commits.last.take() {
             let _ = last.await;
         }
+        let began = Instant::now();
         let result = committer.commit(offsets).await;
+        self.sensors.on_commit_awaited(began.elapsed());
         self.call_back();
+        if result.is_ok() {
+            self.tell_committed(offsets);
+        }
         result
     }
 
@@ -127,9 +149,12 @@ impl Consumer {
     }
 
     /// Calls the callbacks of what has been answered.
-    pub(super) fn call_back(&self) {
+    pub(super) fn call_back(&mut self) {
         let answered = std::mem::take(&mut *self.commits.answered.lock());
         for commit in answered {
+            if commit.result.is_ok() {
+                self.tell_committed(&commit.offsets);
+            }
             match (commit.callback, commit.result) {
                 (Some(callback), result) => callback(&commit.offsets, result),
                 (None, Err(error)) => tracing::warn!(%error, "offsets could not be committed"),
@@ -162,21 +187,25 @@ impl Consumer {
 
     fn committer(&self) -> Result<Committer, ClientError> {
         let group = self.group()?.to_owned();
-        if let Some(modern) = &self.modern {
-            return Ok(Committer::Modern(modern.committer()));
-        }
-        match &self.membership {
-            Some(membership) => Ok(Committer::Classic(membership.committer())),
-            None if self.joining.is_some() => Err(ClientError::broker(
-                format!("committing offsets of group {group}"),
-                ErrorCode::RebalanceInProgress.code(),
-                Some("the members are being redistributed; commit again after the next poll"),
-            )),
-            None => Ok(Committer::Alone {
+        let place = match (&self.modern, &self.membership) {
+            (Some(modern), _) => Place::Modern(modern.committer()),
+            (None, Some(membership)) => Place::Classic(membership.committer()),
+            (None, None) if self.joining.is_some() => {
+                return Err(ClientError::broker(
+                    format!("committing offsets of group {group}"),
+                    ErrorCode::RebalanceInProgress.code(),
+                    Some("the members are being redistributed; commit again after the next poll"),
+                ));
+            }
+            (None, None) => Place::Alone {
                 admin: self.admin.clone(),
                 group,
-            }),
-        }
+            },
+        };
+        Ok(Committer {
+            place,
+            sensors: self.sensors.clone(),
+        })
     }
 
     /// Commits by the way, if that is due.

@@ -1,6 +1,7 @@
 //! Fetching: one request a leader, for the partitions of which nothing is waiting to be handed out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_protocol::messages::fetch_request::{
@@ -9,6 +10,7 @@ use ottla_protocol::messages::fetch_request::{
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_types::{ErrorCode, Uuid};
 
+use super::metrics::RequestTally;
 use super::records::CompletedFetch;
 use super::session::Wanted;
 use super::{Consumer, Partition};
@@ -26,7 +28,26 @@ pub(super) struct Fetched {
 
 pub(super) struct Answer {
     session_id: i32,
+    throttle_time_ms: i32,
+    latency: Duration,
     partitions: Vec<(Partition, PartitionData)>,
+}
+
+/// What a fetch of one partition brought back, as far as it has been handed out; counted when it is done with.
+pub(super) struct HeldFetch {
+    pub(super) fetch: CompletedFetch,
+    /// Handed out.
+    pub(super) records: usize,
+    size: usize,
+    topic: Arc<str>,
+    tally: Arc<RequestTally>,
+}
+
+impl Drop for HeldFetch {
+    fn drop(&mut self) {
+        let read = self.size - self.fetch.remaining_bytes();
+        self.tally.on_drained(&self.topic, self.records, read);
+    }
 }
 
 impl Consumer {
@@ -88,10 +109,7 @@ impl Consumer {
     }
 
     /// Metadata with these topics; those that do not exist are missing in it.
-    async fn known_topics(
-        &self,
-        names: &[String],
-    ) -> Result<std::sync::Arc<Metadata>, ClientError> {
+    async fn known_topics(&self, names: &[String]) -> Result<Arc<Metadata>, ClientError> {
         match self.client.topics(names).await {
             Err(error)
                 if matches!(
@@ -206,6 +224,8 @@ impl Consumer {
         let answer = match fetched.result {
             Ok(answer) => {
                 session.on_answered(answer.session_id);
+                self.sensors
+                    .on_fetch_answered(answer.latency, answer.throttle_time_ms);
                 answer
             }
             Err(error) => {
@@ -232,6 +252,7 @@ impl Consumer {
         };
         let mut stale = false;
         let mut out_of_range = Vec::new();
+        let tally = RequestTally::new(self.sensors.clone());
         for (partition, data) in answer.partitions {
             let Some(&(offset, generation)) = fetched.asked.get(&partition) else {
                 continue;
@@ -244,7 +265,7 @@ impl Consumer {
                 continue;
             }
             match ErrorCode::from_code(data.error_code) {
-                ErrorCode::None => self.on_data(&partition, offset, data),
+                ErrorCode::None => self.on_data(&partition, offset, data, &tally),
                 ErrorCode::OffsetOutOfRange => out_of_range.push(partition),
                 code if code.is_retriable() => stale = true,
                 code => {
@@ -271,11 +292,17 @@ impl Consumer {
             .map(drop)
     }
 
-    pub(super) fn on_data(&mut self, partition: &Partition, from: i64, data: PartitionData) {
+    pub(super) fn on_data(
+        &mut self,
+        partition: &Partition,
+        from: i64,
+        data: PartitionData,
+        tally: &Arc<RequestTally>,
+    ) {
         let name = match self.names.get(&partition.0) {
             Some(name) => name.clone(),
             None => {
-                let name: std::sync::Arc<str> = partition.0.as_str().into();
+                let name: Arc<str> = partition.0.as_str().into();
                 self.names.insert(partition.0.clone(), name.clone());
                 name
             }
@@ -289,6 +316,8 @@ impl Consumer {
         if data.preferred_read_replica >= 0 {
             let until = Instant::now() + self.client.config().metadata_max_age;
             position.read_replica = Some((data.preferred_read_replica, until));
+            self.sensors
+                .on_read_replica(partition, data.preferred_read_replica);
         }
         let records = data.records.as_ref();
         let bytes = records.and_then(|records| records.as_bytes().cloned());
@@ -299,14 +328,15 @@ impl Consumer {
             true => data.aborted_transactions.unwrap_or_default(),
             false => Vec::new(),
         };
-        position.fetched = Some(CompletedFetch::new(
-            name,
-            partition.1,
-            bytes,
-            from,
-            aborted,
-            self.config.check_crcs,
-        ));
+        let (topic, size) = (name.clone(), bytes.len());
+        let checks_crcs = self.config.check_crcs;
+        position.fetched = Some(HeldFetch {
+            fetch: CompletedFetch::new(name, partition.1, bytes, from, aborted, checks_crcs),
+            records: 0,
+            size,
+            topic,
+            tally: tally.clone(),
+        });
     }
 }
 
@@ -319,7 +349,9 @@ async fn fetch(
     names: &BTreeMap<Uuid, String>,
 ) -> Result<Answer, ClientError> {
     let connection = client.node_of(leader, Some(owner)).await?;
+    let asked = Instant::now();
     let response = connection.send_waiting(&request, held_back).await?;
+    let latency = asked.elapsed();
     ClientError::check(
         format!("fetching from {}", connection.address()),
         response.error_code,
@@ -339,6 +371,8 @@ async fn fetch(
     }
     Ok(Answer {
         session_id: response.session_id,
+        throttle_time_ms: response.throttle_time_ms,
+        latency,
         partitions,
     })
 }

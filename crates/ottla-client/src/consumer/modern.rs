@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use self::member::{Advice, Member, MemberSettings, Reconciliation, State, Subscription};
 use super::commits::commit_topics;
+use super::metrics::ConsumerSensors;
 use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::client::{Client, CoordinatorKind, Owner};
 use crate::error::ClientError;
@@ -47,10 +48,16 @@ struct Shared {
     news: Arc<Notify>,
     /// To be told to the owner with the next poll.
     error: Mutex<Option<ClientError>>,
+    sensors: Arc<ConsumerSensors>,
 }
 
 impl ModernMembership {
-    pub(super) fn new(client: Client, group: String, config: &ConsumerConfig) -> ModernMembership {
+    pub(super) fn new(
+        client: Client,
+        group: String,
+        config: &ConsumerConfig,
+        sensors: Arc<ConsumerSensors>,
+    ) -> ModernMembership {
         let backoff = client.config();
         let settings = MemberSettings {
             group_id: group.clone(),
@@ -71,6 +78,7 @@ impl ModernMembership {
             wake_heartbeats: Notify::new(),
             news: Arc::default(),
             error: Mutex::default(),
+            sensors,
         });
         ModernMembership {
             heartbeats: tokio::spawn(send_heartbeats(shared.clone())),
@@ -302,7 +310,12 @@ async fn send_heartbeats(shared: Arc<Shared>) {
         };
         if let Some(request) = request {
             // Nothing that is said after leaving is answered to the member.
+            let sent = Instant::now();
+            shared.sensors.on_heartbeat_sent();
             let answer = shared.send_heartbeat(&request).await;
+            if answer.is_ok() {
+                shared.sensors.on_heartbeat_answered(sent.elapsed());
+            }
             shared.on_answered(answer);
             continue;
         }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_response::PartitionData;
 
+use super::metrics::RequestTally;
 use super::{Consumer, ConsumerConfig, ConsumerRecord, FetchedBatch, Partition};
 use crate::client::Client;
 use crate::config::ClientConfig;
@@ -37,7 +38,8 @@ impl OfflineConsumer {
             records: Some(Records::Bytes(records)),
             ..Default::default()
         };
-        self.consumer.on_data(&self.partition, 0, data);
+        let tally = RequestTally::new(self.consumer.sensors.clone());
+        self.consumer.on_data(&self.partition, 0, data, &tally);
     }
 
     /// As a poll would hand them out; none once the answer has been read.

@@ -1,7 +1,7 @@
 //! Positions: where a consumer begins and stands, and what the logs and the group have.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ottla_types::ErrorCode;
 
@@ -19,11 +19,7 @@ impl Consumer {
     /// How many records are ahead of the position, as of the last answer of the leader.
     pub fn current_lag(&self, partition: &Partition) -> Option<i64> {
         let position = self.positions.get(partition)?;
-        let end = match self.config.read_committed {
-            true => position.last_stable_offset?,
-            false => position.high_watermark?,
-        };
-        Some((end - position.next?).max(0))
+        position.lag(self.config.read_committed)
     }
 
     /// Goes to an offset.
@@ -118,7 +114,10 @@ impl Consumer {
 
     /// What the group has committed.
     pub async fn committed(&self) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
-        self.admin.committed_offsets(self.group()?).await
+        let began = Instant::now();
+        let committed = self.admin.committed_offsets(self.group()?).await;
+        self.sensors.on_committed_asked(began.elapsed());
+        committed
     }
 
     /// What the group has committed for these partitions; those without are missing.
@@ -127,9 +126,13 @@ impl Consumer {
         partitions: &[Partition],
     ) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
         let member = self.modern.as_ref().map(|modern| modern.epoch_and_id());
-        self.admin
+        let began = Instant::now();
+        let committed = self
+            .admin
             .stable_offsets_for(self.group()?, partitions, member)
-            .await
+            .await;
+        self.sensors.on_committed_asked(began.elapsed());
+        committed
     }
 
     /// A topic's partitions. One that does not exist is created if both sides do that, and else an error.

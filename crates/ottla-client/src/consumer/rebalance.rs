@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 
 use super::classic::Membership;
+use super::metrics::Told;
 use super::modern::ModernMembership;
 use super::modern::member::{Partitions, Reconciliation, Subscription};
 use super::{Consumer, GroupProtocol, Partition, RebalanceListener};
@@ -85,9 +86,10 @@ impl Consumer {
         let client = self.client.clone();
         match self.config.group_protocol {
             GroupProtocol::Consumer => {
-                let modern = self
-                    .modern
-                    .get_or_insert_with(|| ModernMembership::new(client, group, &self.config));
+                let modern = self.modern.get_or_insert_with(|| {
+                    let sensors = self.sensors.clone();
+                    ModernMembership::new(client, group, &self.config, sensors)
+                });
                 modern.subscribe(Subscription {
                     topics: self.subscription.iter().cloned().collect(),
                     regex,
@@ -97,7 +99,8 @@ impl Consumer {
                 Some(membership) => membership.rejoin(),
                 None if self.joining.is_some() => self.has_resubscribed = true,
                 None => {
-                    let membership = Membership::new(client, group, self.config.clone());
+                    let (config, sensors) = (self.config.clone(), self.sensors.clone());
+                    let membership = Membership::new(client, group, config, sensors);
                     self.place = Some(membership.place());
                     self.membership = Some(membership);
                 }
@@ -137,12 +140,22 @@ impl Consumer {
     pub(super) fn tell_revoked(&mut self) {
         let held = self.assignment();
         let is_member = self.membership.is_some() || self.modern.is_some();
-        if let Some(listener) = &mut self.listener
-            && is_member
-            && !held.is_empty()
-        {
-            listener.on_partitions_revoked(&held);
+        if is_member && !held.is_empty() {
+            self.tell(Told::Revoked, &held);
         }
+    }
+
+    fn tell(&mut self, told: Told, partitions: &[Partition]) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        let began = Instant::now();
+        match told {
+            Told::Assigned => listener.on_partitions_assigned(partitions),
+            Told::Revoked => listener.on_partitions_revoked(partitions),
+            Told::Lost => listener.on_partitions_lost(partitions),
+        }
+        self.sensors.on_told(told, began.elapsed());
     }
 
     /// Does what the group asks for; false while the other members are waited for.
@@ -208,6 +221,7 @@ impl Consumer {
 
     /// Gives up what is not in the target, takes what is new, and has the coordinator told.
     async fn reconcile(&mut self, target: &Reconciliation) -> Result<(), ClientError> {
+        let began = Instant::now();
         let metadata = self.metadata_of(&target.partitions).await;
         // A topic without a name has just come or just gone; the next poll looks again.
         let mut named = Partitions::new();
@@ -228,6 +242,9 @@ impl Consumer {
             self.exchange(&held, &wanted);
         }
         self.last_auto_commit = Instant::now();
+        if held != wanted {
+            self.sensors.on_rebalanced(began.elapsed());
+        }
         if let Some(modern) = &self.modern {
             modern.on_reconciled(target, named);
         }
@@ -315,14 +332,10 @@ impl Consumer {
     /// Gives everything up before joining.
     fn give_up_all(&mut self, is_lost: bool) {
         let held = self.assignment();
-        self.positions.clear();
-        if let Some(listener) = &mut self.listener
-            && !held.is_empty()
-        {
-            match is_lost {
-                true => listener.on_partitions_lost(&held),
-                false => listener.on_partitions_revoked(&held),
-            }
+        self.replace_assignment(&[]);
+        if !held.is_empty() {
+            let told = if is_lost { Told::Lost } else { Told::Revoked };
+            self.tell(told, &held);
         }
     }
 
@@ -342,16 +355,12 @@ impl Consumer {
     fn exchange(&mut self, held: &BTreeSet<Partition>, wanted: &BTreeSet<Partition>) {
         let revoked: Vec<Partition> = held.difference(wanted).cloned().collect();
         let added: Vec<Partition> = wanted.difference(held).cloned().collect();
-        if let Some(listener) = &mut self.listener
-            && !revoked.is_empty()
-        {
-            listener.on_partitions_revoked(&revoked);
+        if !revoked.is_empty() {
+            self.tell(Told::Revoked, &revoked);
         }
         let wanted: Vec<Partition> = wanted.iter().cloned().collect();
         self.replace_assignment(&wanted);
-        if let Some(listener) = &mut self.listener {
-            listener.on_partitions_assigned(&added);
-        }
+        self.tell(Told::Assigned, &added);
     }
 
     /// Keeps the positions of partitions that stay.
@@ -365,6 +374,7 @@ impl Consumer {
             positions.insert(partition.clone(), position);
         }
         self.positions = positions;
+        self.sensors.on_assigned(self.positions.keys());
     }
 
     /// Looks from time to time whether subscribed topics have come, gone or grown; sooner where one is

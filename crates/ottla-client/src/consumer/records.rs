@@ -42,6 +42,8 @@ pub struct FetchedBatch {
     pub timestamp_type: TimestampType,
     /// Records before it are in the batch and not wanted.
     first_offset: i64,
+    /// Some of the records are before it.
+    is_begun: bool,
     /// Inclusive.
     last_offset: i64,
     records: BatchRecords,
@@ -64,6 +66,14 @@ impl FetchedBatch {
         usize::try_from(self.records.record_count()).unwrap_or(0)
     }
 
+    /// How many of them are wanted.
+    pub(super) fn wanted_count(&self) -> usize {
+        match self.is_begun {
+            false => self.record_count(),
+            true => self.iter().count(),
+        }
+    }
+
     /// The offset of the last record, or of the place where it was.
     pub fn last_offset(&self) -> i64 {
         self.last_offset
@@ -78,6 +88,7 @@ impl FetchedBatch {
                 Err(error) => return Some(Err(error)),
             };
             self.first_offset = record.offset.0 + 1;
+            self.is_begun = true;
             return Some(Ok(ConsumerRecord {
                 topic: self.topic.clone(),
                 partition: self.partition,
@@ -134,6 +145,11 @@ impl CompletedFetch {
 
     pub(super) fn next_offset(&self) -> i64 {
         self.next_offset
+    }
+
+    /// Of the batches that have not been begun.
+    pub(super) fn remaining_bytes(&self) -> usize {
+        self.remaining.len()
     }
 
     /// The next record, or nothing once all have been read.
@@ -210,6 +226,7 @@ impl CompletedFetch {
                 leader_epoch: batch.header.partition_leader_epoch.0,
                 timestamp_type,
                 first_offset: self.next_offset,
+                is_begun: batch.header.base_offset.0 < self.next_offset,
                 last_offset,
                 records: batch.records(MAX_BATCH_BYTES)?,
             }));

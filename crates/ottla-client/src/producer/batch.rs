@@ -45,6 +45,8 @@ pub(super) struct ProducerBatch {
     pub(super) is_told: bool,
     is_closed: bool,
     uncompressed_size: usize,
+    /// Bytes of the largest record, before compression.
+    largest_record: usize,
 }
 
 /// What it takes to tell everybody what became of a batch.
@@ -83,6 +85,7 @@ impl ProducerBatch {
             is_told: false,
             is_closed: false,
             uncompressed_size: 0,
+            largest_record: 0,
         }
     }
 
@@ -122,11 +125,10 @@ impl ProducerBatch {
             record.headers,
         );
         let index = self.record_count;
+        let bytes = builder.uncompressed_size() - size;
         self.record_count += 1;
-        Some(Delivered {
-            index,
-            bytes: builder.uncompressed_size() - size,
-        })
+        self.largest_record = self.largest_record.max(bytes);
+        Some(Delivered { index, bytes })
     }
 
     pub(super) fn delivery(&self, index: u32, timestamp: i64) -> Delivery {
@@ -151,6 +153,10 @@ impl ProducerBatch {
             }
             builder.compress();
         }
+    }
+
+    pub(super) fn largest_record(&self) -> usize {
+        self.largest_record
     }
 
     /// Bytes before compression.

@@ -49,6 +49,11 @@ impl BufferPool {
         self.available.available_permits()
     }
 
+    /// How many wait for memory.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Somebody waits for memory: batches should leave as they are.
     pub(super) fn is_exhausted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0

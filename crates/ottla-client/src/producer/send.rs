@@ -8,6 +8,7 @@ use ottla_records::BatchHeader;
 use super::accumulator::{Interest, Refused};
 use super::buffer_pool::Grant;
 use super::delivery::{Delivery, DeliveryCallback};
+use super::metrics::Call;
 use super::record::{ProducerRecord, RecordRef};
 use super::{Producer, Shared};
 use crate::clock::now_ms;
@@ -168,7 +169,10 @@ impl Shared {
                     interest = back;
                 }
                 Waits::ForTopic { back } => {
-                    self.wait_for_topic(record.topic, deadline).await?;
+                    let began = Instant::now();
+                    let known = self.wait_for_topic(record.topic, deadline).await;
+                    self.sensors.on_spent(Call::MetadataWait, began);
+                    known?;
                     interest = back;
                 }
                 Waits::InVain(error) => return Err(error),
@@ -250,10 +254,8 @@ impl Shared {
             .grant(bytes, || self.wake_sender.notify_one());
         let left = deadline.saturating_duration_since(began);
         let granted = tokio::time::timeout(left, grant).await;
-        let waited = began.elapsed().as_micros() as u64;
-        self.counters
-            .bufferpool_wait_micros
-            .fetch_add(waited, Ordering::Relaxed);
+        self.sensors
+            .on_memory_awaited(began.elapsed(), granted.is_ok());
         granted.map_err(|_| {
             ClientError::Unsendable(format!(
                 "there was no room in buffer.memory={} for {} ms (max.block.ms); \

@@ -19,6 +19,7 @@ use ottla_protocol::messages::{AddOffsetsToTxnRequest, EndTxnRequest, InitProduc
 use ottla_protocol::{ApiKey, ApiRequest};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
+use super::metrics::Call;
 use super::sequences::Identity;
 use super::topics::PartitionQueue;
 use super::{Producer, Shared};
@@ -219,18 +220,23 @@ impl Producer {
         if !matches!(state.lock().phase, Phase::Uninitialized) {
             return Err(misuse("init_transactions has been called before"));
         }
+        let began = Instant::now();
         let identity = shared
             .within_max_block(shared.init_producer_id(None))
             .await?;
+        shared.sensors.on_spent(Call::InitTransactions, began);
         *shared.identity.lock() = Some(identity);
         state.lock().phase = Phase::Ready;
         Ok(())
     }
 
     pub fn begin_transaction(&self) -> Result<(), ClientError> {
+        let began = Instant::now();
         let state = self.shared.transactional()?;
         let is_v2 = self.shared.client.finalized_feature("transaction.version") >= 2;
-        state.lock().begin(is_v2)
+        state.lock().begin(is_v2)?;
+        self.shared.sensors.on_spent(Call::BeginTransaction, began);
+        Ok(())
     }
 
     /// Commits offsets of a consumer's group with the transaction. The consumer itself must not commit.
@@ -245,9 +251,11 @@ impl Producer {
         if offsets.is_empty() {
             return Ok(());
         }
+        let began = Instant::now();
         let sent = shared
             .within_max_block(shared.send_offsets(offsets, group))
             .await;
+        shared.sensors.on_spent(Call::SendOffsets, began);
         let mut state = state.lock();
         match sent {
             Ok(()) => state.has_started = true,
@@ -265,21 +273,27 @@ impl Producer {
         let shared = &self.shared;
         let state = shared.transactional()?;
         state.lock().begin_commit()?;
+        let began = Instant::now();
         shared.flush().await;
         if let Phase::Abortable(error) | Phase::Fatal(error) = &state.lock().phase {
             return Err(error.clone());
         }
-        self.end_transaction(true).await
+        let ended = self.end_transaction(true).await;
+        shared.sensors.on_spent(Call::CommitTransaction, began);
+        ended
     }
 
     /// Gives up what is not sent and takes back what is.
     pub async fn abort_transaction(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         shared.transactional()?.lock().begin_abort()?;
+        let began = Instant::now();
         shared.wake_sender.notify_one();
         // What is on the wire has to come back first: it must not land in the next transaction.
         shared.flush().await;
-        self.end_transaction(false).await
+        let ended = self.end_transaction(false).await;
+        shared.sensors.on_spent(Call::AbortTransaction, began);
+        ended
     }
 
     async fn end_transaction(&self, commits: bool) -> Result<(), ClientError> {

@@ -242,8 +242,7 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
         println!("{}", progress.total_line(&format));
     }
     if args.print_metrics {
-        let client_id = &client.config().client_id;
-        super::performance::print_metrics(&progress.metrics(client_id));
+        super::performance::print_metrics(consumer.metrics());
     }
     warnings.abort();
     // What was consumed is counted; a group that cannot be left any more has been told by its timeout.

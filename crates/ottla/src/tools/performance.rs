@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use ottla_bench::workload::latencies::Latencies;
 use ottla_bench::workload::percentiles::write_percentiles;
+use ottla_client::Metrics;
 
 use super::java_numbers::fixed;
 
@@ -67,12 +68,17 @@ pub(super) fn require_servers(settings: &BTreeMap<String, String>) -> Result<(),
     }
 }
 
-/// Prints metrics, named `group:name:{tags}`, as Kafka's tools do (`ToolsUtils.printMetrics`).
-pub(super) fn print_metrics(metrics: &[(String, f64)]) {
-    let width = metrics.iter().map(|(name, _)| name.len()).max();
+/// Prints metrics, by their names, as Kafka's tools do (`ToolsUtils.printMetrics`).
+pub(super) fn print_metrics(metrics: Metrics) {
+    let named = metrics
+        .into_iter()
+        .map(|metric| (metric.to_string(), metric.value));
+    let mut named: Vec<(String, f64)> = named.collect();
+    named.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let width = named.iter().map(|(name, _)| name.len()).max();
     let width = width.unwrap_or_default();
     println!("\n{:<width$}   Value", "Metric Name");
-    for (name, value) in metrics {
+    for (name, value) in &named {
         println!("{name:<width$} : {}", fixed(*value, 3));
     }
 }

@@ -207,44 +207,9 @@ fn measure(args: &ProducerPerfTestArgs, plan: &Plan) -> Result<(), Trouble> {
     warnings.abort();
     stats.print_totals();
     if args.print_metrics {
-        performance::print_metrics(&metrics(&producer));
+        performance::print_metrics(producer.metrics());
     }
     say_more(args, plan, &stats)
-}
-
-/// Under the names that Kafka's producer has for them.
-fn metrics(producer: &Producer) -> Vec<(String, f64)> {
-    let metrics = producer.metrics();
-    let client_id = &producer.client().config().client_id;
-    [
-        ("batch-size-avg", metrics.batch_size_avg),
-        ("batch-split-total", metrics.batch_split_total as f64),
-        (
-            "buffer-available-bytes",
-            metrics.buffer_available_bytes as f64,
-        ),
-        ("buffer-total-bytes", metrics.buffer_total_bytes as f64),
-        (
-            "bufferpool-wait-time-ns-total",
-            metrics.bufferpool_wait_time_ms * 1e6,
-        ),
-        ("compression-rate-avg", metrics.compression_rate_avg),
-        ("outgoing-byte-total", metrics.outgoing_byte_total as f64),
-        ("record-error-total", metrics.record_error_total as f64),
-        ("record-queue-time-avg", metrics.record_queue_time_avg_ms),
-        ("record-retry-total", metrics.record_retry_total as f64),
-        ("record-send-total", metrics.record_send_total as f64),
-        ("request-latency-avg", metrics.request_latency_avg_ms),
-        ("request-latency-max", metrics.request_latency_max_ms),
-        ("request-total", metrics.request_total as f64),
-        ("requests-in-flight", metrics.requests_in_flight as f64),
-    ]
-    .into_iter()
-    .map(|(name, value)| {
-        let name = format!("producer-metrics:{name}:{{client-id={client_id}}}");
-        (name, value)
-    })
-    .collect()
 }
 
 /// The values of the records, made before the clock starts.

@@ -1,6 +1,5 @@
 //! What becomes of a batch after an attempt: written, sent again, split, or refused.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use ottla_records::RecordBatch;
@@ -43,7 +42,7 @@ impl Sender {
                 .accumulator
                 .put_back_split(queue, &batch, identity, now)
             {
-                shared.counters.batch_split.fetch_add(1, Relaxed);
+                shared.sensors.on_split();
                 shared.accumulator.on_completed(&batch.completion);
                 batch.release();
                 return;
@@ -74,9 +73,8 @@ impl Sender {
         }
         self.wants_metadata |= is_about_metadata(&error);
         self.shared
-            .counters
-            .record_retry
-            .fetch_add(batch.record_count.into(), Relaxed);
+            .sensors
+            .on_retry(&queue.topic, batch.record_count);
         let config = self.shared.client.config();
         let grown = config.retry_backoff * 2u32.saturating_pow((batch.attempts - 1).min(16));
         let pause = grown.min(config.retry_backoff_max);
@@ -120,12 +118,9 @@ impl Sender {
     ) {
         let Some(telling) = telling else { return };
         let shared = &self.shared;
-        let count = u64::from(telling.record_count);
-        let counter = match result {
-            Ok(_) => &shared.counters.record_send,
-            Err(_) => &shared.counters.record_error,
-        };
-        counter.fetch_add(count, Relaxed);
+        if result.is_err() {
+            shared.sensors.on_error(&queue.topic, telling.record_count);
+        }
         if let Some(listener) = &shared.listener {
             listener.on_delivered(&DeliveredBatch {
                 topic: &queue.topic,

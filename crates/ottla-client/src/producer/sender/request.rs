@@ -1,7 +1,7 @@
 //! A Produce request out of batches, and its answer back to them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use ottla_protocol::ApiKey;
@@ -59,10 +59,9 @@ impl Sender {
                     ..Default::default()
                 }),
             }
-            let counters = &shared.counters;
-            let waited = now.saturating_duration_since(batch.created).as_micros() as u64;
-            counters.on_batch(batch.size(), batch.uncompressed_size(), waited);
         }
+        let in_flight = self.in_flight.len() + 1;
+        shared.sensors.on_request(&batches, in_flight, now);
         let id = self.next_request;
         self.next_request += 1;
         let events = self.event_sender.clone();
@@ -94,7 +93,6 @@ impl Sender {
                 batches,
             },
         );
-        shared.counters.set_in_flight(self.in_flight.len());
         match (version, shared.config.acks) {
             (0, _) => {}
             (_, 0) => connection.start_unanswered(&request, version, move |written| {
@@ -115,13 +113,19 @@ impl Sender {
             return;
         };
         let now = Instant::now();
-        self.shared.counters.on_request(now - request.sent);
-        self.shared.counters.set_in_flight(self.in_flight.len());
+        let throttle = match &answer {
+            Ok(Some(response)) => u64::try_from(response.throttle_time_ms).ok(),
+            _ => None,
+        };
+        let throttle = throttle.map(Duration::from_millis);
+        let in_flight = self.in_flight.len();
+        self.shared
+            .sensors
+            .on_answered(now - request.sent, throttle, in_flight);
         if let Some(node) = self.nodes.get_mut(&request.node) {
             node.in_flight -= 1;
-            if let Ok(Some(response)) = &answer {
-                let throttle = u64::try_from(response.throttle_time_ms).unwrap_or(0);
-                node.throttled_until = now + std::time::Duration::from_millis(throttle);
+            if let Some(throttle) = throttle {
+                node.throttled_until = now + throttle;
             }
         }
         let response = match answer {

@@ -175,40 +175,6 @@ impl Progress {
             fixed(records / fetching.as_secs_f64(), 4)
         )
     }
-
-    /// Under the names that Kafka's consumer has for them.
-    pub(super) fn metrics(&self, client_id: &str) -> Vec<(String, f64)> {
-        let seconds = self.elapsed().as_secs_f64();
-        [
-            (
-                "consumer-coordinator-metrics",
-                "join-time-total",
-                self.joining.as_secs_f64() * 1000.0,
-            ),
-            (
-                "consumer-fetch-manager-metrics",
-                "bytes-consumed-rate",
-                self.bytes as f64 / seconds,
-            ),
-            (
-                "consumer-fetch-manager-metrics",
-                "bytes-consumed-total",
-                self.bytes as f64,
-            ),
-            (
-                "consumer-fetch-manager-metrics",
-                "records-consumed-rate",
-                self.records as f64 / seconds,
-            ),
-            (
-                "consumer-fetch-manager-metrics",
-                "records-consumed-total",
-                self.records as f64,
-            ),
-        ]
-        .map(|(group, name, value)| (format!("{group}:{name}:{{client-id={client_id}}}"), value))
-        .to_vec()
-    }
 }
 
 #[cfg(test)]

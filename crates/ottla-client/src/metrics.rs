@@ -1,0 +1,176 @@
+//! What a client measures of itself, under the names that Kafka's clients have for it, so that what is known
+//! of them holds here: `producer-metrics:record-send-rate:{client-id=a}`.
+//!
+//! Counted by the batch, the request and the poll, never by the record. Averages, maxima and rates are of
+//! the last `metrics.num.samples` windows of `metrics.sample.window.ms`, totals of all time
+//! (`org.apache.kafka.common.metrics`). What has no value yet is not a number, as in Kafka.
+//!
+//! Left out is what describes Java's own machinery: selects and the time of its I/O thread.
+
+mod network;
+mod sensor;
+
+use std::fmt;
+use std::time::Instant;
+
+pub(crate) use network::NetworkSensors;
+pub(crate) use sensor::{Sensor, Windows};
+
+/// One figure.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Metric {
+    /// `producer-metrics`, `consumer-fetch-manager-metrics` and so on.
+    pub group: &'static str,
+    pub name: &'static str,
+    /// `client-id`, and `topic`, `partition` or `node-id` where it is of one.
+    pub tags: Vec<(&'static str, String)>,
+    pub value: f64,
+}
+
+/// As Kafka's tools name it: `group:name:{tag=value, …}`.
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{{", self.group, self.name)?;
+        for (index, (tag, value)) in self.tags.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{tag}={value}")?;
+        }
+        f.write_str("}")
+    }
+}
+
+/// All that a client measures, at one instant.
+#[derive(Clone, Default, Debug)]
+pub struct Metrics(Vec<Metric>);
+
+impl Metrics {
+    pub fn iter(&self) -> impl Iterator<Item = &Metric> {
+        self.0.iter()
+    }
+
+    /// A figure of the client as a whole; nothing if it does not measure that.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.value_of(name, &[])
+    }
+
+    /// A figure of one topic, partition or node: that with these tags besides `client-id`.
+    pub fn value_of(&self, name: &str, tags: &[(&str, &str)]) -> Option<f64> {
+        let found = self.0.iter().find(|metric| {
+            let own = metric.tags.iter().filter(|(tag, _)| *tag != "client-id");
+            metric.name == name
+                && own
+                    .map(|(tag, value)| (*tag, value.as_str()))
+                    .eq(tags.iter().copied())
+        });
+        found.map(|metric| metric.value)
+    }
+}
+
+impl IntoIterator for Metrics {
+    type Item = Metric;
+    type IntoIter = std::vec::IntoIter<Metric>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// Where metrics are written down, group by group.
+pub(crate) struct Sheet {
+    client_id: String,
+    group: &'static str,
+    /// Besides `client-id`.
+    tags: Vec<(&'static str, String)>,
+    metrics: Vec<Metric>,
+}
+
+impl Sheet {
+    pub(crate) fn new(client_id: &str) -> Sheet {
+        Sheet {
+            client_id: client_id.to_owned(),
+            group: "",
+            tags: Vec::new(),
+            metrics: Vec::new(),
+        }
+    }
+
+    /// What is put from here on is of this group, and of what the tags name.
+    pub(crate) fn begin(&mut self, group: &'static str, tags: &[(&'static str, &str)]) {
+        self.group = group;
+        self.tags = tags
+            .iter()
+            .map(|(tag, value)| (*tag, (*value).to_owned()))
+            .collect();
+    }
+
+    pub(crate) fn put(&mut self, name: &'static str, value: f64) {
+        let mut tags = Vec::with_capacity(1 + self.tags.len());
+        tags.push(("client-id", self.client_id.clone()));
+        tags.extend(self.tags.iter().cloned());
+        self.metrics.push(Metric {
+            group: self.group,
+            name,
+            tags,
+            value,
+        });
+    }
+
+    pub(crate) fn finish(self) -> Metrics {
+        Metrics(self.metrics)
+    }
+}
+
+/// Milliseconds since a client began, which its sensors count in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning(Instant);
+
+impl Beginning {
+    pub(crate) fn now() -> Beginning {
+        Beginning(Instant::now())
+    }
+
+    pub(crate) fn elapsed_ms(self) -> u64 {
+        self.at(Instant::now())
+    }
+
+    pub(crate) fn at(self, instant: Instant) -> u64 {
+        instant.saturating_duration_since(self.0).as_millis() as u64
+    }
+}
+
+/// How long it has been, in whole seconds as Kafka says it; -1 if it has never been.
+pub(crate) fn seconds_ago(last_ms: Option<u64>, now_ms: u64) -> f64 {
+    last_ms.map_or(-1.0, |last| (now_ms.saturating_sub(last) / 1000) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_found_by_its_name_and_what_it_is_of() {
+        let mut sheet = Sheet::new("a");
+        sheet.begin("producer-metrics", &[]);
+        sheet.put("record-send-total", 3.0);
+        sheet.begin("producer-topic-metrics", &[("topic", "t")]);
+        sheet.put("record-send-total", 2.0);
+        let metrics = sheet.finish();
+        assert_eq!(metrics.value("record-send-total"), Some(3.0));
+        assert_eq!(
+            metrics.value_of("record-send-total", &[("topic", "t")]),
+            Some(2.0)
+        );
+        assert_eq!(
+            metrics.value_of("record-send-total", &[("topic", "u")]),
+            None
+        );
+        let names: Vec<String> = metrics.iter().map(Metric::to_string).collect();
+        assert_eq!(
+            names,
+            [
+                "producer-metrics:record-send-total:{client-id=a}",
+                "producer-topic-metrics:record-send-total:{client-id=a, topic=t}"
+            ]
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! What clients measure of themselves, and what interceptors see, against a real broker.
+
+#[path = "support/cluster.rs"]
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_client::{
+    ClientError, CommitOffset, Consumer, ConsumerConfig, ConsumerInterceptor, ConsumerRecord,
+    FetchedBatch, OffsetReset, Producer, ProducerConfig, ProducerInterceptor, ProducerRecord,
+    RecordMetadata,
+};
+use parking_lot::Mutex;
+
+use cluster::{Cluster, read, record};
+
+fn reader(cluster: &Cluster, group: &str) -> Consumer {
+    let config = ConsumerConfig {
+        group_id: Some(group.to_owned()),
+        offset_reset: OffsetReset::Earliest,
+        auto_commit: false,
+        ..ConsumerConfig::default()
+    };
+    Consumer::new(cluster.admin.client().clone(), config)
+}
+
+#[tokio::test]
+async fn producers_and_consumers_measure_themselves_under_kafkas_names() {
+    let cluster = Cluster::start().await;
+    let (topic, group) = (cluster.topic("measured", 2).await, cluster.name("g"));
+    let producer = cluster.producer(ProducerConfig::default());
+    for number in 0..100 {
+        let sent = ProducerRecord {
+            partition: Some(number % 2),
+            ..record(&topic, "k", "a value of some bytes")
+        };
+        producer.send(sent).await.expect("sent");
+    }
+    producer.flush().await;
+    let of_producer = producer.metrics();
+    let of_topic = [("topic", topic.as_str())];
+    for (name, value) in [
+        ("record-send-total", of_producer.value("record-send-total")),
+        (
+            "of the topic",
+            of_producer.value_of("record-send-total", &of_topic),
+        ),
+    ] {
+        assert_eq!(value, Some(100.0), "{name}");
+    }
+    for name in [
+        "batch-size-avg",
+        "batch-size-max",
+        "record-size-avg",
+        "record-size-max",
+        "compression-rate-avg",
+        "record-queue-time-max",
+        "records-per-request-avg",
+        "request-latency-avg",
+        "record-send-rate",
+        "outgoing-byte-total",
+        "incoming-byte-total",
+        "connection-count",
+        "buffer-available-bytes",
+        "flush-time-ns-total",
+        "metadata-age",
+    ] {
+        let value = of_producer.value(name);
+        assert!(value.is_some_and(|it| it > 0.0), "{name} is {value:?}");
+    }
+    let bytes = of_producer
+        .value_of("byte-total", &of_topic)
+        .expect("bytes");
+    assert!(bytes > 100.0 * 21.0, "{bytes}");
+    assert_eq!(of_producer.value("record-error-total"), Some(0.0));
+
+    let mut consumer = reader(&cluster, &group);
+    let watching = consumer.metrics_reader();
+    let before = watching.read();
+    assert_eq!(before.value("assigned-partitions"), Some(0.0));
+    assert!(before.value("fetch-latency-avg").is_some_and(f64::is_nan));
+    assert_eq!(before.value("last-poll-seconds-ago"), Some(-1.0));
+    consumer
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    assert_eq!(read(&mut consumer, 100).await.len(), 100);
+    consumer.commit().await.expect("committed");
+    // What a request brought is counted once it has been read to its end.
+    consumer
+        .poll(Duration::from_millis(50))
+        .await
+        .expect("polled");
+    let measured = watching.read();
+    let consumed = [
+        measured.value("records-consumed-total"),
+        measured.value_of("records-consumed-total", &of_topic),
+    ];
+    assert_eq!(consumed, [Some(100.0); 2]);
+    assert_eq!(
+        measured.value("bytes-consumed-total"),
+        measured.value_of("bytes-consumed-total", &of_topic)
+    );
+    assert_eq!(measured.value("assigned-partitions"), Some(2.0));
+    assert_eq!(measured.value("commit-total"), Some(1.0));
+    assert_eq!(measured.value("rebalance-total"), Some(1.0));
+    for partition in ["0", "1"] {
+        let tags = [("topic", topic.as_str()), ("partition", partition)];
+        assert_eq!(measured.value_of("records-lag", &tags), Some(0.0));
+        assert_eq!(measured.value_of("records-lead", &tags), Some(50.0));
+        assert_eq!(
+            measured.value_of("preferred-read-replica", &tags),
+            Some(-1.0)
+        );
+    }
+    for name in [
+        "fetch-latency-avg",
+        "fetch-rate",
+        "fetch-size-max",
+        "records-per-request-avg",
+        "bytes-consumed-rate",
+        "join-total",
+        "sync-time-max",
+        "rebalance-latency-total",
+        "rebalance-rate-per-hour",
+        "commit-latency-avg",
+        "commit-sync-time-ns-total",
+        "time-between-poll-avg",
+        "poll-idle-ratio-avg",
+        "request-size-avg",
+    ] {
+        let value = measured.value(name);
+        assert!(value.is_some_and(|it| it > 0.0), "{name} is {value:?}");
+    }
+    consumer.close().await.expect("closed");
+}
+
+/// Notes what it sees under its name.
+struct Noting {
+    name: &'static str,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Noting {
+    fn note(&self, what: String) {
+        self.notes.lock().push(format!("{} {what}", self.name));
+    }
+}
+
+impl ProducerInterceptor for Noting {
+    fn on_send(&self, mut record: ProducerRecord) -> ProducerRecord {
+        let value = record.value.unwrap_or_default();
+        let value = String::from_utf8_lossy(&value);
+        self.note(format!("sends {value}"));
+        record.value = Some(Bytes::from(format!("{value}+{}", self.name)));
+        record
+    }
+
+    fn on_acknowledgement(&self, _topic: &str, result: Result<&RecordMetadata, &ClientError>) {
+        match result {
+            Ok(metadata) => self.note(format!("hears of offset {}", metadata.offset)),
+            Err(error) => self.note(format!("hears {error}")),
+        }
+    }
+}
+
+impl ConsumerInterceptor for Noting {
+    fn on_consume(&mut self, mut records: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
+        for record in &mut records {
+            let value = record.value.take().unwrap_or_default();
+            let value = String::from_utf8_lossy(&value);
+            self.note(format!("reads {value}"));
+            record.value = Some(Bytes::from(format!("{value}-{}", self.name)));
+        }
+        // A record that is left out is not handed out, and has been read all the same.
+        records.retain(|record| record.offset != 1);
+        records
+    }
+
+    fn on_consume_batches(&mut self, batches: Vec<FetchedBatch>) -> Vec<FetchedBatch> {
+        self.note(format!("reads {} batches", batches.len()));
+        batches
+    }
+
+    fn on_commit(&mut self, offsets: &BTreeMap<(String, i32), CommitOffset>) {
+        for offset in offsets.values() {
+            self.note(format!("hears of a commit at {}", offset.offset));
+        }
+    }
+}
+
+#[tokio::test]
+async fn interceptors_see_records_and_commits_one_after_the_other() {
+    let cluster = Cluster::start().await;
+    let (topic, group) = (cluster.topic("seen", 1).await, cluster.name("g"));
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let noting = |name| Noting {
+        name,
+        notes: notes.clone(),
+    };
+    let taken = || std::mem::take(&mut *notes.lock());
+    let client = cluster.admin.client().clone();
+    let producer = Producer::builder(client, ProducerConfig::default())
+        .interceptor(Arc::new(noting("a")))
+        .interceptor(Arc::new(noting("b")))
+        .start()
+        .expect("a producer");
+    for value in ["x", "y"] {
+        producer
+            .send(record(&topic, "k", value))
+            .await
+            .expect("sent");
+        producer.flush().await;
+    }
+    assert_eq!(
+        taken(),
+        [
+            "a sends x",
+            "b sends x+a",
+            "a hears of offset 0",
+            "b hears of offset 0",
+            "a sends y",
+            "b sends y+a",
+            "a hears of offset 1",
+            "b hears of offset 1",
+        ]
+    );
+
+    let mut consumer = reader(&cluster, &group);
+    consumer.add_interceptor(Box::new(noting("c")));
+    consumer.add_interceptor(Box::new(noting("d")));
+    consumer
+        .subscribe(std::slice::from_ref(&topic))
+        .expect("a group");
+    let records = read(&mut consumer, 1).await;
+    let values: Vec<&[u8]> = records
+        .iter()
+        .filter_map(|it| it.value.as_deref())
+        .collect();
+    assert_eq!(values, [&b"x+a+b-c-d"[..]]);
+    assert_eq!(
+        taken(),
+        ["c reads x+a+b", "c reads y+a+b", "d reads x+a+b-c"]
+    );
+    assert_eq!(consumer.position(&(topic.clone(), 0)), Some(2));
+
+    consumer.commit().await.expect("committed");
+    let commits = ["c hears of a commit at 2", "d hears of a commit at 2"];
+    assert_eq!(taken(), commits);
+    assert_eq!(cluster.committed(&group).await, [2]);
+    let (told, tells) = std::sync::mpsc::channel();
+    let callback = Box::new(move |_: &BTreeMap<_, _>, result: Result<(), ClientError>| {
+        let _ = told.send(result.is_ok());
+    });
+    consumer.commit_async(Some(callback)).expect("a group");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while tells.try_recv() != Ok(true) {
+        assert!(Instant::now() < deadline, "the callback is not called");
+        consumer
+            .poll(Duration::from_millis(20))
+            .await
+            .expect("polled");
+    }
+    assert_eq!(taken(), commits);
+
+    consumer.seek(&(topic.clone(), 0), 0);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut batches = Vec::new();
+    while batches.is_empty() && Instant::now() < deadline {
+        batches = consumer
+            .poll_batches(Duration::from_millis(100))
+            .await
+            .expect("polled");
+    }
+    assert_eq!(taken(), ["c reads 2 batches", "d reads 2 batches"]);
+    // One that fails is not heard of.
+    let refused = BTreeMap::from([(
+        (topic.clone(), 99),
+        CommitOffset {
+            offset: 1,
+            leader_epoch: -1,
+            metadata: String::new(),
+        },
+    )]);
+    assert!(consumer.commit_offsets(&refused).await.is_err());
+    assert_eq!(taken(), Vec::<String>::new());
+    consumer.close().await.expect("closed");
+}
