@@ -67,7 +67,7 @@ const plotting = (() => {
   function legendOfMarks(marks) {
     const line = document.createElement("p");
     line.className = "marks";
-    for (const [kind, label] of [["segment-roll", "segment rolls"], ["flush", "disk flushes"]]) {
+    for (const [kind, label] of KINDS_OF_MARKS) {
       const count = marks.filter((mark) => mark.kind === kind).length;
       if (count === 0) continue;
       const key = document.createElement("i");
@@ -76,7 +76,8 @@ const plotting = (() => {
     }
     return line;
   }
-  const kindColour = (kind) => (kind === "flush" ? "--mark-flush" : "--mark-roll");
+  const KINDS_OF_MARKS = [["segment-roll", "segment rolls"], ["flush", "disk flushes"], ["switches", "bursts of context switches"]];
+  const kindColour = (kind) => ({ "segment-roll": "--mark-roll", flush: "--mark-flush", switches: "--mark-switches" })[kind];
 
   function draw(entry) {
     const { options, place, figure } = entry;
@@ -153,7 +154,7 @@ const plotting = (() => {
       const x = Math.round(plot.valToPos(mark.second, "x", true));
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.strokeStyle = colour(kindColour(mark.kind));
-      ctx.globalAlpha = mark.kind === "flush" ? 0.25 : 0.7;
+      ctx.globalAlpha = mark.kind === "segment-roll" ? 0.7 : 0.25;
       ctx.lineWidth = uPlot.pxRatio;
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);

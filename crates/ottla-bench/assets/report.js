@@ -154,7 +154,7 @@
   // Whether a note stands beside each of its figures, to tell several publications of them apart; others stand below.
   const isToldApart = (point, published) => !!published.note && Object.keys(published.figures).some((name) => point.published.filter((it) => name in it.figures).length > 1);
 
-  const OF_A_SWEEP = ["produce.records_per_second", "produce.mb_per_second", "produce.stored_mb_per_second", "produce.failed", "consume.records_per_second", "consume.mb_per_second", "search.records_per_second", "delay_ms", "ack.p50_ms", "ack.p99_ms", "e2e.p50_ms", "e2e.p99_ms", "broker.cpu_seconds_per_gb"];
+  const OF_A_SWEEP = ["produce.records_per_second", "produce.mb_per_second", "produce.stored_mb_per_second", "produce.failed", "consume.records_per_second", "consume.mb_per_second", "consume.stored_mb_per_second", "search.records_per_second", "delay_ms", "ack.p50_ms", "ack.p99_ms", "e2e.p50_ms", "e2e.p99_ms", "broker.cpu_seconds_per_gb"];
 
   function pointTable(scenario) {
     const targets = scenario.points[0].runs.map((run) => run.target);
@@ -211,11 +211,11 @@
     if (values.length < 2) return;
     if (values.every((value) => typeof value === "number")) values.sort((a, b) => a - b);
     const axis = axisOf(values);
-    const groups = plot.by ? [...new Map(scenario.points.map((point) => [key(point.at[plot.by]), point.at[plot.by]])).values()] : [null];
+    const groups = groupsOf(scenario, plot);
     const targets = scenario.points[0].runs.map((run) => run.target);
     const series = [];
     for (const name of plot.y) for (const group of groups) for (const target of targets) {
-      const at = (value) => scenario.points.find((point) => key(point.at[plot.x]) === key(value) && (group === null || key(point.at[plot.by]) === key(group)));
+      const at = (value) => scenario.points.find((point) => key(point.at[plot.x]) === key(value) && (group === null || group.holds(point)));
       const summaries = values.map((value) => {
         const point = at(value);
         const run = point && point.runs.find((it) => it.target === target);
@@ -226,7 +226,7 @@
       const parts = [];
       if (targets.length > 1) parts.push(target);
       if (plot.y.length > 1 || (targets.length === 1 && group === null)) parts.push(figure.label);
-      if (group !== null) parts.push(`${shortPath(plot.by)} ${group}`);
+      if (group !== null) parts.push(group.label);
       const colour = series.length;
       const medians = summaries.map((it) => (it ? it.median : null));
       series.push({
@@ -240,7 +240,7 @@
         return found ? found.figures[name] : null;
       });
       if (published.some((it) => it !== null) && target === targets[0])
-        series.push({ label: `published${group === null ? "" : `, ${shortPath(plot.by)} ${group}`}`, values: published, colour: colour + 4, points: true, dash: [3, 4], width: 1 });
+        series.push({ label: `published${group === null ? "" : `, ${group.label}`}`, values: published, colour: colour + 4, points: true, dash: [3, 4], width: 1 });
     }
     const figure = known.get(plot.y[0]);
     plotting.add(parent, {
@@ -249,6 +249,24 @@
         show: axis.ticks ? (value) => (axis.ticks[Math.round(value)] || ["", ""])[1] : undefined },
       y: { label: figure.unit, log: plot.logarithmic_y && series.every((it) => it.values.every((value) => value === null || value > 0)) },
     });
+  }
+
+  // The lines of a plot: a value of what it tells them apart by each, and where that leaves several points to one place, of
+  // everything else that was swept.
+  function groupsOf(scenario, plot) {
+    if (!plot.by) return [null];
+    const value = (point, paths) => JSON.stringify(paths.map((path) => point.at[path]));
+    const count = (paths) => new Set(scenario.points.map((point) => value(point, paths))).size;
+    const paths = [plot.by];
+    for (const path of Object.keys(scenario.points[0].at)) {
+      if (count([plot.x, ...paths]) === scenario.points.length) break;
+      if (path !== plot.x && count([...paths, path]) > count(paths)) paths.push(path);
+    }
+    const firsts = new Map();
+    for (const point of scenario.points) if (!firsts.has(value(point, paths))) firsts.set(value(point, paths), point);
+    return [...firsts].map(([own, first]) => ({
+      label: paths.map((path) => `${shortPath(path)} ${first.at[path]}`).join(", "), holds: (point) => value(point, paths) === own,
+    }));
   }
 
   // The median of the neighbours, an eighth of the points wide.
@@ -342,23 +360,33 @@
       const lines = (entries) => entries.map(([key, label, colour]) => ({ label, values: column(key), colour })).filter((it) => some(it.values));
       const rates = lines([["produced_per_second", "produced", 0], ["consumed_per_second", "consumed", 1]]);
       if (rates.length > 0) plotting.add(parent, { title: `Rate over time${suffix}`, series: rates, x: { values: xs, label: "seconds" }, y: { label: "rec/s" }, marks: round.marks });
+      const perSecond = (key) => column(key).map((value, index) => (value === null ? null : value / (xs[index] - (index > 0 ? xs[index - 1] : xs[0] - (xs[1] - xs[0])))));
+      const marks = [...round.marks, ...burstsOf(xs, perSecond("voluntary_switches"), perSecond("involuntary_switches"))];
       const latencies = lines([["ack_p50_ms", "acknowledged p50", 0], ["ack_p99_ms", "acknowledged p99", 1], ["ack_max_ms", "acknowledged max", 4], ["e2e_p99_ms", "end to end p99", 2], ["e2e_max_ms", "end to end max", 3]]);
       if (latencies.length > 0) {
         const disk = column("disk_utilisation");
         // One long wait would press every other line onto the axis.
         const shown = latencies.flatMap((it) => it.values).filter((value) => value > 0);
         const isWide = Math.max(...shown) > 50 * Math.min(...shown);
-        const options = { title: `Latency over time${suffix}`, series: latencies, x: { values: xs, label: "seconds" }, y: { label: "ms", log: isWide }, marks: round.marks };
+        const options = { title: `Latency over time${suffix}`, series: latencies, x: { values: xs, label: "seconds" }, y: { label: "ms", log: isWide }, marks };
         if (some(disk)) {
           options.series = [...latencies, { label: "disk busy, %", values: disk.map((it) => (it === null ? null : it * 100)), colour: 5, scale: "y2", width: 1, dash: [2, 3] }];
           options.y2 = { label: "% busy", range: [0, 105] };
         }
         plotting.add(parent, options);
       }
-      const perSecond = (key) => column(key).map((value, index) => (value === null ? null : value / (xs[index] - (index > 0 ? xs[index - 1] : xs[0] - (xs[1] - xs[0])))));
       const switches = [{ label: "voluntary", values: perSecond("voluntary_switches"), colour: 6 }, { label: "involuntary", values: perSecond("involuntary_switches"), colour: 4 }].filter((it) => some(it.values));
       if (switches.length > 0) plotting.add(parent, { title: `Context switches of the broker${suffix}`, series: switches, x: { values: xs, label: "seconds" }, y: { label: "a second" }, height: 200 });
     }
+  }
+
+  // Intervals in which the broker's threads were switched more than twice as often as in the middle one.
+  function burstsOf(xs, voluntary, involuntary) {
+    const all = voluntary.map((value, index) => (value === null ? null : value + (involuntary[index] ?? 0)));
+    const sorted = all.filter((value) => value !== null).sort((a, b) => a - b);
+    const usual = sorted[sorted.length >> 1];
+    if (!usual) return [];
+    return xs.flatMap((second, index) => (all[index] > 2 * usual ? [{ second, kind: "switches", what: `${number(all[index])} context switches a second` }] : []));
   }
 
   const CURVES = [["ack", "acknowledged", 0], ["ack_from_send", "acknowledged, since sent", 0], ["e2e", "end to end", 2], ["e2e_from_send", "end to end, since sent", 2]];
@@ -396,6 +424,7 @@
       ["CRC-32C", `${number(machine.crc32c_gb_per_second)} GB/s`], ["clock", `${number(machine.clock_ns)} ns`], ["the same work varies by", percent(machine.noise)],
       ["longest stall of a core", `${number(machine.longest_stall_ms)} ms`], ["time lost in stalls", percent(machine.stalled)],
       ...result.targets.map((target) => [`round trip to ${target.name}`, `${number(target.round_trip_us)} µs`]),
+      ...result.targets.filter((target) => target.network_mb_per_second).map((target) => [`network to ${target.name}`, `${number(target.network_mb_per_second)} MB/s`]),
     ];
     const list = make("div", { class: "machine" }, ...rows.map(([name, value]) => make("div", {}, make("span", { class: "soft", textContent: name }), make("b", { textContent: String(value) }))));
     return make("section", {}, make("h2", { textContent: "Machine, noise and how to repeat it" }), list, make("p", { class: "small", textContent: "A difference below the noise is reported as none. Repeat the run with:" }), make("pre", { textContent: result.command }));

@@ -5,10 +5,14 @@
 mod arguments;
 mod sized;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+
+use ottla_client::properties;
+use ottla_config::Properties;
 
 use crate::openmessaging::{self, Driver, Workload};
 use crate::report;
@@ -201,6 +205,17 @@ fn write_openmessaging(result: &ResultFile, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Kafka's properties of a client, as its tools take them.
+fn client_settings(path: &Path) -> Result<BTreeMap<String, String>> {
+    let shown = path.display();
+    let bytes =
+        std::fs::read(path).with_context(|| format!("{shown} cannot be read; check the path"))?;
+    let settings = Properties::parse_bytes(&bytes, &shown.to_string())?.into_map();
+    // What nobody would take is said before anything is started.
+    properties::admin(&settings).with_context(|| shown.to_string())?;
+    Ok(settings)
+}
+
 /// Brokers that a driver names are measured where no target is given.
 fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<TargetSpec>> {
     let mut targets: Vec<TargetSpec> = Vec::new();
@@ -211,11 +226,19 @@ fn targets(args: &RunArgs, brokers_of_driver: Option<String>) -> Result<Vec<Targ
         .iter()
         .map(|url| MetricsEndpoint::parse(url))
         .collect::<Result<_>>()?;
+    let settings = match &args.command_config {
+        Some(path) => client_settings(path)?,
+        None => BTreeMap::new(),
+    };
     for bootstrap in args.bootstrap_server.iter().cloned().chain(of_driver) {
         targets.push(TargetSpec::Remote {
             bootstrap,
             metrics: metrics.clone(),
+            settings: settings.clone(),
         });
+    }
+    if args.command_config.is_some() && targets.is_empty() {
+        bail!("--command-config is for clusters that run; give a --bootstrap-server with it");
     }
     if !metrics.is_empty() && targets.len() != 1 {
         bail!("--metrics belongs to one cluster; give one --bootstrap-server with it");

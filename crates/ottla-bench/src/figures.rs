@@ -60,6 +60,12 @@ pub const FIGURES: &[Figure] = &[
     figure("consume.records_per_second", "consumed", "rec/s", Higher),
     figure("consume.mb_per_second", "consumed", "MB/s", Higher),
     figure(
+        "consume.stored_mb_per_second",
+        "consumed, before decompression",
+        "MB/s",
+        Neither,
+    ),
+    figure(
         "search.records_per_second",
         "highest rate held",
         "rec/s",

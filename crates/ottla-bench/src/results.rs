@@ -1,4 +1,4 @@
-//! What a run leaves behind: one JSON file, whose shape `docs/bench.md` describes.
+//! What a run leaves behind: one JSON file, whose shape `docs/bench-result.md` describes.
 //!
 //! The shape has a version. Fields are only added within a version; a reader refuses a newer version.
 
@@ -56,6 +56,9 @@ pub struct TargetInfo {
     pub brokers: usize,
     /// Round trip of the smallest request, in microseconds.
     pub round_trip_us: f64,
+    /// To one of its brokers over one connection, MB a second; of local brokers the machine's loopback says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_mb_per_second: Option<f64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -331,6 +334,9 @@ pub fn utc(seconds_since_1970: u64) -> String {
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
+
+#[cfg(test)]
+mod documented;
 
 #[cfg(test)]
 mod tests {

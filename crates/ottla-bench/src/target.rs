@@ -1,10 +1,12 @@
 //! What is measured: a cluster that runs somewhere, or brokers that are started for the run.
 
+mod bandwidth;
 pub mod cluster;
 pub mod kafka_artefacts;
 pub mod local_cluster;
 pub mod metrics_endpoint;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -21,6 +23,8 @@ pub enum TargetSpec {
         bootstrap: String,
         /// Where its brokers say what they use.
         metrics: Vec<MetricsEndpoint>,
+        /// Of every client that talks to it: how to connect, and who one is.
+        settings: BTreeMap<String, String>,
     },
     /// This binary, started as broker.
     Ottla { binary: PathBuf },
@@ -74,12 +78,22 @@ impl RunningTarget {
                 Some(started.await??)
             }
         };
-        let bootstrap = match (&local, spec) {
-            (Some(local), _) => local.bootstrap(),
-            (None, TargetSpec::Remote { bootstrap, .. }) => bootstrap.clone(),
-            (None, _) => String::new(),
+        let (bootstrap, settings) = match (&local, spec) {
+            (Some(local), _) => (local.bootstrap(), BTreeMap::new()),
+            (
+                None,
+                TargetSpec::Remote {
+                    bootstrap,
+                    settings,
+                    ..
+                },
+            ) => (bootstrap.clone(), settings.clone()),
+            (None, _) => (String::new(), BTreeMap::new()),
         };
-        let cluster = Cluster::connect(&bootstrap).await?;
+        let mut cluster = Cluster::connect(&bootstrap, settings).await?;
+        if local.is_none() {
+            cluster.measure_bandwidth().await;
+        }
         let target = RunningTarget {
             spec: spec.clone(),
             cluster,

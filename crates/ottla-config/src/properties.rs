@@ -6,6 +6,7 @@
 //!
 //! Where the rules are written down: `java.util.Properties.load(Reader)`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Where a value comes from.
@@ -135,6 +136,12 @@ impl Properties {
                     .any(|later| later.key == property.key);
                 (!replaced).then_some(property)
             })
+    }
+
+    /// The values that apply, by their keys.
+    pub fn into_map(self) -> BTreeMap<String, String> {
+        let entries = self.entries.into_iter();
+        entries.map(|it| (it.key, it.value)).collect()
     }
 
     /// Where a key stands, for messages: `server.properties line 12`.

@@ -164,11 +164,7 @@ fn message_of(error: &anyhow::Error) -> String {
 fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let bytes = std::fs::read(path)
         .map_err(|error| anyhow::anyhow!("{path} cannot be read: {error}; check the path"))?;
-    let properties = ottla_config::Properties::parse_bytes(&bytes, path)?;
-    Ok(properties
-        .effective()
-        .map(|it| (it.key.clone(), it.value.clone()))
-        .collect())
+    Ok(ottla_config::Properties::parse_bytes(&bytes, path)?.into_map())
 }
 
 /// `key=value` arguments; a missing value is an empty one, as in Kafka's tools.

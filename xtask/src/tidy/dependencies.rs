@@ -62,6 +62,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "ottla-bench",
         &[
             "ottla-types",
+            // Java's properties format.
+            "ottla-config",
             "ottla-records",
             "ottla-protocol",
             "ottla-client",

@@ -46,6 +46,10 @@ pub struct RunArgs {
     /// Brokers of a cluster to measure; may be given more than once to compare clusters.
     #[arg(long, value_name = "HOST:PORT,…")]
     pub bootstrap_server: Vec<String>,
+    /// Properties of every client that talks to the clusters at --bootstrap-server, as Kafka's tools take them: TLS, who
+    /// one is, timeouts.
+    #[arg(long, value_name = "FILE.properties", requires = "bootstrap_server")]
+    pub command_config: Option<PathBuf>,
     /// Where a broker of that cluster gives its metrics in the format of Prometheus; once for each broker.
     #[arg(long, value_name = "http://HOST:PORT/metrics")]
     pub metrics: Vec<String>,

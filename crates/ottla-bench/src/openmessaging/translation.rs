@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use ottla_config::Properties;
 use toml::{Table, Value};
 
 use super::{Driver, Workload};
@@ -176,19 +177,9 @@ fn table_of(settings: BTreeMap<String, String>) -> Table {
         .collect()
 }
 
-/// Lines of `key=value`, as drivers have them.
+/// Java's properties, as drivers have them.
 fn properties(text: &str) -> Result<BTreeMap<String, String>> {
-    let mut settings = BTreeMap::new();
-    for line in text.lines().map(str::trim) {
-        if line.is_empty() || line.starts_with('#') || line.starts_with('!') {
-            continue;
-        }
-        let Some((key, value)) = line.split_once(['=', ':']) else {
-            bail!("`{line}` in a driver's settings is no KEY=VALUE");
-        };
-        settings.insert(key.trim().to_owned(), value.trim().to_owned());
-    }
-    Ok(settings)
+    Ok(Properties::parse(text, "a driver's settings")?.into_map())
 }
 
 #[cfg(test)]

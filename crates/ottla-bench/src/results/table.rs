@@ -102,9 +102,11 @@ fn is_told_apart(point: &PointResult, published: &PublishedFigures) -> bool {
 const OF_A_SWEEP: &[&str] = &[
     "produce.records_per_second",
     "produce.mb_per_second",
+    "produce.stored_mb_per_second",
     "produce.failed",
     "consume.records_per_second",
     "consume.mb_per_second",
+    "consume.stored_mb_per_second",
     "search.records_per_second",
     "delay_ms",
     "ack.p99_ms",

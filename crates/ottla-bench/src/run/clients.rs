@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ottla_client::{
-    Client, ClientConfig, Consumer, DeliveryListener, Producer, RecordRef, properties,
-};
+use ottla_client::{Client, Consumer, DeliveryListener, Producer, RecordRef, properties};
 use tokio::runtime::Handle;
 
 use crate::drive::generator::hand_over;
+use crate::target::Cluster;
 
 /// A producer of one topic, with connections of its own, as an application has them.
 pub struct BenchProducer {
@@ -22,19 +21,18 @@ pub struct BenchProducer {
 impl BenchProducer {
     /// `number` tells the transactional ids of several producers apart.
     pub async fn start(
-        bootstrap: &str,
+        cluster: &Cluster,
         settings: &BTreeMap<String, String>,
         topic: &str,
         number: u32,
         listener: Arc<dyn DeliveryListener>,
     ) -> Result<BenchProducer> {
-        let mut settings = settings.clone();
+        let mut settings = cluster.client_settings(settings);
         if let Some(id) = settings.get_mut("transactional.id") {
             *id = format!("{id}-{}-{number}", std::process::id());
         }
-        let (mut client, config) =
+        let (client, config) =
             properties::producer(&settings).context("the settings of the producers")?;
-        client.set_bootstrap_servers(bootstrap)?;
         let is_transactional = config.transactional_id.is_some();
         let client = Client::connect(client).await?;
         client.topics(&[topic.to_owned()]).await?;
@@ -87,21 +85,20 @@ pub struct BenchConsumer {
 
 impl BenchConsumer {
     pub async fn start(
-        bootstrap: &str,
+        cluster: &Cluster,
         settings: &BTreeMap<String, String>,
         topic: &str,
         partitions: &[i32],
     ) -> Result<BenchConsumer> {
-        let mut settings = settings.clone();
+        let mut settings = cluster.client_settings(settings);
         settings.insert("auto.offset.reset".into(), "earliest".into());
         if !settings.contains_key("group.id") {
             // Without a group there is nothing to commit to.
             settings.insert("enable.auto.commit".into(), "false".into());
         }
-        let (mut client, config) =
+        let (client, config) =
             properties::consumer(&settings).context("the settings of the consumers")?;
-        client.set_bootstrap_servers(bootstrap)?;
-        let client = Client::connect(ClientConfig { ..client }).await?;
+        let client = Client::connect(client).await?;
         let mut consumer = Consumer::new(client, config);
         let partitions: Vec<(String, i32)> = partitions
             .iter()

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     let spec = context.spec;
-    let bootstrap = context.target.cluster.bootstrap();
+    let cluster = &context.target.cluster;
     let window = Window {
         start: spec.measure.warm_up.as_nanos() as u64,
         end: u64::MAX,
@@ -30,10 +30,10 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     });
     let topic = &context.topic.name;
     let settings = &spec.producers.settings;
-    let producer = BenchProducer::start(bootstrap, settings, topic, 0, watch.clone()).await?;
+    let producer = BenchProducer::start(cluster, settings, topic, 0, watch.clone()).await?;
     let partitions: Vec<i32> = (0..spec.topic.partitions as i32).collect();
     let settings = &spec.consumers.settings;
-    let mut consumer = BenchConsumer::start(bootstrap, settings, topic, &partitions).await?;
+    let mut consumer = BenchConsumer::start(cluster, settings, topic, &partitions).await?;
     // The consumer finds its positions before the clock starts.
     consumer.poll(Duration::from_millis(200), |_| {}).await?;
 

@@ -149,7 +149,7 @@ struct Clients {
 impl Clients {
     async fn connect(context: &Context<'_>, window: Window) -> Result<Clients> {
         let spec = context.spec;
-        let bootstrap = context.target.cluster.bootstrap();
+        let cluster = &context.target.cluster;
         let topic = &context.topic.name;
         let has_schedule = matches!(spec.load, Load::Rate { .. } | Load::Ramp { .. });
         let mut clients = Clients {
@@ -164,7 +164,7 @@ impl Clients {
             });
             let settings = &spec.producers.settings;
             let producer =
-                BenchProducer::start(bootstrap, settings, topic, number, watch.clone()).await?;
+                BenchProducer::start(cluster, settings, topic, number, watch.clone()).await?;
             clients.producers.push((producer, watch));
         }
         let consumers = &spec.consumers;
@@ -178,7 +178,7 @@ impl Clients {
         for number in 0..consumers.count {
             let partitions = partitions_of(number % per_group, per_group, spec.topic.partitions);
             let consumer =
-                BenchConsumer::start(bootstrap, &consumers.settings, topic, &partitions).await?;
+                BenchConsumer::start(cluster, &consumers.settings, topic, &partitions).await?;
             let watch = Arc::new(Watch::new(window, has_schedule));
             clients.consumers.push((consumer, watch));
         }
@@ -418,24 +418,31 @@ impl Counted<'_> {
 
     /// What the topic takes on the disks, against the values in it.
     async fn count_stored(&mut self) {
-        let values: u64 = self.producers.iter().map(|it| it.watch.bytes()).sum();
-        let rate = self
-            .outcome
-            .round
-            .figures
-            .get("produce.mb_per_second")
-            .copied();
-        let cluster = &self.context.target.cluster;
-        let (Some(rate), true) = (rate, values > 0) else {
-            return;
+        let spec = self.context.spec;
+        let values = match self.producers.is_empty() {
+            false => self.producers.iter().map(|it| it.watch.bytes()).sum(),
+            // What the topic was filled with.
+            true => (spec.records.count.unwrap_or(0) as f64 * spec.records.size.mean()) as u64,
         };
+        let cluster = &self.context.target.cluster;
+        if values == 0 || !self.context.topic.is_ours {
+            return;
+        }
         // Not every cluster says; then the two figures are missing.
         if let Ok(stored) = cluster.stored_bytes(&self.context.topic.name).await {
-            let stored = stored as f64 / f64::from(self.context.spec.topic.replicas);
+            let stored = stored as f64 / f64::from(spec.topic.replicas);
             if stored > 0.0 {
                 let ratio = values as f64 / stored;
+                let rate = |name: &str| self.outcome.round.figures.get(name).copied();
+                let (produced, consumed) =
+                    (rate("produce.mb_per_second"), rate("consume.mb_per_second"));
                 self.put("produce.compression_ratio", ratio);
-                self.put("produce.stored_mb_per_second", rate / ratio);
+                if let Some(produced) = produced {
+                    self.put("produce.stored_mb_per_second", produced / ratio);
+                }
+                if let Some(consumed) = consumed {
+                    self.put("consume.stored_mb_per_second", consumed / ratio);
+                }
             }
         }
     }

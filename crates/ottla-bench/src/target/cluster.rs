@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use ottla_client::admin::{EndpointType, NewTopic};
-use ottla_client::{Admin, Client, ClientConfig};
+use ottla_client::admin::{ConfigResourceType, EndpointType, NewTopic};
+use ottla_client::{Admin, Client, properties};
 
+use super::bandwidth;
 use crate::results::TargetInfo;
 use crate::scenario::point::TopicSpec;
 
@@ -24,14 +25,17 @@ pub struct Cluster {
     brokers: Vec<i32>,
     cluster_id: String,
     round_trip: Duration,
+    bandwidth: Option<f64>,
+    settings: BTreeMap<String, String>,
 }
 
 impl Cluster {
-    pub async fn connect(bootstrap: &str) -> Result<Cluster> {
-        let config = ClientConfig {
-            default_api_timeout: FIRST_ANSWER,
-            ..ClientConfig::new(bootstrap)?
-        };
+    /// `settings` are those of every client that talks to it.
+    pub async fn connect(bootstrap: &str, settings: BTreeMap<String, String>) -> Result<Cluster> {
+        let mut config =
+            properties::admin(&settings).context("the settings of --command-config")?;
+        config.set_bootstrap_servers(bootstrap)?;
+        config.default_api_timeout = FIRST_ANSWER;
         let client = Client::connect(config)
             .await
             .with_context(|| format!("{bootstrap} cannot be measured"))?;
@@ -54,7 +58,22 @@ impl Cluster {
             brokers: described.brokers.iter().map(|it| it.broker_id).collect(),
             cluster_id: described.cluster_id.to_string(),
             round_trip: times[times.len() / 2],
+            bandwidth: None,
+            settings,
         })
+    }
+
+    /// What there is between here and there; some clusters keep it from being found out.
+    pub async fn measure_bandwidth(&mut self) {
+        self.bandwidth = bandwidth::measure(&self.client).await.ok();
+    }
+
+    /// What a client of this cluster is to be set to, with these settings of its own.
+    pub fn client_settings(&self, own: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut settings = self.settings.clone();
+        settings.extend(own.clone());
+        settings.insert("bootstrap.servers".to_owned(), self.bootstrap.clone());
+        settings
     }
 
     pub fn bootstrap(&self) -> &str {
@@ -77,6 +96,7 @@ impl Cluster {
             cluster_id: Some(self.cluster_id.clone()),
             brokers: self.brokers.len(),
             round_trip_us: self.round_trip.as_secs_f64() * 1e6,
+            network_mb_per_second: self.bandwidth,
         }
     }
 
@@ -156,7 +176,28 @@ impl Cluster {
             spec.partitions,
             spec.replicas
         );
+        self.check_settings(name, spec).await?;
         Ok(true)
+    }
+
+    async fn check_settings(&self, name: &str, spec: &TopicSpec) -> Result<()> {
+        if spec.settings.is_empty() {
+            return Ok(());
+        }
+        let described = self
+            .admin
+            .describe_configs(ConfigResourceType::Topic, name, false)
+            .await?;
+        for (key, wanted) in &spec.settings {
+            let found = described.iter().find(|it| *it.name == **key);
+            let found = found.and_then(|it| it.value.as_deref());
+            ensure!(
+                found == Some(wanted.as_str()),
+                "topic {name} exists with {key}={}, and the scenario has {wanted}; give another --topic, or none",
+                found.unwrap_or_default()
+            );
+        }
+        Ok(())
     }
 
     pub async fn delete_topic(&self, name: &str) -> Result<()> {

@@ -3,12 +3,13 @@
 //! The first node is broker and controller in one, further ones are brokers. They run in a process group of their own, so
 //! that a Ctrl-C at the terminal reaches the run and not them; the run ends them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -30,6 +31,33 @@ pub struct Needs {
     pub settings: BTreeMap<String, String>,
     /// Where their files go; the system's temporary directory unless named.
     pub dir: Option<PathBuf>,
+}
+
+/// What is running now, for whoever has no time to ask its owners: the brokers, and the directories that go with them.
+static RUNNING: Mutex<(BTreeSet<u32>, BTreeSet<PathBuf>)> =
+    Mutex::new((BTreeSet::new(), BTreeSet::new()));
+
+fn running() -> MutexGuard<'static, (BTreeSet<u32>, BTreeSet<PathBuf>)> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all brokers that were started, and removes what they wrote; the process is about to end.
+pub fn end_all_at_once() {
+    let (brokers, dirs) = &*running();
+    brokers.iter().for_each(|id| kill(*id));
+    for dir in dirs {
+        // A broker that is being killed may write a last file.
+        while std::fs::remove_dir_all(dir).is_err() && dir.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn kill(process: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(process as i32) {
+        // Nothing of what they hold is needed: no clean stop, which would write it all to the disk first.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
 }
 
 /// Running brokers.
@@ -58,6 +86,7 @@ impl LocalCluster {
             None => prefix.tempdir(),
         };
         let dir = dir.context("no temporary directory can be made for the brokers")?;
+        running().1.insert(dir.path().to_owned());
         let mut cluster = LocalCluster {
             nodes: Vec::new(),
             description: program.description(),
@@ -134,9 +163,13 @@ impl LocalCluster {
             .stdout(file.try_clone()?)
             .stderr(file)
             .process_group(0);
+        // Held meanwhile, so that nobody ends all but this one.
+        let mut running = running();
         let child = command
             .spawn()
             .with_context(|| format!("{} cannot be started", program.description()))?;
+        running.0.insert(child.id());
+        drop(running);
         Ok(Node {
             child,
             port,
@@ -147,13 +180,10 @@ impl LocalCluster {
 }
 
 impl Drop for LocalCluster {
-    /// Asks all to stop, and kills those that don't; their directory goes afterwards.
+    /// Their directory goes afterwards.
     fn drop(&mut self) {
         for node in &self.nodes {
-            if let Some(pid) = rustix::process::Pid::from_raw(node.child.id() as i32) {
-                // Nothing of what they hold is needed: no clean stop, which would write it all to the disk first.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
+            kill(node.child.id());
         }
         for node in &mut self.nodes {
             let began = Instant::now();
@@ -161,6 +191,11 @@ impl Drop for LocalCluster {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+        let (brokers, dirs) = &mut *running();
+        for node in &self.nodes {
+            brokers.remove(&node.child.id());
+        }
+        dirs.remove(self.dir.path());
     }
 }
 
