@@ -28,6 +28,7 @@ use crate::log_dirs::{DirFailure, Loading, LogDirs};
 use crate::metrics::Metrics;
 use crate::net::{AddressLimits, Connections};
 use crate::partition::{AppendPace, DirectoryMoves, PageCache, Partition, Partitions};
+use crate::replication::Replication;
 use crate::request_memory::RequestMemory;
 use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
@@ -55,6 +56,7 @@ pub struct Broker {
     pub(crate) dir_assignments: DirAssignments,
     pub(crate) dir_reports: DirReports,
     pub(crate) directory_moves: DirectoryMoves,
+    pub(crate) replication: Replication,
     pub(crate) auto_topic_creation: AutoTopicCreation,
     pub authorizer: Authorizer,
     pub throttle: Throttle,
@@ -138,6 +140,7 @@ impl Broker {
             dir_assignments: DirAssignments::default(),
             dir_reports: DirReports::default(),
             directory_moves: DirectoryMoves::new(&config),
+            replication: Replication::default(),
             auto_topic_creation: AutoTopicCreation::default(),
             authorizer: Authorizer,
             throttle: Throttle,
@@ -224,7 +227,7 @@ impl Broker {
         for topic_partition in &failure.partitions {
             if let Some(partition) = self.partitions.find(topic_partition) {
                 partition.notify(self, Event::LogLost);
-                partition.waiters.wake_all();
+                partition.wake_all();
             }
         }
         if let Some(reason) = &failure.is_fatal {
@@ -374,7 +377,7 @@ impl Broker {
     pub(crate) fn begin_stop(&self) {
         self.stopping.send_replace(true);
         for partition in self.partitions.load().iter() {
-            partition.waiters.wake_all();
+            partition.wake_all();
         }
     }
 }

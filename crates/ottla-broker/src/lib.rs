@@ -24,6 +24,7 @@ mod net;
 mod partition;
 mod preflight;
 mod quorum;
+mod replication;
 mod request_context;
 mod request_memory;
 mod stalls;

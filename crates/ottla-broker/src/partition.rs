@@ -18,6 +18,7 @@
 mod append_pace;
 mod directory_move;
 mod execute;
+mod follower_fetches;
 mod held_appends;
 mod inbox;
 #[cfg(test)]
@@ -37,21 +38,24 @@ use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
 use ottla_log::{CloseJob, JobOutcome, Log, LogReader};
 use ottla_records::RecordBatch;
-use ottla_replica::{AckOutcome, Event, Replica, ReplicaConfig, RequiredAcks};
-use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicPartition};
+use ottla_replica::{AckOutcome, Event, FollowerFetch, Replica, ReplicaConfig, RequiredAcks};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPartition, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::Broker;
 use crate::log_dirs::{DirThreads, DiskSpace};
 use crate::metrics::TopicMetrics;
+use crate::replication::LeaderAnswer;
 use crate::stalls;
-use execute::Stepped;
+use execute::{Stepped, Truncation};
+use follower_fetches::Turn;
 use inbox::{Inbox, Place, RunToken};
 use readers::Readers;
 
 pub(crate) use append_pace::AppendPace;
 pub(crate) use directory_move::DirectoryMoves;
+pub(crate) use follower_fetches::{FollowerFetches, FollowerVerdict};
 pub(crate) use page_cache::PageCache;
 pub(crate) use partitions::Partitions;
 pub(crate) use settings::PartitionSettings;
@@ -117,6 +121,14 @@ enum PartitionEvent {
     HoldAppends(oneshot::Sender<()>),
     LetAppendsGo,
     Replica(Event<Ack>),
+    /// Another replica fetches from this one.
+    FollowerFetch(FollowerFetch, Turn),
+    /// The leader has answered this replica's fetch.
+    LeaderAnswered(LeaderAnswer),
+    /// The log is to be cut: runs next after the step that asked for it.
+    Truncate(Truncation),
+    /// Looks at how things stand between two steps.
+    Look(Box<dyn FnOnce(&Replica<Ack>, &Log) + Send>),
     /// Maintenance of the log: runs between two steps.
     Work(Box<dyn FnOnce(&mut Log) + Send>),
     /// Another log takes the place of this one: runs between two steps, and may wait for the disk. Where it
@@ -140,9 +152,13 @@ impl PartitionEvent {
     fn bytes(&self) -> usize {
         match self {
             PartitionEvent::Append(append) => append.bytes(),
+            PartitionEvent::LeaderAnswered(answer) => EVENT_BYTES + answer.size_in_bytes(),
             PartitionEvent::HoldAppends(_)
             | PartitionEvent::LetAppendsGo
             | PartitionEvent::Replica(_)
+            | PartitionEvent::FollowerFetch(..)
+            | PartitionEvent::Truncate(_)
+            | PartitionEvent::Look(_)
             | PartitionEvent::Work(_)
             | PartitionEvent::Replace(_)
             | PartitionEvent::JobDone(..)
@@ -154,7 +170,10 @@ impl PartitionEvent {
 
     /// Only for a thread that serves no connections.
     fn may_wait(&self) -> bool {
-        matches!(self, PartitionEvent::Replace(_))
+        matches!(
+            self,
+            PartitionEvent::Replace(_) | PartitionEvent::Truncate(_)
+        )
     }
 }
 
@@ -169,12 +188,19 @@ pub struct Partition {
     pub(crate) topic_metrics: Arc<TopicMetrics>,
     /// Raised when the inbox has fallen below its bound.
     room: Notify,
+    /// Consumers that wait for the high watermark.
     pub(crate) waiters: Waiters,
+    /// Followers that wait for the log end.
+    pub(crate) followers: Waiters,
+    /// Raised when the low watermark of this leader's followers has moved, and when it leads no more.
+    pub(crate) low_watermark_moved: Notify,
     pub(crate) readers: Readers,
     /// What readers know of the replica; written by the holder of the token.
     is_leader: AtomicBool,
     is_lost: AtomicBool,
     leader_epoch: AtomicI32,
+    /// `i64::MIN` where this replica does not lead.
+    leader_epoch_start_offset: AtomicI64,
     /// When the first parked acknowledgement gives up and a task already waits for that; `i64::MAX`
     /// where none does.
     timer_ms: AtomicI64,
@@ -240,12 +266,22 @@ impl Partition {
             topic_metrics,
             room: Notify::new(),
             waiters: Waiters::default(),
+            followers: Waiters::default(),
+            low_watermark_moved: Notify::new(),
             readers: Readers::default(),
             is_leader: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
             leader_epoch: AtomicI32::new(LeaderEpoch::UNKNOWN.0),
+            leader_epoch_start_offset: AtomicI64::new(i64::MIN),
             timer_ms: AtomicI64::new(i64::MAX),
         })
+    }
+
+    pub(crate) fn topic_id_partition(&self) -> TopicIdPartition {
+        TopicIdPartition {
+            topic_id: self.topic_id,
+            partition: self.topic_partition.partition,
+        }
     }
 
     /// For reading: never waits for an append.
@@ -275,9 +311,25 @@ impl Partition {
         LeaderEpoch(self.leader_epoch.load(Ordering::Acquire))
     }
 
+    /// Whether this leader may not know of all that its predecessor had committed: its high watermark lies before the
+    /// start of its epoch.
+    pub(crate) fn is_high_watermark_behind(&self) -> bool {
+        let epoch_start = self.leader_epoch_start_offset.load(Ordering::Acquire);
+        epoch_start > self.reader().high_watermark().0
+    }
+
     /// Whether this broker leads the partition, in the leader epoch that the request names (KIP-320).
     /// -1 names none. Of a lost log nothing is said but that.
     pub fn check_leader(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
+        self.check_replica(current_leader_epoch)?;
+        match self.is_leader() {
+            true => Ok(()),
+            false => Err(ErrorCode::NotLeaderOrFollower),
+        }
+    }
+
+    /// The same, for those who may be served by a follower.
+    pub(crate) fn check_replica(&self, current_leader_epoch: i32) -> Result<(), ErrorCode> {
         if self.is_lost() {
             return Err(ErrorCode::KafkaStorageError);
         }
@@ -288,10 +340,7 @@ impl Partition {
         if current_leader_epoch > in_force {
             return Err(ErrorCode::UnknownLeaderEpoch);
         }
-        match self.is_leader() {
-            true => Ok(()),
-            false => Err(ErrorCode::NotLeaderOrFollower),
-        }
+        Ok(())
     }
 
     /// Appends a batch; its acknowledgement is released when its time has come.
@@ -317,6 +366,33 @@ impl Partition {
         result.await.ok()
     }
 
+    /// Hands over what the leader answered to an order of this replica.
+    pub(crate) fn on_leader_answered(self: &Arc<Self>, broker: &Arc<Broker>, answer: LeaderAnswer) {
+        self.put(broker, PartitionEvent::LeaderAnswered(answer));
+    }
+
+    /// Looks at replica and log between two steps; `None` where the partition is gone.
+    pub(crate) async fn look<R: Send + 'static>(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        look: impl FnOnce(&Replica<Ack>, &Log) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (done, result) = oneshot::channel();
+        // Whoever asked may have gone.
+        let look = Box::new(move |replica: &Replica<Ack>, log: &Log| {
+            drop(done.send(look(replica, log)));
+        });
+        self.put(broker, PartitionEvent::Look(look));
+        result.await.ok()
+    }
+
+    /// Has everybody who waits here look again.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.wake_all();
+        self.followers.wake_all();
+        self.low_watermark_moved.notify_waiters();
+    }
+
     /// Has another log take the place of this one between two steps: `replace` makes sure that it holds the
     /// same and puts it there, and may wait for the disk.
     pub(crate) fn replace_log(
@@ -330,7 +406,7 @@ impl Partition {
     /// Takes nothing more, answers whoever waits, and returns the work that brings the log to rest.
     pub async fn close(self: &Arc<Self>, broker: &Arc<Broker>) -> Option<CloseJob> {
         self.notify(broker, Event::LogLost);
-        self.waiters.wake_all();
+        self.wake_all();
         self.with_log(broker, Log::close_job).await
     }
 
@@ -457,12 +533,24 @@ impl Partition {
         self.inbox.pop(token)
     }
 
-    /// Publishes what readers have to know of the replica. Called by the holder of the token.
+    /// Publishes what readers have to know of the replica, and wakes them where it has another role. Called by the
+    /// holder of the token.
     fn publish(&self, replica: &Replica<Ack>) {
-        self.leader_epoch
-            .store(replica.leader_epoch().0, Ordering::Release);
-        self.is_leader.store(replica.is_leader(), Ordering::Release);
+        let (leader_epoch, is_leader) = (replica.leader_epoch().0, replica.is_leader());
+        let epoch_start = replica.leader_epoch_start_offset();
+        self.leader_epoch_start_offset
+            .store(epoch_start.map_or(i64::MIN, |it| it.0), Ordering::Release);
+        // Only the holder writes them.
+        let before = (
+            self.leader_epoch.load(Ordering::Relaxed),
+            self.is_leader.load(Ordering::Relaxed),
+        );
+        self.leader_epoch.store(leader_epoch, Ordering::Release);
+        self.is_leader.store(is_leader, Ordering::Release);
         self.is_lost.store(replica.is_lost(), Ordering::Release);
+        if before != (leader_epoch, is_leader) {
+            self.wake_all();
+        }
     }
 
     /// Sees to it that the clock ticks for the replica when the first acknowledgement gives up.

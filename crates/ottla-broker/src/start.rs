@@ -24,6 +24,7 @@ use crate::metadata::publish::apply_dynamic_settings;
 use crate::metrics::{self, Metric};
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
 use crate::preflight::{Unformatted, unserved_role};
+use crate::replication;
 use crate::stalls;
 use crate::{Broker, BrokerState};
 
@@ -137,6 +138,9 @@ impl Broker {
         tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
         tasks.push(tokio::spawn(DirReports::send_all(Arc::clone(&broker))));
+        tasks.push(tokio::spawn(replication::keep_isr_current(Arc::clone(
+            &broker,
+        ))));
         let resuming = Arc::clone(&broker);
         tokio::task::spawn_blocking(move || resuming.resume_moves());
         for bound in bound {

@@ -16,6 +16,7 @@ mod older_levels;
 pub(crate) mod peer;
 mod produce_and_fetch;
 mod quotas_and_credentials;
+mod replication;
 mod resources_in_force;
 mod settings;
 mod settings_in_force;

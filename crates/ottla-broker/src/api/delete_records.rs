@@ -1,27 +1,38 @@
-//! DeleteRecords: moves the start of logs.
+//! DeleteRecords: moves the start of logs. The leader deletes at once; its followers learn of it with their next fetch,
+//! and the answer waits for those that are alive.
 //!
-//! Kafka does the same in `KafkaApis.handleDeleteRecordsRequest` and `Partition.deleteRecordsOnLeader`.
+//! Kafka does the same in `KafkaApis.handleDeleteRecordsRequest`, `Partition.deleteRecordsOnLeader` and
+//! `DelayedDeleteRecords`.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ottla_protocol::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
 use ottla_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use ottla_types::{ErrorCode, Offset};
+use tokio::time::Instant;
 
 use crate::authorizer::{Operation, ResourceType};
+use crate::partition::Partition;
 use crate::{Broker, RequestContext, is_internal_topic};
 
 /// Asks for everything below the high watermark to go.
 const HIGH_WATERMARK: i64 = -1;
+/// Of a partition with an error.
+const INVALID_LOW_WATERMARK: Offset = Offset(-1);
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
-    let mut topics = Vec::with_capacity(request.topics.len());
+    let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64);
+    let deadline = Instant::now() + timeout;
+    // All logs first, so that the replicas of all move at the same time.
+    let mut begun = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
         let is_allowed = broker.authorizer.is_allowed(
             context,
@@ -35,15 +46,30 @@ pub(crate) async fn handle(
                 true => delete(broker, &topic.name, asked.partition_index, asked.offset).await,
                 false => Err(ErrorCode::TopicAuthorizationFailed),
             };
+            partitions.push((asked.partition_index, deleted));
+        }
+        begun.push((topic.name, partitions));
+    }
+    let mut topics = Vec::with_capacity(begun.len());
+    for (name, begun) in begun {
+        let mut partitions = Vec::with_capacity(begun.len());
+        for (partition_index, deleted) in begun {
+            let (low_watermark, error) = match deleted {
+                Ok(deleted) => {
+                    let _waiting = context.waited.begin();
+                    deleted.by_all_replicas(broker, deadline).await
+                }
+                Err(error) => (INVALID_LOW_WATERMARK, error),
+            };
             partitions.push(DeleteRecordsPartitionResult {
-                partition_index: asked.partition_index,
-                low_watermark: deleted.map_or(-1, |low_watermark| low_watermark.0),
-                error_code: deleted.err().unwrap_or(ErrorCode::None).code(),
+                partition_index,
+                low_watermark: low_watermark.0,
+                error_code: error.code(),
                 ..Default::default()
             });
         }
         topics.push(DeleteRecordsTopicResult {
-            name: topic.name,
+            name,
             partitions,
             ..Default::default()
         });
@@ -54,13 +80,22 @@ pub(crate) async fn handle(
     }
 }
 
-/// Returns where the log starts then.
+/// Records that the leader has deleted.
+struct Deleted {
+    partition: Arc<Partition>,
+    /// What was asked for.
+    up_to: Offset,
+    /// Before this, no live replica had records when the leader had deleted its own.
+    low_watermark: Offset,
+}
+
+/// Deletes what is in the log here.
 async fn delete(
     broker: &Arc<Broker>,
     topic: &str,
     index: i32,
     offset: i64,
-) -> Result<Offset, ErrorCode> {
+) -> Result<Deleted, ErrorCode> {
     if is_internal_topic(topic) {
         return Err(ErrorCode::InvalidTopicException);
     }
@@ -80,7 +115,52 @@ async fn delete(
         };
         let moved = log.increment_log_start_offset(offset);
         moved.map_err(|_| ErrorCode::OffsetOutOfRange)?;
-        Ok(log.log_start_offset())
+        Ok(offset)
     });
-    deleted.await.unwrap_or(Err(ErrorCode::NotLeaderOrFollower))
+    let up_to = deleted
+        .await
+        .unwrap_or(Err(ErrorCode::NotLeaderOrFollower))?;
+    let low_watermark = low_watermark(broker, &partition).await?;
+    Ok(Deleted {
+        partition,
+        up_to,
+        low_watermark,
+    })
+}
+
+impl Deleted {
+    /// Waits until all live replicas have deleted them as well. Returns where these start then, and what to answer.
+    async fn by_all_replicas(self, broker: &Arc<Broker>, deadline: Instant) -> (Offset, ErrorCode) {
+        let mut reached = self.low_watermark;
+        while reached < self.up_to {
+            let mut moved = pin!(self.partition.low_watermark_moved.notified());
+            // What comes between the look and the wait is not missed.
+            moved.as_mut().enable();
+            reached = match low_watermark(broker, &self.partition).await {
+                Ok(low_watermark) => low_watermark,
+                Err(error) => return (INVALID_LOW_WATERMARK, error),
+            };
+            if reached >= self.up_to {
+                break;
+            }
+            if tokio::time::timeout_at(deadline, moved).await.is_err() || broker.is_stopping() {
+                return (self.low_watermark, ErrorCode::RequestTimedOut);
+            }
+        }
+        (reached, ErrorCode::None)
+    }
+}
+
+async fn low_watermark(
+    broker: &Arc<Broker>,
+    partition: &Arc<Partition>,
+) -> Result<Offset, ErrorCode> {
+    let found = partition.look(broker, |replica, log| {
+        replica.low_watermark(log.log_start_offset())
+    });
+    match found.await.flatten() {
+        Some(low_watermark) => Ok(low_watermark),
+        None if partition.is_lost() => Err(ErrorCode::KafkaStorageError),
+        None => Err(ErrorCode::NotLeaderOrFollower),
+    }
 }

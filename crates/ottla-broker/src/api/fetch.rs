@@ -1,13 +1,16 @@
-//! Fetch: records of partitions that this broker leads, for consumers.
+//! Fetch: records of partitions that this broker leads, for consumers and for the other replicas; and of those that it
+//! follows, for consumers that know of reading from followers.
 //!
 //! A request that finds less than `min_bytes` is parked: it registers with each of its partitions at the
 //! end that it could read up to, looks once more, and is woken when one of them can be read further, or
-//! when `max_wait_ms` is over.
+//! when `max_wait_ms` is over. For a consumer that is when the high watermark moves, for a follower with each append.
 //!
 //! Kafka does the same in `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages` and
 //! `DelayedFetch`.
 
+mod follower;
 pub(crate) mod read;
+mod read_replica;
 pub(crate) mod sessions;
 
 use std::sync::Arc;
@@ -20,16 +23,22 @@ use ottla_protocol::messages::fetch_response::{
 use ottla_protocol::messages::{FetchRequest, FetchResponse};
 use ottla_types::{ErrorCode, Offset, TopicName, Uuid};
 
+use self::follower::Follower;
 use self::read::{
-    Isolation, Lookup, ReadLimits, ReadOutcome, Target, cold_regions, error_answer, read_all, warm,
+    Isolation, Lookup, ReadLimits, ReadOutcome, Target, Wanted, cold_regions, error_answer,
+    read_all, warm,
 };
+use self::read_replica::send_to_read_replicas;
 use self::sessions::{FetchPartitions, FetchedPartitions, PartitionKey};
 use crate::authorizer::{Operation, ResourceType};
 use crate::metrics::{Metric, TopicMetric};
-use crate::partition::{Partition, Waiter};
+use crate::partition::{Partition, Waiter, Waiters};
 use crate::request_context::WaitedTime;
 use crate::stalls;
 use crate::{Broker, RequestContext};
+
+/// The first version whose clients know of reading from followers.
+const READ_REPLICA_VERSION: i16 = 11;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -37,10 +46,12 @@ pub(crate) async fn handle(
     request: FetchRequest,
 ) -> FetchResponse {
     let uses_topic_ids = context.api_version >= 13;
-    let isolation = match request.isolation_level {
-        0 => Ok(Isolation::HighWatermark),
-        1 => Ok(Isolation::LastStableOffset),
-        _ => Err(unknown_isolation(&request, uses_topic_ids)),
+    let follower = Follower::of(&request);
+    let isolation = match (follower, request.isolation_level) {
+        (Some(_), _) => Ok(Isolation::LogEnd),
+        (None, 0) => Ok(Isolation::HighWatermark),
+        (None, 1) => Ok(Isolation::LastStableOffset),
+        (None, _) => Err(unknown_isolation(&request, uses_topic_ids)),
     };
     let limits = ReadLimits {
         isolation: *isolation.as_ref().unwrap_or(&Isolation::HighWatermark),
@@ -48,10 +59,11 @@ pub(crate) async fn handle(
             .max_bytes
             .min(broker.config().fetch_max_bytes)
             .max(0) as u64,
+        only_from_leader: follower.is_some() || context.api_version < READ_REPLICA_VERSION,
     };
     let min_bytes = (request.min_bytes.max(0) as u64).min(limits.max_bytes);
     let max_wait = Duration::from_millis(request.max_wait_ms.max(0) as u64);
-    let is_from_follower = request.replica_id >= 0 || request.replica_state.replica_id >= 0;
+    let rack = request.rack_id.clone();
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let (requested, forgotten) = partitions_of(request, uses_topic_ids);
     let begun = broker.fetch_sessions.begin(
@@ -67,7 +79,7 @@ pub(crate) async fn handle(
         Err(code) => return error_response(code, sessions::INVALID_SESSION_ID),
     };
 
-    let mut topics = ResolvedTopics::new(broker, context, is_from_follower);
+    let mut topics = ResolvedTopics::new(broker, context, follower.is_some());
     let mut targets = Vec::with_capacity(requested.len());
     let mut keys = Vec::with_capacity(requested.len());
     let mut refused = Vec::new();
@@ -79,7 +91,10 @@ pub(crate) async fn handle(
                     read.readers
                         .note(&context.connection, next_offset, context.received_at_ms);
                 }
-                targets.push((target, partition.clone()));
+                targets.push(Wanted {
+                    target,
+                    requested: partition.clone(),
+                });
                 keys.push(key.clone());
             }
             Err(code) => refused.push((key.clone(), error_answer(key.partition, code))),
@@ -89,6 +104,18 @@ pub(crate) async fn handle(
     // Kafka looks at it where there is something to read, and the session has counted the request.
     if let (Err(unknown), false) = (isolation, targets.is_empty()) {
         return unknown;
+    }
+    match follower {
+        Some(follower) => {
+            let received_at_ms = context.received_at_ms;
+            follower
+                .announce(broker, &mut targets, received_at_ms)
+                .await;
+        }
+        None if context.api_version >= READ_REPLICA_VERSION => {
+            send_to_read_replicas(broker, context, &rack, &mut targets).await;
+        }
+        None => {}
     }
     let targets = Arc::new(targets);
     let outcome = match targets.is_empty() {
@@ -124,9 +151,9 @@ pub(crate) async fn handle(
     }
 }
 
-fn count(targets: &[(Target, FetchPartition)], answers: &[PartitionData]) {
-    for ((target, _), answer) in targets.iter().zip(answers) {
-        if let Ok(partition) = target {
+fn count(targets: &[Wanted], answers: &[PartitionData]) {
+    for (wanted, answer) in targets.iter().zip(answers) {
+        if let Ok(partition) = &wanted.target {
             let metrics = &partition.topic_metrics;
             metrics.add(TopicMetric::TotalFetchRequests, 1);
             let bytes = answer.records.as_ref().map_or(0, |records| records.len());
@@ -147,7 +174,7 @@ struct Wait<'a> {
 /// Reads until there is enough, or the time is over.
 async fn read_or_wait(
     broker: &Arc<Broker>,
-    targets: Arc<Vec<(Target, FetchPartition)>>,
+    targets: Arc<Vec<Wanted>>,
     limits: ReadLimits,
     wait: Wait<'_>,
 ) -> ReadOutcome {
@@ -157,11 +184,11 @@ async fn read_or_wait(
         return outcome;
     }
     let _waiting = wait.waited.begin();
-    let parked = Parked::new(&targets);
+    let parked = Parked::new(&targets, limits.isolation);
     let deadline = tokio::time::sleep(wait.max_wait);
     tokio::pin!(deadline);
     loop {
-        parked.register(limits.isolation);
+        parked.register();
         // What came between the read and the registration woke nobody.
         let outcome = read(broker, &targets, limits).await;
         if is_enough(&outcome) || broker.is_stopping() {
@@ -177,11 +204,7 @@ async fn read_or_wait(
 
 /// Reads on this thread where no disk can be in the way, and on one of the partition's directory otherwise: a directory
 /// that hangs must not take threads from the others.
-async fn read(
-    broker: &Arc<Broker>,
-    targets: &Arc<Vec<(Target, FetchPartition)>>,
-    limits: ReadLimits,
-) -> ReadOutcome {
+async fn read(broker: &Arc<Broker>, targets: &Arc<Vec<Wanted>>, limits: ReadLimits) -> ReadOutcome {
     let mut outcome = ReadOutcome::new(targets.len());
     let mut is_cold = false;
     while let Some(miss) = read_all(targets, limits, Lookup::Cached, &mut outcome) {
@@ -214,37 +237,48 @@ async fn read(
 /// A request that waits at its partitions, and leaves them when it is dropped.
 struct Parked<'a> {
     waiter: Waiter,
-    targets: &'a [(Target, FetchPartition)],
+    isolation: Isolation,
+    targets: &'a [Wanted],
 }
 
 impl<'a> Parked<'a> {
-    fn new(targets: &'a [(Target, FetchPartition)]) -> Self {
+    fn new(targets: &'a [Wanted], isolation: Isolation) -> Self {
         Parked {
             waiter: Waiter::default(),
+            isolation,
             targets,
         }
     }
 
     fn partitions(&self) -> impl Iterator<Item = (&Arc<Partition>, &FetchPartition)> {
         let targets = self.targets.iter();
-        targets.filter_map(|(target, requested)| Some((target.as_ref().ok()?, requested)))
+        targets.filter_map(|wanted| Some((wanted.target.as_ref().ok()?, &wanted.requested)))
     }
 
     /// Asks to be woken when a partition can be read further than now.
-    fn register(&self, isolation: Isolation) {
+    fn register(&self) {
         for (partition, requested) in self.partitions() {
-            partition.waiters.take_out(&self.waiter);
-            let readable_end = isolation.upper_bound(&partition.reader());
+            let waiters = waiters_of(partition, self.isolation);
+            waiters.take_out(&self.waiter);
+            let readable_end = self.isolation.upper_bound(&partition.reader());
             let needed = Offset(requested.fetch_offset).max(readable_end);
-            partition.waiters.register(needed, &self.waiter);
+            waiters.register(needed, &self.waiter);
         }
+    }
+}
+
+/// Who is woken when a partition can be read further.
+fn waiters_of(partition: &Partition, isolation: Isolation) -> &Waiters {
+    match isolation {
+        Isolation::HighWatermark | Isolation::LastStableOffset => &partition.waiters,
+        Isolation::LogEnd => &partition.followers,
     }
 }
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
         for (partition, _) in self.partitions() {
-            partition.waiters.take_out(&self.waiter);
+            waiters_of(partition, self.isolation).take_out(&self.waiter);
         }
     }
 }
@@ -311,18 +345,14 @@ impl<'a> ResolvedTopics<'a> {
         }?;
         if let Some(partition) = self.broker.partitions.get(&topic, key.partition) {
             if !key.topic_id.is_zero() && partition.topic_id != key.topic_id {
-                return Ok(Err(ErrorCode::InconsistentTopicId));
-            }
-            if self.is_from_follower {
-                // No other broker has a replica of anything here.
-                return Ok(Err(ErrorCode::UnknownLeaderEpoch));
+                return Ok(refused(key, ErrorCode::InconsistentTopicId));
             }
             return Ok(Ok(partition));
         }
         let metadata = self.broker.metadata();
         let known = metadata.topics.by_name(&topic);
         match known.and_then(|known| known.partition(key.partition.into())) {
-            Some(registration) => Ok(Err(self.broker.why_missing(registration))),
+            Some(registration) => Ok(refused(key, self.broker.why_missing(registration))),
             None => Err(ErrorCode::UnknownTopicOrPartition),
         }
     }
@@ -352,6 +382,10 @@ impl<'a> ResolvedTopics<'a> {
             false => Err(ErrorCode::TopicAuthorizationFailed),
         }
     }
+}
+
+fn refused(key: &PartitionKey, code: ErrorCode) -> Target {
+    Err(Box::new(error_answer(key.partition, code)))
 }
 
 /// What depends on the version, and on who asks.

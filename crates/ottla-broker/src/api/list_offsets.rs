@@ -27,6 +27,11 @@ const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 /// The replica id of clients.
 const CONSUMER_REPLICA_ID: i32 = -1;
+/// Asks whichever replica is here.
+const DEBUGGING_REPLICA_ID: i32 = -2;
+
+/// The first version whose clients know `OFFSET_NOT_AVAILABLE`.
+const OFFSET_NOT_AVAILABLE_VERSION: i16 = 5;
 
 /// Up to where the asker may see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +75,10 @@ pub(crate) async fn handle(
             } else {
                 let partition = broker.local_partition(&topic.name, asked.partition_index);
                 match partition {
-                    Ok(partition) => find(&partition, asked, visibility).await,
+                    Ok(partition) => {
+                        let only_from_leader = request.replica_id != DEBUGGING_REPLICA_ID;
+                        find(&partition, asked, visibility, only_from_leader).await
+                    }
                     Err(code) => Err(code),
                 }
             };
@@ -142,10 +150,17 @@ async fn find(
     partition: &Arc<Partition>,
     asked: &ListOffsetsPartition,
     visibility: Visibility,
+    only_from_leader: bool,
 ) -> Result<Option<TimestampLookup>, ErrorCode> {
-    partition.check_leader(asked.current_leader_epoch)?;
+    match only_from_leader {
+        true => partition.check_leader(asked.current_leader_epoch)?,
+        false => partition.check_replica(asked.current_leader_epoch)?,
+    }
+    // A leader that does not know yet what its predecessor had committed cannot say where that ends.
+    let is_behind = visibility != Visibility::LogEndOffset && partition.is_high_watermark_behind();
     let last_fetchable = last_fetchable_offset(&partition.reader(), visibility);
     let target = match asked.timestamp {
+        LATEST if is_behind => return Err(ErrorCode::OffsetNotAvailable),
         LATEST => {
             return Ok(Some(TimestampLookup {
                 offset: last_fetchable,
@@ -179,7 +194,11 @@ async fn find(
         tracing::error!(partition = %partition.topic_partition, "search by time failed: {error}");
         error.error_code()
     })?;
-    Ok(found.filter(|found| found.offset < last_fetchable))
+    match found {
+        Some(found) if found.offset < last_fetchable => Ok(Some(found)),
+        Some(_) | None if is_behind => Err(ErrorCode::OffsetNotAvailable),
+        Some(_) | None => Ok(None),
+    }
 }
 
 fn last_fetchable_offset(reader: &LogReader, visibility: Visibility) -> Offset {
@@ -211,6 +230,12 @@ fn answer(
             ..nothing
         },
         Ok(None) => nothing,
+        Err(ErrorCode::OffsetNotAvailable) if version < OFFSET_NOT_AVAILABLE_VERSION => {
+            ListOffsetsPartitionResponse {
+                error_code: ErrorCode::LeaderNotAvailable.code(),
+                ..nothing
+            }
+        }
         Err(code) => ListOffsetsPartitionResponse {
             error_code: code.code(),
             ..nothing

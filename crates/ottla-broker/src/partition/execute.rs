@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_log::{
-    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogError, LogReader, ProducerStage,
-    StorageError, TransactionVersion, WrittenPages,
+    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
+    TransactionVersion, WrittenPages,
 };
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
@@ -20,8 +20,12 @@ use crate::Broker;
 use crate::metrics::Metric;
 use crate::stalls;
 
+mod replicating;
 #[cfg(test)]
 mod tests;
+
+use replicating::Replicating;
+pub(super) use replicating::Truncation;
 
 /// How long a flush that found the disk full waits for space.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
@@ -40,6 +44,7 @@ pub(super) struct Stepped {
     /// Taken out of the inbox by a thread that may not wait for the disk.
     deferred: Option<PartitionEvent>,
     held: HeldAppends,
+    replicating: Replicating,
 }
 
 /// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
@@ -62,6 +67,7 @@ impl Stepped {
             flush: FlushState::Idle,
             deferred: None,
             held: HeldAppends::default(),
+            replicating: Replicating::default(),
         }
     }
 
@@ -78,8 +84,7 @@ impl Stepped {
         if self.replica.is_lost() {
             self.held.let_all_go();
         }
-        let append = self.held.pop()?;
-        Some(PartitionEvent::Append(append))
+        self.held.pop()
     }
 
     /// Steps the replica with one event. Appends may stay unwritten until `finish`.
@@ -90,9 +95,11 @@ impl Stepped {
         event: PartitionEvent,
     ) {
         match event {
-            PartitionEvent::Append(append) if self.held.is_holding() => {
-                partition.inbox.count(append.bytes());
-                self.held.push(append);
+            PartitionEvent::Append(_) | PartitionEvent::LeaderAnswered(_)
+                if self.held.is_holding() =>
+            {
+                partition.inbox.count(event.bytes());
+                self.held.push(event);
             }
             PartitionEvent::Append(append) => self.on_append(partition, broker, append),
             PartitionEvent::HoldAppends(in_force) => {
@@ -104,7 +111,21 @@ impl Stepped {
             PartitionEvent::LetAppendsGo => self.held.let_go(),
             PartitionEvent::Replica(event) => {
                 self.write(partition, broker);
+                self.note_refusal(&event);
                 self.step(partition, broker, event);
+            }
+            PartitionEvent::FollowerFetch(fetch, turn) => {
+                self.write(partition, broker);
+                self.on_follower_fetch(partition, broker, fetch, turn);
+            }
+            PartitionEvent::LeaderAnswered(answer) => {
+                self.write(partition, broker);
+                self.on_leader_answered(partition, broker, answer);
+            }
+            PartitionEvent::Truncate(truncation) => self.truncate(partition, broker, truncation),
+            PartitionEvent::Look(look) => {
+                self.write(partition, broker);
+                look(&self.replica, &self.log);
             }
             PartitionEvent::Work(work) => {
                 self.write(partition, broker);
@@ -253,28 +274,23 @@ impl Stepped {
                 partition.waiters.on_end_moved(high_watermark);
             }
             Effect::ReleaseAck { ack, outcome } => ack.release(outcome),
-            Effect::TruncateLog { to } => {
-                let truncated = self.log.truncate_to(to, broker.timestamp());
-                self.on_truncated(partition, broker, truncated.map(|_| ()));
-            }
+            Effect::TruncateLog { to } => self.put_truncation_off(Truncation::To(to)),
             Effect::TruncateLogFully { start_at } => {
-                let now = broker.timestamp();
-                let truncated = self.log.truncate_fully_and_start_at(start_at, None, now);
-                self.on_truncated(partition, broker, truncated);
+                self.put_truncation_off(Truncation::FullyAndStartAt(start_at));
             }
             Effect::IncrementLogStartOffset { log_start_offset } => {
                 if let Err(error) = self.log.increment_log_start_offset(log_start_offset) {
                     tracing::warn!(partition = %partition.topic_partition, "{error}");
                 }
             }
-            // A node that is alone has no leader to fetch from, no followers, and no ISR to change.
-            Effect::Fetch(_)
-            | Effect::StopFetching
-            | Effect::ListLeaderOffsets { .. }
-            | Effect::AlterPartition(_)
-            | Effect::MoveLowWatermark { .. } => {
-                tracing::debug!(partition = %partition.topic_partition, "{effect:?} is not served");
-            }
+            Effect::Fetch(position) => self.order_fetch(partition, broker, position),
+            Effect::StopFetching => self.stop_fetching(partition),
+            Effect::ListLeaderOffsets {
+                leader,
+                leader_epoch,
+            } => self.list_leader_offsets(partition, broker, leader, leader_epoch),
+            Effect::AlterPartition(proposal) => self.propose(partition, broker, proposal),
+            Effect::MoveLowWatermark { .. } => partition.low_watermark_moved.notify_waiters(),
         }
     }
 
@@ -310,8 +326,16 @@ impl Stepped {
         self.unwritten = batches;
         self.stage.clear();
         let log_end_offset = self.log.log_end_offset();
+        // Followers fetch what is in the file while its acknowledgements are worked out.
+        partition.followers.on_end_moved(log_end_offset);
         match written {
-            Ok(_) => self.step(partition, broker, Event::LogWritten { log_end_offset }),
+            Ok(info) => {
+                self.step(partition, broker, Event::LogWritten { log_end_offset });
+                // A leader flushes where an acknowledgement waits for it; a follower has nobody who waits.
+                if info.flush_due && !self.replica.is_leader() {
+                    self.flush(partition, broker, log_end_offset);
+                }
+            }
             Err(error) => {
                 self.step(partition, broker, Event::WriteRefused { log_end_offset });
                 match error.reason {
@@ -321,32 +345,6 @@ impl Stepped {
                         "append refused: {reason}"
                     ),
                 }
-            }
-        }
-    }
-
-    /// Tells the replica what a truncation has left. Until then it may be given nothing else.
-    fn on_truncated(
-        &mut self,
-        partition: &Arc<Partition>,
-        broker: &Arc<Broker>,
-        truncated: Result<(), LogError>,
-    ) {
-        match truncated {
-            Ok(()) => {
-                let event = Event::LogTruncated {
-                    log_start_offset: self.log.log_start_offset(),
-                    log_end_offset: self.log.log_end_offset(),
-                    latest_epoch: self.log.latest_epoch(),
-                };
-                self.step(partition, broker, event);
-            }
-            Err(error) => {
-                if let Some(log_dirs) = broker.log_dirs() {
-                    log_dirs.on_partition_log_error(&partition.reader(), &error);
-                }
-                self.step(partition, broker, Event::LogLost);
-                partition.waiters.wake_all();
             }
         }
     }
@@ -447,7 +445,7 @@ impl Stepped {
             log_dirs.on_partition_error(&partition.reader(), error);
         }
         self.step(partition, broker, Event::LogLost);
-        partition.waiters.wake_all();
+        partition.wake_all();
     }
 }
 

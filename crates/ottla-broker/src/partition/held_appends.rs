@@ -1,4 +1,5 @@
-//! Holding the appends of a partition back, so that its log does not grow for a moment.
+//! Holding the appends of a partition back, so that its log does not grow for a moment: what producers want written,
+//! and what a leader has answered to a follower.
 //!
 //! Whoever has to be sure that nothing is appended, and has to wait for others meanwhile, cannot keep the run token
 //! for that: it would keep acknowledgements from timing out, and a thread with it. So the partition sets appends aside
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{Partition, PartitionEvent, PendingAppend};
+use super::{Partition, PartitionEvent};
 use crate::Broker;
 use crate::log_dirs::LogDirs;
 
@@ -20,11 +21,11 @@ use crate::log_dirs::LogDirs;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The appends that are set aside. Only the holder of the run token touches them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct HeldAppends {
     /// How many hold them back.
     holds: usize,
-    appends: VecDeque<PendingAppend>,
+    appends: VecDeque<PartitionEvent>,
 }
 
 impl HeldAppends {
@@ -46,12 +47,12 @@ impl HeldAppends {
         self.holds = 0;
     }
 
-    pub(super) fn push(&mut self, append: PendingAppend) {
+    pub(super) fn push(&mut self, append: PartitionEvent) {
         self.appends.push_back(append);
     }
 
     /// The next one whose time has come.
-    pub(super) fn pop(&mut self) -> Option<PendingAppend> {
+    pub(super) fn pop(&mut self) -> Option<PartitionEvent> {
         match self.is_holding() {
             true => None,
             false => self.appends.pop_front(),

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use ottla_config::TopicConfig;
 use ottla_log::Log;
 use ottla_metadata::{
-    ConfigResource, ConfigResourceType, LocalReplica, MetadataDelta, MetadataImage,
-    PartitionRegistration,
+    ConfigResource, ConfigResourceType, LocalReplica, LocalReplicaChanges, MetadataDelta,
+    MetadataImage, PartitionRegistration,
 };
 use ottla_replica::{Event, Leadership, ReplicaBroker, ReplicaConfig};
 use ottla_types::{ErrorCode, TopicPartition};
@@ -50,9 +50,10 @@ impl Broker {
         self.set_metadata(delta.after.clone());
         self.apply_topic_configs(delta);
         self.groups.forget_deleted_topics(self, delta);
+        self.tell_brokers(delta, &changes);
         for partition in removed {
             partition.notify(self, Event::LogLost);
-            partition.waiters.wake_all();
+            partition.wake_all();
         }
     }
 
@@ -106,6 +107,37 @@ impl Broker {
                 && !log_dirs.is_online(&partition.reader())
             {
                 partition.notify(self, Event::LogLost);
+            }
+        }
+    }
+
+    /// Tells leaders of the registrations that changed of brokers which hold their replicas. Those that have a new
+    /// registration of their own were told with it.
+    fn tell_brokers(self: &Arc<Self>, delta: &MetadataDelta, changes: &LocalReplicaChanges) {
+        if delta.brokers.is_empty() {
+            return;
+        }
+        let is_told = |partition: &Partition| {
+            let mut leaders = changes.leaders.iter();
+            leaders.any(|told| {
+                told.topic_id == partition.topic_id
+                    && told.partition == partition.topic_partition.partition
+            })
+        };
+        let map = self.partitions.load();
+        for partition in map.iter() {
+            let topic = delta.after.topics.by_id(partition.topic_id);
+            let index = partition.topic_partition.partition;
+            let Some(registration) = topic.and_then(|topic| topic.partition(index)) else {
+                continue;
+            };
+            let mut followers = registration.replicas.iter();
+            if registration.leader == self.broker_id()
+                && followers.any(|replica| delta.brokers.contains(replica))
+                && !is_told(partition)
+            {
+                let brokers = replica_brokers(registration, &delta.after);
+                partition.notify(self, Event::BrokersChanged(brokers));
             }
         }
     }
@@ -236,8 +268,9 @@ impl Broker {
         let space = log_dirs.space_of(&log.reader());
         let threads = log_dirs.threads_of(&log.reader());
         let replica_config = ReplicaConfig {
+            broker_id: self.broker_id(),
             replica_lag_time_max_ms: self.config().replica_lag_time_max_ms.max(0) as u64,
-            ..ReplicaConfig::new(self.broker_id())
+            replica_fetch_backoff_ms: self.config().replica_fetch_backoff_ms.max(0) as u64,
         };
         let partition = Partition::new(
             replica_config,
@@ -281,6 +314,21 @@ impl Broker {
 fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataImage) -> Leadership {
     let settings = partition.settings();
     let registration = &replica.registration;
+    Leadership {
+        leader_epoch: registration.leader_epoch,
+        partition_epoch: registration.partition_epoch,
+        replicas: registration.replicas.clone(),
+        isr: registration.isr.clone(),
+        brokers: replica_brokers(registration, image),
+        settings: settings.replica,
+    }
+}
+
+/// The registrations of the brokers that hold a partition's replicas.
+fn replica_brokers(
+    registration: &PartitionRegistration,
+    image: &MetadataImage,
+) -> Vec<ReplicaBroker> {
     let brokers = registration.replicas.iter().filter_map(|&broker_id| {
         let broker = image.cluster.broker(broker_id)?;
         Some(ReplicaBroker {
@@ -290,12 +338,5 @@ fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataIma
             is_in_controlled_shutdown: broker.in_controlled_shutdown,
         })
     });
-    Leadership {
-        leader_epoch: registration.leader_epoch,
-        partition_epoch: registration.partition_epoch,
-        replicas: registration.replicas.clone(),
-        isr: registration.isr.clone(),
-        brokers: brokers.collect(),
-        settings: settings.replica,
-    }
+    brokers.collect()
 }

@@ -20,7 +20,7 @@ configs! {
     "queued.max.request.bytes"               Long   "-1"                           _                Medium ReadOnly SUPPORTED;
     "queued.max.requests"                    Int    "500"                          (at_least 1)     High   ReadOnly QUEUE;
     "socket.connection.setup.timeout.max.ms" Long   "30000"                        _                Medium ReadOnly CLUSTER;
-    "socket.connection.setup.timeout.ms"     Long   "10000"                        _                Medium ReadOnly CLUSTER;
+    "socket.connection.setup.timeout.ms"     Long   "10000"                        _                Medium ReadOnly SUPPORTED;
     "socket.listen.backlog.size"             Int    "50"                           (at_least 1)     Medium ReadOnly SUPPORTED;
     "socket.receive.buffer.bytes"            Int    "102400"                       _                High   ReadOnly SUPPORTED;
     "socket.request.max.bytes"               Int    "104857600"                    (at_least 1)     High   ReadOnly SUPPORTED;

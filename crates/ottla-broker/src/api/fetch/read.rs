@@ -32,6 +32,8 @@ pub(crate) enum Isolation {
     HighWatermark,
     /// Up to the first open transaction, with the aborted ones named.
     LastStableOffset,
+    /// Everything: for other replicas.
+    LogEnd,
 }
 
 impl Isolation {
@@ -40,6 +42,7 @@ impl Isolation {
         match self {
             Isolation::HighWatermark => reader.high_watermark(),
             Isolation::LastStableOffset => reader.last_stable_offset(),
+            Isolation::LogEnd => reader.log_end_offset(),
         }
     }
 }
@@ -50,10 +53,19 @@ pub(crate) struct ReadLimits {
     pub(crate) isolation: Isolation,
     /// Over all partitions; the first batch of the first partition that has one may exceed it.
     pub(crate) max_bytes: u64,
+    /// Followers serve consumers that know of it (KIP-392), and nobody else.
+    pub(crate) only_from_leader: bool,
 }
 
-/// What is known of a partition before it is read: it, or why it cannot be.
-pub(crate) type Target = Result<Arc<Partition>, ErrorCode>;
+/// What is known of a partition before it is read: it, or the answer where it is not to be read.
+pub(crate) type Target = Result<Arc<Partition>, Box<PartitionData>>;
+
+/// A partition of a request, and what is asked of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) target: Target,
+    pub(crate) requested: FetchPartition,
+}
 
 /// All that a request reads.
 #[derive(Debug)]
@@ -61,7 +73,7 @@ pub(crate) struct ReadOutcome {
     pub(crate) answers: Vec<PartitionData>,
     /// Bytes of records.
     pub(crate) bytes: u64,
-    /// A partition has an error or a diverging epoch, of which the client must learn at once.
+    /// A partition has an error, a diverging epoch or a replica to be read from, of which the client must learn at once.
     pub(crate) must_answer: bool,
 }
 
@@ -109,14 +121,14 @@ impl From<ErrorCode> for Miss {
 /// Goes on reading the partitions in their order, behind those that have their answers. Returns the one at which it stopped,
 /// whose position cannot be found by such a lookup.
 pub(crate) fn read_all<'t>(
-    targets: &'t [(Target, FetchPartition)],
+    targets: &'t [Wanted],
     limits: ReadLimits,
     lookup: Lookup<'_>,
     outcome: &mut ReadOutcome,
 ) -> Option<&'t Arc<Partition>> {
     let mut watched = stalls::watch_parts();
     let mut stopped_at = None;
-    for (target, requested) in &targets[outcome.answers.len()..] {
+    for Wanted { target, requested } in &targets[outcome.answers.len()..] {
         let rest = limits.max_bytes.saturating_sub(outcome.bytes);
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
         // As long as nothing was read, one batch goes through whatever its size, or a consumer could
@@ -127,9 +139,9 @@ pub(crate) fn read_all<'t>(
             min_one_message,
         };
         let answer = match target {
-            Err(code) => error_answer(requested.partition, *code),
+            Err(answer) => PartitionData::clone(answer),
             Ok(partition) => {
-                let read = read_one(partition, requested, limits.isolation, size, lookup);
+                let read = read_one(partition, requested, limits, size, lookup);
                 watched.end_part(&partition.topic_partition);
                 match read {
                     Ok(answer) => answer,
@@ -142,7 +154,9 @@ pub(crate) fn read_all<'t>(
             }
         };
         outcome.bytes += answer.records.as_ref().map_or(0, Records::len);
-        outcome.must_answer |= answer.error_code != 0 || answer.diverging_epoch.end_offset >= 0;
+        outcome.must_answer |= answer.error_code != 0
+            || answer.diverging_epoch.end_offset >= 0
+            || answer.preferred_read_replica >= 0;
         outcome.answers.push(answer);
     }
     watched.end("finding what to fetch");
@@ -171,11 +185,15 @@ struct ReadSize {
 fn read_one(
     partition: &Partition,
     requested: &FetchPartition,
-    isolation: Isolation,
+    limits: ReadLimits,
     size: ReadSize,
     lookup: Lookup<'_>,
 ) -> Result<PartitionData, Miss> {
-    partition.check_leader(requested.current_leader_epoch)?;
+    let isolation = limits.isolation;
+    match limits.only_from_leader {
+        true => partition.check_leader(requested.current_leader_epoch)?,
+        false => partition.check_replica(requested.current_leader_epoch)?,
+    }
     if let Lookup::In(directory) = lookup
         && !partition.home().threads.reads.is(directory)
     {
@@ -273,16 +291,15 @@ fn aborted_transactions(
 
 /// The regions of the answers of which not every page looked at is in the page cache.
 pub(crate) fn cold_regions(
-    targets: &[(Target, FetchPartition)],
+    targets: &[Wanted],
     answers: &[PartitionData],
 ) -> Vec<(Arc<Partition>, FileRegion)> {
-    let regions = targets
-        .iter()
-        .zip(answers)
-        .filter_map(|((target, _), answer)| match (target, &answer.records) {
+    let regions = targets.iter().zip(answers).filter_map(|(wanted, answer)| {
+        match (&wanted.target, &answer.records) {
             (Ok(partition), Some(Records::File(region))) => Some((partition, region)),
             _ => None,
-        });
+        }
+    });
     regions
         .filter(|(_, region)| !is_cached(region))
         .map(|(partition, region)| (Arc::clone(partition), region.clone()))
@@ -364,12 +381,16 @@ mod tests {
                 last_fetched_epoch: -1,
                 ..Default::default()
             };
-            (Ok(node.partition(*index)), requested)
+            Wanted {
+                target: Ok(node.partition(*index)),
+                requested,
+            }
         };
-        let targets: Vec<(Target, FetchPartition)> = order.iter().map(target).collect();
+        let targets: Vec<Wanted> = order.iter().map(target).collect();
         let limits = ReadLimits {
             isolation: Isolation::HighWatermark,
             max_bytes: 1000,
+            only_from_leader: true,
         };
         let mut outcome = ReadOutcome::new(4);
         let mut stops = |lookup| {

@@ -1,0 +1,89 @@
+//! What is special about a Fetch of another replica: the leader decides under the run token of each partition whether
+//! it serves the follower, and takes note of what the follower has, before anything is read.
+//!
+//! Kafka: `Partition.fetchRecords` with `FetchParams.isFromFollower`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::FetchRequest;
+use ottla_replica::{FetchRefusal, FollowerFetch};
+use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Offset};
+
+use super::read::{Wanted, error_answer};
+use crate::Broker;
+use crate::partition::{FollowerFetches, FollowerVerdict};
+
+/// Another broker that fetches for its replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Follower {
+    pub(super) replica_id: BrokerId,
+    /// `BrokerEpoch::UNKNOWN` where the version of the request names none.
+    broker_epoch: BrokerEpoch,
+}
+
+impl Follower {
+    /// Who asks, if it is a replica. Versions from 15 on say so in a place of their own.
+    pub(super) fn of(request: &FetchRequest) -> Option<Follower> {
+        let state = &request.replica_state;
+        if state.replica_id >= 0 {
+            return Some(Follower {
+                replica_id: BrokerId(state.replica_id),
+                broker_epoch: BrokerEpoch(state.replica_epoch),
+            });
+        }
+        (request.replica_id >= 0).then_some(Follower {
+            replica_id: BrokerId(request.replica_id),
+            broker_epoch: BrokerEpoch::UNKNOWN,
+        })
+    }
+
+    /// Tells the leaders of the partitions what the follower has. Those that do not serve it have their answers then.
+    pub(super) async fn announce(
+        self,
+        broker: &Arc<Broker>,
+        targets: &mut [Wanted],
+        received_at_ms: u64,
+    ) {
+        let served: Vec<usize> = (0..targets.len())
+            .filter(|&index| targets[index].target.is_ok())
+            .collect();
+        let fetches: Vec<_> = served
+            .iter()
+            .filter_map(|&index| {
+                let partition = targets[index].target.as_ref().ok()?;
+                let fetch = self.fetch(&targets[index], received_at_ms);
+                Some((Arc::clone(partition), fetch))
+            })
+            .collect();
+        let verdicts = FollowerFetches::decide(broker, fetches.into_iter()).await;
+        for (index, verdict) in served.into_iter().zip(verdicts) {
+            let wanted = &mut targets[index];
+            match verdict {
+                FollowerVerdict::Served { .. }
+                // The reading finds the same and names the place.
+                | FollowerVerdict::Refused(FetchRefusal::Diverging(_)) => {}
+                FollowerVerdict::Refused(FetchRefusal::Error(code)) => {
+                    let answer = error_answer(wanted.requested.partition, code);
+                    wanted.target = Err(Box::new(answer));
+                }
+            }
+        }
+    }
+
+    fn fetch(self, wanted: &Wanted, now_ms: u64) -> FollowerFetch {
+        let requested = &wanted.requested;
+        let epoch = |epoch: i32| Some(LeaderEpoch(epoch)).filter(|epoch| epoch.0 >= 0);
+        FollowerFetch {
+            replica_id: self.replica_id,
+            broker_epoch: self.broker_epoch,
+            leader_epoch: epoch(requested.current_leader_epoch),
+            fetch_offset: Offset(requested.fetch_offset),
+            last_fetched_epoch: epoch(requested.last_fetched_epoch),
+            log_start_offset: Offset(requested.log_start_offset),
+            now_ms,
+            // Looked up by whoever holds the run token.
+            end_of_last_fetched_epoch: None,
+            leader_log_start_offset: Offset::ZERO,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What a partition does for replication: as a leader it serves its followers' fetches, as a follower it hands its orders
+//! to a fetcher, takes what that brings, and cuts its log.
+//!
+//! A truncation copies the part of a segment that is kept and forces it to disk, so it runs on a thread of the log's
+//! directory: it is put off as an event that only such a thread may take, and nothing comes before it.
+//!
+//! Kafka: `Partition.fetchRecords`, `ReplicaFetcherThread.processPartitionData`, `ReplicaFetcherThread.truncate`.
+
+use std::sync::Arc;
+
+use ottla_log::LogError;
+use ottla_replica::{AlterPartition, EpochEnd, Event, FetchPosition, Fetched, FollowerFetch};
+use ottla_types::{BrokerId, LeaderEpoch, Offset};
+
+use super::Stepped;
+use crate::Broker;
+use crate::partition::follower_fetches::Turn;
+use crate::partition::{FollowerVerdict, Partition, PartitionEvent};
+use crate::replication::{AlterPartitions, Answered, Fetcher, LeaderAnswer};
+
+/// What of a log has to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::partition) enum Truncation {
+    /// All records from here on.
+    To(Offset),
+    /// All records; the log goes on here.
+    FullyAndStartAt(Offset),
+}
+
+/// What a partition has going with others about replication.
+#[derive(Debug, Default)]
+pub(super) struct Replicating {
+    /// Who has the order of this follower.
+    fetcher: Option<Arc<Fetcher>>,
+    /// The proposal that the controller refused last.
+    refused: Option<AlterPartition>,
+}
+
+impl Stepped {
+    /// Decides whether a follower's fetch is served, and takes note of what the follower has.
+    pub(super) fn on_follower_fetch(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        mut fetch: FollowerFetch,
+        turn: Turn,
+    ) {
+        fetch.leader_log_start_offset = self.log.log_start_offset();
+        let last_fetched = fetch.last_fetched_epoch;
+        fetch.end_of_last_fetched_epoch = last_fetched.and_then(|epoch| self.end_of(epoch));
+        let verdict = match self.replica.check_follower_fetch(&fetch) {
+            Ok(()) => {
+                self.step(partition, broker, Event::FollowerFetched(fetch));
+                let is_in_sync = self.replica.isr().contains(&fetch.replica_id);
+                FollowerVerdict::Served { is_in_sync }
+            }
+            Err(refusal) => FollowerVerdict::Refused(refusal),
+        };
+        turn.decide(verdict);
+    }
+
+    /// Takes what the leader answered to an order.
+    pub(super) fn on_leader_answered(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        answer: LeaderAnswer,
+    ) {
+        let result = answer.result.map(|answered| match answered {
+            Answered::Records {
+                batches,
+                high_watermark,
+                log_start_offset,
+            } => Fetched::Records {
+                batches,
+                high_watermark,
+                log_start_offset,
+                local_log_start_offset: self.log.log_start_offset(),
+            },
+            Answered::Diverging(leader) => Fetched::Diverging {
+                leader,
+                local: self.end_of(leader.leader_epoch),
+            },
+        });
+        let event = Event::FetchAnswered {
+            order: answer.order,
+            result,
+            now_ms: broker.now_ms(),
+        };
+        self.step(partition, broker, event);
+    }
+
+    /// Where an epoch ended in the log here.
+    fn end_of(&self, epoch: LeaderEpoch) -> Option<EpochEnd> {
+        let (epochs, log_end_offset) = (self.log.leader_epochs(), self.log.log_end_offset());
+        let (leader_epoch, end_offset) = epochs.end_offset_for(epoch, log_end_offset)?;
+        Some(EpochEnd {
+            leader_epoch,
+            end_offset,
+        })
+    }
+
+    pub(super) fn order_fetch(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        position: FetchPosition,
+    ) {
+        self.follow_with_fetcher_of(partition, broker, position.leader)
+            .order(partition, position);
+    }
+
+    pub(super) fn stop_fetching(&mut self, partition: &Partition) {
+        if let Some(fetcher) = self.replicating.fetcher.take() {
+            fetcher.stop(partition);
+        }
+    }
+
+    pub(super) fn list_leader_offsets(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+    ) {
+        self.follow_with_fetcher_of(partition, broker, leader)
+            .list_leader_offsets(partition, leader_epoch);
+    }
+
+    /// The fetcher of a leader, which from here on has the orders of this partition.
+    fn follow_with_fetcher_of(
+        &mut self,
+        partition: &Partition,
+        broker: &Arc<Broker>,
+        leader: BrokerId,
+    ) -> &Fetcher {
+        let known = self.replicating.fetcher.take();
+        let fetcher = match known {
+            Some(known) if known.serves(broker, leader, &partition.topic_partition) => known,
+            known => {
+                if let Some(known) = known {
+                    known.stop(partition);
+                }
+                let fetchers = &broker.replication.fetchers;
+                fetchers.of(broker, leader, &partition.topic_partition)
+            }
+        };
+        self.replicating.fetcher.insert(fetcher)
+    }
+
+    pub(super) fn propose(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        proposal: AlterPartition,
+    ) {
+        let is_again = self.replicating.refused.take().as_ref() == Some(&proposal);
+        AlterPartitions::submit(broker, partition, proposal, is_again);
+    }
+
+    /// Notes a refusal: the same proposal, made again at once, is held back a little.
+    pub(super) fn note_refusal(&mut self, event: &Event<super::Ack>) {
+        if let Event::PartitionAltered {
+            proposal,
+            result: Err(_),
+        } = event
+        {
+            self.replicating.refused = Some(proposal.clone());
+        }
+    }
+
+    /// Has the log cut next, before anything else.
+    pub(super) fn put_truncation_off(&mut self, truncation: Truncation) {
+        assert!(
+            self.deferred.is_none(),
+            "what is put off is taken before anything else"
+        );
+        self.deferred = Some(PartitionEvent::Truncate(truncation));
+    }
+
+    /// Cuts the log and tells the replica what is left. Waits for the disk.
+    pub(super) fn truncate(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        truncation: Truncation,
+    ) {
+        if self.replica.is_lost() {
+            return;
+        }
+        let before = self.log.log_end_offset();
+        let now = broker.timestamp();
+        let truncated = match truncation {
+            Truncation::To(to) => self.log.truncate_to(to, now).map(|_| ()),
+            Truncation::FullyAndStartAt(start) => {
+                self.log.truncate_fully_and_start_at(start, None, now)
+            }
+        };
+        match truncated {
+            Ok(()) => {
+                let after = self.log.log_end_offset();
+                tracing::info!(
+                    partition = %partition.topic_partition,
+                    "the log was cut from {before} to {after}, where the leader's left it"
+                );
+                let event = Event::LogTruncated {
+                    log_start_offset: self.log.log_start_offset(),
+                    log_end_offset: after,
+                    latest_epoch: self.log.latest_epoch(),
+                };
+                self.step(partition, broker, event);
+            }
+            Err(error) => self.on_truncation_failed(partition, broker, &error),
+        }
+    }
+
+    fn on_truncation_failed(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        error: &LogError,
+    ) {
+        if let Some(log_dirs) = broker.log_dirs() {
+            log_dirs.on_partition_log_error(&partition.reader(), error);
+        }
+        self.step(partition, broker, Event::LogLost);
+        partition.wake_all();
+    }
+}

@@ -1,0 +1,57 @@
+//! Replication between brokers: what the replicas of this broker have to be told and fetched over the network.
+//!
+//! What a replica does is decided in `ottla-replica` and carried out in `partition/execute.rs`; here is what no single
+//! partition owns: the fetchers that ask leaders for many partitions at once ([`Fetchers`]), the proposals to the
+//! controller that go in one request ([`AlterPartitions`]), and the clock.
+//!
+//! Never touches: a log. Everything that comes back is an event in the inbox of its partition.
+//!
+//! Kafka: `ReplicaFetcherManager`, `ReplicaFetcherThread`, `DefaultAlterPartitionManager`, and the tasks that
+//! `ReplicaManager` schedules.
+
+mod alter_partitions;
+mod fetch_session;
+mod fetcher;
+mod fetchers;
+mod leader_offsets;
+mod orders;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_replica::Event;
+
+use crate::Broker;
+
+pub(crate) use alter_partitions::AlterPartitions;
+pub(crate) use fetcher::{Answered, Fetcher, LeaderAnswer};
+pub(crate) use fetchers::Fetchers;
+
+/// What the partitions of this broker share about replication.
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    pub(crate) fetchers: Fetchers,
+    pub(crate) alter_partitions: AlterPartitions,
+}
+
+/// Tells the leaders that have followers what time it is, twice within `replica.lag.time.max.ms`, so that those that
+/// lag leave the ISR (Kafka: `ReplicaManager.maybeShrinkIsr`). Ends when the broker stops.
+pub(crate) async fn keep_isr_current(broker: Arc<Broker>) {
+    loop {
+        let lag_max_ms = broker.config().replica_lag_time_max_ms.max(2) as u64;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(lag_max_ms / 2)) => {}
+            () = broker.stopping() => return,
+        }
+        let (image, partitions) = (broker.metadata().clone(), broker.partitions.load());
+        for partition in partitions.iter().filter(|partition| partition.is_leader()) {
+            let topic = image.topics.by_id(partition.topic_id);
+            let registration =
+                topic.and_then(|topic| topic.partition(partition.topic_partition.partition));
+            if registration.is_some_and(|registration| registration.replicas.len() > 1) {
+                let now_ms = broker.now_ms();
+                partition.notify(&broker, Event::ClockTicked { now_ms });
+            }
+        }
+    }
+}

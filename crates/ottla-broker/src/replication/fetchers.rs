@@ -1,0 +1,64 @@
+//! The fetchers of this broker: `num.replica.fetchers` for each leader that it follows, begun when they are needed.
+//!
+//! A partition always goes to the same fetcher of its leader, so that its answers come in order.
+//!
+//! Kafka: `AbstractFetcherManager`.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use ottla_types::{BrokerId, TopicPartition};
+use parking_lot::Mutex;
+
+use super::Fetcher;
+use crate::Broker;
+
+/// All fetchers, by leader and number.
+#[derive(Debug, Default)]
+pub(crate) struct Fetchers {
+    fetchers: Mutex<HashMap<(BrokerId, u32), Arc<Fetcher>>>,
+}
+
+impl Fetchers {
+    /// The fetcher that asks this leader for a partition.
+    pub(crate) fn of(
+        &self,
+        broker: &Arc<Broker>,
+        leader: BrokerId,
+        topic_partition: &TopicPartition,
+    ) -> Arc<Fetcher> {
+        let number = fetcher_number(topic_partition, broker.config().num_replica_fetchers);
+        let mut fetchers = self.fetchers.lock();
+        let fetcher = fetchers
+            .entry((leader, number))
+            .or_insert_with(|| Fetcher::start(broker, leader, number));
+        Arc::clone(fetcher)
+    }
+}
+
+/// `AbstractFetcherManager.getFetcherId`.
+pub(super) fn fetcher_number(topic_partition: &TopicPartition, fetchers: i32) -> u32 {
+    let hash = topic_partition
+        .topic
+        .encode_utf16()
+        .fold(0_i32, |hash, unit| {
+            hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+        });
+    let hash = hash
+        .wrapping_mul(31)
+        .wrapping_add(topic_partition.partition.0);
+    (hash & i32::MAX) as u32 % fetchers.max(1) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_spread_over_fetchers_as_in_kafka() {
+        // "orders".hashCode() is -1008770331 in Java; times 31, plus the partition, without the sign.
+        let number = |partition| fetcher_number(&TopicPartition::new("orders", partition), 4);
+        assert_eq!([0, 1, 2, 3, 4].map(number), [3, 0, 1, 2, 3]);
+        assert_eq!(fetcher_number(&TopicPartition::new("orders", 7), 1), 0);
+    }
+}

@@ -1,0 +1,651 @@
+//! Brokers that replicate from each other, over sockets. Each has a controller of its own, which the tests tell what
+//! one controller of all would have decided; a leader's AlterPartition goes to its own, and what comes of it is told to
+//! the others.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_config::{BrokerConfig, Properties};
+use ottla_controller::Decision;
+use ottla_log::EpochEntry;
+use ottla_metadata::PartitionRegistration;
+use ottla_protocol::Records;
+use ottla_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
+use ottla_protocol::messages::fetch_response::PartitionData;
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::produce_response::PartitionProduceResponse;
+use ottla_protocol::messages::{DeleteRecordsRequest, ListOffsetsRequest};
+use ottla_protocol::metadata_records::{
+    BrokerRegistrationChangeRecord, ConfigRecord, MetadataRecord, PartitionChangeRecord,
+    PartitionRecord, TopicRecord,
+};
+use ottla_records::RecordBatch;
+use ottla_types::{BrokerId, DirectoryId, ErrorCode, TopicPartition};
+
+use super::client::Client;
+use super::produce_and_fetch::{batch, fetch_from, produce_to};
+use super::topic_id;
+use crate::{Broker, Endpoint, Partition, RunningBroker};
+
+const TOPIC: &str = "orders";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Brokers 1, 2, … that know of each other.
+struct Cluster {
+    members: Vec<Member>,
+    settings: Vec<(String, String)>,
+}
+
+struct Member {
+    id: i32,
+    data: tempfile::TempDir,
+    running: Option<RunningBroker>,
+}
+
+impl Member {
+    fn broker(&self) -> &Arc<Broker> {
+        self.running.as_ref().expect("it runs").broker()
+    }
+
+    async fn start(&mut self, settings: &[(String, String)]) {
+        let mut properties = Properties::new("the test");
+        let (id, dir) = (self.id.to_string(), self.data.path().display().to_string());
+        for (key, value) in [
+            ("process.roles", "broker,controller"),
+            ("node.id", &*id),
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            ),
+            ("controller.listener.names", "CONTROLLER"),
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:0"),
+            ("log.dirs", &*dir),
+            ("replica.lag.time.max.ms", "1500"),
+            ("replica.fetch.wait.max.ms", "200"),
+            ("replica.fetch.backoff.ms", "100"),
+        ] {
+            properties.set(key, value);
+        }
+        for (key, value) in settings {
+            let value = value.replace("{id}", &id);
+            properties.set(key, &value);
+        }
+        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        let running = Broker::format_and_start(config).await;
+        self.running = Some(running.expect("the broker starts"));
+    }
+
+    fn port(&self) -> u16 {
+        let running = self.running.as_ref().expect("it runs");
+        let mut listeners = running.listeners().iter();
+        let of_brokers = listeners.find(|it| Endpoint::of(it) == Endpoint::Broker);
+        of_brokers.expect("it is there").local_addr.port()
+    }
+
+    fn directory(&self) -> DirectoryId {
+        let log_dirs = self.broker().log_dirs().expect("the broker runs");
+        log_dirs.online_directory_ids()[0]
+    }
+}
+
+impl Cluster {
+    async fn start(count: i32, settings: &[(&str, &str)]) -> Cluster {
+        let settings = settings
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let mut cluster = Cluster {
+            members: Vec::new(),
+            settings: settings.collect(),
+        };
+        for id in 1..=count {
+            let mut member = Member {
+                id,
+                data: tempfile::tempdir().expect("a directory"),
+                running: None,
+            };
+            member.start(&cluster.settings).await;
+            cluster.members.push(member);
+        }
+        cluster.sync().await;
+        cluster
+    }
+
+    fn member(&self, id: i32) -> &Member {
+        &self.members[id as usize - 1]
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Member> {
+        self.members
+            .iter()
+            .filter(|member| member.running.is_some())
+    }
+
+    async fn stop(&mut self, id: i32) {
+        let running = self.members[id as usize - 1].running.take();
+        running.expect("it runs").stop().await;
+    }
+
+    async fn start_again(&mut self, id: i32) {
+        let settings = self.settings.clone();
+        self.members[id as usize - 1].start(&settings).await;
+        self.sync().await;
+    }
+
+    async fn write_to(&self, id: i32, records: Vec<MetadataRecord>) {
+        let controller = self
+            .member(id)
+            .broker()
+            .controller()
+            .expect("it has joined");
+        let written = controller.decide(|_, _| Decision {
+            records,
+            response: (),
+        });
+        written.await.expect("good records");
+    }
+
+    async fn write(&self, records: Vec<MetadataRecord>) {
+        for member in self.running() {
+            self.write_to(member.id, records.clone()).await;
+        }
+    }
+
+    /// Tells each of the registrations of the others, and of the newest registration of the partition that one has.
+    async fn sync(&self) {
+        let newest = self.running().filter_map(registration_at);
+        let newest = newest.max_by_key(|it| it.partition_epoch);
+        for member in self.running() {
+            let mut records = Vec::new();
+            let image = member.broker().metadata().clone();
+            for other in self.running().filter(|other| other.id != member.id) {
+                let own = other.broker().metadata().clone();
+                let registered = own.cluster.broker(BrokerId(other.id));
+                let registered = registered.expect("it is registered with itself");
+                let mut record = registered.to_record(own.metadata_version());
+                for endpoint in &mut record.end_points {
+                    endpoint.host = "127.0.0.1".into();
+                    endpoint.port = other.port();
+                }
+                let known = image.cluster.broker(BrokerId(other.id));
+                if known.is_none_or(|known| known.epoch != registered.epoch) {
+                    records.push(MetadataRecord::RegisterBroker(record));
+                }
+            }
+            let known = registration_at(member);
+            if let (Some(newest), Some(known)) = (&newest, known)
+                && newest.partition_epoch > known.partition_epoch
+            {
+                let version = image.metadata_version();
+                let record = newest.to_record(topic_id(TOPIC), 0.into(), version, true);
+                records.push(MetadataRecord::Partition(record));
+            }
+            if !records.is_empty() {
+                self.write_to(member.id, records).await;
+            }
+        }
+    }
+
+    /// The topic with one partition, led by the first of its replicas.
+    async fn create_topic(&self, replicas: &[i32], settings: &[(&'static str, &'static str)]) {
+        let directories = replicas.iter().map(|&id| self.member(id).directory());
+        let mut records = vec![
+            MetadataRecord::Topic(TopicRecord {
+                name: TOPIC.into(),
+                topic_id: topic_id(TOPIC),
+                ..Default::default()
+            }),
+            MetadataRecord::Partition(PartitionRecord {
+                partition_id: 0,
+                topic_id: topic_id(TOPIC),
+                replicas: replicas.to_vec(),
+                isr: replicas.to_vec(),
+                leader: replicas[0],
+                leader_epoch: 0,
+                partition_epoch: 0,
+                directories: directories.collect(),
+                ..Default::default()
+            }),
+        ];
+        for (key, value) in settings {
+            records.push(MetadataRecord::Config(ConfigRecord {
+                resource_type: 2,
+                resource_name: TOPIC.into(),
+                name: (*key).into(),
+                value: Some((*value).into()),
+                ..Default::default()
+            }));
+        }
+        self.write(records).await;
+    }
+
+    fn election(leader: i32, isr: &[i32]) -> Vec<MetadataRecord> {
+        vec![MetadataRecord::PartitionChange(PartitionChangeRecord {
+            partition_id: 0,
+            topic_id: topic_id(TOPIC),
+            leader,
+            isr: Some(isr.to_vec()),
+            ..Default::default()
+        })]
+    }
+
+    async fn connect(&self, id: i32) -> Client {
+        let running = self.member(id).running.as_ref().expect("it runs");
+        let mut listeners = running.listeners().iter();
+        let found = listeners.find(|it| Endpoint::of(it) == Endpoint::Broker);
+        Client::connect(found.expect("it is there").local_addr).await
+    }
+
+    async fn produce(&self, to: i32, acks: i16, values: &[&str]) -> PartitionProduceResponse {
+        let mut client = self.connect(to).await;
+        let request = produce_to(TOPIC, 0, acks, batch(values));
+        let response = client.ask(9, &request).await;
+        response.responses[0].partition_responses[0].clone()
+    }
+
+    fn partition(&self, id: i32) -> Arc<Partition> {
+        let partitions = &self.member(id).broker().partitions;
+        let found = partitions.find(&TopicPartition::new(TOPIC, 0));
+        found.expect("the partition is here")
+    }
+
+    /// The in-sync replicas as a broker knows them, sorted.
+    fn isr(&self, at: i32) -> Vec<i32> {
+        let registration = registration_at(self.member(at)).expect("the topic is there");
+        let mut isr: Vec<i32> = registration.isr.iter().map(|id| id.0).collect();
+        isr.sort_unstable();
+        isr
+    }
+
+    async fn until(&self, what: &str, is_so: impl Fn(&Cluster) -> bool) {
+        let give_up = Instant::now() + PATIENCE;
+        while !is_so(self) {
+            assert!(Instant::now() < give_up, "{what}: {}", self.describe());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            self.sync().await;
+        }
+    }
+
+    /// Waits until these replicas hold the same up to the same end, and know that it is committed.
+    async fn until_the_same(&self, ids: &[i32]) {
+        let ends = |id: i32| {
+            let partition = self.partition(id);
+            let reader = partition.reader();
+            (reader.log_end_offset(), reader.high_watermark())
+        };
+        self.until("all hold the same", |_| {
+            let first = ends(ids[0]);
+            first.0 == first.1 && ids.iter().all(|&id| ends(id) == first)
+        })
+        .await;
+        let first = batches(&self.partition(ids[0]));
+        for &id in &ids[1..] {
+            assert_eq!(batches(&self.partition(id)), first, "broker {id}");
+            assert_eq!(epochs(&self.partition(id)), epochs(&self.partition(ids[0])));
+        }
+    }
+
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for member in self.running() {
+            let partition = member.broker().partitions.get(TOPIC, 0);
+            let reader = partition.as_ref().map(|partition| partition.reader());
+            let ends = reader.map(|reader| (reader.log_end_offset(), reader.high_watermark()));
+            let registration = registration_at(member);
+            text += &format!("\n{}: {ends:?} {registration:?}", member.id);
+        }
+        text
+    }
+}
+
+fn registration_at(member: &Member) -> Option<PartitionRegistration> {
+    let image = member.broker().metadata().clone();
+    image.topics.by_name(TOPIC)?.partition(0.into()).cloned()
+}
+
+/// What the segments of a replica hold.
+fn batches(partition: &Partition) -> Vec<RecordBatch> {
+    let reader = partition.reader();
+    let mut batches = Vec::new();
+    for base_offset in reader.segment_base_offsets() {
+        let path = reader.dir().join(format!("{:020}.log", base_offset.0));
+        let bytes = std::fs::read(path).expect("the segment is there");
+        for batch in RecordBatch::read_all(bytes.into()) {
+            batches.push(batch.expect("a batch"));
+        }
+    }
+    batches
+}
+
+/// The leader epochs of its records. A leader notes its epoch before it has any, and a follower with the first.
+fn epochs(partition: &Partition) -> Vec<EpochEntry> {
+    let reader = partition.reader();
+    let (epochs, end) = (reader.leader_epochs(), reader.log_end_offset());
+    let entries = epochs.entries().iter().copied();
+    entries.filter(|entry| entry.start_offset < end).collect()
+}
+
+/// The values of the records that a replica holds.
+fn values(partition: &Partition) -> Vec<String> {
+    let records = batches(partition)
+        .into_iter()
+        .flat_map(|batch| batch.records(1024 * 1024).expect("records"))
+        .map(|record| record.expect("a record"));
+    let values = records.map(|record| record.value.expect("a value").to_vec());
+    values
+        .map(|value| String::from_utf8(value).expect("text"))
+        .collect()
+}
+
+fn code(response: &PartitionProduceResponse) -> ErrorCode {
+    ErrorCode::from_code(response.error_code)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_replicas_hold_the_same_batches() {
+    let cluster = Cluster::start(3, &[]).await;
+    cluster
+        .create_topic(
+            &[1, 2, 3],
+            &[("min.insync.replicas", "3"), ("segment.bytes", "1048576")],
+        )
+        .await;
+    let large = "x".repeat(100_000);
+    let mut client = cluster.connect(1).await;
+    for round in 0..60 {
+        let value = format!("{round} {large}");
+        let request = produce_to(TOPIC, 0, -1, batch(&[&value, "small"]));
+        let response = client.ask(9, &request).await;
+        let answer = &response.responses[0].partition_responses[0];
+        assert_eq!(
+            (code(answer), answer.base_offset),
+            (ErrorCode::None, 2 * round)
+        );
+        // What is acknowledged is everywhere.
+        for id in 2..=3 {
+            let end = cluster.partition(id).reader().log_end_offset();
+            assert!(end.0 >= 2 * round + 2, "broker {id} ends at {end}");
+        }
+    }
+    cluster.until_the_same(&[1, 2, 3]).await;
+    assert!(cluster.partition(2).reader().number_of_segments() > 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
+    let mut cluster = Cluster::start(2, &[]).await;
+    cluster
+        .create_topic(&[1, 2], &[("min.insync.replicas", "2")])
+        .await;
+    assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
+    cluster.stop(2).await;
+    // In the ISR still: what is written waits for it, and is not acknowledged.
+    let waiting = cluster.produce(1, -1, &["b"]);
+    let (waited, ()) = tokio::join!(
+        waiting,
+        cluster.until("2 leaves", |cluster| cluster.isr(1) == [1])
+    );
+    assert_eq!(code(&waited), ErrorCode::RequestTimedOut);
+    let refused = cluster.produce(1, -1, &["c"]).await;
+    assert_eq!(code(&refused), ErrorCode::NotEnoughReplicas);
+    assert_eq!(code(&cluster.produce(1, 1, &["d"]).await), ErrorCode::None);
+    let reader = cluster.partition(1).reader().clone();
+    assert_eq!(
+        (reader.log_end_offset().0, reader.high_watermark().0),
+        (3, 1),
+        "nothing is committed by less than min.insync.replicas"
+    );
+
+    cluster.start_again(2).await;
+    cluster
+        .until("2 comes back", |cluster| cluster.isr(1) == [1, 2])
+        .await;
+    cluster.until_the_same(&[1, 2]).await;
+    assert_eq!(values(&cluster.partition(2)), ["a", "b", "d"]);
+    assert_eq!(code(&cluster.produce(1, -1, &["e"]).await), ErrorCode::None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_new_leader_does_not_have_is_cut_off() {
+    let cluster = Cluster::start(2, &[]).await;
+    cluster.create_topic(&[1, 2], &[]).await;
+    for value in ["a", "b"] {
+        assert_eq!(
+            code(&cluster.produce(1, -1, &[value]).await),
+            ErrorCode::None
+        );
+    }
+    cluster.until_the_same(&[1, 2]).await;
+    // Broker 1 does not hear of it, and goes on for a while.
+    cluster.write_to(2, Cluster::election(2, &[2])).await;
+    for value in ["lost", "lost too"] {
+        assert_eq!(
+            code(&cluster.produce(1, 1, &[value]).await),
+            ErrorCode::None
+        );
+    }
+    let kept = cluster.produce(2, -1, &["kept"]).await;
+    assert_eq!((code(&kept), kept.base_offset), (ErrorCode::None, 2));
+    assert_eq!(
+        values(&cluster.partition(1)),
+        ["a", "b", "lost", "lost too"]
+    );
+
+    cluster.sync().await;
+    cluster
+        .until("1 is in sync", |cluster| cluster.isr(2) == [1, 2])
+        .await;
+    cluster.until_the_same(&[1, 2]).await;
+    assert_eq!(values(&cluster.partition(1)), ["a", "b", "kept"]);
+    let stale = cluster.produce(1, 1, &["x"]).await;
+    assert_eq!(code(&stale), ErrorCode::NotLeaderOrFollower);
+
+    // And back again, with nothing to cut.
+    cluster.write(Cluster::election(1, &[1, 2])).await;
+    assert_eq!(
+        code(&cluster.produce(1, -1, &["more"]).await),
+        ErrorCode::None
+    );
+    cluster.until_the_same(&[1, 2]).await;
+    assert_eq!(values(&cluster.partition(2)), ["a", "b", "kept", "more"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_whose_leader_is_deposed_is_refused_and_waiting_readers_are_told() {
+    let cluster = Cluster::start(2, &[]).await;
+    cluster
+        .create_topic(&[1, 2], &[("min.insync.replicas", "2")])
+        .await;
+    assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
+    cluster.until_the_same(&[1, 2]).await;
+    let mut client = cluster.connect(1).await;
+    let waiting = client.send(10, &fetch_from(TOPIC, 0, 1)).await;
+    // Broker 2 leads and fetches no more; broker 1 still waits for it.
+    cluster.write_to(2, Cluster::election(2, &[2])).await;
+    let (appended, ()) = tokio::join!(cluster.produce(1, -1, &["lost"]), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cluster.write_to(1, Cluster::election(2, &[2])).await;
+    });
+    assert_eq!(code(&appended), ErrorCode::NotLeaderOrFollower);
+    let began = Instant::now();
+    let told = client
+        .receive::<ottla_protocol::messages::FetchRequest>(10, waiting)
+        .await;
+    let answer = &told.responses[0].partitions[0];
+    assert_eq!(answer.error_code, ErrorCode::NotLeaderOrFollower.code());
+    assert!(began.elapsed() < Duration::from_secs(5), "it was woken");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_begins_before_the_leaders_log_starts_where_that_does() {
+    let cluster = Cluster::start(2, &[]).await;
+    cluster.create_topic(&[1], &[]).await;
+    for value in ["a", "b", "c", "d"] {
+        cluster.produce(1, 1, &[value]).await;
+    }
+    assert_eq!(delete_records(&cluster, 1, 2).await, (2, ErrorCode::None));
+    let directories = [1, 2].map(|id| cluster.member(id).directory());
+    let added = MetadataRecord::PartitionChange(PartitionChangeRecord {
+        partition_id: 0,
+        topic_id: topic_id(TOPIC),
+        replicas: Some(vec![1, 2]),
+        directories: Some(directories.to_vec()),
+        ..Default::default()
+    });
+    cluster.write(vec![added]).await;
+    cluster
+        .until("2 is in sync", |cluster| cluster.isr(1) == [1, 2])
+        .await;
+    cluster
+        .until("2 has it", |cluster| {
+            cluster.partition(2).reader().high_watermark().0 == 4
+        })
+        .await;
+    assert_eq!(values(&cluster.partition(2)), ["c", "d"]);
+    assert_eq!(cluster.partition(2).reader().log_start_offset().0, 2);
+}
+
+async fn delete_records(cluster: &Cluster, at: i32, offset: i64) -> (i64, ErrorCode) {
+    let request = DeleteRecordsRequest {
+        timeout_ms: 3_000,
+        topics: vec![DeleteRecordsTopic {
+            name: TOPIC.into(),
+            partitions: vec![DeleteRecordsPartition {
+                partition_index: 0,
+                offset,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let response = cluster.connect(at).await.ask(2, &request).await;
+    let answer = &response.topics[0].partitions[0];
+    (
+        answer.low_watermark,
+        ErrorCode::from_code(answer.error_code),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_deleted_when_all_live_replicas_have_deleted_them() {
+    let mut cluster = Cluster::start(2, &[]).await;
+    cluster.create_topic(&[1, 2], &[]).await;
+    for value in ["a", "b", "c"] {
+        cluster.produce(1, -1, &[value]).await;
+    }
+    cluster.until_the_same(&[1, 2]).await;
+    assert_eq!(delete_records(&cluster, 1, 2).await, (2, ErrorCode::None));
+    assert_eq!(cluster.partition(2).reader().log_start_offset().0, 2);
+    let at_follower = delete_records(&cluster, 2, 3).await;
+    assert_eq!(at_follower, (-1, ErrorCode::NotLeaderOrFollower));
+
+    cluster.stop(2).await;
+    let began = Instant::now();
+    let late = delete_records(&cluster, 1, 3).await;
+    assert_eq!(late, (2, ErrorCode::RequestTimedOut));
+    assert!(began.elapsed() >= Duration::from_secs(3));
+    let fenced = MetadataRecord::BrokerRegistrationChange(BrokerRegistrationChangeRecord {
+        broker_id: 2,
+        broker_epoch: broker_epoch(&cluster, 1, 2),
+        fenced: 1,
+        ..Default::default()
+    });
+    cluster.write_to(1, vec![fenced]).await;
+    assert_eq!(delete_records(&cluster, 1, 3).await, (3, ErrorCode::None));
+}
+
+fn broker_epoch(cluster: &Cluster, at: i32, of: i32) -> i64 {
+    let image = cluster.member(at).broker().metadata().clone();
+    image.cluster.broker_epoch(BrokerId(of)).0
+}
+
+async fn fetch(cluster: &Cluster, from: i32, version: i16, rack: &'static str) -> PartitionData {
+    let mut request = fetch_from(TOPIC, 0, 0);
+    request.rack_id = rack.into();
+    let response = cluster.connect(from).await.ask(version, &request).await;
+    response.responses[0].partitions[0].clone()
+}
+
+fn has_records(answer: &PartitionData) -> bool {
+    let records = answer.records.as_ref().and_then(Records::as_bytes);
+    records.is_some_and(|records| !records.is_empty())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consumers_are_sent_to_the_replica_in_their_rack_and_read_there() {
+    let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    let settings = [
+        ("replica.selector.class", selector),
+        ("broker.rack", "rack-{id}"),
+    ];
+    let cluster = Cluster::start(2, &settings).await;
+    cluster.create_topic(&[1, 2], &[]).await;
+    cluster.produce(1, -1, &["a"]).await;
+    cluster.until_the_same(&[1, 2]).await;
+
+    let sent = fetch(&cluster, 1, 12, "rack-2").await;
+    assert_eq!((sent.error_code, sent.preferred_read_replica), (0, 2));
+    assert!(!has_records(&sent));
+    for rack in ["rack-1", "rack-3", ""] {
+        let kept = fetch(&cluster, 1, 12, rack).await;
+        assert_eq!((kept.error_code, kept.preferred_read_replica), (0, -1));
+        assert!(has_records(&kept), "{rack}");
+    }
+    let read = fetch(&cluster, 2, 12, "rack-2").await;
+    assert_eq!((read.error_code, read.high_watermark), (0, 1));
+    assert!(has_records(&read));
+    let too_old = fetch(&cluster, 2, 10, "").await;
+    assert_eq!(too_old.error_code, ErrorCode::NotLeaderOrFollower.code());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_does_not_know_what_is_committed_does_not_say_where_that_ends() {
+    let cluster = Cluster::start(2, &[]).await;
+    cluster
+        .create_topic(&[1, 2], &[("min.insync.replicas", "2")])
+        .await;
+    cluster.produce(1, -1, &["a"]).await;
+    cluster.until_the_same(&[1, 2]).await;
+    // Written by broker 1, and on broker 2, which leads before it hears that it is committed.
+    let partition = cluster.partition(2);
+    cluster.produce(1, 1, &["b"]).await;
+    cluster
+        .until("2 has it", |_| partition.reader().log_end_offset().0 == 2)
+        .await;
+    cluster.write_to(2, Cluster::election(2, &[2])).await;
+    let list = |version, replica_id| {
+        let request = ListOffsetsRequest {
+            replica_id,
+            topics: vec![ListOffsetsTopic {
+                name: TOPIC.into(),
+                partitions: vec![ListOffsetsPartition {
+                    partition_index: 0,
+                    current_leader_epoch: -1,
+                    timestamp: -1,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let cluster = &cluster;
+        async move {
+            let response = cluster.connect(2).await.ask(version, &request).await;
+            let answer = &response.topics[0].partitions[0];
+            (ErrorCode::from_code(answer.error_code), answer.offset)
+        }
+    };
+    if partition.reader().high_watermark().0 == 1 {
+        assert_eq!(list(5, -1).await.0, ErrorCode::OffsetNotAvailable);
+        assert_eq!(list(4, -1).await.0, ErrorCode::LeaderNotAvailable);
+    }
+    assert_eq!(list(5, 1).await, (ErrorCode::None, 2), "replicas are told");
+    cluster.write_to(1, Cluster::election(2, &[2])).await;
+    cluster
+        .until("1 is in sync", |cluster| cluster.isr(2) == [1, 2])
+        .await;
+    cluster.until_the_same(&[1, 2]).await;
+    assert_eq!(list(5, -1).await, (ErrorCode::None, 2));
+}
