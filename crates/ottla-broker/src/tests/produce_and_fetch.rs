@@ -13,7 +13,9 @@ use ottla_protocol::messages::{
 };
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{ErrorCode, Timestamp};
+use tokio::io::AsyncWriteExt;
 
+use super::client::frame;
 use super::{TestBroker, topic_id};
 
 /// A batch of records with these values.
@@ -564,4 +566,40 @@ async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
     client.receive::<ProduceRequest>(9, first).await;
     client.receive::<ProduceRequest>(9, second).await;
     assert_eq!(others.reader().log_end_offset().0, 1);
+}
+
+/// Answers may wait for others that are about to be ready, and must not wait for a request of which only the beginning
+/// has come: its client may be waiting for the answer first.
+#[tokio::test]
+async fn an_answer_does_not_wait_for_the_rest_of_the_next_request() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let large = "x".repeat(200_000);
+    for (records, of_the_next) in [
+        (batch(&["small"]), 0),
+        (batch(&["small"]), 2),
+        (batch(&["small"]), 20),
+        (batch(&[&large]), 4),
+        (batch(&[&large]), 100),
+        (batch(&[&large]), 70_000),
+    ] {
+        let mut client = broker.connect().await;
+        let request = |correlation_id| {
+            let request = produce_to("orders", 0, 1, records.clone());
+            frame(9, &request, correlation_id)
+        };
+        // More than one, so that there is something to gather.
+        let next = request(3);
+        let (begun, rest) = next.split_at(of_the_next);
+        let sent = [&request(1)[..], &request(2), begun].concat();
+        client.stream.write_all(&sent).await.unwrap();
+        for correlation_id in [1, 2] {
+            let answer = client.receive::<ProduceRequest>(9, correlation_id);
+            let answer = tokio::time::timeout(Duration::from_secs(5), answer).await;
+            let answer = answer.unwrap_or_else(|_| panic!("no answer {correlation_id}"));
+            assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+        }
+        client.stream.write_all(rest).await.unwrap();
+        client.receive::<ProduceRequest>(9, 3).await;
+    }
 }
