@@ -1,11 +1,13 @@
 //! One file per API, named after it. Only here and in the protocol crate do version numbers appear.
 
+pub(crate) mod add_raft_voter;
 pub(crate) mod alter_client_quotas;
 pub(crate) mod alter_configs;
 pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod alter_user_scram_credentials;
 pub(crate) mod api_versions;
+pub(crate) mod begin_quorum_epoch;
 pub(crate) mod create_acls;
 pub(crate) mod create_delegation_token;
 pub(crate) mod create_partitions;
@@ -27,8 +29,11 @@ pub(crate) mod describe_topic_partitions;
 pub(crate) mod describe_transactions;
 pub(crate) mod describe_user_scram_credentials;
 pub(crate) mod elect_leaders;
+pub(crate) mod end_quorum_epoch;
 pub(crate) mod expire_delegation_token;
 pub(crate) mod fetch;
+pub(crate) mod fetch_metadata_log;
+pub(crate) mod fetch_snapshot;
 pub(crate) mod find_coordinator;
 pub(crate) mod get_telemetry_subscriptions;
 pub(crate) mod heartbeat;
@@ -48,9 +53,12 @@ pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod push_telemetry;
+pub(crate) mod remove_raft_voter;
 pub(crate) mod renew_delegation_token;
 pub(crate) mod sasl_authenticate;
 pub(crate) mod sasl_handshake;
 pub(crate) mod sync_group;
 pub(crate) mod unregister_broker;
 pub(crate) mod update_features;
+pub(crate) mod update_raft_voter;
+pub(crate) mod vote;

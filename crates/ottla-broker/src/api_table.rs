@@ -74,9 +74,7 @@ fn not_served_because(key: ApiKey) -> &'static str {
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "no streams groups yet (KIP-1071)"
         }
-        ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => {
-            "a single node has no other brokers or controllers"
-        }
+        ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => "served on the listeners of controllers",
         _ => "not yet",
     }
 }

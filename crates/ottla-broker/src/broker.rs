@@ -28,6 +28,7 @@ use crate::log_dirs::{DirFailure, Loading, LogDirs};
 use crate::metrics::Metrics;
 use crate::net::{AddressLimits, Connections};
 use crate::partition::{AppendPace, DirectoryMoves, PageCache, Partition, Partitions};
+use crate::quorum::QuorumHandle;
 use crate::replication::Replication;
 use crate::request_memory::RequestMemory;
 use crate::telemetry::Telemetry;
@@ -50,6 +51,8 @@ pub struct Broker {
     log_dirs: OnceLock<Arc<LogDirs>>,
     /// How far the loading of the logs has come.
     pub(crate) loading: Loading,
+    /// Set once, when the thread of the metadata quorum runs: before the broker has joined its cluster.
+    quorum: OnceLock<QuorumHandle>,
     /// Set once, when the broker has joined its cluster, before the first request is read.
     membership: OnceLock<Membership>,
     pub(crate) producer_ids: ProducerIdBlocks,
@@ -135,6 +138,7 @@ impl Broker {
             groups: Groups::new(&config),
             log_dirs: OnceLock::new(),
             loading: Loading::default(),
+            quorum: OnceLock::new(),
             membership: OnceLock::new(),
             producer_ids: ProducerIdBlocks::default(),
             dir_assignments: DirAssignments::default(),
@@ -235,6 +239,16 @@ impl Broker {
         }
         // Failures that were found before the broker joined are told with the registration.
         self.dir_reports.on_changed();
+    }
+
+    pub(crate) fn set_quorum(&self, quorum: QuorumHandle) {
+        let is_first = self.quorum.set(quorum).is_ok();
+        assert!(is_first, "a broker takes part in one quorum");
+    }
+
+    /// The metadata quorum; `None` before its thread runs.
+    pub(crate) fn quorum(&self) -> Option<&QuorumHandle> {
+        self.quorum.get()
     }
 
     pub(crate) fn set_membership(&self, membership: Membership) {

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use ottla_protocol::messages::ResponseHeader;
 use ottla_protocol::{
-    ApiKey, ApiMessage, ApiRequest, DecodeError, EncodeError, Encoded, Encoder, Message, Reader,
+    ApiKey, ApiMessage, DecodeError, EncodeError, Encoded, Encoder, Message, Reader,
 };
-use ottla_types::ErrorCode;
 
 use crate::net::{Answer, ListenerInfo};
 use crate::{Broker, RequestContext, api, telemetry};
@@ -34,7 +33,6 @@ type Handler = for<'a> fn(&'a Arc<Broker>, &'a RequestContext, Reader) -> Handle
 struct Api {
     key: ApiKey,
     on: Endpoints,
-    is_advertised: bool,
     /// `None` for Produce, which connections start themselves because it may overtake.
     handler: Option<Handler>,
 }
@@ -66,7 +64,6 @@ macro_rules! api {
         Api {
             key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
             on: $on,
-            is_advertised: true,
             handler: Some(|broker, context, mut reader| {
                 Box::pin(async move {
                     let request =
@@ -79,34 +76,10 @@ macro_rules! api {
     };
 }
 
-/// What the members of a metadata quorum say to each other. This node's quorum has no other member: the
-/// APIs are not advertised, and a node that sends one all the same learns why it gets nowhere.
-macro_rules! not_spoken {
-    ($request:ident) => {
-        Api {
-            key: <ottla_protocol::messages::$request as ApiMessage>::API_KEY,
-            on: CONTROLLER,
-            is_advertised: false,
-            handler: Some(|broker, context, mut reader| {
-                Box::pin(async move {
-                    type Request = ottla_protocol::messages::$request;
-                    decode::<Request>(context, &mut reader)?;
-                    type Response = <Request as ApiRequest>::Response;
-                    let response = Response {
-                        error_code: ErrorCode::UnsupportedVersion.code(),
-                        ..Default::default()
-                    };
-                    encode(broker, context, &response).map(Answer::Response)
-                })
-            }),
-        }
-    };
-}
-
 /// Every API that is served, in all stable versions of Kafka 4.3.1.
 #[rustfmt::skip]
 const APIS: &[Api] = &[
-    Api { key: ApiKey::Produce, on: BROKER, is_advertised: true, handler: None },
+    Api { key: ApiKey::Produce, on: BROKER, handler: None },
     api!(BROKER, FetchRequest, fetch),
     api!(BROKER, ListOffsetsRequest, list_offsets),
     api!(BROKER, MetadataRequest, metadata),
@@ -160,11 +133,14 @@ const APIS: &[Api] = &[
     api!(BROKER, ListTransactionsRequest, list_transactions),
     api!(BROKER, GetTelemetrySubscriptionsRequest, get_telemetry_subscriptions),
     api!(BROKER, PushTelemetryRequest, push_telemetry),
-    not_spoken!(FetchRequest),
-    not_spoken!(FetchSnapshotRequest),
-    not_spoken!(VoteRequest),
-    not_spoken!(BeginQuorumEpochRequest),
-    not_spoken!(EndQuorumEpochRequest),
+    api!(CONTROLLER, FetchRequest, fetch_metadata_log),
+    api!(CONTROLLER, FetchSnapshotRequest, fetch_snapshot),
+    api!(CONTROLLER, VoteRequest, vote),
+    api!(CONTROLLER, BeginQuorumEpochRequest, begin_quorum_epoch),
+    api!(CONTROLLER, EndQuorumEpochRequest, end_quorum_epoch),
+    api!(CONTROLLER, AddRaftVoterRequest, add_raft_voter),
+    api!(CONTROLLER, RemoveRaftVoterRequest, remove_raft_voter),
+    api!(CONTROLLER, UpdateRaftVoterRequest, update_raft_voter),
 ];
 
 fn find(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static Api> {
@@ -175,8 +151,8 @@ fn find(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static Api> {
 /// The versions of an API that are advertised at an endpoint; empty for one that is not.
 pub(crate) fn served_versions(api_key: ApiKey, endpoint: Endpoint) -> RangeInclusive<i16> {
     match find(api_key, endpoint) {
-        Some(api) if api.is_advertised => api_key.stable_versions(),
-        Some(_) | None => RangeInclusive::new(0, -1),
+        Some(_) => api_key.stable_versions(),
+        None => RangeInclusive::new(0, -1),
     }
 }
 

@@ -22,5 +22,8 @@ pub(crate) mod status;
 mod handle;
 
 pub(crate) use handle::{QuorumHandle, start};
-pub(crate) use open::{controller_listener_name, open, static_voters};
+pub(crate) use open::{open, static_voters};
 pub use status::QuorumStatus;
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,11 @@ impl TestBroker {
         found.expect("both are there").local_addr
     }
 
+    /// Where other nodes of the quorum come in.
+    pub(crate) fn controller_address(&self) -> SocketAddr {
+        self.address(Endpoint::Controller)
+    }
+
     /// A topic that this broker leads, with the id that [`topic_id`] says; settings are `key=value`.
     pub(crate) async fn create_topic(
         &self,

@@ -1,6 +1,8 @@
-//! DescribeQuorum (KIP-595): who leads and votes on the metadata log.
+//! DescribeQuorum (KIP-595): who leads and votes on the metadata log, and how far everybody is.
 //!
-//! Kafka: `KafkaRaftClient.handleDescribeQuorumRequest`.
+//! Only the leader knows; every other node says so.
+//!
+//! Kafka: `KafkaRaftClient.handleDescribeQuorumRequest`, `RaftUtil.singletonDescribeQuorumResponse`.
 
 use std::sync::Arc;
 
@@ -8,27 +10,32 @@ use ottla_protocol::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,
 };
 use ottla_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, Offset};
 
-use crate::controller::QuorumStatus;
+use crate::quorum::outgoing::METADATA_TOPIC;
+use crate::quorum::served::QuorumDescription;
 use crate::{Broker, RequestContext};
-
-const METADATA_TOPIC: &str = "__cluster_metadata";
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
-    let Some(controller) = broker.controller() else {
+    let Some(quorum) = broker.quorum() else {
         return DescribeQuorumResponse {
             error_code: ErrorCode::NotController.code(),
             error_message: None,
             ..Default::default()
         };
     };
-    let status = controller.status();
+    let described = quorum.describe().await;
     let now_ms = broker.timestamp().value();
+    let refused = |partition_index, error: ErrorCode| PartitionData {
+        partition_index,
+        error_code: error.code(),
+        error_message: None,
+        ..Default::default()
+    };
     let topics = request
         .topics
         .into_iter()
@@ -37,16 +44,14 @@ pub(crate) async fn handle(
                 .partitions
                 .iter()
                 .map(|partition| {
-                    let is_metadata =
-                        &*topic.topic_name == METADATA_TOPIC && partition.partition_index == 0;
-                    match is_metadata {
-                        true => metadata_partition(&status, now_ms),
-                        false => PartitionData {
-                            partition_index: partition.partition_index,
-                            error_code: ErrorCode::UnknownTopicOrPartition.code(),
-                            error_message: None,
-                            ..Default::default()
-                        },
+                    let index = partition.partition_index;
+                    let is_metadata = &*topic.topic_name == METADATA_TOPIC && index == 0;
+                    match (&described, is_metadata) {
+                        (Some(described), true) => {
+                            metadata_partition(described, now_ms, context.api_version)
+                        }
+                        (None, true) => refused(index, ErrorCode::NotLeaderOrFollower),
+                        (_, false) => refused(index, ErrorCode::UnknownTopicOrPartition),
                     }
                 })
                 .collect(),
@@ -54,11 +59,12 @@ pub(crate) async fn handle(
             ..Default::default()
         })
         .collect();
+    let voters = described
+        .iter()
+        .flat_map(|described| described.voters.voters());
     DescribeQuorumResponse {
         topics,
-        nodes: status
-            .voters
-            .voters()
+        nodes: voters
             // Older versions have no room for them.
             .filter(|_| context.api_version >= 2)
             .map(|voter| Node {
@@ -81,34 +87,39 @@ pub(crate) async fn handle(
     }
 }
 
-fn metadata_partition(status: &QuorumStatus, now_ms: i64) -> PartitionData {
+fn metadata_partition(
+    described: &QuorumDescription,
+    now_ms: i64,
+    api_version: i16,
+) -> PartitionData {
+    let state = |state: &ottla_raft::ReplicaState| {
+        let is_leader = state.key.id == described.leader;
+        let time = |at: Option<u64>| match is_leader {
+            true => now_ms,
+            false => at.map_or(-1, |at| at as i64),
+        };
+        ReplicaState {
+            replica_id: state.key.id.value(),
+            replica_directory_id: state
+                .key
+                .directory_id
+                .filter(|_| api_version >= 2)
+                .unwrap_or_default(),
+            log_end_offset: state.end_offset.unwrap_or(Offset(-1)).value(),
+            last_fetch_timestamp: time(state.last_fetch_ms),
+            last_caught_up_timestamp: time(state.last_caught_up_ms),
+            ..Default::default()
+        }
+    };
     PartitionData {
         partition_index: 0,
         error_code: ErrorCode::None.code(),
         error_message: None,
-        leader_id: status.leader.map_or(-1, |leader| leader.value()),
-        leader_epoch: status.epoch.value(),
-        high_watermark: status.high_watermark.value(),
-        current_voters: status
-            .voters
-            .voters()
-            .map(|voter| {
-                let is_leader = status.leader == Some(voter.key.id);
-                ReplicaState {
-                    replica_id: voter.key.id.value(),
-                    replica_directory_id: voter.key.directory_id.unwrap_or_default(),
-                    log_end_offset: if is_leader {
-                        status.log_end_offset.value()
-                    } else {
-                        -1
-                    },
-                    last_fetch_timestamp: if is_leader { now_ms } else { -1 },
-                    last_caught_up_timestamp: if is_leader { now_ms } else { -1 },
-                    ..Default::default()
-                }
-            })
-            .collect(),
-        observers: Vec::new(),
+        leader_id: described.leader.value(),
+        leader_epoch: described.epoch.value(),
+        high_watermark: described.high_watermark.value(),
+        current_voters: described.voter_states.iter().map(state).collect(),
+        observers: described.observer_states.iter().map(state).collect(),
         ..Default::default()
     }
 }

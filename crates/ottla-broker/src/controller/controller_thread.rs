@@ -195,6 +195,10 @@ impl Controller {
         Arc::clone(&self.status)
     }
 
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
     /// Everything that was decided so far, or on a node that does not lead what is committed.
     pub fn image(&self) -> &MetadataImage {
         match &self.deciding {
@@ -294,6 +298,9 @@ impl Controller {
                 Work::Decide(_) => {}
                 Work::Answered(answered) => self.on_answered(answered)?,
                 Work::Asked { request, respond } => self.on_asked(request, respond)?,
+                Work::Describe(sender) => {
+                    let _ = sender.send(self.describe());
+                }
                 Work::CatchUp(sender) => self.waiting_to_catch_up.push(sender),
                 Work::BeginPublishing(sender) => {
                     self.begin_publishing(publish);

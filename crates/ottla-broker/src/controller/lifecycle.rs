@@ -120,6 +120,7 @@ impl Membership {
             }
         };
         let quorum = quorum::start(controller, publish_to, stop_node)?;
+        broker.set_quorum(quorum.clone());
         Ok(Membership {
             controller: ControllerHandle::new(quorum),
             cluster_id: ByteString::from(identity.cluster_id.clone()),

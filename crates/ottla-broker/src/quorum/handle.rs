@@ -5,12 +5,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use arc_swap::ArcSwap;
+use bytestring::ByteString;
 use ottla_metadata::MetadataImage;
 use ottla_raft::{Request, Response};
 use tokio::sync::oneshot;
 
 use super::network::QuorumNetwork;
-use super::served::ServedData;
+use super::served::{QuorumDescription, ServedData};
 use super::status::QuorumStatus;
 use super::work::Work;
 use crate::controller::controller_thread::{Controller, Publish};
@@ -20,6 +21,7 @@ use crate::controller::controller_thread::{Controller, Publish};
 pub(crate) struct QuorumHandle {
     work: Arc<mpsc::Sender<Work>>,
     status: Arc<ArcSwap<QuorumStatus>>,
+    cluster_id: ByteString,
 }
 
 /// Starts the thread; has to be called within the runtime. The only voter publishes every change from now
@@ -36,6 +38,7 @@ pub(crate) fn start(
     let handle = QuorumHandle {
         work: Arc::clone(&work),
         status: controller.status(),
+        cluster_id: ByteString::from(controller.cluster_id()),
     };
     controller.set_network(|config, cluster_id| QuorumNetwork::new(config, cluster_id, &work));
     drop(work);
@@ -56,6 +59,11 @@ impl QuorumHandle {
         self.status.load_full()
     }
 
+    /// Which cluster it is the quorum of.
+    pub fn cluster_id(&self) -> &ByteString {
+        &self.cluster_id
+    }
+
     /// Gives the work back where the thread has ended.
     pub fn send(&self, work: Work) -> Result<(), Work> {
         self.work.send(work).map_err(|mpsc::SendError(work)| work)
@@ -66,6 +74,13 @@ impl QuorumHandle {
         let (respond, answer) = oneshot::channel();
         self.send(Work::Asked { request, respond }).ok()?;
         answer.await.ok()
+    }
+
+    /// The quorum as its leader sees it; `None` where that is another node.
+    pub async fn describe(&self) -> Option<QuorumDescription> {
+        let (sender, description) = oneshot::channel();
+        self.send(Work::Describe(sender)).ok()?;
+        description.await.ok()?
     }
 
     /// The committed image, as soon as everything that the leader calls committed is in it. `None` where the

@@ -195,7 +195,7 @@ fn no_quorum() -> String {
 }
 
 /// The listener by which the nodes of the quorum reach each other.
-pub(crate) fn controller_listener_name(config: &BrokerConfig) -> String {
+fn controller_listener_name(config: &BrokerConfig) -> String {
     let first = config.controller_listener_names.first();
     first.cloned().unwrap_or_default()
 }

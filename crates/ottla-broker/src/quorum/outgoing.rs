@@ -321,9 +321,13 @@ macro_rules! only_partition {
     ($topics:expr, $name:ident, $partitions:ident, $index:ident) => {{
         let mut topics = $topics;
         match (topics.pop(), topics.is_empty()) {
-            (Some(mut topic), true) if &*topic.$name == METADATA_TOPIC => {
+            (Some(mut topic), true)
+                if &*topic.$name == $crate::quorum::outgoing::METADATA_TOPIC =>
+            {
                 match (topic.$partitions.pop(), topic.$partitions.is_empty()) {
-                    (Some(partition), true) if partition.$index == METADATA_PARTITION => {
+                    (Some(partition), true)
+                        if partition.$index == $crate::quorum::outgoing::METADATA_PARTITION =>
+                    {
                         Some(partition)
                     }
                     _ => None,
@@ -333,6 +337,7 @@ macro_rules! only_partition {
         }
     }};
 }
+pub(crate) use only_partition;
 
 /// Who leads by what a response says. It names the leader's address at the listener that was asked.
 macro_rules! current_leader {

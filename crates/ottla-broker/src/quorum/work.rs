@@ -8,7 +8,7 @@ use ottla_types::ErrorCode;
 use tokio::sync::oneshot;
 
 use super::network::Answered;
-use super::served::ServedData;
+use super::served::{QuorumDescription, ServedData};
 use crate::controller::Facts;
 
 pub(crate) enum Work {
@@ -21,6 +21,8 @@ pub(crate) enum Work {
         request: Request,
         respond: oneshot::Sender<(Response, ServedData)>,
     },
+    /// Describe the quorum, if this node leads it.
+    Describe(oneshot::Sender<Option<QuorumDescription>>),
     /// Answer with the committed image as soon as everything that the leader calls committed is in it.
     CatchUp(oneshot::Sender<MetadataImage>),
     /// Publish what is committed, and every change of it from now on.

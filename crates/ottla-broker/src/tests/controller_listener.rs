@@ -29,7 +29,8 @@ async fn it_advertises_what_a_controller_serves() {
         (ApiKey::DescribeQuorum, true),
         (ApiKey::Metadata, false),
         (ApiKey::Produce, false),
-        (ApiKey::Vote, false),
+        (ApiKey::Vote, true),
+        (ApiKey::UpdateRaftVoter, true),
     ] {
         assert_eq!(advertised.contains(&key.code()), is_served, "{key}");
     }
@@ -83,20 +84,40 @@ async fn topics_are_created_there_and_records_are_not_taken() {
 }
 
 #[tokio::test]
-async fn other_members_of_a_quorum_are_told_that_there_is_none() {
+async fn members_of_another_quorum_are_told_so() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
-    let expected = ErrorCode::UnsupportedVersion.code();
-    let fetched = client
-        .ask(13, &fetch_from("__cluster_metadata", 0, 0))
-        .await;
+    let expected = ErrorCode::InconsistentClusterId.code();
+    let other: Option<bytestring::ByteString> = Some("another".into());
+    macro_rules! refusal {
+        ($request:ident, $version:literal) => {{
+            let request = $request {
+                cluster_id: other.clone(),
+                ..Default::default()
+            };
+            let response = client.ask($version, &request).await;
+            assert_eq!(response.error_code, expected, stringify!($request));
+        }};
+    }
+    refusal!(FetchRequest, 18);
+    refusal!(FetchSnapshotRequest, 1);
+    refusal!(VoteRequest, 2);
+    refusal!(BeginQuorumEpochRequest, 1);
+    refusal!(EndQuorumEpochRequest, 1);
+    refusal!(UpdateRaftVoterRequest, 0);
+    refusal!(AddRaftVoterRequest, 1);
+    refusal!(RemoveRaftVoterRequest, 0);
+}
+
+#[tokio::test]
+async fn what_is_no_request_about_the_metadata_log_is_refused() {
+    let broker = TestBroker::start().await;
+    let mut client = controller_of(&broker).await;
+    let expected = ErrorCode::InvalidRequest.code();
+    let fetched = client.ask(18, &fetch_from("orders", 0, 0)).await;
     assert_eq!(fetched.error_code, expected);
-    let snapshot = client.ask(1, &FetchSnapshotRequest::default()).await;
-    assert_eq!(snapshot.error_code, expected);
     let voted = client.ask(2, &VoteRequest::default()).await;
     assert_eq!(voted.error_code, expected);
-    let begun = client.ask(1, &BeginQuorumEpochRequest::default()).await;
-    assert_eq!(begun.error_code, expected);
     let ended = client.ask(1, &EndQuorumEpochRequest::default()).await;
     assert_eq!(ended.error_code, expected);
 }

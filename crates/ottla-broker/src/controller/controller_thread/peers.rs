@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_raft::{Event, Request, RequestId, Response};
-use ottla_types::ErrorCode;
+use ottla_raft::{Event, ReplicaState, Request, RequestId, Response};
+use ottla_types::{ErrorCode, Offset};
 use tokio::sync::oneshot;
 
 use super::{Controller, timestamp};
 use crate::metadata::metadata_log::MetadataLogError;
 use crate::quorum::network::{Answered, Failure};
 use crate::quorum::outgoing::{Payload, Received, Unusable};
-use crate::quorum::served::ServedData;
+use crate::quorum::served::{QuorumDescription, ServedData};
 use crate::quorum::status::QuorumStatus;
 
 /// The same kind of trouble is told of once in this time.
@@ -129,6 +129,32 @@ impl Controller {
         self.step(Event::RequestReceived {
             request_id,
             request,
+        })
+    }
+
+    /// The quorum as this node sees it, if it leads.
+    pub(super) fn describe(&self) -> Option<QuorumDescription> {
+        let (now_ms, now) = (self.moment().now_ms, timestamp());
+        let (voters, observers) = self.quorum.replicas(now_ms)?;
+        // The state machine's clock begins with the node.
+        let on_the_wall = |at: Option<u64>| {
+            at.map(|at| (now.value() as u64).saturating_sub(now_ms.saturating_sub(at)))
+        };
+        let states = |states: Vec<&ReplicaState>| {
+            let states = states.into_iter().cloned().map(|mut state| {
+                state.last_fetch_ms = on_the_wall(state.last_fetch_ms);
+                state.last_caught_up_ms = on_the_wall(state.last_caught_up_ms);
+                state
+            });
+            states.collect()
+        };
+        Some(QuorumDescription {
+            leader: self.quorum.local_key().id,
+            epoch: self.quorum.epoch(),
+            high_watermark: self.quorum.high_watermark().unwrap_or(Offset(-1)),
+            voters: self.quorum.voters().clone(),
+            voter_states: states(voters),
+            observer_states: states(observers),
         })
     }
 

@@ -1,0 +1,60 @@
+//! AddRaftVoter (KIP-853): a controller becomes a voter of the metadata quorum.
+//!
+//! Kafka: `KafkaRaftClient.handleAddVoterRequest`, `RaftUtil.addVoterResponse`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::{AddRaftVoterRequest, AddRaftVoterResponse};
+use ottla_raft::{ReplicaKey, VoterEndpoint};
+use ottla_types::{BrokerId, ErrorCode};
+
+use crate::quorum::served::check_cluster_id;
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AddRaftVoterRequest,
+) -> AddRaftVoterResponse {
+    let answered = |error: ErrorCode, message: Option<String>| AddRaftVoterResponse {
+        error_code: error.code(),
+        error_message: match message {
+            Some(message) => Some(ByteString::from(message)),
+            None if error == ErrorCode::None => None,
+            None => Some(ByteString::from_static(error.message())),
+        },
+        ..Default::default()
+    };
+    let Some(quorum) = broker.quorum() else {
+        return answered(ErrorCode::BrokerNotAvailable, None);
+    };
+    let cluster_id = quorum.cluster_id();
+    if let Err(error) = check_cluster_id(request.cluster_id.as_ref(), cluster_id) {
+        let given = request.cluster_id.unwrap_or_default();
+        let message =
+            format!("The given id \"{given}\" doesn't match the cluster id \"{cluster_id}\"");
+        return answered(error, Some(message));
+    }
+    let request = read(request);
+    match quorum.ask(request).await {
+        Some((ottla_raft::Response::AddVoter(answer), _)) => answered(answer.error, answer.message),
+        Some(_) | None => answered(ErrorCode::BrokerNotAvailable, None),
+    }
+}
+
+pub(crate) fn read(request: AddRaftVoterRequest) -> ottla_raft::Request {
+    ottla_raft::Request::AddVoter(ottla_raft::AddVoterRequest {
+        voter: ReplicaKey::new(BrokerId(request.voter_id), request.voter_directory_id),
+        endpoints: request
+            .listeners
+            .into_iter()
+            .map(|listener| VoterEndpoint {
+                name: listener.name,
+                host: listener.host,
+                port: listener.port,
+            })
+            .collect(),
+        ack_when_committed: request.ack_when_committed,
+    })
+}

@@ -1,0 +1,51 @@
+//! RemoveRaftVoter (KIP-853): a controller is no voter of the metadata quorum any more.
+//!
+//! Kafka: `KafkaRaftClient.handleRemoveVoterRequest`, `RaftUtil.removeVoterResponse`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::{RemoveRaftVoterRequest, RemoveRaftVoterResponse};
+use ottla_raft::ReplicaKey;
+use ottla_types::{BrokerId, ErrorCode};
+
+use crate::quorum::served::check_cluster_id;
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: RemoveRaftVoterRequest,
+) -> RemoveRaftVoterResponse {
+    let answered = |error: ErrorCode, message: Option<String>| RemoveRaftVoterResponse {
+        error_code: error.code(),
+        error_message: match message {
+            Some(message) => Some(ByteString::from(message)),
+            None if error == ErrorCode::None => None,
+            None => Some(ByteString::from_static(error.message())),
+        },
+        ..Default::default()
+    };
+    let Some(quorum) = broker.quorum() else {
+        return answered(ErrorCode::BrokerNotAvailable, None);
+    };
+    let cluster_id = quorum.cluster_id();
+    if let Err(error) = check_cluster_id(request.cluster_id.as_ref(), cluster_id) {
+        let given = request.cluster_id.unwrap_or_default();
+        let message =
+            format!("The given id \"{given}\" doesn't match the cluster id \"{cluster_id}\"");
+        return answered(error, Some(message));
+    }
+    match quorum.ask(read(&request)).await {
+        Some((ottla_raft::Response::RemoveVoter(answer), _)) => {
+            answered(answer.error, answer.message)
+        }
+        Some(_) | None => answered(ErrorCode::BrokerNotAvailable, None),
+    }
+}
+
+pub(crate) fn read(request: &RemoveRaftVoterRequest) -> ottla_raft::Request {
+    ottla_raft::Request::RemoveVoter(ottla_raft::RemoveVoterRequest {
+        voter: ReplicaKey::new(BrokerId(request.voter_id), request.voter_directory_id),
+    })
+}
