@@ -19,10 +19,13 @@ use crate::api::fetch::sessions::FetchSessions;
 use crate::authorizer::Authorizer;
 use crate::complaints::Complaints;
 use crate::controller::auto_topic_creation::AutoTopicCreation;
+use crate::controller::channel::ControllerChannel;
 use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::dir_reports::DirReports;
+use crate::controller::heartbeats::Heartbeats;
 use crate::controller::producer_id_blocks::ProducerIdBlocks;
 use crate::controller::{ControllerHandle, ControllerRequest, Membership};
+use crate::dispatch::Endpoint;
 use crate::groups::Groups;
 use crate::log_dirs::{DirFailure, Loading, LogDirs};
 use crate::metrics::Metrics;
@@ -30,6 +33,7 @@ use crate::net::{AddressLimits, Connections};
 use crate::partition::{AppendPace, DirectoryMoves, PageCache, Partition, Partitions};
 use crate::quorum::QuorumHandle;
 use crate::replication::Replication;
+use crate::request_context::RequestContext;
 use crate::request_memory::RequestMemory;
 use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
@@ -260,6 +264,11 @@ impl Broker {
         self.membership.get()
     }
 
+    /// The task that keeps this broker in its cluster, where the controller is another process.
+    pub(crate) fn heartbeats(&self) -> Option<&Heartbeats> {
+        self.membership.get()?.heartbeats()
+    }
+
     /// The controller; `None` before the broker has joined its cluster.
     pub fn controller(&self) -> Option<&ControllerHandle> {
         self.membership
@@ -278,6 +287,34 @@ impl Broker {
         match self.controller() {
             Some(controller) => controller.submit(request).await,
             None => Err(ErrorCode::NotController),
+        }
+    }
+
+    /// Has the controller decide what a client asks for, as the client: a controller elsewhere is told its principal and
+    /// address.
+    pub(crate) async fn forward<R: ControllerRequest>(
+        &self,
+        context: &RequestContext,
+        request: R,
+    ) -> Result<R::Response, ErrorCode>
+    where
+        R::Response: Send + 'static,
+    {
+        match self.controller_elsewhere(context) {
+            Some(channel) => channel.forward(context, &request).await,
+            None => self.ask_controller(request).await,
+        }
+    }
+
+    /// The way to the active controller, where that is another process and the client has not come to decide things at
+    /// this one.
+    pub(crate) fn controller_elsewhere(
+        &self,
+        context: &RequestContext,
+    ) -> Option<&ControllerChannel> {
+        match Endpoint::of(context.listener()) {
+            Endpoint::Broker => self.controller()?.channel_to_leader(),
+            Endpoint::Controller => None,
         }
     }
 

@@ -9,6 +9,11 @@ pub(crate) mod controller_thread;
 
 pub(crate) mod handle;
 
+pub(crate) mod channel;
+
+mod broker_lifecycle;
+pub(crate) mod heartbeats;
+
 pub(crate) mod requests;
 
 pub(crate) mod lifecycle;

@@ -231,6 +231,16 @@ impl LogDirs {
         }
     }
 
+    /// The same before [`LogDirs::load`], which takes the markers: looks at them and leaves them. Blocks.
+    pub(crate) fn epoch_of_clean_stop(&self) -> BrokerEpoch {
+        let mut epochs = self.online().map(|dir| dir.epoch_of_clean_stop());
+        let first = epochs.next().flatten();
+        match first.filter(|first| epochs.all(|epoch| epoch == Some(*first))) {
+            Some(epoch) => epoch,
+            None => BrokerEpoch::UNKNOWN,
+        }
+    }
+
     /// In which directory a log lies.
     pub(crate) fn directory_of(&self, topic_partition: &TopicPartition) -> Option<DirectoryId> {
         let hosted = self.hosted.read();

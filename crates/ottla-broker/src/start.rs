@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
+use ottla_metadata::MetadataImage;
 use ottla_types::TopicPartition;
 use tokio::task::JoinHandle;
 
@@ -169,14 +170,45 @@ fn join_cluster(broker: &Arc<Broker>, unformatted: Unformatted) -> Result<(), St
     }
     let identity = identity.ok_or_else(|| not_formatted(&config))?;
     let log_dirs = Arc::new(LogDirs::new(locks, &identity));
-    let joined = load_and_join(broker, &config, &identity, &log_dirs);
+    let joined = match config.process_roles.controller {
+        true => load_and_lead(broker, &config, &identity, &log_dirs),
+        false => load_and_follow(broker, &config, &identity, &log_dirs),
+    };
     if joined.is_err() {
         log_dirs.abandon();
     }
     joined
 }
 
-fn load_and_join(
+/// Joins a cluster whose controllers are other processes. Blocks.
+fn load_and_follow(
+    broker: &Arc<Broker>,
+    file_config: &BrokerConfig,
+    identity: &NodeIdentity,
+    log_dirs: &Arc<LogDirs>,
+) -> Result<(), String> {
+    let runtime = tokio::runtime::Handle::current();
+    let previous_broker_epoch = log_dirs.epoch_of_clean_stop();
+    let joining = Membership::join(broker, file_config, identity, previous_broker_epoch)?;
+    // Before it is complete: what is published asks the controller for things.
+    broker.set_membership(joining);
+    let (Some(membership), Some(heartbeats)) = (broker.membership(), broker.heartbeats()) else {
+        unreachable!("the membership was set just now, with controllers elsewhere");
+    };
+    let joined = (|| {
+        let image = runtime.block_on(membership.catch_up(broker, heartbeats))?;
+        let config = apply_dynamic_settings(broker, file_config, &image);
+        load_logs(broker, &config, &image, log_dirs)?;
+        runtime.block_on(membership.serve(heartbeats, log_dirs))
+    })();
+    if joined.is_err() {
+        runtime.block_on(membership.abandon());
+    }
+    joined
+}
+
+/// Leads the metadata quorum in this process, and joins the cluster that it makes. Blocks.
+fn load_and_lead(
     broker: &Arc<Broker>,
     config: &BrokerConfig,
     identity: &NodeIdentity,
@@ -188,9 +220,29 @@ fn load_and_join(
     let controller = Membership::lead(file_config, identity)?;
     let image = controller.image().clone();
     let config = apply_dynamic_settings(broker, file_config, &image);
+    load_logs(broker, &config, &image, log_dirs)?;
+    let membership = Membership::start(
+        broker,
+        file_config,
+        identity,
+        controller,
+        log_dirs.previous_broker_epoch(),
+    )?;
+    broker.set_membership(membership);
+    log_dirs.set_strays_aside();
+    Ok(())
+}
+
+/// Opens the logs with the settings that their topics have in the image, and takes the directories into use.
+fn load_logs(
+    broker: &Arc<Broker>,
+    config: &BrokerConfig,
+    image: &MetadataImage,
+    log_dirs: &Arc<LogDirs>,
+) -> Result<(), String> {
     broker.set_state(BrokerState::Recovery);
     log_dirs.load(&LoadSettings {
-        topic_config: &|topic| broker.topic_config(&image, topic),
+        topic_config: &|topic| broker.topic_config(image, topic),
         assigned: &|replica| {
             let topic = image.topics.by_name(&replica.topic)?;
             let registration = topic.partition(replica.partition)?;
@@ -203,15 +255,6 @@ fn load_and_join(
     })?;
     log_dirs.look_at_space(broker.config().ottla_disk_reserve_bytes);
     broker.set_log_dirs(Arc::clone(log_dirs));
-    let membership = Membership::start(
-        broker,
-        file_config,
-        identity,
-        controller,
-        log_dirs.previous_broker_epoch(),
-    )?;
-    broker.set_membership(membership);
-    log_dirs.set_strays_aside();
     Ok(())
 }
 
@@ -234,6 +277,13 @@ impl RunningBroker {
     pub async fn stop(mut self) {
         self.broker
             .set_state(BrokerState::PendingControlledShutdown);
+        // Clients are served until other brokers lead what this one leads. One that cannot go on asks nobody.
+        if let Some(heartbeats) = self.broker.heartbeats()
+            && self.broker.failure().is_none()
+            && self.broker.config().controlled_shutdown_enable
+        {
+            heartbeats.leave().await;
+        }
         self.broker.begin_stop();
         // Members that wait for their group would keep their connections from draining.
         self.broker.groups.stop();
@@ -253,8 +303,10 @@ impl RunningBroker {
         // It only writes a file; a panic in it has been reported where it happened.
         let _ = (&mut self.reporter).await;
         if let Some(membership) = self.broker.membership() {
-            if !is_broken {
-                membership.leave(self.broker.broker_id()).await;
+            match membership.heartbeats() {
+                Some(heartbeats) => heartbeats.abort(),
+                None if is_broken => {}
+                None => membership.leave(self.broker.broker_id()).await,
             }
             self.broker.directory_moves.stop().await;
             self.stop_cleaner().await;

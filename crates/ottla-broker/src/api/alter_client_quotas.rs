@@ -9,7 +9,7 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AlterClientQuotasRequest,
 ) -> AlterClientQuotasResponse {
     let entities: Vec<Vec<EntityData>> = request
@@ -26,7 +26,7 @@ pub(crate) async fn handle(
                 .collect()
         })
         .collect();
-    match broker.ask_controller(request).await {
+    match broker.forward(context, request).await {
         Ok(response) => response,
         Err(error) => AlterClientQuotasResponse {
             entries: entities

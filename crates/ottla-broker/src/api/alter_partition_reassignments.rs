@@ -10,10 +10,10 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse {
-    match broker.ask_controller(request).await {
+    match broker.forward(context, request).await {
         Ok(response) => response,
         Err(error) => AlterPartitionReassignmentsResponse {
             error_code: error.code(),

@@ -13,13 +13,13 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse {
     let deleted = request.deletions.iter().map(|deletion| &deletion.name);
     let upserted = request.upsertions.iter().map(|upsertion| &upsertion.name);
     let users: BTreeSet<_> = deleted.chain(upserted).cloned().collect();
-    match broker.ask_controller(request).await {
+    match broker.forward(context, request).await {
         Ok(response) => response,
         Err(error) => AlterUserScramCredentialsResponse {
             results: users

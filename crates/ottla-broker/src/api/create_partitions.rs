@@ -9,7 +9,7 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
     let names: Vec<_> = request
@@ -17,7 +17,7 @@ pub(crate) async fn handle(
         .iter()
         .map(|topic| topic.name.clone())
         .collect();
-    match broker.ask_controller(request).await {
+    match broker.forward(context, request).await {
         Ok(response) => response,
         Err(error) => CreatePartitionsResponse {
             results: names

@@ -1,4 +1,5 @@
-//! DeleteAcls: without an authorizer there is nobody who would ask for them. Kafka: `AclApis.handleDeleteAcls`.
+//! DeleteAcls: without an authorizer there is nobody who would ask for them; a controller elsewhere may have one, and
+//! decides. Kafka: `AclApis.handleDeleteAcls`.
 
 use std::sync::Arc;
 
@@ -9,13 +10,23 @@ use ottla_types::ErrorCode;
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
-    _broker: &Arc<Broker>,
-    _context: &RequestContext,
+    broker: &Arc<Broker>,
+    context: &RequestContext,
     request: DeleteAclsRequest,
 ) -> DeleteAclsResponse {
+    let (error, message) = match broker.controller_elsewhere(context) {
+        Some(channel) => match channel.forward(context, &request).await {
+            Ok(response) => return response,
+            Err(error) => (error, None),
+        },
+        None => (
+            ErrorCode::SecurityDisabled,
+            Some("No Authorizer is configured.".into()),
+        ),
+    };
     let refused = DeleteAclsFilterResult {
-        error_code: ErrorCode::SecurityDisabled.code(),
-        error_message: Some("No Authorizer is configured.".into()),
+        error_code: error.code(),
+        error_message: message,
         ..Default::default()
     };
     DeleteAclsResponse {

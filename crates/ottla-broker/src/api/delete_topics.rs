@@ -13,7 +13,9 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
-    if !broker.config().delete_topic_enable {
+    // A controller elsewhere has a setting of its own.
+    let is_decided_here = broker.controller_elsewhere(context).is_none();
+    if is_decided_here && !broker.config().delete_topic_enable {
         // Versions below 3 do not know the code that says it.
         let error = match context.api_version {
             ..3 => ErrorCode::InvalidRequest,
@@ -22,7 +24,7 @@ pub(crate) async fn handle(
         return all_failed(&request, error);
     }
     let failed = |error| all_failed(&request, error);
-    match broker.ask_controller(request.clone()).await {
+    match broker.forward(context, request.clone()).await {
         Ok(response) => response,
         Err(error) => failed(error),
     }

@@ -1,6 +1,6 @@
 //! DescribeQuorum (KIP-595): who leads and votes on the metadata log, and how far everybody is.
 //!
-//! Only the leader knows; every other node says so.
+//! Only the leader knows: where it is another node, a broker asks it for its client, and every other node says so.
 //!
 //! Kafka: `KafkaRaftClient.handleDescribeQuorumRequest`, `RaftUtil.singletonDescribeQuorumResponse`.
 
@@ -21,6 +21,14 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
+    if let Some(channel) = broker.controller_elsewhere(context) {
+        let answer = channel.forward(context, &request).await;
+        return answer.unwrap_or_else(|error| DescribeQuorumResponse {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        });
+    }
     let Some(quorum) = broker.quorum() else {
         return DescribeQuorumResponse {
             error_code: ErrorCode::NotController.code(),

@@ -8,10 +8,10 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: ElectLeadersRequest,
 ) -> ElectLeadersResponse {
-    match broker.ask_controller(request).await {
+    match broker.forward(context, request).await {
         Ok(response) => response,
         Err(error) => ElectLeadersResponse {
             error_code: error.code(),

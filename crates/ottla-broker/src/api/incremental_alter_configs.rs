@@ -10,7 +10,7 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
     let resources: Vec<_> = request
@@ -18,7 +18,7 @@ pub(crate) async fn handle(
         .iter()
         .map(|resource| (resource.resource_type, resource.resource_name.clone()))
         .collect();
-    match broker.ask_controller(request).await {
+    match broker.forward(context, request).await {
         Ok(response) => response,
         Err(error) => IncrementalAlterConfigsResponse {
             responses: resources

@@ -12,8 +12,16 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
+    if let Some(channel) = broker.controller_elsewhere(context) {
+        let answer = channel.forward(context, &request).await;
+        return answer.unwrap_or_else(|error| ListPartitionReassignmentsResponse {
+            error_code: error.code(),
+            error_message: None,
+            ..Default::default()
+        });
+    }
     ottla_controller::list_partition_reassignments(&broker.metadata(), &request)
 }

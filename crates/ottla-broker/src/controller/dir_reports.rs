@@ -1,7 +1,7 @@
 //! Tells the controller how this broker's directories are: which have failed, which are cordoned.
 //!
 //! One task sends both with a heartbeat whenever either has changed, and again until the controller has
-//! taken it. A failed directory of which the controller does not learn within `log.dir.failure.timeout.ms`
+//! taken it. Where the controller is another process, the broker's heartbeats say it (`heartbeats`). A failed directory of which the controller does not learn within `log.dir.failure.timeout.ms`
 //! ends the broker: what it led from there would stay without a leader.
 //!
 //! Kafka: `BrokerLifecycleManager.propagateDirectoryFailure`, `propagateDirectoryCordoned`.
@@ -36,6 +36,15 @@ impl DirReports {
             tokio::select! {
                 () = broker.dir_reports.changed.notified() => {}
                 () = broker.stopping() => return,
+            }
+            if let Some(heartbeats) = broker.heartbeats()
+                && let Some(log_dirs) = broker.log_dirs()
+            {
+                heartbeats.on_directories_changed(
+                    log_dirs.offline_directory_ids(),
+                    log_dirs.cordoned_directory_ids(),
+                );
+                continue;
             }
             let since_ms = broker.now_ms();
             let mut wait = FIRST_RETRY;

@@ -202,13 +202,15 @@ pub(crate) fn not_formatted(config: &BrokerConfig) -> String {
     if let Err(error) = check_empty(config) {
         return error.to_string();
     }
-    let quorum = match config.controller_quorum_voters.is_empty() {
-        true => "--standalone ",
-        false => "",
+    let arguments = match config.controller_quorum_voters.is_empty() {
+        // The cluster is there, and so is its id.
+        _ if !config.process_roles.controller => "--cluster-id <the id of the cluster>",
+        true => "--standalone --cluster-id $(ottla storage random-uuid)",
+        false => "--cluster-id $(ottla storage random-uuid)",
     };
     format!(
-        "{} is not formatted; format it with: ottla storage format {quorum}--cluster-id $(ottla storage \
-         random-uuid) --config <this server.properties>",
+        "{} is not formatted; format it with: ottla storage format {arguments} --config <this \
+         server.properties>",
         config.metadata_log_dir
     )
 }

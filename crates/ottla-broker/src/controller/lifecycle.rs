@@ -1,5 +1,6 @@
 //! The life of this node in the cluster: it leads the quorum, registers itself as controller and broker,
-//! is unfenced, and on a clean stop gives its partitions away first.
+//! is unfenced, and on a clean stop gives its partitions away first. Where the controllers are other processes,
+//! `heartbeats` registers it and keeps it registered.
 //!
 //! Kafka does the same in `BrokerLifecycleManager`, `ControllerRegistrationManager`, `SharedServer`.
 
@@ -18,10 +19,14 @@ use ottla_protocol::messages::{
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Uuid};
 
 use super::ControllerHandle;
+use super::channel::{ActiveController, ControllerChannel};
+use super::heartbeats::Heartbeats;
 use super::controller_thread::{Controller, Publish};
 use super::format::NodeIdentity;
+use super::heartbeats::Heartbeats;
 use super::local_host::canonical_host_name;
 use crate::Broker;
+use crate::log_dirs::LogDirs;
 use crate::metadata::publish::publish;
 use crate::quorum;
 
@@ -30,7 +35,9 @@ use crate::quorum;
 pub struct Membership {
     pub controller: ControllerHandle,
     cluster_id: ByteString,
-    broker_epoch: AtomicI64,
+    broker_epoch: Arc<AtomicI64>,
+    /// `None` where the controller is this process.
+    heartbeats: Option<Heartbeats>,
 }
 
 impl Membership {
@@ -41,6 +48,97 @@ impl Membership {
     /// The epoch with which this broker is registered.
     pub fn broker_epoch(&self) -> BrokerEpoch {
         BrokerEpoch(self.broker_epoch.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn heartbeats(&self) -> Option<&Heartbeats> {
+        self.heartbeats.as_ref()
+    }
+
+    /// Follows the quorum of controllers elsewhere, and begins to register this broker with them: it is fenced, and
+    /// nothing is published, until [`catch_up`](Self::catch_up) and [`serve`](Self::serve). Within the runtime. Reads
+    /// and writes files: not for a thread that serves connections.
+    ///
+    /// `previous_broker_epoch` is what the markers of the last clean stop say, -1 without them.
+    pub(crate) fn join(
+        broker: &Arc<Broker>,
+        file_config: &BrokerConfig,
+        identity: &NodeIdentity,
+        previous_broker_epoch: BrokerEpoch,
+    ) -> Result<Membership, String> {
+        let follower = quorum::open(file_config, identity)?;
+        let quorum = quorum::start(
+            follower,
+            publish_to(broker, file_config.clone()),
+            stop_node(broker),
+        )?;
+        broker.set_quorum(quorum.clone());
+        let who_leads = {
+            let quorum = quorum.clone();
+            move || {
+                let status = quorum.status();
+                let (host, port) = status.leader_endpoint.clone()?;
+                Some(ActiveController {
+                    id: status.leader?,
+                    host,
+                    port,
+                })
+            }
+        };
+        let channel = Arc::new(ControllerChannel::new(file_config, Box::new(who_leads)));
+        let directories = identity.directory_ids.values().copied().collect();
+        let registration =
+            broker_registration(file_config, identity, directories, previous_broker_epoch);
+        let broker_epoch = Arc::new(AtomicI64::new(BrokerEpoch::UNKNOWN.value()));
+        let heartbeats = Heartbeats::start(
+            broker,
+            Arc::clone(&channel),
+            registration,
+            Arc::clone(&broker_epoch),
+        );
+        Ok(Membership {
+            controller: ControllerHandle::new(quorum, Some(channel)),
+            cluster_id: ByteString::from(identity.cluster_id.clone()),
+            broker_epoch,
+            heartbeats: Some(heartbeats),
+        })
+    }
+
+    /// Waits until this node has the metadata log as it is committed, and returns the image of it.
+    pub(crate) async fn catch_up(
+        &self,
+        broker: &Broker,
+        heartbeats: &Heartbeats,
+    ) -> Result<MetadataImage, String> {
+        tokio::select! {
+            caught_up = self.controller.quorum().caught_up() => caught_up.ok_or_else(|| {
+                let reason = broker.failure().unwrap_or("the metadata log cannot be followed");
+                reason.to_owned()
+            }),
+            reason = heartbeats.failed() => Err(reason),
+        }
+    }
+
+    /// Publishes the image, and every change from here on, and has clients sent to this broker.
+    pub(crate) async fn serve(
+        &self,
+        heartbeats: &Heartbeats,
+        log_dirs: &LogDirs,
+    ) -> Result<(), String> {
+        self.controller.quorum().begin_publishing().await;
+        log_dirs.set_strays_aside();
+        heartbeats.on_directories_changed(
+            log_dirs.offline_directory_ids(),
+            log_dirs.cordoned_directory_ids(),
+        );
+        heartbeats.unfence().await
+    }
+
+    /// Ends a start that has failed.
+    pub(crate) async fn abandon(&self) {
+        if let Some(heartbeats) = &self.heartbeats {
+            heartbeats.abort();
+        }
+        self.controller.stop().await;
     }
 
     /// Opens the metadata log and takes the lead of its quorum. What the cluster was when the node stopped is
@@ -102,29 +200,17 @@ impl Membership {
         let initial = MetadataDelta::between(MetadataImage::empty(), controller.image().clone());
         publish(broker, &file_config, &initial);
 
-        let publish_to: Publish = {
-            // The broker holds the handle that keeps this thread: a strong reference back would keep both.
-            let broker = Arc::downgrade(broker);
-            Box::new(move |delta| {
-                if let Some(broker) = broker.upgrade() {
-                    publish(&broker, &file_config, delta);
-                }
-            })
-        };
-        let stop_node = {
-            let broker = Arc::downgrade(broker);
-            move |reason: String| {
-                if let Some(broker) = broker.upgrade() {
-                    broker.fail(format!("{reason}. Mend that and start again"));
-                }
-            }
-        };
-        let quorum = quorum::start(controller, publish_to, stop_node)?;
+        let quorum = quorum::start(
+            controller,
+            publish_to(broker, file_config),
+            stop_node(broker),
+        )?;
         broker.set_quorum(quorum.clone());
         Ok(Membership {
-            controller: ControllerHandle::new(quorum),
+            controller: ControllerHandle::new(quorum, None),
             cluster_id: ByteString::from(identity.cluster_id.clone()),
-            broker_epoch: AtomicI64::new(registered.broker_epoch),
+            broker_epoch: Arc::new(AtomicI64::new(registered.broker_epoch)),
+            heartbeats: None,
         })
     }
 
@@ -153,6 +239,27 @@ impl Membership {
                     return;
                 }
             }
+        }
+    }
+}
+
+/// Puts each change in force.
+fn publish_to(broker: &Arc<Broker>, file_config: BrokerConfig) -> Publish {
+    // The broker holds the handle that keeps the thread: a strong reference back would keep both.
+    let broker = Arc::downgrade(broker);
+    Box::new(move |delta| {
+        if let Some(broker) = broker.upgrade() {
+            publish(&broker, &file_config, delta);
+        }
+    })
+}
+
+/// Ends the node when the metadata log cannot be used any more.
+fn stop_node(broker: &Arc<Broker>) -> impl FnOnce(String) + Send + 'static {
+    let broker = Arc::downgrade(broker);
+    move |reason: String| {
+        if let Some(broker) = broker.upgrade() {
+            broker.fail(format!("{reason}. Mend that and start again"));
         }
     }
 }

@@ -112,6 +112,12 @@ impl LogDir {
         self.clean_shutdown.get().copied().flatten()?.broker_epoch
     }
 
+    /// What the marker of the last clean stop says, without taking it.
+    pub(super) fn epoch_of_clean_stop(&self) -> Option<BrokerEpoch> {
+        // One that cannot be read is told of when it is taken.
+        CleanShutdown::read(&self.path).ok().flatten()?.broker_epoch
+    }
+
     /// Whether there was a marker of a clean stop when it was looked for.
     pub(super) fn was_clean(&self) -> bool {
         self.clean_shutdown.get().copied().flatten().is_some()

@@ -27,6 +27,22 @@ pub(crate) fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &
     if has_new_settings {
         broker.apply_topic_defaults();
     }
+    if let Some(heartbeats) = broker.heartbeats()
+        && is_registration_outdated(delta, broker.broker_id())
+    {
+        heartbeats.on_registration_outdated();
+    }
+}
+
+/// Whether the controller knows none of this broker's directories though it could: it was registered at a level of
+/// `metadata.version` that has none. Kafka: `BrokerRegistrationTracker`.
+fn is_registration_outdated(delta: &MetadataDelta, id: BrokerId) -> bool {
+    let version = delta.after.metadata_version();
+    let is_changed = delta.before.metadata_version() != version || delta.brokers.contains(&id);
+    let registration = delta.after.cluster.broker(id);
+    is_changed
+        && version.is_directory_assignment_supported()
+        && registration.is_some_and(|it| it.directories.is_empty())
 }
 
 /// Puts the dynamic settings of an image in force and returns the configuration with them. What is not

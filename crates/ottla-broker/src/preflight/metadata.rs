@@ -60,10 +60,13 @@ pub(super) fn examine(
     look.facts.metadata_version = image.features.metadata_version().map(|it| it.to_string());
     look.facts.topics = image.topics.len();
     look.facts.partitions = image.topics.partition_count();
-    quorum(config, own, &loaded, &place, look);
     features(&image, &place, look);
-    brokers(config, &image, &place, look);
-    topics(config, &image, &place, look);
+    // A broker under controllers elsewhere is one of several.
+    if config.process_roles.controller {
+        quorum(config, own, &loaded, &place, look);
+        brokers(config, &image, &place, look);
+        topics(config, &image, &place, look);
+    }
     security(config, &image, &place, look);
     dynamic_settings(config, &image, look);
     topic_settings(&image, look);

@@ -56,20 +56,16 @@ pub(super) fn examine(
     }
 }
 
-/// Nodes with one role need others, with which they cannot talk yet.
+/// A controller alone decides for brokers elsewhere, which is not served yet.
 pub(crate) fn unserved_role(config: &BrokerConfig) -> Option<(String, &'static str)> {
-    let (role, missing) = match (config.process_roles.broker, config.process_roles.controller) {
-        (true, true) => return None,
-        (true, false) => ("broker", "controllers elsewhere"),
-        (false, _) => ("controller", "brokers elsewhere"),
-    };
-    Some((
-        format!(
-            "process.roles={role}: a node with one role works with {missing}, and clusters of several nodes are not \
-             served yet"
-        ),
-        "only a node with process.roles=broker,controller can be started",
-    ))
+    (!config.process_roles.broker).then(|| {
+        (
+            "process.roles=controller: a controller without the role of a broker works with brokers elsewhere, which \
+             is not served yet"
+                .to_owned(),
+            "a node with process.roles=broker,controller or process.roles=broker can be started",
+        )
+    })
 }
 
 /// A sentence of what is wrong and what to do about it, in its two halves.

@@ -6,7 +6,7 @@ use super::*;
 
 configs! {
     pub(super) const ROWS;
-    "broker.heartbeat.interval.ms"                    Int     "2000"                _                          Medium ReadOnly HEARTBEATS;
+    "broker.heartbeat.interval.ms"                    Int     "2000"                _                          Medium ReadOnly SUPPORTED;
     "broker.id"                                       Int     "-1"                  _                          High   ReadOnly SUPPORTED;
     "broker.rack"                                     String  null                  _                          Medium ReadOnly SUPPORTED;
     "broker.session.timeout.ms"                       Int     "9000"                _                          Medium ReadOnly HEARTBEATS;
@@ -24,7 +24,7 @@ configs! {
     "controller.quorum.request.timeout.ms"            Int     "2000"                (at_least 0)               Medium ReadOnly SUPPORTED;
     "controller.quorum.retry.backoff.ms"              Int     "20"                  (at_least 0)               Low    ReadOnly SUPPORTED;
     "controller.quorum.voters"                        List    ""                    (quorum_voters)            High   ReadOnly SUPPORTED;
-    "initial.broker.registration.timeout.ms"          Int     "60000"               _                          Medium ReadOnly CLUSTER;
+    "initial.broker.registration.timeout.ms"          Int     "60000"               _                          Medium ReadOnly SUPPORTED;
     "internal.metadata.delete.delay.millis"           Long    "60000"               _                          Low    ReadOnly UNUSED internal;
     "internal.metadata.log.segment.bytes"             Int     null                  _                          Low    ReadOnly SUPPORTED internal;
     "internal.metadata.max.batch.size.in.bytes"       Int     "8388608"             _                          Low    ReadOnly SUPPORTED internal;

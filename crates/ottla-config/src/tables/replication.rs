@@ -7,7 +7,7 @@ use super::*;
 configs! {
     pub(super) const ROWS;
     "auto.leader.rebalance.enable"                     Boolean "true"                _            High   ReadOnly CLUSTER;
-    "controller.socket.timeout.ms"                     Int     "30000"               _            Medium ReadOnly CLUSTER;
+    "controller.socket.timeout.ms"                     Int     "30000"               _            Medium ReadOnly SUPPORTED;
     "default.replication.factor"                       Int     "1"                   _            Medium ReadOnly SUPPORTED;
     "delete.records.purgatory.purge.interval.requests" Int     "1"                   _            Medium ReadOnly PURGATORY;
     "fetch.purgatory.purge.interval.requests"          Int     "1000"                _            Medium ReadOnly PURGATORY;

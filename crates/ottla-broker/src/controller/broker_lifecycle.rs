@@ -1,0 +1,399 @@
+//! Pure: the life of this broker under controllers elsewhere. An event in, effects out.
+//!
+//! It registers the broker, sends heartbeats, says when it may serve, and gives its partitions away before it
+//! stops. One request is under way at a time; what becomes due meanwhile goes out when the answer is there. It
+//! owns the broker's epoch and the times at which something is due. It never touches a clock, a socket or the
+//! rest of the broker: `heartbeats` carries out the effects and reports back.
+//!
+//! In Kafka: `BrokerLifecycleManager`. Three things are otherwise. A registration that no later attempt could
+//! save (another cluster, features that are not known here) ends the start at once instead of after
+//! `initial.broker.registration.timeout.ms`. And a broker whose epoch the controller does not know any more
+//! registers again, where Kafka's repeats its heartbeat until somebody restarts it: the controller refuses
+//! while another process lives under that id, so that two cannot take it from each other.
+//! While logs are loaded the controller is asked less and less often, where Kafka's broker asks every 10 ms.
+
+use std::collections::BTreeMap;
+
+use ottla_types::{BrokerEpoch, DirectoryId, ErrorCode};
+
+use crate::BrokerState;
+
+#[cfg(test)]
+mod tests;
+
+/// How soon a broker that has not caught up asks again, the first time; each further time it waits twice as long, so
+/// that one whose logs take long to load does not keep the controller busy.
+const FIRST_CATCH_UP_RETRY_MS: u64 = 10;
+/// How soon the controller is asked again whether the broker may stop, the first time.
+const FIRST_SHUTDOWN_RETRY_MS: u64 = 50;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LifecycleSettings {
+    /// `broker.heartbeat.interval.ms`
+    pub heartbeat_interval_ms: u64,
+    /// `initial.broker.registration.timeout.ms`
+    pub registration_timeout_ms: u64,
+    /// `log.dir.failure.timeout.ms`
+    pub dir_failure_timeout_ms: u64,
+}
+
+/// The broker's place in its cluster.
+#[derive(Debug)]
+pub(crate) struct BrokerLifecycle {
+    settings: LifecycleSettings,
+    state: BrokerState,
+    broker_epoch: BrokerEpoch,
+    /// The controller knows the broker under `broker_epoch`.
+    is_registered: bool,
+    /// Until when the first registration has to succeed; `None` once it has.
+    registration_deadline_ms: Option<u64>,
+    /// Why the controller refused the last registration.
+    last_refusal: Option<ErrorCode>,
+    /// The logs are loaded and the metadata is in force: clients may come.
+    is_ready_to_unfence: bool,
+    is_fenced: bool,
+    failed_directories: BTreeMap<DirectoryId, FailedDirectory>,
+    cordoned_directories: Vec<DirectoryId>,
+    /// The failed directories that the heartbeat under way names.
+    directories_in_flight: Vec<DirectoryId>,
+    is_in_flight: bool,
+    /// Something became due while a request was under way.
+    is_hurried: bool,
+    /// When the next request goes out; `None` while one is under way, and at the end.
+    next_ms: Option<u64>,
+    catch_up_retry_ms: u64,
+    has_asked_for_shutdown: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FailedDirectory {
+    /// Until when the controller has to know.
+    deadline_ms: u64,
+    is_told: bool,
+}
+
+/// What happens to the broker.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Event {
+    /// The logs are loaded and the metadata is in force.
+    ReadyToUnfence,
+    /// Which directories have failed, and which get no new logs.
+    DirectoriesChanged {
+        failed: Vec<DirectoryId>,
+        cordoned: Vec<DirectoryId>,
+    },
+    /// What the controller has noted of this broker is not what it should be.
+    RegistrationOutdated,
+    ShutdownRequested,
+    RegistrationAnswered(Result<BrokerEpoch, ErrorCode>),
+    HeartbeatAnswered(Result<HeartbeatAnswer, ErrorCode>),
+    /// The time has come that [`BrokerLifecycle::next_wakeup_ms`] named.
+    TimePassed,
+}
+
+/// What the controller says to a heartbeat.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeartbeatAnswer {
+    pub is_caught_up: bool,
+    pub is_fenced: bool,
+    pub should_shut_down: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Effect {
+    SendRegistration,
+    SendHeartbeat(Heartbeat),
+    /// The controller agrees that the broker knows the cluster as it is, for the first time.
+    CaughtUp,
+    /// Clients may come, for the first time.
+    Unfenced,
+    /// The broker may stop: nothing is asked of the controller any more.
+    LetGo,
+    /// The broker cannot go on.
+    Fail(LifecycleFailure),
+}
+
+/// A heartbeat without what only the shell knows: who sends it, and what metadata is in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Heartbeat {
+    pub want_fence: bool,
+    pub want_shut_down: bool,
+    pub failed_directories: Vec<DirectoryId>,
+    /// `None` before the broker has caught up: until then its settings may be old.
+    pub cordoned_directories: Option<Vec<DirectoryId>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LifecycleFailure {
+    /// Within `initial.broker.registration.timeout.ms`; with what the controller last said, if it said anything.
+    NotRegistered(Option<ErrorCode>),
+    /// No later attempt could succeed.
+    Refused(ErrorCode),
+    /// The controller was not told of a failed directory within `log.dir.failure.timeout.ms`: what the broker led
+    /// from there would stay without a leader.
+    DirectoryNotTold,
+}
+
+impl BrokerLifecycle {
+    /// The first registration is due at once.
+    pub(crate) fn new(settings: LifecycleSettings, now_ms: u64) -> BrokerLifecycle {
+        BrokerLifecycle {
+            settings,
+            state: BrokerState::Starting,
+            broker_epoch: BrokerEpoch::UNKNOWN,
+            is_registered: false,
+            registration_deadline_ms: Some(now_ms.saturating_add(settings.registration_timeout_ms)),
+            last_refusal: None,
+            is_ready_to_unfence: false,
+            is_fenced: true,
+            failed_directories: BTreeMap::new(),
+            cordoned_directories: Vec::new(),
+            directories_in_flight: Vec::new(),
+            is_in_flight: false,
+            is_hurried: false,
+            next_ms: Some(now_ms),
+            catch_up_retry_ms: FIRST_CATCH_UP_RETRY_MS,
+            has_asked_for_shutdown: false,
+        }
+    }
+
+    /// The epoch of the last registration; unknown before the first.
+    pub(crate) fn broker_epoch(&self) -> BrokerEpoch {
+        self.broker_epoch
+    }
+
+    /// Whether the controller keeps clients away from this broker, as far as it has said.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.is_fenced
+    }
+
+    /// When [`Event::TimePassed`] is due.
+    pub(crate) fn next_wakeup_ms(&self) -> Option<u64> {
+        let untold = self.failed_directories.values().filter(|dir| !dir.is_told);
+        let deadlines = untold.map(|dir| dir.deadline_ms);
+        let times = deadlines
+            .chain(self.next_ms)
+            .chain(self.registration_deadline_ms);
+        match self.state {
+            BrokerState::ShuttingDown => None,
+            _ => times.min(),
+        }
+    }
+
+    pub(crate) fn step(&mut self, now_ms: u64, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.state == BrokerState::ShuttingDown {
+            return effects;
+        }
+        match event {
+            Event::ReadyToUnfence => {
+                self.is_ready_to_unfence = true;
+                self.catch_up_retry_ms = FIRST_CATCH_UP_RETRY_MS;
+                self.communicate_at(now_ms);
+            }
+            Event::DirectoriesChanged { failed, cordoned } => {
+                for directory in failed {
+                    let deadline_ms = now_ms.saturating_add(self.settings.dir_failure_timeout_ms);
+                    let failed = FailedDirectory {
+                        deadline_ms,
+                        is_told: false,
+                    };
+                    self.failed_directories.entry(directory).or_insert(failed);
+                }
+                self.cordoned_directories = cordoned;
+                if self.is_registered {
+                    self.communicate_at(now_ms);
+                }
+            }
+            Event::RegistrationOutdated => {
+                self.is_registered = false;
+                self.communicate_at(now_ms);
+            }
+            Event::ShutdownRequested => self.on_shutdown_requested(now_ms, &mut effects),
+            Event::RegistrationAnswered(answer) => {
+                self.is_in_flight = false;
+                self.on_registration_answered(now_ms, answer, &mut effects);
+            }
+            Event::HeartbeatAnswered(answer) => {
+                self.is_in_flight = false;
+                self.on_heartbeat_answered(now_ms, answer, &mut effects);
+            }
+            Event::TimePassed => {}
+        }
+        self.do_what_is_due(now_ms, &mut effects);
+        effects
+    }
+
+    fn on_shutdown_requested(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
+        match self.state {
+            BrokerState::Running => {
+                self.state = BrokerState::PendingControlledShutdown;
+                self.communicate_at(now_ms);
+            }
+            BrokerState::PendingControlledShutdown => {}
+            // It leads nothing that could be given away.
+            _ => self.let_go(effects),
+        }
+    }
+
+    fn on_registration_answered(
+        &mut self,
+        now_ms: u64,
+        answer: Result<BrokerEpoch, ErrorCode>,
+        effects: &mut Vec<Effect>,
+    ) {
+        match answer {
+            Ok(broker_epoch) => {
+                self.broker_epoch = broker_epoch;
+                self.is_registered = true;
+                self.registration_deadline_ms = None;
+                self.communicate_at(now_ms);
+            }
+            Err(code) => {
+                let is_first = self.registration_deadline_ms.is_some();
+                if is_first && is_hopeless(code) {
+                    return self.fail(LifecycleFailure::Refused(code), effects);
+                }
+                self.last_refusal = Some(code);
+                self.retry_later(now_ms);
+            }
+        }
+    }
+
+    fn on_heartbeat_answered(
+        &mut self,
+        now_ms: u64,
+        answer: Result<HeartbeatAnswer, ErrorCode>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let told = std::mem::take(&mut self.directories_in_flight);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(ErrorCode::StaleBrokerEpoch | ErrorCode::BrokerIdNotRegistered) => {
+                if self.state == BrokerState::PendingControlledShutdown {
+                    return self.let_go(effects);
+                }
+                self.is_registered = false;
+                return self.retry_later(now_ms);
+            }
+            Err(_) => return self.retry_later(now_ms),
+        };
+        for directory in told {
+            if let Some(failed) = self.failed_directories.get_mut(&directory) {
+                failed.is_told = true;
+            }
+        }
+        self.is_fenced = answer.is_fenced;
+        let interval_ms = self.settings.heartbeat_interval_ms;
+        match self.state {
+            BrokerState::Starting => {
+                if answer.is_caught_up {
+                    self.state = BrokerState::Recovery;
+                    effects.push(Effect::CaughtUp);
+                    self.catch_up_retry_ms = FIRST_CATCH_UP_RETRY_MS;
+                }
+                let wait_ms = self.catch_up_retry_ms.min(interval_ms);
+                self.catch_up_retry_ms = wait_ms.saturating_mul(2);
+                self.communicate_within(now_ms, wait_ms);
+            }
+            BrokerState::Recovery => {
+                if !answer.is_fenced {
+                    self.state = BrokerState::Running;
+                    effects.push(Effect::Unfenced);
+                }
+                self.communicate_within(now_ms, interval_ms);
+            }
+            BrokerState::Running => self.communicate_within(now_ms, interval_ms),
+            BrokerState::PendingControlledShutdown if answer.should_shut_down => {
+                self.let_go(effects);
+            }
+            BrokerState::PendingControlledShutdown => {
+                let wait_ms = match std::mem::replace(&mut self.has_asked_for_shutdown, true) {
+                    false => FIRST_SHUTDOWN_RETRY_MS,
+                    true => interval_ms,
+                };
+                self.communicate_within(now_ms, wait_ms);
+            }
+            BrokerState::ShuttingDown => {}
+        }
+    }
+
+    /// Sends what is due, and fails where something should have happened by now.
+    fn do_what_is_due(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
+        if self.state == BrokerState::ShuttingDown {
+            return;
+        }
+        if self.registration_deadline_ms.is_some_and(|at| at <= now_ms) {
+            let failure = LifecycleFailure::NotRegistered(self.last_refusal);
+            return self.fail(failure, effects);
+        }
+        let mut failed = self.failed_directories.values();
+        if failed.any(|dir| !dir.is_told && dir.deadline_ms <= now_ms) {
+            return self.fail(LifecycleFailure::DirectoryNotTold, effects);
+        }
+        if self.next_ms.is_some_and(|at| at <= now_ms) {
+            self.next_ms = None;
+            self.is_in_flight = true;
+            effects.push(match self.is_registered {
+                true => Effect::SendHeartbeat(self.heartbeat()),
+                false => Effect::SendRegistration,
+            });
+        }
+    }
+
+    fn heartbeat(&mut self) -> Heartbeat {
+        let failed: Vec<DirectoryId> = self.failed_directories.keys().copied().collect();
+        self.directories_in_flight.clone_from(&failed);
+        let has_caught_up = self.state != BrokerState::Starting;
+        Heartbeat {
+            want_fence: !self.is_ready_to_unfence,
+            want_shut_down: self.state == BrokerState::PendingControlledShutdown,
+            failed_directories: failed,
+            cordoned_directories: has_caught_up.then(|| self.cordoned_directories.clone()),
+        }
+    }
+
+    /// As soon as nothing is under way.
+    fn communicate_at(&mut self, now_ms: u64) {
+        match self.is_in_flight {
+            true => self.is_hurried = true,
+            false => self.communicate_within(now_ms, 0),
+        }
+    }
+
+    fn communicate_within(&mut self, now_ms: u64, wait_ms: u64) {
+        let wait_ms = match std::mem::take(&mut self.is_hurried) {
+            true => 0,
+            false => wait_ms,
+        };
+        self.next_ms = Some(now_ms.saturating_add(wait_ms));
+    }
+
+    /// Never at once, however much it is hurried: a controller in trouble would be hurried too.
+    fn retry_later(&mut self, now_ms: u64) {
+        self.is_hurried = false;
+        self.communicate_within(now_ms, self.settings.heartbeat_interval_ms);
+    }
+
+    fn let_go(&mut self, effects: &mut Vec<Effect>) {
+        self.state = BrokerState::ShuttingDown;
+        effects.push(Effect::LetGo);
+    }
+
+    fn fail(&mut self, failure: LifecycleFailure, effects: &mut Vec<Effect>) {
+        self.state = BrokerState::ShuttingDown;
+        effects.push(Effect::Fail(failure));
+    }
+}
+
+/// Whether a registration that is refused with that code is refused for as long as nobody changes anything.
+fn is_hopeless(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::InconsistentClusterId
+            | ErrorCode::UnsupportedVersion
+            | ErrorCode::InvalidRegistration
+    )
+}

@@ -1,0 +1,267 @@
+//! One event after the other, with exactly what follows from it.
+
+use ottla_types::Uuid;
+
+use super::*;
+
+const SETTINGS: LifecycleSettings = LifecycleSettings {
+    heartbeat_interval_ms: 2_000,
+    registration_timeout_ms: 60_000,
+    dir_failure_timeout_ms: 30_000,
+};
+const CAUGHT_UP: HeartbeatAnswer = HeartbeatAnswer {
+    is_caught_up: true,
+    is_fenced: true,
+    should_shut_down: false,
+};
+const UNFENCED: HeartbeatAnswer = HeartbeatAnswer {
+    is_fenced: false,
+    ..CAUGHT_UP
+};
+const BEHIND: HeartbeatAnswer = HeartbeatAnswer {
+    is_caught_up: false,
+    ..CAUGHT_UP
+};
+const MAY_STOP: HeartbeatAnswer = HeartbeatAnswer {
+    should_shut_down: true,
+    ..UNFENCED
+};
+
+/// The heartbeat of a broker that serves.
+fn heartbeat() -> Heartbeat {
+    Heartbeat {
+        want_fence: false,
+        want_shut_down: false,
+        failed_directories: Vec::new(),
+        cordoned_directories: Some(Vec::new()),
+    }
+}
+
+fn registered(epoch: i64) -> Event {
+    Event::RegistrationAnswered(Ok(BrokerEpoch(epoch)))
+}
+
+fn refused(code: ErrorCode) -> Event {
+    Event::RegistrationAnswered(Err(code))
+}
+
+fn answered(answer: HeartbeatAnswer) -> Event {
+    Event::HeartbeatAnswered(Ok(answer))
+}
+
+fn directories(failed: &[u128], cordoned: &[u128]) -> Event {
+    let ids = |ids: &[u128]| ids.iter().map(|id| Uuid::from_u128(*id)).collect();
+    Event::DirectoriesChanged {
+        failed: ids(failed),
+        cordoned: ids(cordoned),
+    }
+}
+
+fn begun() -> BrokerLifecycle {
+    let mut broker = BrokerLifecycle::new(SETTINGS, 0);
+    let effects = broker.step(0, Event::TimePassed);
+    assert_eq!(effects, [Effect::SendRegistration]);
+    broker
+}
+
+/// A broker that serves since 1,000; its next heartbeat is due at 3,000.
+fn running() -> BrokerLifecycle {
+    let mut broker = begun();
+    broker.step(900, registered(5));
+    broker.step(950, answered(CAUGHT_UP));
+    broker.step(960, Event::TimePassed);
+    broker.step(970, Event::ReadyToUnfence);
+    broker.step(980, answered(CAUGHT_UP));
+    let effects = broker.step(1_000, answered(UNFENCED));
+    assert_eq!(effects, [Effect::Unfenced]);
+    assert_eq!(broker.next_wakeup_ms(), Some(3_000));
+    broker
+}
+
+#[test]
+fn a_broker_registers_catches_up_and_is_unfenced() {
+    let mut broker = begun();
+    let starting = Heartbeat {
+        want_fence: true,
+        cordoned_directories: None,
+        ..heartbeat()
+    };
+    let effects = broker.step(10, registered(5));
+    assert_eq!(effects, [Effect::SendHeartbeat(starting.clone())]);
+    assert_eq!(broker.broker_epoch(), BrokerEpoch(5));
+    assert_eq!(broker.step(20, answered(BEHIND)), []);
+    assert_eq!(broker.next_wakeup_ms(), Some(30));
+    let effects = broker.step(30, Event::TimePassed);
+    assert_eq!(effects, [Effect::SendHeartbeat(starting.clone())]);
+    assert_eq!(broker.step(35, answered(BEHIND)), []);
+    assert_eq!(broker.next_wakeup_ms(), Some(55));
+    let effects = broker.step(55, Event::TimePassed);
+    assert_eq!(effects, [Effect::SendHeartbeat(starting)]);
+    assert_eq!(broker.step(60, answered(CAUGHT_UP)), [Effect::CaughtUp]);
+    assert_eq!(broker.next_wakeup_ms(), Some(70));
+    let effects = broker.step(65, Event::ReadyToUnfence);
+    assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+    assert!(broker.is_fenced());
+    assert_eq!(broker.step(80, answered(UNFENCED)), [Effect::Unfenced]);
+    assert!(!broker.is_fenced());
+    assert_eq!(broker.next_wakeup_ms(), Some(2_080));
+    let effects = broker.step(2_080, Event::TimePassed);
+    assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+    assert_eq!(broker.step(2_090, answered(UNFENCED)), []);
+}
+
+#[test]
+fn what_is_due_while_a_request_is_under_way_follows_its_answer_at_once() {
+    let mut broker = running();
+    broker.step(3_000, Event::TimePassed);
+    assert_eq!(broker.step(3_001, directories(&[], &[7])), []);
+    let cordoned = Heartbeat {
+        cordoned_directories: Some(vec![Uuid::from_u128(7)]),
+        ..heartbeat()
+    };
+    let effects = broker.step(3_002, answered(UNFENCED));
+    assert_eq!(effects, [Effect::SendHeartbeat(cordoned)]);
+    // Not after a failure: that would hurry a controller in trouble.
+    broker.step(3_003, directories(&[], &[]));
+    let failed = Event::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
+    assert_eq!(broker.step(3_004, failed), []);
+    assert_eq!(broker.next_wakeup_ms(), Some(5_004));
+}
+
+#[test]
+fn an_id_in_use_is_tried_until_the_time_is_up() {
+    let mut broker = begun();
+    let in_use = ErrorCode::DuplicateBrokerRegistration;
+    for attempt in 0..29 {
+        let now_ms = attempt * 2_000 + 1;
+        assert_eq!(broker.step(now_ms, refused(in_use)), []);
+        let effects = broker.step(now_ms + 2_000, Event::TimePassed);
+        assert_eq!(effects, [Effect::SendRegistration]);
+    }
+    assert_eq!(broker.next_wakeup_ms(), Some(60_000));
+    let effects = broker.step(60_000, Event::TimePassed);
+    let failure = LifecycleFailure::NotRegistered(Some(in_use));
+    assert_eq!(effects, [Effect::Fail(failure)]);
+    assert_eq!(broker.next_wakeup_ms(), None);
+}
+
+#[test]
+fn a_controller_that_never_answers_is_waited_for_as_long() {
+    let mut broker = begun();
+    let effects = broker.step(60_000, Event::TimePassed);
+    let failure = LifecycleFailure::NotRegistered(None);
+    assert_eq!(effects, [Effect::Fail(failure)]);
+}
+
+#[test]
+fn what_cannot_be_saved_ends_the_start_at_once() {
+    for code in [
+        ErrorCode::InconsistentClusterId,
+        ErrorCode::UnsupportedVersion,
+        ErrorCode::InvalidRegistration,
+    ] {
+        let effects = begun().step(5, refused(code));
+        assert_eq!(effects, [Effect::Fail(LifecycleFailure::Refused(code))]);
+    }
+    // A broker that serves goes on: the controller may have been brought to another version.
+    let mut broker = running();
+    broker.step(1_100, Event::RegistrationOutdated);
+    assert_eq!(
+        broker.step(1_200, refused(ErrorCode::UnsupportedVersion)),
+        []
+    );
+    assert_eq!(broker.next_wakeup_ms(), Some(3_200));
+}
+
+#[test]
+fn a_broker_that_the_controller_does_not_know_registers_again() {
+    for code in [
+        ErrorCode::StaleBrokerEpoch,
+        ErrorCode::BrokerIdNotRegistered,
+    ] {
+        let mut broker = running();
+        broker.step(3_000, Event::TimePassed);
+        assert_eq!(broker.step(3_010, Event::HeartbeatAnswered(Err(code))), []);
+        let effects = broker.step(5_010, Event::TimePassed);
+        assert_eq!(effects, [Effect::SendRegistration]);
+        let effects = broker.step(5_020, registered(9));
+        assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+        assert_eq!(broker.broker_epoch(), BrokerEpoch(9));
+        // Fenced until it has seen its new registration.
+        assert_eq!(broker.step(5_030, answered(CAUGHT_UP)), []);
+        assert!(broker.is_fenced());
+        assert_eq!(broker.next_wakeup_ms(), Some(7_030));
+    }
+}
+
+#[test]
+fn an_outdated_registration_is_sent_again_at_once() {
+    let mut broker = running();
+    let effects = broker.step(1_100, Event::RegistrationOutdated);
+    assert_eq!(effects, [Effect::SendRegistration]);
+    // Amended, not made anew: the epoch stays.
+    let effects = broker.step(1_110, registered(5));
+    assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+}
+
+#[test]
+fn a_failed_directory_is_told_until_the_controller_knows() {
+    let mut broker = running();
+    let telling = Heartbeat {
+        failed_directories: vec![Uuid::from_u128(7)],
+        ..heartbeat()
+    };
+    let effects = broker.step(1_100, directories(&[7], &[]));
+    assert_eq!(effects, [Effect::SendHeartbeat(telling.clone())]);
+    broker.step(1_200, answered(UNFENCED));
+    // It stays in what is sent, and nothing fails any more.
+    let effects = broker.step(40_000, Event::TimePassed);
+    assert_eq!(effects, [Effect::SendHeartbeat(telling)]);
+}
+
+#[test]
+fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker() {
+    let mut broker = running();
+    broker.step(1_100, directories(&[7], &[]));
+    let failed = Event::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
+    broker.step(30_000, failed);
+    // Said once more: the time counts from the first.
+    broker.step(30_500, directories(&[7], &[]));
+    assert_eq!(broker.next_wakeup_ms(), Some(31_100));
+    let effects = broker.step(31_100, Event::TimePassed);
+    let failure = LifecycleFailure::DirectoryNotTold;
+    assert_eq!(effects, [Effect::Fail(failure)]);
+}
+
+#[test]
+fn a_broker_stops_when_the_controller_lets_it() {
+    let mut broker = running();
+    let asking = Heartbeat {
+        want_shut_down: true,
+        ..heartbeat()
+    };
+    let effects = broker.step(1_100, Event::ShutdownRequested);
+    assert_eq!(effects, [Effect::SendHeartbeat(asking.clone())]);
+    assert_eq!(broker.step(1_110, Event::ShutdownRequested), []);
+    // The first time it is asked again soon, then as always.
+    broker.step(1_120, answered(UNFENCED));
+    assert_eq!(broker.next_wakeup_ms(), Some(1_170));
+    let effects = broker.step(1_170, Event::TimePassed);
+    assert_eq!(effects, [Effect::SendHeartbeat(asking)]);
+    broker.step(1_180, answered(UNFENCED));
+    assert_eq!(broker.next_wakeup_ms(), Some(3_180));
+    broker.step(3_180, Event::TimePassed);
+    assert_eq!(broker.step(3_190, answered(MAY_STOP)), [Effect::LetGo]);
+    assert_eq!(broker.next_wakeup_ms(), None);
+    assert_eq!(broker.step(3_200, Event::ReadyToUnfence), []);
+}
+
+#[test]
+fn a_broker_that_leads_nothing_stops_at_once() {
+    let mut broker = begun();
+    assert_eq!(broker.step(10, Event::ShutdownRequested), [Effect::LetGo]);
+    let mut broker = running();
+    broker.step(1_100, Event::ShutdownRequested);
+    let unknown = Event::HeartbeatAnswered(Err(ErrorCode::StaleBrokerEpoch));
+    assert_eq!(broker.step(1_110, unknown), [Effect::LetGo]);
+}

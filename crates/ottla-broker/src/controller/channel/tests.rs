@@ -1,0 +1,189 @@
+//! Against controllers that answer as a test says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use ottla_config::Properties;
+use ottla_protocol::decode_request_header;
+use ottla_protocol::messages::{
+    AllocateProducerIdsRequest, AllocateProducerIdsResponse, EnvelopeResponse,
+    UnregisterBrokerRequest, UnregisterBrokerResponse,
+};
+
+use super::*;
+use crate::net::{Connection, ListenerInfo};
+use crate::tests::peer::{Asked, peer};
+
+const SERVED: &[(ApiKey, i16)] = &[(ApiKey::AllocateProducerIds, 0), (ApiKey::Envelope, 0)];
+
+fn config() -> BrokerConfig {
+    let mut properties = Properties::new("the test");
+    for (key, value) in [
+        ("process.roles", "broker"),
+        ("node.id", "4"),
+        ("controller.listener.names", "CONTROLLER"),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        ),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+        ("log.dirs", "/nowhere"),
+        ("broker.heartbeat.interval.ms", "200"),
+    ] {
+        properties.set(key, value);
+    }
+    BrokerConfig::from_properties(&properties).unwrap().0
+}
+
+/// The port at which the leader takes requests; its id is the port as well, 0 where nobody leads.
+fn channel(leader: &Arc<AtomicU16>) -> ControllerChannel {
+    let leader = Arc::clone(leader);
+    let who_leads = move || {
+        let port = leader.load(Ordering::Relaxed);
+        (port != 0).then(|| ActiveController {
+            id: BrokerId(port.into()),
+            host: ByteString::from_static("127.0.0.1"),
+            port,
+        })
+    };
+    ControllerChannel::new(&config(), Box::new(who_leads))
+}
+
+fn allocated(asked: &Asked, producer_id_start: i64) -> Option<Vec<Bytes>> {
+    Some(vec![asked.answer(&AllocateProducerIdsResponse {
+        producer_id_start,
+        producer_id_len: 1000,
+        ..Default::default()
+    })])
+}
+
+#[tokio::test]
+async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() {
+    // The second drops the first connection with the request on it.
+    let tries = AtomicUsize::new(0);
+    let second = peer(SERVED, move |asked| {
+        match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => None,
+            _ => allocated(&asked, 2_000),
+        }
+    });
+    let second = second.await;
+    let leader = Arc::<AtomicU16>::default();
+    // The first leads no longer, and by the time that it says so another does.
+    let next = Arc::clone(&leader);
+    let first = peer(SERVED, move |asked: Asked| {
+        next.store(second, Ordering::Relaxed);
+        Some(vec![asked.answer(&AllocateProducerIdsResponse {
+            error_code: ErrorCode::NotController.code(),
+            ..Default::default()
+        })])
+    });
+    let first = first.await;
+    let channel = channel(&leader);
+    let request = AllocateProducerIdsRequest::default();
+    let elected = async {
+        sleep(Duration::from_millis(20)).await;
+        leader.store(first, Ordering::Relaxed);
+    };
+    let (answer, ()) = tokio::join!(channel.send(&request), elected);
+    assert_eq!(answer.unwrap().producer_id_start, 2_000);
+    assert_eq!(*channel.forwarding.trouble.lock(), None);
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_no_controller_takes_ends_with_its_interval() {
+    let channel = channel(&Arc::default());
+    let begun = Instant::now();
+    let heartbeat = ottla_protocol::messages::BrokerHeartbeatRequest::default();
+    let answer = channel.send(&heartbeat).await;
+    assert_eq!(answer.unwrap_err(), ErrorCode::RequestTimedOut);
+    assert!(begun.elapsed() >= Duration::from_millis(100));
+    let trouble = channel.trouble().unwrap();
+    assert_eq!(trouble, "nobody is known to lead the metadata quorum");
+}
+
+#[tokio::test]
+async fn what_the_controller_does_not_serve_is_not_tried_again() {
+    let port = peer(SERVED, |_| panic!("it must not be asked")).await;
+    let channel = channel(&Arc::new(AtomicU16::new(port)));
+    let answer = channel.send(&UnregisterBrokerRequest::default()).await;
+    assert_eq!(answer.unwrap_err(), ErrorCode::UnsupportedVersion);
+}
+
+/// A client at 10.0.0.9 that asks for a broker to be unregistered.
+fn context() -> RequestContext {
+    let listener = ListenerInfo {
+        name: "PLAINTEXT".to_owned(),
+        protocol: ottla_config::SecurityProtocol::Plaintext,
+        local_addr: ([127, 0, 0, 1], 9092).into(),
+        is_controller: false,
+    };
+    let from = ([10, 0, 0, 9], 50_000).into();
+    RequestContext {
+        api_key: ApiKey::UnregisterBroker,
+        api_version: 0,
+        correlation_id: 77,
+        client_id: Some(ByteString::from_static("admin")),
+        connection: Arc::new(Connection::new(1, Arc::new(listener), from, 0)),
+        received_at_ms: 0,
+        waited: Default::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
+    let react = |asked: Asked| {
+        let envelope: EnvelopeRequest = asked.request();
+        assert_eq!(&envelope.client_host_address[..], [10, 0, 0, 9]);
+        // What `DefaultKafkaPrincipalBuilder.serialize` makes of `User:ANONYMOUS`.
+        let principal = b"\0\0\x05User\x0aANONYMOUS\0\0";
+        assert_eq!(envelope.request_principal.as_deref(), Some(&principal[..]));
+        let mut reader = Reader::new(envelope.request_data);
+        let (api, header) = decode_request_header(&mut reader).unwrap();
+        assert_eq!((api, header.correlation_id), (ApiKey::UnregisterBroker, 77));
+        assert_eq!(header.client_id.as_deref(), Some("admin"));
+        let request = UnregisterBrokerRequest::decode(&mut reader, 0).unwrap();
+        assert_eq!(request.broker_id, 3);
+        // The response as the client would get it, in the envelope's.
+        let inner = Asked::of(api, header, reader).answer(&UnregisterBrokerResponse {
+            error_code: ErrorCode::BrokerIdNotRegistered.code(),
+            error_message: Some(ByteString::from_static("no broker 3")),
+            ..Default::default()
+        });
+        Some(vec![asked.answer(&EnvelopeResponse {
+            response_data: Some(inner.slice(4..)),
+            ..Default::default()
+        })])
+    };
+    let port = peer(SERVED, react).await;
+    let channel = channel(&Arc::new(AtomicU16::new(port)));
+    let request = UnregisterBrokerRequest {
+        broker_id: 3,
+        ..Default::default()
+    };
+    let response = channel.forward(&context(), &request).await.unwrap();
+    assert_eq!(response.error_message.as_deref(), Some("no broker 3"));
+}
+
+#[tokio::test]
+async fn an_envelope_that_is_refused_is_the_brokers_fault_and_not_the_clients() {
+    for (refused, told) in [
+        (
+            ErrorCode::ClusterAuthorizationFailed,
+            ErrorCode::UnknownServerError,
+        ),
+        (ErrorCode::UnsupportedVersion, ErrorCode::UnsupportedVersion),
+    ] {
+        let react = move |asked: Asked| {
+            Some(vec![asked.answer(&EnvelopeResponse {
+                error_code: refused.code(),
+                ..Default::default()
+            })])
+        };
+        let port = peer(SERVED, react).await;
+        let channel = channel(&Arc::new(AtomicU16::new(port)));
+        let request = UnregisterBrokerRequest::default();
+        let answer = channel.forward(&context(), &request).await;
+        assert_eq!(answer.unwrap_err(), told);
+    }
+}
