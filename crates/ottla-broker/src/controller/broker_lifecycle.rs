@@ -10,7 +10,8 @@
 //! `initial.broker.registration.timeout.ms`. And a broker whose epoch the controller does not know any more
 //! registers again, where Kafka's repeats its heartbeat until somebody restarts it: the controller refuses
 //! while another process lives under that id, so that two cannot take it from each other.
-//! While logs are loaded the controller is asked less and less often, where Kafka's broker asks every 10 ms.
+//! While logs are loaded the controller is asked less and less often, where Kafka's broker asks every 10 ms, and a stop
+//! is asked for more than twice before the broker goes back to its usual pace.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ mod tests;
 /// How soon a broker that has not caught up asks again, the first time; each further time it waits twice as long, so
 /// that one whose logs take long to load does not keep the controller busy.
 const FIRST_CATCH_UP_RETRY_MS: u64 = 10;
-/// How soon the controller is asked again whether the broker may stop, the first time.
+/// How soon the controller is asked again whether the broker may stop, the first time; likewise twice as long each
+/// further time. It says yes at the third at the earliest.
 const FIRST_SHUTDOWN_RETRY_MS: u64 = 50;
 
 /// How long things may take.
@@ -63,7 +65,7 @@ pub(crate) struct BrokerLifecycle {
     /// When the next request goes out; `None` while one is under way, and at the end.
     next_ms: Option<u64>,
     catch_up_retry_ms: u64,
-    has_asked_for_shutdown: bool,
+    shutdown_retry_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +157,7 @@ impl BrokerLifecycle {
             is_hurried: false,
             next_ms: Some(now_ms),
             catch_up_retry_ms: FIRST_CATCH_UP_RETRY_MS,
-            has_asked_for_shutdown: false,
+            shutdown_retry_ms: FIRST_SHUTDOWN_RETRY_MS,
         }
     }
 
@@ -164,9 +166,10 @@ impl BrokerLifecycle {
         self.broker_epoch
     }
 
-    /// Whether the controller keeps clients away from this broker, as far as it has said.
+    /// Whether the controller keeps clients away from this broker that is to have some, as far as it has said.
     pub(crate) fn is_fenced(&self) -> bool {
-        self.is_fenced
+        // One that asks to stop is fenced because it asks.
+        self.is_fenced && self.state != BrokerState::PendingControlledShutdown
     }
 
     /// When [`Event::TimePassed`] is due.
@@ -310,10 +313,8 @@ impl BrokerLifecycle {
                 self.let_go(effects);
             }
             BrokerState::PendingControlledShutdown => {
-                let wait_ms = match std::mem::replace(&mut self.has_asked_for_shutdown, true) {
-                    false => FIRST_SHUTDOWN_RETRY_MS,
-                    true => interval_ms,
-                };
+                let wait_ms = self.shutdown_retry_ms.min(interval_ms);
+                self.shutdown_retry_ms = wait_ms.saturating_mul(2);
                 self.communicate_within(now_ms, wait_ms);
             }
             BrokerState::ShuttingDown => {}

@@ -38,6 +38,8 @@ mod tests;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two attempts (Kafka's reconnect backoff).
 const RETRY_BACKOFF: Duration = Duration::from_millis(50);
+/// Elections and the start of a node take that long, and nothing is wrong.
+const NOTEWORTHY: Duration = Duration::from_secs(1);
 /// The largest answer that is read. Lists of reassignments are the largest, and far below.
 const MAX_ANSWER_BYTES: usize = 100 * 1024 * 1024;
 /// In front of the principal, as `DefaultKafkaPrincipalBuilder` reads it.
@@ -51,8 +53,8 @@ pub(crate) struct ActiveController {
     pub port: u16,
 }
 
-/// Who leads, as far as this node knows. Asked before each attempt.
-pub(crate) type WhoLeads = Box<dyn Fn() -> Option<ActiveController> + Send + Sync>;
+/// Who leads, as far as this node knows, or why it does not. Asked before each attempt.
+pub(crate) type WhoLeads = Box<dyn Fn() -> Result<ActiveController, String> + Send + Sync>;
 
 /// Sends requests to the active controller.
 pub(crate) struct ControllerChannel {
@@ -177,7 +179,8 @@ impl Line {
         request: &R,
     ) -> Result<R::Response, ErrorCode> {
         let far_away = Duration::from_secs(60 * 60 * 24 * 365);
-        let deadline = Instant::now() + self.retry_timeout.unwrap_or(far_away);
+        let begun = Instant::now();
+        let deadline = begun + self.retry_timeout.unwrap_or(far_away);
         let Ok(mut connected) = timeout_at(deadline, self.connected.lock()).await else {
             return Err(ErrorCode::RequestTimedOut);
         };
@@ -190,10 +193,12 @@ impl Line {
                 Attempt::Refused(code) => return Err(code),
                 Attempt::Failed(reason) => reason,
             };
-            let api = R::API_KEY;
-            self.complaints.say(|| {
-                tracing::warn!("the controller cannot be asked yet ({api}): {reason}");
-            });
+            if begun.elapsed() > NOTEWORTHY {
+                let api = R::API_KEY;
+                self.complaints.say(|| {
+                    tracing::warn!("the controller cannot be asked yet ({api}): {reason}");
+                });
+            }
             *self.trouble.lock() = Some(reason);
             if Instant::now() + RETRY_BACKOFF >= deadline {
                 return Err(ErrorCode::RequestTimedOut);
@@ -211,8 +216,9 @@ async fn attempt<R: ApiRequest>(
     request: &R,
     deadline: Instant,
 ) -> Attempt<R::Response> {
-    let Some(leader) = who_leads() else {
-        return Attempt::Failed("nobody is known to lead the metadata quorum".to_owned());
+    let leader = match who_leads() {
+        Ok(leader) => leader,
+        Err(reason) => return Attempt::Failed(reason),
     };
     let is_usable = |it: &Connected| !it.connection.is_closed() && it.controller == leader.id;
     if !connected.as_ref().is_some_and(is_usable) {

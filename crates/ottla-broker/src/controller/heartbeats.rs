@@ -25,6 +25,9 @@ use super::channel::ControllerChannel;
 use crate::Broker;
 use crate::complaints::Complaints;
 
+#[cfg(test)]
+mod tests;
+
 /// How long the controller may take to let the broker go, as in Kafka.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(5 * 60);
 

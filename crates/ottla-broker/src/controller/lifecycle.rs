@@ -20,7 +20,6 @@ use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Uuid};
 
 use super::ControllerHandle;
 use super::channel::{ActiveController, ControllerChannel};
-use super::heartbeats::Heartbeats;
 use super::controller_thread::{Controller, Publish};
 use super::format::NodeIdentity;
 use super::heartbeats::Heartbeats;
@@ -76,12 +75,17 @@ impl Membership {
             let quorum = quorum.clone();
             move || {
                 let status = quorum.status();
-                let (host, port) = status.leader_endpoint.clone()?;
-                Some(ActiveController {
-                    id: status.leader?,
-                    host,
-                    port,
-                })
+                match (status.leader, &status.leader_endpoint) {
+                    (Some(id), Some((host, port))) => Ok(ActiveController {
+                        id,
+                        host: host.clone(),
+                        port: *port,
+                    }),
+                    _ => Err(match &status.trouble {
+                        Some(trouble) => trouble.clone(),
+                        None => "nobody is known to lead the metadata quorum".to_owned(),
+                    }),
+                }
             }
         };
         let channel = Arc::new(ControllerChannel::new(file_config, Box::new(who_leads)));

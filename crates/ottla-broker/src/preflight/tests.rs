@@ -210,11 +210,7 @@ fn every_problem_of_the_file_stands_in_the_way() {
 }
 
 #[test]
-fn nodes_with_one_role_are_refused() {
-    Node::new()
-        .setting("process.roles", "broker")
-        .setting("listeners", "PLAINTEXT://127.0.0.1:9092")
-        .refuses("process.roles=broker: a node with one role works with controllers elsewhere");
+fn a_controller_alone_is_refused() {
     Node::new()
         .setting("process.roles", "controller")
         .setting("listeners", "CONTROLLER://127.0.0.1:9093")

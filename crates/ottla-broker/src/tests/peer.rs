@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use ottla_config::{BrokerConfig, Properties};
 use ottla_protocol::messages::api_versions_response::ApiVersion;
 use ottla_protocol::messages::{ApiVersionsResponse, RequestHeader, ResponseHeader};
 use ottla_protocol::{ApiKey, ApiMessage, Message, Reader, decode_request_header};
@@ -10,6 +11,28 @@ use ottla_types::ErrorCode;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+/// What a broker is given whose controllers are other processes, on top of these settings.
+pub(crate) fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
+    let mut properties = Properties::new("the test");
+    let own = [
+        ("process.roles", "broker"),
+        ("node.id", "4"),
+        ("controller.listener.names", "CONTROLLER"),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        ),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+        ("log.dirs", "/nowhere"),
+        ("broker.heartbeat.interval.ms", "200"),
+    ];
+    for (key, value) in own.iter().chain(settings) {
+        properties.set(key, value);
+    }
+    let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+    config
+}
 
 /// A request that has come.
 pub(crate) struct Asked {

@@ -243,17 +243,18 @@ fn a_broker_stops_when_the_controller_lets_it() {
     let effects = broker.step(1_100, Event::ShutdownRequested);
     assert_eq!(effects, [Effect::SendHeartbeat(asking.clone())]);
     assert_eq!(broker.step(1_110, Event::ShutdownRequested), []);
-    // The first time it is asked again soon, then as always.
+    // Soon at first, then less and less often.
     broker.step(1_120, answered(UNFENCED));
     assert_eq!(broker.next_wakeup_ms(), Some(1_170));
     let effects = broker.step(1_170, Event::TimePassed);
     assert_eq!(effects, [Effect::SendHeartbeat(asking)]);
-    broker.step(1_180, answered(UNFENCED));
-    assert_eq!(broker.next_wakeup_ms(), Some(3_180));
-    broker.step(3_180, Event::TimePassed);
-    assert_eq!(broker.step(3_190, answered(MAY_STOP)), [Effect::LetGo]);
+    broker.step(1_180, answered(CAUGHT_UP));
+    assert!(!broker.is_fenced());
+    assert_eq!(broker.next_wakeup_ms(), Some(1_280));
+    broker.step(1_280, Event::TimePassed);
+    assert_eq!(broker.step(1_290, answered(MAY_STOP)), [Effect::LetGo]);
     assert_eq!(broker.next_wakeup_ms(), None);
-    assert_eq!(broker.step(3_200, Event::ReadyToUnfence), []);
+    assert_eq!(broker.step(1_300, Event::ReadyToUnfence), []);
 }
 
 #[test]
