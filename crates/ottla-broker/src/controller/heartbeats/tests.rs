@@ -85,8 +85,8 @@ async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
             .all(|it| (it.broker_id, it.broker_epoch) == (4, 7))
     );
     let (first, last) = (&seen[0], &seen[seen.len() - 1]);
-    assert!(first.want_fence && !first.want_shut_down);
-    assert!(!last.want_fence && last.want_shut_down);
+    assert_eq!((first.want_fence, first.want_shut_down), (false, false));
+    assert_eq!((last.want_fence, last.want_shut_down), (false, true));
 }
 
 #[tokio::test]
