@@ -121,7 +121,6 @@ impl Controller {
         let log_end_offset = opened.log.log_end_offset();
         opened.log.set_high_watermark(log_end_offset);
         let mut controller = Controller::new(opened, log_end_offset);
-        controller.is_publishing = true;
         controller.refresh_config();
         controller.step(Event::Started)?;
         // Before its own first record is committed, so that both share a flush: nobody else can commit anything.
@@ -246,10 +245,10 @@ impl Controller {
         publish: &mut Publish,
         stop: &mut Option<oneshot::Sender<()>>,
     ) -> Result<(), MetadataLogError> {
-        if !self.is_only_voter() {
+        if self.deciding.is_none() {
             self.step(Event::Started)?;
-            self.settle(publish)?;
         }
+        self.settle(publish)?;
         while !self.is_shut_down {
             match work.recv_timeout(self.idle_time()) {
                 Ok(first) => self.serve(first, work, publish, stop)?,

@@ -24,8 +24,8 @@ pub(crate) struct QuorumHandle {
     cluster_id: ByteString,
 }
 
-/// Starts the thread; has to be called within the runtime. The only voter publishes every change from now
-/// on; every other node publishes nothing before [`QuorumHandle::begin_publishing`]. `on_failure` is told why
+/// Starts the thread; has to be called within the runtime. Nothing is published before
+/// [`QuorumHandle::begin_publishing`], unless the node has committed what it starts with already. `on_failure` is told why
 /// the log cannot be used any more; the node must stop then.
 pub(crate) fn start(
     mut controller: Controller,

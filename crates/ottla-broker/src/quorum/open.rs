@@ -35,7 +35,7 @@ pub(crate) fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Con
         control_records.set_static_voters(static_voters(config)?);
     }
     let voters = control_records.last_voters();
-    if can_become_voter {
+    if config.process_roles.broker && can_become_voter {
         check_only_voter(voters, local.key)?;
     }
     let is_only_voter = voters.is_only_voter(local.key);
@@ -119,7 +119,8 @@ fn bootstrap_servers(config: &BrokerConfig) -> Vec<Node> {
         .collect()
 }
 
-/// A controller has no other voter beside it: the requests of other voters are not answered here yet.
+/// A node that is broker and controller in one has no other voter beside it: it would have to answer them before
+/// it knows its cluster.
 fn check_only_voter(voters: &VoterSet, local: ReplicaKey) -> Result<(), String> {
     if voters.is_empty() {
         return Err(no_quorum());
@@ -132,8 +133,8 @@ fn check_only_voter(voters: &VoterSet, local: ReplicaKey) -> Result<(), String> 
     }
     if !voters.is_only_voter(local) {
         return Err(format!(
-            "the metadata quorum has {} voters; this release leads a quorum of one: give \
-             controller.quorum.voters one entry, or format with --standalone",
+            "the metadata quorum has {} voters; a node with process.roles=broker,controller leads a quorum of \
+             one: give it one role, or format with --standalone",
             voters.len()
         ));
     }

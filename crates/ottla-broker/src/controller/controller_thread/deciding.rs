@@ -242,12 +242,16 @@ impl Controller {
         Ok(())
     }
 
-    /// Forces everything to disk, publishes what is committed, and answers.
+    /// Forces everything to disk, for the start of the node, before the thread runs: what is there then is the
+    /// caller's to publish, and every change of it is published from there on.
     pub fn commit(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
-        self.settle(publish)
+        self.settle(publish)?;
+        self.is_publishing = true;
+        Ok(())
     }
 
-    /// As [`commit`](Self::commit), up to where nothing more follows from it.
+    /// Forces everything to disk, publishes what is committed, and answers, up to where nothing more follows
+    /// from it.
     pub(super) fn settle(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
         let mut has_flushed = false;
         loop {

@@ -13,8 +13,8 @@ use crate::quorum::outgoing::{Payload, Received, Unusable};
 use crate::quorum::served::{QuorumDescription, ServedData};
 use crate::quorum::status::QuorumStatus;
 
-/// The same kind of trouble is told of once in this time.
-const TELL_AGAIN: Duration = Duration::from_secs(30);
+/// Trouble is told of once in this time.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
 /// Requests of other nodes that wait for an answer; each takes a connection, and they are bounded as well.
 const MAX_ASKED: usize = 10_000;
 
@@ -22,24 +22,17 @@ const MAX_ASKED: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Trouble {
     reason: Option<String>,
-    /// What was told last, and when.
-    told: Option<(String, Instant)>,
+    /// When something was told last.
+    told: Option<Instant>,
 }
 
 impl Trouble {
-    /// Says it, unless it was just said.
+    /// Says it, unless something of the kind was said a moment ago: while nobody leads, every node that is asked
+    /// has a reason of its own, many times a second.
     pub fn report(&mut self, reason: &str) {
-        let is_known = self
-            .told
-            .as_ref()
-            .is_some_and(|(told, at)| told == reason || at.elapsed() < Duration::from_secs(1));
-        let is_fresh = self
-            .told
-            .as_ref()
-            .is_some_and(|(_, at)| at.elapsed() < TELL_AGAIN);
-        if !(is_known && is_fresh) {
+        if self.told.is_none_or(|at| at.elapsed() >= TELL_AGAIN) {
             tracing::warn!("the metadata quorum: {reason}");
-            self.told = Some((reason.to_owned(), Instant::now()));
+            self.told = Some(Instant::now());
         }
     }
 }
