@@ -1,13 +1,19 @@
 //! One file per API, named after it. Only here and in the protocol crate do version numbers appear.
 
 pub(crate) mod add_raft_voter;
+pub(crate) mod allocate_producer_ids;
 pub(crate) mod alter_client_quotas;
 pub(crate) mod alter_configs;
+pub(crate) mod alter_partition;
 pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod alter_user_scram_credentials;
 pub(crate) mod api_versions;
+pub(crate) mod assign_replicas_to_dirs;
 pub(crate) mod begin_quorum_epoch;
+pub(crate) mod broker_heartbeat;
+pub(crate) mod broker_registration;
+pub(crate) mod controller_registration;
 pub(crate) mod create_acls;
 pub(crate) mod create_delegation_token;
 pub(crate) mod create_partitions;
@@ -30,6 +36,7 @@ pub(crate) mod describe_transactions;
 pub(crate) mod describe_user_scram_credentials;
 pub(crate) mod elect_leaders;
 pub(crate) mod end_quorum_epoch;
+pub(crate) mod envelope;
 pub(crate) mod expire_delegation_token;
 pub(crate) mod fetch;
 pub(crate) mod fetch_metadata_log;

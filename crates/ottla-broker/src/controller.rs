@@ -16,6 +16,8 @@ pub(crate) mod heartbeats;
 
 pub(crate) mod requests;
 
+mod broker_sessions;
+
 pub(crate) mod lifecycle;
 mod local_host;
 
@@ -28,6 +30,7 @@ pub(crate) mod dir_reports;
 pub(crate) mod auto_topic_creation;
 
 pub use crate::quorum::QuorumStatus;
+pub use broker_sessions::BrokerSessions;
 pub use handle::ControllerHandle;
 pub use lifecycle::Membership;
 pub use requests::{ControllerRequest, Facts};

@@ -141,6 +141,13 @@ const APIS: &[Api] = &[
     api!(CONTROLLER, AddRaftVoterRequest, add_raft_voter),
     api!(CONTROLLER, RemoveRaftVoterRequest, remove_raft_voter),
     api!(CONTROLLER, UpdateRaftVoterRequest, update_raft_voter),
+    api!(CONTROLLER, BrokerRegistrationRequest, broker_registration),
+    api!(CONTROLLER, BrokerHeartbeatRequest, broker_heartbeat),
+    api!(CONTROLLER, AlterPartitionRequest, alter_partition),
+    api!(CONTROLLER, AllocateProducerIdsRequest, allocate_producer_ids),
+    api!(CONTROLLER, AssignReplicasToDirsRequest, assign_replicas_to_dirs),
+    api!(CONTROLLER, ControllerRegistrationRequest, controller_registration),
+    api!(CONTROLLER, EnvelopeRequest, envelope),
 ];
 
 fn find(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static Api> {

@@ -20,8 +20,6 @@ mod tests;
 
 use ottla_config::{BrokerConfig, Examined, Properties};
 
-pub(crate) use settings::unserved_role;
-
 pub use finding::{Facts, Finding, Severity, Unserved};
 
 /// What a look at a node comes to.

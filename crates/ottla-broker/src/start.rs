@@ -24,7 +24,7 @@ use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use crate::metadata::publish::apply_dynamic_settings;
 use crate::metrics::{self, Metric};
 use crate::net::{BoundListener, ListenerInfo, accept_connections};
-use crate::preflight::{Unformatted, unserved_role};
+use crate::preflight::Unformatted;
 use crate::replication;
 use crate::stalls;
 use crate::{Broker, BrokerState};
@@ -79,9 +79,6 @@ impl Broker {
         mut config: BrokerConfig,
         unformatted: Unformatted,
     ) -> Result<RunningBroker, StartError> {
-        if let Some((what, change)) = unserved_role(&config) {
-            return Err(StartError(format!("{what}; {change}")));
-        }
         // Binding first finds an address in use before the data directory is touched; nothing is
         // accepted until everything behind the listeners works.
         let mut bound = Vec::new();
@@ -170,9 +167,12 @@ fn join_cluster(broker: &Arc<Broker>, unformatted: Unformatted) -> Result<(), St
     }
     let identity = identity.ok_or_else(|| not_formatted(&config))?;
     let log_dirs = Arc::new(LogDirs::new(locks, &identity));
-    let joined = match config.process_roles.controller {
-        true => load_and_lead(broker, &config, &identity, &log_dirs),
-        false => load_and_follow(broker, &config, &identity, &log_dirs),
+    let roles = config.process_roles;
+    let joined = match (roles.broker, roles.controller) {
+        (true, true) => load_and_lead(broker, &config, &identity, &log_dirs),
+        (true, false) => load_and_follow(broker, &config, &identity, &log_dirs),
+        (false, _) => Membership::control(broker, &config, &identity, &log_dirs)
+            .map(|membership| broker.set_membership(membership)),
     };
     if joined.is_err() {
         log_dirs.abandon();
@@ -305,7 +305,7 @@ impl RunningBroker {
         if let Some(membership) = self.broker.membership() {
             match membership.heartbeats() {
                 Some(heartbeats) => heartbeats.abort(),
-                None if is_broken => {}
+                None if is_broken || !self.broker.config().process_roles.broker => {}
                 None => membership.leave(self.broker.broker_id()).await,
             }
             self.broker.directory_moves.stop().await;

@@ -15,6 +15,7 @@ mod metrics;
 mod older_levels;
 pub(crate) mod peer;
 mod produce_and_fetch;
+mod quorum_of_three;
 mod quotas_and_credentials;
 mod replication;
 mod resources_in_force;

@@ -25,9 +25,10 @@ use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataDelta, MetadataImage, MetadataLoader};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
-use ottla_types::{ErrorCode, Offset, Timestamp};
+use ottla_types::{BrokerId, ErrorCode, Offset, Timestamp};
 use tokio::sync::oneshot;
 
+use super::BrokerSessions;
 use crate::metadata::metadata_log::{LoadedMetadata, MetadataLog, MetadataLogError};
 use crate::metadata::record_batches::MetadataBatch;
 use crate::quorum::network::QuorumNetwork;
@@ -107,6 +108,7 @@ pub(crate) struct Controller {
     is_caught_up: bool,
     waiting_to_catch_up: Vec<oneshot::Sender<MetadataImage>>,
     snapshot_progress: SnapshotProgress,
+    sessions: BrokerSessions,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
 }
@@ -157,7 +159,12 @@ impl Controller {
         let tail_bytes: u64 = loaded.tail.iter().map(|batch| batch.size_bytes).sum();
         // What is in the tail is counted when it is committed.
         snapshot_progress.add_loaded(loaded.bytes_since_snapshot.saturating_sub(tail_bytes));
+        let own_broker = config
+            .process_roles
+            .broker
+            .then_some(BrokerId(config.node_id));
         Controller {
+            sessions: BrokerSessions::new(config.broker_session_timeout_ms, own_broker),
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of(&quorum, now))),
             image: loaded.loader.image().clone(),
             image_end_offset: committed_end,
@@ -184,10 +191,6 @@ impl Controller {
             snapshot_progress,
             is_shut_down: false,
         }
-    }
-
-    pub fn is_only_voter(&self) -> bool {
-        self.quorum.voters().is_only_voter(self.quorum.local_key())
     }
 
     pub fn status(&self) -> Arc<ArcSwap<QuorumStatus>> {
@@ -256,6 +259,8 @@ impl Controller {
                 // Nobody can ask any more.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            self.fence_silent_brokers()?;
+            self.settle_or_refuse(publish)?;
             if self.moment().now_ms >= self.quorum.wake_at_ms() {
                 self.step(Event::Ticked)?;
                 self.settle_or_refuse(publish)?;
@@ -274,7 +279,9 @@ impl Controller {
     /// For how long there is nothing to do unless somebody asks.
     fn idle_time(&self) -> Duration {
         let now_ms = self.moment().now_ms;
-        Duration::from_millis(self.quorum.wake_at_ms().saturating_sub(now_ms)).min(IDLE_CHECK)
+        Duration::from_millis(self.quorum.wake_at_ms().saturating_sub(now_ms))
+            .min(self.session_check().unwrap_or(IDLE_CHECK))
+            .min(IDLE_CHECK)
     }
 
     /// Does what waits, and brings what was decided to the disk with one fsync.

@@ -19,7 +19,7 @@ use ottla_protocol::messages::{
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Uuid};
 
 use super::ControllerHandle;
-use super::channel::{ActiveController, ControllerChannel};
+use super::channel::{ActiveController, ControllerChannel, WhoLeads};
 use super::controller_thread::{Controller, Publish};
 use super::format::NodeIdentity;
 use super::heartbeats::Heartbeats;
@@ -27,7 +27,9 @@ use super::local_host::canonical_host_name;
 use crate::Broker;
 use crate::log_dirs::LogDirs;
 use crate::metadata::publish::publish;
-use crate::quorum;
+use crate::quorum::{self, QuorumHandle};
+
+mod controller_node;
 
 /// The controller of this node and this node's registration with it.
 #[derive(Debug)]
@@ -71,24 +73,7 @@ impl Membership {
             stop_node(broker),
         )?;
         broker.set_quorum(quorum.clone());
-        let who_leads = {
-            let quorum = quorum.clone();
-            move || {
-                let status = quorum.status();
-                match (status.leader, &status.leader_endpoint) {
-                    (Some(id), Some((host, port))) => Ok(ActiveController {
-                        id,
-                        host: host.clone(),
-                        port: *port,
-                    }),
-                    _ => Err(match &status.trouble {
-                        Some(trouble) => trouble.clone(),
-                        None => "nobody is known to lead the metadata quorum".to_owned(),
-                    }),
-                }
-            }
-        };
-        let channel = Arc::new(ControllerChannel::new(file_config, Box::new(who_leads)));
+        let channel = Arc::new(ControllerChannel::new(file_config, who_leads(&quorum)));
         let directories = identity.directory_ids.values().copied().collect();
         let registration =
             broker_registration(file_config, identity, directories, previous_broker_epoch);
@@ -245,6 +230,25 @@ impl Membership {
             }
         }
     }
+}
+
+/// Who leads, as the thread of the quorum knows it.
+fn who_leads(quorum: &QuorumHandle) -> WhoLeads {
+    let quorum = quorum.clone();
+    Box::new(move || {
+        let status = quorum.status();
+        match (status.leader, &status.leader_endpoint) {
+            (Some(id), Some((host, port))) => Ok(ActiveController {
+                id,
+                host: host.clone(),
+                port: *port,
+            }),
+            _ => Err(match &status.trouble {
+                Some(trouble) => trouble.clone(),
+                None => "nobody is known to lead the metadata quorum".to_owned(),
+            }),
+        }
+    })
 }
 
 /// Puts each change in force.

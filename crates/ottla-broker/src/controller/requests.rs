@@ -13,7 +13,9 @@ use ottla_protocol::messages::{
     DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
     UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
-use ottla_types::{BrokerEpoch, Offset};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset};
+
+use super::BrokerSessions;
 
 /// What the controller knows besides image and configuration.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +23,8 @@ pub struct Facts<'a> {
     pub cluster_id: &'a str,
     /// Where the next record will stand.
     pub next_offset: Offset,
-    /// Whether the one broker that this controller serves is known to live: it is this process.
-    pub has_valid_session: bool,
+    /// Which brokers were heard of lately.
+    pub sessions: &'a BrokerSessions,
 }
 
 /// A request to the controller.
@@ -74,13 +76,14 @@ impl ControllerRequest for BrokerRegistrationRequest {
         facts: &Facts<'_>,
     ) -> Decision<Self::Response> {
         let new_epoch = BrokerEpoch(facts.next_offset.value());
-        ottla_controller::register_broker(
-            context,
-            self,
-            facts.cluster_id,
-            new_epoch,
-            facts.has_valid_session,
-        )
+        let id = BrokerId(self.broker_id);
+        let is_known = facts.sessions.is_valid(id);
+        let decision =
+            ottla_controller::register_broker(context, self, facts.cluster_id, new_epoch, is_known);
+        if decision.response.error_code == ErrorCode::None.code() {
+            facts.sessions.touch(id, Offset(-1));
+        }
+        decision
     }
 }
 
@@ -88,12 +91,31 @@ impl ControllerRequest for BrokerHeartbeatRequest {
     fn decide(
         &self,
         context: &mut ControllerContext<'_>,
-        _facts: &Facts<'_>,
+        facts: &Facts<'_>,
     ) -> Decision<Self::Response> {
         // A broker's epoch is the offset from which its registration was written, so that whoever has
         // seen the epoch's offset has seen the registration, as far as it matters: partition changes of
-        // the same batch come with it. There is no other broker whose offset a shutdown waits for.
+        // the same batch come with it.
         let register_offset = Offset(self.broker_epoch);
-        ottla_controller::heartbeat(context, self, register_offset, true)
+        let id = BrokerId(self.broker_id);
+        let is_stopping = context
+            .image
+            .cluster
+            .broker(id)
+            .is_some_and(|broker| broker.in_controlled_shutdown);
+        let may_finish_shutdown = match is_stopping {
+            true => facts.sessions.may_finish_shutdown(id, context.image),
+            false => {
+                facts.sessions.end_shutdown(id);
+                true
+            }
+        };
+        let decision =
+            ottla_controller::heartbeat(context, self, register_offset, may_finish_shutdown);
+        if decision.response.error_code == ErrorCode::None.code() {
+            let metadata_offset = Offset(self.current_metadata_offset);
+            facts.sessions.touch(id, metadata_offset);
+        }
+        decision
     }
 }

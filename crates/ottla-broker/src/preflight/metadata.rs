@@ -245,10 +245,15 @@ fn quorum(
             }
         },
     };
+    if !config.process_roles.broker {
+        // It shares the quorum with whoever votes, or observes it until it is made a voter.
+        return;
+    }
     let ids: Vec<BrokerId> = voters.voters().map(|voter| voter.key.id).collect();
     if ids.len() > 1 {
         let what = format!(
-            "the metadata quorum has {} voters, nodes {}, and only one that is the node itself is served yet",
+            "the metadata quorum has {} voters, nodes {}, and a node with process.roles=broker,controller leads \
+             a quorum of one",
             ids.len(),
             some_of(&ids)
         );

@@ -19,14 +19,6 @@ pub(super) fn examine(
         look.refuse("settings", &place, what, change);
     }
     if let Some(config) = config {
-        if let Some((what, change)) = unserved_role(config) {
-            look.refuse(
-                "process.roles",
-                &properties.place("process.roles"),
-                what,
-                change,
-            );
-        }
         look.facts.node_id = Some(config.node_id);
     }
     for warning in warnings {
@@ -54,18 +46,6 @@ pub(super) fn examine(
             look.note("settings", &properties.place(def.name), what, "");
         }
     }
-}
-
-/// A controller alone decides for brokers elsewhere, which is not served yet.
-pub(crate) fn unserved_role(config: &BrokerConfig) -> Option<(String, &'static str)> {
-    (!config.process_roles.broker).then(|| {
-        (
-            "process.roles=controller: a controller without the role of a broker works with brokers elsewhere, which \
-             is not served yet"
-                .to_owned(),
-            "a node with process.roles=broker,controller or process.roles=broker can be started",
-        )
-    })
 }
 
 /// A sentence of what is wrong and what to do about it, in its two halves.

@@ -4,6 +4,7 @@
 //! In Kafka: `QuorumController`.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ottla_controller::ControllerContext;
 use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
@@ -133,7 +134,7 @@ impl Controller {
         let facts = Facts {
             cluster_id: &self.cluster_id,
             next_offset: self.log.log_end_offset(),
-            has_valid_session: false,
+            sessions: &self.sessions,
         };
         Some(decide(&mut context, &facts))
     }
@@ -145,6 +146,7 @@ impl Controller {
         };
         deciding.is_activated = true;
         deciding.is_activation_due = false;
+        self.sessions.begin(deciding.loader.image());
         let is_in_transaction = deciding.loader.is_in_transaction();
         let bootstrap = std::mem::take(&mut self.bootstrap);
         let records = self.with_context(|context, _| {
@@ -356,6 +358,29 @@ impl Controller {
         }
         self.refresh_config();
         Ok(())
+    }
+
+    /// Fences the brokers that have been silent for too long, as the active controller.
+    pub(super) fn fence_silent_brokers(&mut self) -> Result<(), MetadataLogError> {
+        let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_activated) else {
+            return Ok(());
+        };
+        for id in self.sessions.silent(deciding.loader.image()) {
+            tracing::info!("broker {id} is fenced: it was not heard of for its session timeout");
+            let records =
+                self.with_context(|context, _| ottla_controller::fence_broker(context, id));
+            match self.append(records.unwrap_or_default()) {
+                Err(error) if error.is_disk_full => tracing::warn!("broker {id} stays: {error}"),
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    /// How long this node may sleep while it has sessions to watch.
+    pub(super) fn session_check(&self) -> Option<Duration> {
+        let deciding = self.deciding.as_ref().filter(|it| it.is_activated)?;
+        self.sessions.look_every(deciding.loader.image())
     }
 
     /// Answers everything that waits to be committed with an error.

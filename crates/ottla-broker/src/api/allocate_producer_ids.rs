@@ -1,0 +1,23 @@
+//! AllocateProducerIds (KIP-730): a broker takes a block of producer ids.
+//!
+//! Kafka: `ControllerApis.handleAllocateProducerIdsRequest`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AllocateProducerIdsRequest,
+) -> AllocateProducerIdsResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => AllocateProducerIdsResponse {
+            error_code: error.code(),
+            ..Default::default()
+        },
+    }
+}

@@ -1,0 +1,23 @@
+//! AlterPartition (KIP-497): the leader of partitions asks for other in-sync replicas.
+//!
+//! Kafka: `ControllerApis.handleAlterPartitionRequest`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{AlterPartitionRequest, AlterPartitionResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AlterPartitionRequest,
+) -> AlterPartitionResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => AlterPartitionResponse {
+            error_code: error.code(),
+            ..Default::default()
+        },
+    }
+}

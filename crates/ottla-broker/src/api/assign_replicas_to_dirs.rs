@@ -1,0 +1,23 @@
+//! AssignReplicasToDirs (KIP-858): a broker says in which directories its replicas lie.
+//!
+//! Kafka: `ControllerApis.handleAssignReplicasToDirs`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AssignReplicasToDirsRequest,
+) -> AssignReplicasToDirsResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => AssignReplicasToDirsResponse {
+            error_code: error.code(),
+            ..Default::default()
+        },
+    }
+}

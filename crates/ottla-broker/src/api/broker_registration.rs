@@ -1,0 +1,23 @@
+//! BrokerRegistration (KIP-631): a broker joins the cluster, fenced until it has caught up.
+//!
+//! Kafka: `ControllerApis.handleBrokerRegistration`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{BrokerRegistrationRequest, BrokerRegistrationResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: BrokerRegistrationRequest,
+) -> BrokerRegistrationResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => BrokerRegistrationResponse {
+            error_code: error.code(),
+            ..Default::default()
+        },
+    }
+}

@@ -1,0 +1,23 @@
+//! ControllerRegistration (KIP-919): a controller says where it is reached and what it supports.
+//!
+//! Kafka: `ControllerApis.handleControllerRegistration`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{ControllerRegistrationRequest, ControllerRegistrationResponse};
+
+use crate::{Broker, RequestContext};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: ControllerRegistrationRequest,
+) -> ControllerRegistrationResponse {
+    match broker.ask_controller(request).await {
+        Ok(response) => response,
+        Err(error) => ControllerRegistrationResponse {
+            error_code: error.code(),
+            ..Default::default()
+        },
+    }
+}

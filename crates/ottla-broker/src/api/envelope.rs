@@ -1,0 +1,101 @@
+//! Envelope (KIP-590): a broker hands on what a client asked of it, for the active controller to decide.
+//!
+//! The request inside is answered as if it had come to this listener itself. Only what is meant for controllers
+//! may be in an envelope, and no envelope.
+//!
+//! Kafka: `EnvelopeUtils.handleEnvelopeRequest`, `RequestChannel.Request.buildResponseSend`.
+
+use std::sync::Arc;
+
+use bytes::Buf;
+use ottla_protocol::messages::{EnvelopeRequest, EnvelopeResponse, RequestHeader};
+use ottla_protocol::{ApiKey, Message, Reader};
+use ottla_types::ErrorCode;
+
+use crate::net::Answer;
+use crate::{Broker, RequestContext, dispatch};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: EnvelopeRequest,
+) -> EnvelopeResponse {
+    let refused = |error: ErrorCode| EnvelopeResponse {
+        error_code: error.code(),
+        ..Default::default()
+    };
+    // The sender looks for the active controller then.
+    if !broker
+        .quorum()
+        .is_some_and(|quorum| quorum.status().is_active)
+    {
+        return refused(ErrorCode::NotController);
+    }
+    let Some((header, reader)) = read_header(request) else {
+        return refused(ErrorCode::UnsupportedVersion);
+    };
+    let Some(api_key) =
+        ApiKey::from_code(header.request_api_key).filter(|key| is_forwardable(*key))
+    else {
+        return refused(ErrorCode::InvalidRequest);
+    };
+    let forwarded = RequestContext {
+        api_key,
+        api_version: header.request_api_version,
+        correlation_id: header.correlation_id,
+        client_id: header.client_id,
+        connection: Arc::clone(&context.connection),
+        received_at_ms: context.received_at_ms,
+        waited: Default::default(),
+    };
+    match dispatch::handle(broker, &forwarded, reader).await {
+        Ok(Answer::Response(encoded)) => {
+            let mut bytes = encoded.into_bytes();
+            // The length in front is that of a frame of its own.
+            bytes.advance(4);
+            EnvelopeResponse {
+                response_data: Some(bytes),
+                ..Default::default()
+            }
+        }
+        Ok(_) | Err(_) => refused(ErrorCode::UnsupportedVersion),
+    }
+}
+
+/// The header of the request inside, and its body.
+fn read_header(request: EnvelopeRequest) -> Option<(RequestHeader, Reader)> {
+    let data = request.request_data;
+    let (mut api_key, mut version) = (data.get(..2)?, data.get(2..4)?);
+    let (api_key, version) = (api_key.get_i16(), version.get_i16());
+    let header_version = ApiKey::from_code(api_key)?.request_header_version(version);
+    let mut reader = Reader::new(data);
+    let header = RequestHeader::decode(&mut reader, header_version).ok()?;
+    Some((header, reader))
+}
+
+/// What brokers hand on. In Kafka: `ApiKeys.forwardable`.
+fn is_forwardable(api_key: ApiKey) -> bool {
+    matches!(
+        api_key,
+        ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreateAcls
+            | ApiKey::DeleteAcls
+            | ApiKey::AlterConfigs
+            | ApiKey::CreatePartitions
+            | ApiKey::CreateDelegationToken
+            | ApiKey::RenewDelegationToken
+            | ApiKey::ExpireDelegationToken
+            | ApiKey::ElectLeaders
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::AlterPartitionReassignments
+            | ApiKey::ListPartitionReassignments
+            | ApiKey::AlterClientQuotas
+            | ApiKey::AlterUserScramCredentials
+            | ApiKey::DescribeQuorum
+            | ApiKey::UpdateFeatures
+            | ApiKey::UnregisterBroker
+            | ApiKey::AddRaftVoter
+            | ApiKey::RemoveRaftVoter
+    )
+}

@@ -1,0 +1,136 @@
+//! Which brokers were heard of lately, as the active controller sees it: by their registrations and heartbeats. Who is
+//! silent for `broker.session.timeout.ms` is fenced.
+//!
+//! Not part of the log: a new active controller gives every broker a whole session anew, as Kafka's does. A broker
+//! in the controller's own process sends no heartbeats, and is never silent.
+//!
+//! In Kafka: `BrokerHeartbeatManager`, `BrokerHeartbeatTracker`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ottla_metadata::MetadataImage;
+use ottla_types::{BrokerId, Offset};
+
+/// Asked and told by one thread, by decisions that see the controller otherwise unchanged.
+#[derive(Debug)]
+pub struct BrokerSessions {
+    timeout: Duration,
+    own_broker: Option<BrokerId>,
+    heard: RefCell<BTreeMap<BrokerId, Heard>>,
+    /// Up to where the others have to have seen the log before a broker that stops may go, inclusive.
+    shutdown_offsets: RefCell<BTreeMap<BrokerId, Offset>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at: Instant,
+    /// What the broker has seen of the metadata log, inclusive.
+    metadata_offset: Offset,
+}
+
+impl BrokerSessions {
+    pub fn new(timeout_ms: i32, own_broker: Option<BrokerId>) -> BrokerSessions {
+        BrokerSessions {
+            timeout: Duration::from_millis(u64::try_from(timeout_ms).unwrap_or_default().max(1)),
+            own_broker,
+            heard: RefCell::default(),
+            shutdown_offsets: RefCell::default(),
+        }
+    }
+
+    /// The controller has just become active: everybody has a whole session.
+    pub fn begin(&self, image: &MetadataImage) {
+        let heard = Heard {
+            at: Instant::now(),
+            metadata_offset: Offset(-1),
+        };
+        self.shutdown_offsets.borrow_mut().clear();
+        *self.heard.borrow_mut() = image
+            .cluster
+            .brokers()
+            .filter(|broker| !broker.fenced)
+            .map(|broker| (broker.id, heard))
+            .collect();
+    }
+
+    pub fn touch(&self, broker: BrokerId, metadata_offset: Offset) {
+        let heard = Heard {
+            at: Instant::now(),
+            metadata_offset,
+        };
+        self.heard.borrow_mut().insert(broker, heard);
+    }
+
+    /// Whether a broker was heard of within its session.
+    pub fn is_valid(&self, broker: BrokerId) -> bool {
+        self.heard
+            .borrow()
+            .get(&broker)
+            .is_some_and(|heard| heard.at.elapsed() < self.timeout)
+    }
+
+    /// The broker goes on, or begins anew.
+    pub fn end_shutdown(&self, broker: BrokerId) {
+        self.shutdown_offsets.borrow_mut().remove(&broker);
+    }
+
+    /// Whether every other active broker has seen who leads in the place of one that stops: what was decided when
+    /// this was asked first.
+    pub fn may_finish_shutdown(&self, broker: BrokerId, image: &MetadataImage) -> bool {
+        let offset = *self
+            .shutdown_offsets
+            .borrow_mut()
+            .entry(broker)
+            .or_insert(image.provenance.last_contained_offset);
+        let heard = self.heard.borrow();
+        let is_other = |id: BrokerId| id != broker && Some(id) != self.own_broker;
+        image
+            .cluster
+            .brokers()
+            .filter(|other| !other.fenced && is_other(other.id))
+            .all(|other| {
+                heard
+                    .get(&other.id)
+                    .is_some_and(|heard| heard.metadata_offset >= offset)
+            })
+    }
+
+    /// The active brokers that have been silent for too long.
+    pub fn silent(&self, image: &MetadataImage) -> Vec<BrokerId> {
+        image
+            .cluster
+            .brokers()
+            .filter(|broker| !broker.fenced && Some(broker.id) != self.own_broker)
+            .map(|broker| broker.id)
+            .filter(|id| !self.is_valid(*id))
+            .collect()
+    }
+
+    /// How often to look who is silent, while there is anybody who may be.
+    pub fn look_every(&self, image: &MetadataImage) -> Option<Duration> {
+        let mut others = image
+            .cluster
+            .brokers()
+            .filter(|broker| !broker.fenced && Some(broker.id) != self.own_broker);
+        others
+            .next()
+            .map(|_| (self.timeout / 8).max(Duration::from_millis(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_lasts_from_one_heartbeat_to_the_next() {
+        let sessions = BrokerSessions::new(40, None);
+        assert!(!sessions.is_valid(BrokerId(1)));
+        sessions.touch(BrokerId(1), Offset(7));
+        assert!(sessions.is_valid(BrokerId(1)));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!sessions.is_valid(BrokerId(1)));
+    }
+}

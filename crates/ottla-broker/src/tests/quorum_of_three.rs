@@ -1,0 +1,238 @@
+//! Three controllers that share a quorum, in one process and over sockets.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use ottla_config::{BrokerConfig, Properties};
+use ottla_metadata::MetadataVersion;
+use ottla_protocol::messages::alter_client_quotas_request::{EntityData, EntryData, OpData};
+use ottla_protocol::messages::{
+    AlterClientQuotasRequest, DescribeQuorumRequest, VoteRequest, describe_quorum_request,
+};
+use ottla_types::ErrorCode;
+
+use super::client::Client;
+use crate::controller::format::{FormatOptions, InitialQuorum, format};
+use crate::start::RunningBroker;
+use crate::{Broker, Endpoint};
+
+const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAZA";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The nodes 1 to 3; `None` for one that is stopped.
+struct Quorum {
+    configs: Vec<BrokerConfig>,
+    nodes: Vec<Option<RunningBroker>>,
+    _data: tempfile::TempDir,
+}
+
+impl Quorum {
+    async fn start() -> Quorum {
+        let data = tempfile::tempdir().expect("a directory");
+        let held: Vec<TcpListener> = (0..3)
+            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
+            .collect();
+        let ports: Vec<u16> = held
+            .iter()
+            .map(|held| held.local_addr().expect("is bound").port())
+            .collect();
+        drop(held);
+        let voters: Vec<String> = ports
+            .iter()
+            .enumerate()
+            .map(|(index, port)| format!("{}@127.0.0.1:{port}", index + 1))
+            .collect();
+        let mut quorum = Quorum {
+            configs: Vec::new(),
+            nodes: Vec::new(),
+            _data: data,
+        };
+        for (index, port) in ports.iter().enumerate() {
+            let dir = quorum._data.path().join(format!("node-{index}"));
+            let mut properties = Properties::new("the test");
+            for (key, value) in [
+                ("process.roles", "controller"),
+                ("node.id", &(index + 1).to_string()),
+                ("listeners", &format!("CONTROLLER://127.0.0.1:{port}")),
+                ("controller.listener.names", "CONTROLLER"),
+                ("controller.quorum.voters", &voters.join(",")),
+                ("ottla.accept.unserved", "quotas"),
+                ("log.dirs", dir.to_str().expect("characters")),
+            ] {
+                properties.set(key, value);
+            }
+            let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+            let options = FormatOptions {
+                cluster_id: CLUSTER_ID.to_owned(),
+                quorum: InitialQuorum::Static,
+                metadata_version: MetadataVersion::LATEST_PRODUCTION,
+                feature_levels: Default::default(),
+                scram_records: Vec::new(),
+                ignore_formatted: false,
+            };
+            format(&config, &options).expect("formats");
+            quorum.configs.push(config);
+            quorum.nodes.push(None);
+        }
+        for index in 0..3 {
+            quorum.restart(index).await;
+        }
+        quorum
+    }
+
+    async fn restart(&mut self, index: usize) {
+        let started = Broker::start(self.configs[index].clone()).await;
+        self.nodes[index] = Some(started.expect("the node starts"));
+    }
+
+    fn running(&self) -> impl Iterator<Item = (usize, &RunningBroker)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(|(index, node)| Some((index, node.as_ref()?)))
+    }
+
+    /// Waits until one leads, and returns which.
+    async fn active(&self) -> usize {
+        let is_active = |(_, node): &(usize, &RunningBroker)| {
+            let quorum = node.broker().quorum();
+            quorum.is_some_and(|quorum| quorum.status().is_active)
+        };
+        let found = async {
+            loop {
+                if let Some((index, _)) = self.running().find(is_active) {
+                    return index;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, found)
+            .await
+            .expect("in time")
+    }
+
+    /// Has the active controller, whoever that is, write a quota; returns when it is committed.
+    async fn write(&self, user: &'static str) {
+        let request = AlterClientQuotasRequest {
+            entries: vec![EntryData {
+                entity: vec![EntityData {
+                    entity_type: "user".into(),
+                    entity_name: Some(user.into()),
+                    ..Default::default()
+                }],
+                ops: vec![OpData {
+                    key: "producer_byte_rate".into(),
+                    value: 1000.0,
+                    remove: false,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let written = async {
+            loop {
+                let active = self.active().await;
+                let node = self.nodes[active].as_ref().expect("runs");
+                match node.broker().ask_controller(request.clone()).await {
+                    Ok(response) => {
+                        assert_eq!(response.entries[0].error_code, 0);
+                        return;
+                    }
+                    // The lead was lost meanwhile.
+                    Err(ErrorCode::NotController) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, written)
+            .await
+            .expect("in time");
+    }
+
+    /// Waits until all nodes that run know of so many quotas, and of all three controllers.
+    async fn all_know(&self, quotas: usize) {
+        for (index, node) in self.running() {
+            let known = async {
+                loop {
+                    let image = node.broker().metadata();
+                    let controllers = image.cluster.controllers().count();
+                    if image.client_quotas.iter().count() == quotas && controllers == 3 {
+                        return;
+                    }
+                    drop(image);
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            let known = tokio::time::timeout(PATIENCE, known).await;
+            known.unwrap_or_else(|_| panic!("node {} does not know of {quotas}", index + 1));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_decides_and_another_leads_when_the_leader_stops() {
+    let mut quorum = Quorum::start().await;
+    quorum.write("alice").await;
+    quorum.all_know(1).await;
+
+    let first = quorum.active().await;
+    quorum.nodes[first].take().expect("runs").stop().await;
+    let second = quorum.active().await;
+    assert_ne!(second, first);
+    quorum.write("bob").await;
+    quorum.all_know(2).await;
+
+    quorum.restart(first).await;
+    quorum.write("carol").await;
+    quorum.all_know(3).await;
+
+    let leader = quorum.nodes[quorum.active().await].as_ref().expect("runs");
+    let described = leader.broker().quorum().expect("runs").describe().await;
+    let described = described.expect("leads");
+    assert_eq!(described.voter_states.len(), 3);
+    assert!(described.high_watermark.value() > 0);
+    for node in quorum.nodes.into_iter().flatten() {
+        node.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_three_decides_nothing() {
+    let mut quorum = Quorum::start().await;
+    quorum.write("alice").await;
+    let active = quorum.active().await;
+    for index in (0..3).filter(|index| *index != active) {
+        quorum.nodes[index].take().expect("runs").stop().await;
+    }
+    // It gives the lead up when nobody has fetched for a while.
+    let node = quorum.nodes[active].take().expect("runs");
+    let given_up = async {
+        while node.broker().quorum().expect("runs").status().is_active {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, given_up)
+        .await
+        .expect("in time");
+    let listeners = node.listeners().iter();
+    let controller = listeners.map(|listener| listener.local_addr).next();
+    let mut client = Client::connect(controller.expect("listens")).await;
+    let described = client
+        .ask(
+            2,
+            &DescribeQuorumRequest {
+                topics: vec![describe_quorum_request::TopicData {
+                    topic_name: "__cluster_metadata".into(),
+                    partitions: vec![Default::default()],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            },
+        )
+        .await;
+    let error = described.topics[0].partitions[0].error_code;
+    assert_eq!(error, ErrorCode::NotLeaderOrFollower.code());
+    let refused = client.ask(2, &VoteRequest::default()).await;
+    assert_eq!(refused.error_code, ErrorCode::InvalidRequest.code());
+    assert_eq!(Endpoint::of(&node.listeners()[0]), Endpoint::Controller);
+    node.stop().await;
+}
