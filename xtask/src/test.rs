@@ -153,6 +153,21 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Either,
+        name: "mixed-cluster",
+        what: "two brokers of Ottla's and one of Kafka's, stopped and killed in turn",
+        command: || xtask(&["mixed-cluster", "--troubles", "3"]),
+    },
+    Suite {
+        lane: Lane::Either,
+        name: "mixed-cluster-2",
+        what: "one broker of Ottla's and two of Kafka's",
+        command: || {
+            let brokers = "kafka,ottla,kafka";
+            xtask(&["mixed-cluster", "--brokers", brokers, "--troubles", "3"])
+        },
+    },
+    Suite {
+        lane: Lane::Either,
         name: "take-over-static",
         what: "the same with static voters",
         command: || xtask(&["take-over", "--changes", "2", "--static-voters"]),

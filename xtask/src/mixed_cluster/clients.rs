@@ -10,6 +10,9 @@ use super::history::{self, Placed, Produced};
 use crate::peer::InstalledPeer;
 use crate::process::{self, OwnedChild};
 
+/// The tool's own default is to give each record up at its first error.
+const PRODUCER_PROPERTIES: &str =
+    "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=120000\n";
 /// Records a second.
 const THROUGHPUT: &str = "500";
 /// The producer ends when what is on its way was answered or given up.
@@ -50,6 +53,8 @@ impl Clients {
                 "earliest",
             ],
         )?;
+        let properties = dir.join("producer.properties");
+        std::fs::write(&properties, PRODUCER_PROPERTIES)?;
         let producer = start(
             "org.apache.kafka.tools.VerifiableProducer",
             "producer.json",
@@ -60,6 +65,8 @@ impl Clients {
                 THROUGHPUT,
                 "--max-messages",
                 "-1",
+                "--command-config",
+                &properties.display().to_string(),
             ],
         )?;
         let mut clients = Clients {
