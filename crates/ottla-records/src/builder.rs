@@ -139,7 +139,7 @@ impl RecordBatchBuilder {
     }
 
     /// Appends a record at the next offset.
-    #[inline]
+    #[inline(always)]
     pub fn append(
         &mut self,
         timestamp: Timestamp,
@@ -154,7 +154,7 @@ impl RecordBatchBuilder {
 
     /// Appends a record `offset_delta` after the base offset, more than the record before it. Offsets
     /// may be left out, as compaction does.
-    #[inline]
+    #[inline(always)]
     pub fn append_at(
         &mut self,
         offset_delta: i32,
@@ -346,8 +346,23 @@ pub fn replace_producer(
     Ok(bytes.freeze())
 }
 
-#[inline]
+#[inline(always)]
 fn write_record(
+    out: &mut Vec<u8>,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    headers: &[RecordHeader],
+) {
+    if headers.is_empty() && write_small(out, timestamp_delta, offset_delta, key, value) {
+        return;
+    }
+    write_any(out, timestamp_delta, offset_delta, key, value, headers);
+}
+
+#[inline(never)]
+fn write_any(
     out: &mut Vec<u8>,
     timestamp_delta: i64,
     offset_delta: i32,
@@ -357,15 +372,104 @@ fn write_record(
 ) {
     let size = record_body_size(timestamp_delta, offset_delta, key, value, headers);
     write_start(out, size, timestamp_delta, offset_delta, key, value);
-    if headers.is_empty() {
-        out.push(0);
-        return;
-    }
     write_varint(out, headers.len() as i32);
     for header in headers {
         write_nullable(out, Some(&header.key));
         write_nullable(out, header.value.as_deref());
     }
+}
+
+/// A record without headers whose numbers all take three bytes at most: nearly every one. False if this is none, and then
+/// nothing is written.
+///
+/// The numbers are put together in registers and written eight bytes at a time. Written byte by byte and read back at
+/// once, they would have to reach the cache first, which takes as long as the rest.
+#[inline(always)]
+fn write_small(
+    out: &mut Vec<u8>,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+) -> bool {
+    let timestamp = zigzag(timestamp_delta);
+    let offset = zigzag(i64::from(offset_delta));
+    let key_length = zigzag(nullable_length(key));
+    let value_length = zigzag(nullable_length(value));
+    let largest = timestamp | offset | key_length | value_length;
+    // Room for the numbers in the length of the whole.
+    if largest >= ShortNumbers::LIMIT / 4 {
+        return false;
+    }
+    // No attribute of a record is in use.
+    let first = ShortNumbers::default().with(0).with(timestamp);
+    let second = ShortNumbers::default().with(offset).with(key_length);
+    let third = ShortNumbers::default().with(value_length);
+    let (key, value) = (key.unwrap_or_default(), value.unwrap_or_default());
+    // With the number of headers.
+    let size = first.bytes + second.bytes + third.bytes + key.len() + value.len() + 1;
+    let length = ShortNumbers::default().with(zigzag(size as i64));
+    out.reserve(size + RecordBatchBuilder::SPARE_CAPACITY);
+    length.followed_by(first).append_to(out);
+    if key.is_empty() {
+        second.followed_by(third).append_to(out);
+    } else {
+        second.append_to(out);
+        out.extend_from_slice(key);
+        third.append_to(out);
+    }
+    out.extend_from_slice(value);
+    out.push(0);
+    true
+}
+
+/// Unsigned varints of at most three bytes, one behind the other, eight bytes in all.
+#[derive(Clone, Copy, Default)]
+struct ShortNumbers {
+    /// The first byte is the lowest.
+    bits: u64,
+    bytes: usize,
+}
+
+impl ShortNumbers {
+    /// What takes more than three bytes.
+    const LIMIT: u64 = 1 << 21;
+
+    #[inline(always)]
+    fn with(self, number: u64) -> ShortNumbers {
+        debug_assert!(number < ShortNumbers::LIMIT);
+        let spread = number & 0x7f | (number & 0x3f80) << 1 | (number & 0x1f_c000) << 2;
+        let (is_two, is_three) = (u64::from(number >= 1 << 7), u64::from(number >= 1 << 14));
+        let continued = is_two << 7 | is_three << 15;
+        self.followed_by(ShortNumbers {
+            bits: spread | continued,
+            bytes: 1 + (is_two + is_three) as usize,
+        })
+    }
+
+    #[inline(always)]
+    fn followed_by(self, next: ShortNumbers) -> ShortNumbers {
+        debug_assert!(self.bytes + next.bytes <= 8);
+        ShortNumbers {
+            // Nothing is shifted by 64: what stands first has seven bytes at most where something follows.
+            bits: self.bits | next.bits << (8 * self.bytes),
+            bytes: self.bytes + next.bytes,
+        }
+    }
+
+    /// All eight bytes are copied and what is too much is cut off again: a copy whose length is known beforehand is an
+    /// instruction, any other is a call.
+    #[inline(always)]
+    fn append_to(self, out: &mut Vec<u8>) {
+        let end = out.len() + self.bytes;
+        out.extend_from_slice(&self.bits.to_le_bytes());
+        out.truncate(end);
+    }
+}
+
+#[inline(always)]
+const fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
 }
 
 /// Room for the numbers of a record: its length, attributes, timestamp and offset, and the lengths of key
@@ -474,6 +578,32 @@ mod tests {
         builder.append(Timestamp(5), None, Some(&[b'v'; 300]), &[]);
         builder.append(Timestamp(1 << 40), Some(b"k"), None, &[header]);
         builder
+    }
+
+    proptest::proptest! {
+        /// The two ways to write a record write the same, on both sides of every length.
+        #[test]
+        fn the_short_way_writes_what_the_long_one_does(
+            timestamp_delta in proptest::sample::select(vec![
+                0i64, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 262_143, 262_144, 1 << 20, 1 << 40, i64::MIN,
+            ]),
+            offset_delta in proptest::sample::select(vec![0i32, 63, 64, 8191, 8192, 262_143, 262_144, i32::MAX]),
+            lengths in (0usize..3, 0usize..3, 0usize..300, 0usize..20_000),
+        ) {
+            let bytes = vec![b'x'; 20_000];
+            let part = |kind: usize, length: usize| match kind {
+                0 => None,
+                1 => Some(&bytes[..0]),
+                _ => Some(&bytes[..length]),
+            };
+            let (key, value) = (part(lengths.0, lengths.2), part(lengths.1, lengths.3));
+            let (mut short, mut long) = (vec![1, 2], vec![1, 2]);
+            write_any(&mut long, timestamp_delta, offset_delta, key, value, &[]);
+            let is_short = write_small(&mut short, timestamp_delta, offset_delta, key, value);
+            let fits = timestamp_delta.unsigned_abs() < 262_144 && offset_delta < 262_144;
+            proptest::prop_assert_eq!(is_short, fits);
+            proptest::prop_assert_eq!(&short[..], if fits { &long[..] } else { &[1, 2] });
+        }
     }
 
     #[test]
