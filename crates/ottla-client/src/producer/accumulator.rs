@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use ottla_records::{Compression, RecordBatchBuilder};
 use parking_lot::Mutex;
 
-use super::batch::{Delivered, ProducerBatch};
+use super::batch::ProducerBatch;
 use super::buffer_pool::{BufferPool, Grant};
 use super::delivery::{Completion, Delivery, DeliveryCallback, Outcome};
 use super::record::RecordRef;
@@ -52,22 +52,65 @@ pub(super) struct QueueState {
     last_record_count: usize,
 }
 
-/// What a sender wants to hear of a record.
-pub(super) enum Interest {
-    Delivery,
-    Callback(DeliveryCallback),
-    /// Nothing but what all are told.
-    Tag(u64),
+/// What a sender wants to hear of a record. A type each, so that of what nobody asked for nothing is left where every
+/// record comes by.
+pub(super) trait Interest: Sized {
+    /// What it is given at once.
+    type Answer;
+
+    /// The record has this place in the batch.
+    fn note(self, batch: &mut ProducerBatch, index: u32, timestamp: i64) -> Self::Answer;
+
+    /// What the listener is told with the batch.
+    fn tag(&self) -> u64 {
+        0
+    }
 }
 
-pub(super) struct Appended {
-    pub(super) delivery: Option<Delivery>,
+/// What becomes of it.
+pub(super) struct Asked;
+
+impl Interest for Asked {
+    type Answer = Delivery;
+
+    #[inline(always)]
+    fn note(self, batch: &mut ProducerBatch, index: u32, timestamp: i64) -> Delivery {
+        batch.delivery(index, timestamp)
+    }
+}
+
+impl Interest for DeliveryCallback {
+    type Answer = ();
+
+    #[inline(always)]
+    fn note(self, batch: &mut ProducerBatch, index: u32, timestamp: i64) {
+        batch.callbacks.push((index, timestamp, self));
+    }
+}
+
+/// Nothing but what all are told.
+pub(super) struct Tagged(pub(super) u64);
+
+impl Interest for Tagged {
+    type Answer = ();
+
+    #[inline(always)]
+    fn note(self, _: &mut ProducerBatch, _: u32, _: i64) {}
+
+    #[inline(always)]
+    fn tag(&self) -> u64 {
+        self.0
+    }
+}
+
+pub(super) struct Appended<A> {
+    pub(super) answer: A,
     /// The sender has something to look at: a full batch, or the first record of a new one.
     pub(super) is_news: bool,
 }
 
 /// Why a record was not appended.
-pub(super) enum Refused {
+pub(super) enum Refused<I> {
     NoSuchPartition {
         partition: i32,
         partitions: usize,
@@ -75,7 +118,7 @@ pub(super) enum Refused {
     /// So many bytes of memory have to be granted first.
     NoMemory {
         bytes: usize,
-        interest: Interest,
+        interest: I,
     },
 }
 
@@ -111,15 +154,15 @@ impl Accumulator {
 
     /// Appends a record to the batch of its partition. `grant` is memory for a new batch, if the caller
     /// has waited for some; what is not used of it is left there.
-    #[inline]
-    pub(super) fn append(
+    #[inline(always)]
+    pub(super) fn append<I: Interest>(
         &self,
         topic: &TopicQueues,
         record: &RecordRef<'_>,
         timestamp: i64,
-        interest: Interest,
+        interest: I,
         grant: &mut Option<Grant>,
-    ) -> Result<Appended, Refused> {
+    ) -> Result<Appended<I::Answer>, Refused<I>> {
         let partitions = topic.partitions.len();
         let fixed = match (record.partition, record.key) {
             (Some(partition), _) if (0..partitions as i32).contains(&partition) => {
@@ -170,28 +213,47 @@ impl Accumulator {
         }
     }
 
-    #[inline]
-    fn append_to(
+    /// Every record comes by here, and what is not inlined into its caller hands its results over through memory, which
+    /// is waited for. What only the first record of a batch needs stands apart.
+    #[inline(always)]
+    fn append_to<I: Interest>(
         &self,
         queue: &PartitionQueue,
         state: &mut QueueState,
         record: &RecordRef<'_>,
         timestamp: i64,
-        interest: Interest,
+        interest: I,
         grant: &mut Option<Grant>,
-    ) -> Result<(Appended, usize), Refused> {
-        let BatchRules { batch_size, .. } = self.rules;
-        let ratio = queue.ratio(&self.rules);
+    ) -> Result<(Appended<I::Answer>, usize), Refused<I>> {
         if let Some(last) = state.batches.back_mut() {
+            let ratio = queue.ratio(&self.rules);
+            let batch_size = self.rules.batch_size;
             if let Some(placed) = last.try_append(record, timestamp, batch_size, ratio) {
-                let bytes = placed.bytes;
-                let delivery = self.note(last, placed, timestamp, interest);
+                let answer = self.note(last, placed.index, timestamp, interest);
                 let appended = Appended {
-                    delivery,
+                    answer,
                     is_news: false,
                 };
-                return Ok((appended, bytes));
+                return Ok((appended, placed.bytes));
             }
+        }
+        self.begin_batch(queue, state, record, timestamp, interest, grant)
+    }
+
+    /// The batch before it, if there is one, has no room for the record.
+    #[cold]
+    #[inline(never)]
+    fn begin_batch<I: Interest>(
+        &self,
+        queue: &PartitionQueue,
+        state: &mut QueueState,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+        interest: I,
+        grant: &mut Option<Grant>,
+    ) -> Result<(Appended<I::Answer>, usize), Refused<I>> {
+        let BatchRules { batch_size, .. } = self.rules;
+        if let Some(last) = state.batches.back_mut() {
             last.close();
             state.last_record_count = last.record_count as usize;
         }
@@ -214,41 +276,30 @@ impl Accumulator {
             batch.tags.reserve(state.last_record_count);
         }
         let placed = batch
-            .try_append(record, timestamp, batch_size, ratio)
+            .try_append(record, timestamp, batch_size, queue.ratio(&self.rules))
             .expect("an empty batch takes any record");
-        let bytes = placed.bytes;
-        let delivery = self.note(&mut batch, placed, timestamp, interest);
+        let answer = self.note(&mut batch, placed.index, timestamp, interest);
         self.track(&batch.completion);
         state.batches.push_back(batch);
         let appended = Appended {
-            delivery,
+            answer,
             is_news: true,
         };
-        Ok((appended, bytes))
+        Ok((appended, placed.bytes))
     }
 
-    #[inline]
-    fn note(
+    #[inline(always)]
+    fn note<I: Interest>(
         &self,
         batch: &mut ProducerBatch,
-        placed: Delivered,
+        index: u32,
         timestamp: i64,
-        interest: Interest,
-    ) -> Option<Delivery> {
+        interest: I,
+    ) -> I::Answer {
         if self.rules.keeps_tags {
-            batch.tags.push(match interest {
-                Interest::Tag(tag) => tag,
-                _ => 0,
-            });
+            batch.tags.push(interest.tag());
         }
-        match interest {
-            Interest::Delivery => Some(batch.delivery(placed.index, timestamp)),
-            Interest::Callback(callback) => {
-                batch.callbacks.push((placed.index, timestamp, callback));
-                None
-            }
-            Interest::Tag(_) => None,
-        }
+        interest.note(batch, index, timestamp)
     }
 
     /// Which leaders have something to be sent now.

@@ -90,7 +90,7 @@ impl ProducerBatch {
     }
 
     /// Appends the record if it fits. `ratio` is what compression is expected to leave.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_append(
         &mut self,
         record: &RecordRef<'_>,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ottla_records::BatchHeader;
 
-use super::accumulator::{Interest, Refused};
+use super::accumulator::{Asked, Interest, Refused, Tagged};
 use super::buffer_pool::Grant;
 use super::delivery::{Delivery, DeliveryCallback};
 use super::metrics::Call;
@@ -33,8 +33,7 @@ impl Producer {
 
     /// As [`Producer::send`], with a borrowed record.
     pub async fn send_ref(&self, record: RecordRef<'_>) -> Result<Delivery, ClientError> {
-        let delivery = self.shared.send(record, Interest::Delivery).await?;
-        Ok(delivery.expect("it was asked for"))
+        self.shared.send(record, Asked).await
     }
 
     /// As [`Producer::send`]; the callback is called on the sender's task and must not wait.
@@ -43,13 +42,12 @@ impl Producer {
         record: RecordRef<'_>,
         callback: DeliveryCallback,
     ) -> Result<(), ClientError> {
-        let interest = Interest::Callback(callback);
-        self.shared.send(record, interest).await.map(drop)
+        self.shared.send(record, callback).await
     }
 
     /// As [`Producer::send`]; nothing is told but to the listener, which gets the tag.
     pub async fn send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), ClientError> {
-        self.shared.send(record, Interest::Tag(tag)).await.map(drop)
+        self.shared.send(record, Tagged(tag)).await
     }
 
     /// As [`Producer::send_ref`], for a thread outside the runtime: it is the thread that waits.
@@ -84,8 +82,7 @@ impl Shared {
         &self,
         record: RecordRef<'_>,
     ) -> Result<Delivery, TrySendError> {
-        let delivery = self.try_send(record, Interest::Delivery)?;
-        Ok(delivery.expect("it was asked for"))
+        self.try_send(record, Asked)
     }
 
     #[inline]
@@ -94,31 +91,40 @@ impl Shared {
         record: RecordRef<'_>,
         tag: u64,
     ) -> Result<(), TrySendError> {
-        self.try_send(record, Interest::Tag(tag)).map(drop)
+        self.try_send(record, Tagged(tag))
     }
 
-    #[inline]
-    fn try_send(
+    #[inline(always)]
+    fn try_send<I: Interest>(
         &self,
         record: RecordRef<'_>,
-        interest: Interest,
-    ) -> Result<Option<Delivery>, TrySendError> {
+        interest: I,
+    ) -> Result<I::Answer, TrySendError> {
         if !self.interceptors.is_empty() {
-            let record = self.intercepted(record);
-            return self.try_append_now(record.as_ref(), interest);
+            return self.try_send_intercepted(record, interest);
         }
         self.try_append_now(record, interest)
     }
 
-    #[inline]
-    fn try_append_now(
+    #[cold]
+    fn try_send_intercepted<I: Interest>(
         &self,
         record: RecordRef<'_>,
-        interest: Interest,
-    ) -> Result<Option<Delivery>, TrySendError> {
+        interest: I,
+    ) -> Result<I::Answer, TrySendError> {
+        let record = self.intercepted(record);
+        self.try_append_now(record.as_ref(), interest)
+    }
+
+    #[inline(always)]
+    fn try_append_now<I: Interest>(
+        &self,
+        record: RecordRef<'_>,
+        interest: I,
+    ) -> Result<I::Answer, TrySendError> {
         let timestamp = self.check(&record).map_err(TrySendError::Failed)?;
         match self.append(&record, timestamp, interest, &mut None) {
-            Ok(delivery) => Ok(delivery),
+            Ok(answer) => Ok(answer),
             Err(Waits::ForMemory { .. }) => {
                 self.wake_sender.notify_one();
                 Err(TrySendError::BufferFull)
@@ -128,11 +134,11 @@ impl Shared {
         }
     }
 
-    async fn send(
+    async fn send<I: Interest>(
         &self,
         record: RecordRef<'_>,
-        interest: Interest,
-    ) -> Result<Option<Delivery>, ClientError> {
+        interest: I,
+    ) -> Result<I::Answer, ClientError> {
         let intercepted;
         let record = if self.interceptors.is_empty() {
             record
@@ -149,17 +155,17 @@ impl Shared {
         result
     }
 
-    async fn send_waiting(
+    async fn send_waiting<I: Interest>(
         &self,
         record: RecordRef<'_>,
-        mut interest: Interest,
-    ) -> Result<Option<Delivery>, ClientError> {
+        mut interest: I,
+    ) -> Result<I::Answer, ClientError> {
         let timestamp = self.check(&record)?;
         let mut grant = None;
         let mut deadline = None;
         loop {
             let waits = match self.append(&record, timestamp, interest, &mut grant) {
-                Ok(delivery) => return Ok(delivery),
+                Ok(answer) => return Ok(answer),
                 Err(waits) => waits,
             };
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.config.max_block);
@@ -188,13 +194,23 @@ impl Shared {
     }
 
     /// Refuses what can never be sent; gives the record's timestamp.
-    #[inline]
+    #[inline(always)]
     fn check(&self, record: &RecordRef<'_>) -> Result<i64, ClientError> {
+        let size = record.size_upper_bound();
+        let limit = self.config.max_request_size.min(self.config.buffer_memory);
+        let is_closed = self.is_closed.load(Ordering::Relaxed);
+        if is_closed || size + BatchHeader::SIZE > limit || self.transaction.is_some() {
+            self.check_further(size, limit)?;
+        }
+        Ok(record.timestamp.unwrap_or_else(now_ms))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_further(&self, size: usize, limit: usize) -> Result<(), ClientError> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(ClientError::ClientClosed);
         }
-        let size = record.size_upper_bound();
-        let limit = self.config.max_request_size.min(self.config.buffer_memory);
         if size + BatchHeader::SIZE > limit {
             let (name, limit) = match self.config.max_request_size <= limit {
                 true => ("max.request.size", self.config.max_request_size),
@@ -208,17 +224,17 @@ impl Shared {
         if let Some(transaction) = &self.transaction {
             transaction.lock().check_may_send()?;
         }
-        Ok(record.timestamp.unwrap_or_else(now_ms))
+        Ok(())
     }
 
-    #[inline]
-    fn append(
+    #[inline(always)]
+    fn append<I: Interest>(
         &self,
         record: &RecordRef<'_>,
         timestamp: i64,
-        interest: Interest,
+        interest: I,
         grant: &mut Option<Grant>,
-    ) -> Result<Option<Delivery>, Waits> {
+    ) -> Result<I::Answer, Waits<I>> {
         let Some(topic) = self.accumulator.topics.get(record.topic) else {
             return Err(Waits::ForTopic { back: interest });
         };
@@ -230,7 +246,7 @@ impl Shared {
                 if appended.is_news {
                     self.wake_sender.notify_one();
                 }
-                Ok(appended.delivery)
+                Ok(appended.answer)
             }
             Err(Refused::NoMemory { bytes, interest }) => Err(Waits::ForMemory {
                 bytes,
@@ -328,13 +344,13 @@ impl Shared {
 }
 
 /// What a record has to wait for.
-enum Waits {
+enum Waits<I> {
     ForMemory {
         bytes: usize,
-        back: Interest,
+        back: I,
     },
     ForTopic {
-        back: Interest,
+        back: I,
     },
     /// It can never be sent.
     InVain(ClientError),

@@ -21,6 +21,8 @@ const BUCKETS: usize = 256;
 pub(super) struct TopicTable {
     hasher: hashbrown::DefaultHashBuilder,
     buckets: Box<[OnceLock<Arc<TopicQueues>>]>,
+    /// The one that came first, which is the only one of most producers: found without hashing its name.
+    first: OnceLock<Arc<TopicQueues>>,
     /// One changes the table at a time.
     changing: Mutex<()>,
 }
@@ -49,6 +51,7 @@ impl Default for TopicTable {
         TopicTable {
             hasher: Default::default(),
             buckets: (0..BUCKETS).map(|_| OnceLock::new()).collect(),
+            first: OnceLock::new(),
             changing: Mutex::default(),
         }
     }
@@ -57,6 +60,13 @@ impl Default for TopicTable {
 impl TopicTable {
     #[inline]
     pub(super) fn get(&self, name: &str) -> Option<&TopicQueues> {
+        match self.first.get() {
+            Some(first) if *first.name == *name => Some(first.newest()),
+            _ => self.find(name),
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&TopicQueues> {
         let mut topic = self.bucket(name).get()?;
         while *topic.name != *name {
             topic = topic.next.get()?;
@@ -89,7 +99,8 @@ impl TopicTable {
                 while let Some(other) = place.get() {
                     place = &other.next;
                 }
-                let _ = place.set(topic);
+                let _ = place.set(topic.clone());
+                let _ = self.first.set(topic);
             }
             _ => {}
         }

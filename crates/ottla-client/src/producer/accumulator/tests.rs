@@ -27,13 +27,13 @@ fn accumulator(rules: BatchRules, partitions: usize) -> Accumulator {
     accumulator
 }
 
-fn append(accumulator: &Accumulator, partition: Option<i32>, value: &[u8]) -> Appended {
+fn append(accumulator: &Accumulator, partition: Option<i32>, value: &[u8]) -> Appended<Delivery> {
     let record = RecordRef {
         partition,
         ..RecordRef::new("t", value)
     };
     let topic = accumulator.topics.get("t").unwrap();
-    let appended = accumulator.append(topic, &record, 1, Interest::Delivery, &mut None);
+    let appended = accumulator.append(topic, &record, 1, Asked, &mut None);
     appended.ok().expect("there is memory")
 }
 
@@ -74,7 +74,7 @@ fn memory_runs_out_and_is_waited_for() {
             ..RecordRef::new("t", &[0; 900])
         };
         let topic = accumulator.topics.get("t").unwrap();
-        match accumulator.append(topic, &record, 1, Interest::Tag(0), &mut None) {
+        match accumulator.append(topic, &record, 1, Tagged(0), &mut None) {
             Ok(_) => taken += 1,
             Err(refused) => break refused,
         }
@@ -177,7 +177,7 @@ fn keys_decide_unless_they_are_ignored() {
                 ..RecordRef::new("t", b"v")
             };
             let topic = accumulator.topics.get("t").unwrap();
-            let _ = accumulator.append(topic, &record, 1, Interest::Delivery, &mut None);
+            let _ = accumulator.append(topic, &record, 1, Asked, &mut None);
         }
         let topic = accumulator.topics.get("t").unwrap();
         let filled = topic
