@@ -8,6 +8,8 @@
 //! What waits to be written is bounded by those who send: each waits for its answer, or counts its
 //! requests, as the producer does.
 
+mod frame_reader;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use std::io::IoSlice;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use ottla_protocol::messages::{
     ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
     SaslHandshakeRequest,
@@ -25,7 +27,7 @@ use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -34,6 +36,7 @@ use crate::config::ClientConfig;
 use crate::error::ClientError;
 use crate::metrics::NetworkSensors;
 use crate::security::{self, Login, SecurityConfig};
+use frame_reader::FrameReader;
 
 type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
@@ -591,13 +594,14 @@ async fn write_chunks(socket: &mut WriteHalf, chunks: &mut VecDeque<Bytes>) -> s
 }
 
 async fn read_responses(
-    mut socket: ReadHalf,
+    socket: ReadHalf,
     pending: Arc<Pending>,
     address: String,
     max_bytes: usize,
 ) {
+    let mut frames = FrameReader::new(socket, max_bytes);
     let reason = loop {
-        let frame = match read_frame(&mut socket, max_bytes).await {
+        let frame = match frames.next().await {
             Ok(frame) => frame,
             Err(reason) => break reason,
         };
@@ -623,35 +627,3 @@ async fn read_responses(
 
 /// What stands before a frame.
 const FRAME_LENGTH: usize = 4;
-
-/// One frame without its length, at least the correlation id long.
-async fn read_frame(socket: &mut ReadHalf, max_bytes: usize) -> Result<Bytes, String> {
-    let length = socket
-        .read_i32()
-        .await
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "the broker hung up".to_owned(),
-            _ => error.to_string(),
-        })?;
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if length < 4 || length > max_bytes {
-        return Err(format!(
-            "it sent a frame of {length} bytes, which is not a Kafka response"
-        ));
-    }
-    // Grows with what arrives, so that a false length alone takes no memory.
-    let mut frame = BytesMut::with_capacity(length.min(1 << 20));
-    while frame.len() < length {
-        let missing = length - frame.len();
-        let read = (&mut *socket)
-            .take(missing as u64)
-            .read_buf(&mut frame)
-            .await;
-        match read {
-            Ok(0) => return Err("the broker hung up in the middle of a response".into()),
-            Ok(_) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Ok(frame.freeze())
-}

@@ -1,0 +1,166 @@
+//! Cuts what a broker sends into frames.
+//!
+//! Answers to Produce have a hundred bytes and come many at a time; answers to Fetch have megabytes. So what the socket
+//! has is read into a small buffer, out of which small frames are copied, several of one read; of a large frame the rest
+//! is read straight into memory of its own, which is what the consumer's records are slices of.
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Room for the answers that come at a time, and the most that is copied of a large frame.
+const BUFFER_BYTES: usize = 8 << 10;
+
+/// Memory for so much is asked for because a frame says that it is so long; for more, once so much has come.
+/// Untouched memory costs nothing, and growing copies: this holds what six partitions answer by default.
+const BELIEVED_BYTES: usize = 8 << 20;
+
+const LENGTH_BYTES: usize = 4;
+/// A response has at least its correlation id.
+const LEAST_BYTES: usize = 4;
+
+pub(super) struct FrameReader<R> {
+    socket: R,
+    /// Of the largest frame.
+    max_bytes: usize,
+    /// What has been read and not cut yet.
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub(super) fn new(socket: R, max_bytes: usize) -> FrameReader<R> {
+        FrameReader {
+            socket,
+            max_bytes,
+            buffer: BytesMut::with_capacity(BUFFER_BYTES),
+        }
+    }
+
+    /// The next frame without its length, at least the correlation id long.
+    pub(super) async fn next(&mut self) -> Result<Bytes, String> {
+        while self.buffer.len() < LENGTH_BYTES {
+            self.fill("the broker hung up").await?;
+        }
+        let length = i32::from_be_bytes([
+            self.buffer[0],
+            self.buffer[1],
+            self.buffer[2],
+            self.buffer[3],
+        ]);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length < LEAST_BYTES || length > self.max_bytes {
+            return Err(format!(
+                "it sent a frame of {length} bytes, which is not a Kafka response"
+            ));
+        }
+        let end = LENGTH_BYTES + length;
+        if end <= BUFFER_BYTES {
+            while self.buffer.len() < end {
+                self.fill("the broker hung up in the middle of a response")
+                    .await?;
+            }
+            let frame = Bytes::copy_from_slice(&self.buffer[LENGTH_BYTES..end]);
+            self.cut(end);
+            return Ok(frame);
+        }
+        let mut frame = BytesMut::with_capacity(length.min(BELIEVED_BYTES));
+        let here = self.buffer.len().min(end);
+        frame.extend_from_slice(&self.buffer[LENGTH_BYTES..here]);
+        self.cut(here);
+        while frame.len() < length {
+            let missing = length - frame.len();
+            let read = (&mut self.socket)
+                .take(missing as u64)
+                .read_buf(&mut frame)
+                .await;
+            match read {
+                Ok(0) => return Err("the broker hung up in the middle of a response".into()),
+                Ok(_) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(frame.freeze())
+    }
+
+    /// Takes so many bytes off the front; what is behind them moves there, so that the buffer never grows.
+    fn cut(&mut self, count: usize) {
+        let left = self.buffer.len() - count;
+        self.buffer.copy_within(count.., 0);
+        self.buffer.truncate(left);
+    }
+
+    /// Reads what the socket has, at least a byte, as far as there is room: there is, while a small frame is not whole.
+    async fn fill(&mut self, hung_up: &str) -> Result<(), String> {
+        let room = (BUFFER_BYTES - self.buffer.len()) as u64;
+        let read = (&mut self.socket)
+            .take(room)
+            .read_buf(&mut self.buffer)
+            .await;
+        match read {
+            Ok(0) => Err(hung_up.to_owned()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    const MAX_BYTES: usize = 20 << 20;
+
+    fn framed(frame: &[u8]) -> Vec<u8> {
+        let mut bytes = (frame.len() as i32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(frame);
+        bytes
+    }
+
+    /// Frames of every kind of size, however the bytes come in.
+    #[tokio::test]
+    async fn frames_come_out_as_they_went_in() {
+        let sizes = [
+            4, 5, 100, 8187, 8188, 8189, 8192, 4, 30_000, 7, 9_000_000, 60,
+        ];
+        let frames: Vec<Vec<u8>> = sizes
+            .iter()
+            .enumerate()
+            .map(|(index, size)| (0..*size).map(|at: usize| (at * 7 + index) as u8).collect())
+            .collect();
+        let bytes: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
+        for piece in [1000, 8192, 100_000, usize::MAX] {
+            let (mut one, other) = tokio::io::duplex(1 << 20);
+            let bytes = bytes.clone();
+            let writer = tokio::spawn(async move {
+                for piece in bytes.chunks(piece.min(bytes.len())) {
+                    one.write_all(piece).await.unwrap();
+                }
+            });
+            let mut reader = FrameReader::new(other, MAX_BYTES);
+            for frame in &frames {
+                assert!(*frame == reader.next().await.unwrap(), "{}", frame.len());
+                assert!(reader.buffer.capacity() <= 2 * BUFFER_BYTES);
+            }
+            writer.await.unwrap();
+            assert_eq!(reader.next().await.unwrap_err(), "the broker hung up");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_frame_is_refused() {
+        for (bytes, complaint) in [
+            (&[0, 0, 0, 3, 1, 2, 3][..], "a frame of 3 bytes"),
+            (&[0xff, 0, 0, 0], "not a Kafka response"),
+            (&[0x7f, 0, 0, 0], "not a Kafka response"),
+            (&[0, 0], "hung up"),
+            (&[0, 0, 0, 9, 1, 2, 3, 4], "in the middle"),
+            // Says that megabytes follow.
+            (&[0, 0xff, 0, 0, 1], "in the middle"),
+        ] {
+            let mut reader = FrameReader::new(bytes, MAX_BYTES);
+            let refused = reader.next().await.unwrap_err();
+            assert!(refused.contains(complaint), "{bytes:?}: {refused}");
+        }
+    }
+}
