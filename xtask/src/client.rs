@@ -82,7 +82,12 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     let mut total = Tally::default();
     let mut command = cargo_test(
         &node,
-        &["against_a_broker", "coordinated_groups", "secured"],
+        &[
+            "against_a_broker",
+            "consumer_calls",
+            "coordinated_groups",
+            "secured",
+        ],
     );
     command.arg("--").args(&options.filter);
     if let Some(listeners) = &listeners {

@@ -128,6 +128,13 @@ impl ConsumerWaker {
     async fn notified(&self) {
         self.woken.1.notified().await;
     }
+
+    /// Ends once the consumer is woken, and takes that. May be given up at any time.
+    async fn woken(&self) {
+        while !self.take() {
+            self.notified().await;
+        }
+    }
 }
 
 /// Reads records.
@@ -232,6 +239,11 @@ impl Consumer {
     /// What reads the metrics from another thread, while this one polls.
     pub fn metrics_reader(&self) -> ConsumerMetricsReader {
         ConsumerMetricsReader::new(self.client.clone(), self.sensors.clone())
+    }
+
+    /// Whether there are any.
+    pub fn has_assignment(&self) -> bool {
+        !self.positions.is_empty()
     }
 
     /// What wakes this consumer while it waits.

@@ -315,7 +315,13 @@ impl Consumer {
             true => deadline.saturating_duration_since(Instant::now()),
             false => Duration::ZERO,
         };
-        let Ok(finished) = tokio::time::timeout(left, joining).await else {
+        let waker = self.waker.clone();
+        let finished = tokio::select! {
+            finished = tokio::time::timeout(left, joining) => finished,
+            // Joining goes on; who waits for it does not.
+            () = waker.woken() => return Err(ClientError::WokenUp),
+        };
+        let Ok(finished) = finished else {
             return Ok(!self.positions.is_empty());
         };
         self.joining = None;
@@ -384,6 +390,12 @@ impl Consumer {
         if let Some(membership) = &self.membership {
             membership.on_metadata(&metadata);
         }
+        let config = self.client.config();
+        // Every poll comes by here; most come too soon for any topic, whatever there is to look for.
+        let soonest = config.retry_backoff_max.min(config.metadata_max_age);
+        if self.last_refresh.elapsed() < soonest {
+            return;
+        }
         if self
             .refreshing
             .as_ref()
@@ -394,7 +406,6 @@ impl Consumer {
         let mut names: BTreeSet<&String> = self.subscription.iter().collect();
         names.extend(self.positions.keys().map(|(topic, _)| topic));
         let is_missing = |name: &&String| !metadata.topics.contains_key(*name);
-        let config = self.client.config();
         let wants_all = self.pattern.is_some();
         let patience = match !wants_all && names.iter().any(is_missing) {
             true => config.retry_backoff_max,
