@@ -273,16 +273,19 @@ async fn consume(
                 is_subscribed = subscribe(args, client, consumer).await?;
             }
             match is_subscribed {
-                true => consumer.poll(POLL).await.map_err(anyhow::Error::from),
+                true => consumer
+                    .poll_batches(POLL)
+                    .await
+                    .map_err(anyhow::Error::from),
                 false => {
                     tokio::time::sleep(POLL).await;
                     Ok(Vec::new())
                 }
             }
         });
-        let records = match polled.await {
+        let batches = match polled.await {
             Err(_) => continue,
-            Ok(Ok(records)) => records,
+            Ok(Ok(batches)) => batches,
             Ok(Err(error)) if may_pass(&error) => {
                 if !std::mem::replace(&mut has_warned, true) {
                     eprintln!("WARN {error:#}; trying again");
@@ -292,17 +295,19 @@ async fn consume(
             }
             Ok(Err(error)) => return Err(error),
         };
-        progress.on_assignment(consumer.assignment().is_empty());
-        if records.is_empty() {
+        progress.on_assignment(!consumer.has_assignment());
+        let (mut records, mut read) = (0, 0);
+        for record in batches.iter().flat_map(|batch| batch.iter()) {
+            let record = record.context("a batch cannot be read")?;
+            let bytes = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len) as u64;
+            records += 1;
+            read += bytes(record.key) + bytes(record.value);
+        }
+        if records == 0 {
             continue;
         }
         last_consumed = Instant::now();
-        let bytes = |part: &Option<bytes::Bytes>| part.as_ref().map_or(0, |it| it.len() as u64);
-        let read = records
-            .iter()
-            .map(|it| bytes(&it.key) + bytes(&it.value))
-            .sum();
-        if let Some(line) = progress.on_records(records.len() as u64, read, format) {
+        if let Some(line) = progress.on_records(records, read, format) {
             println!("{line}");
         }
     }
