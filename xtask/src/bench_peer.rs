@@ -3,12 +3,14 @@
 //!
 //! One broker runs at a time, and the order changes from round to round. What is measured is in groups: a node on an
 //! empty directory, which is what runs unless others are asked for; starts and recoveries of one directory with
-//! thousands of partitions, handed from broker to broker; the cleaners; and latency over segment rolls. The memory that
+//! thousands of partitions, handed from broker to broker; the cleaners; latency over segment rolls; and three clients of
+//! one broker, Ottla's. The memory that
 //! a turn will touch is touched before it, since a virtual machine's host takes idle memory back and the first touch
 //! costs more than the work that is measured. Each measure is given as the median over the rounds with its lowest and
 //! highest value, and so is the ratio of the two brokers within a round; the machine's own noise stands beside, and the
 //! goals with what became of them below. A broker or client that fails ends the command with an error.
 
+mod clients;
 mod compaction;
 mod disk;
 mod goals;
@@ -44,6 +46,8 @@ enum Group {
     Compaction,
     /// Produce latency at 150 MB/s over 100 segment rolls, with a time series as a CSV file a broker and round.
     Rolls,
+    /// Ottla's tools, Kafka's and librdkafka, producing to and consuming from one Ottla.
+    Client,
 }
 
 #[derive(clap::Args)]
@@ -100,6 +104,7 @@ impl Options {
             // Their files are in the page cache already, and memory taken now would drive them out.
             Group::Recovery | Group::Compaction => 0,
             Group::Rolls => 4 << 30,
+            Group::Client => self.records * 2 * 110,
         }
     }
 }
@@ -116,20 +121,17 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Gives each side its turn in every round, first one and then the other first.
+    /// Gives each side its turn in every round, another first each time.
     fn alternate(
         &self,
         results: &mut Results,
         mut turn: impl FnMut(usize, usize, &mut Results) -> Result<()>,
     ) -> Result<()> {
         let rounds = self.options.rounds;
+        let sides = results.names().len();
         for round in 0..rounds {
-            let mut order = [0, 1];
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for side in order {
-                let name = self.sides[side].name();
+            for side in (0..sides).map(|place| (place + round) % sides) {
+                let name = results.names()[side].clone();
                 println!("{}, round {} of {rounds}: {name}", self.name(), round + 1);
                 let memory = self.options.memory_of(self.group);
                 machine::touch_memory(memory.min(machine::available_memory() / 2))?;
@@ -175,13 +177,17 @@ pub fn run(options: &Options) -> Result<()> {
             kafka: &kafka,
             load_generator: &load_generator,
         };
-        let mut results = Results::new([peer.name(), ottla.name()]);
+        let mut results = match group {
+            Group::Client => Results::new(&clients::NAMES),
+            _ => Results::new(&[peer.name(), ottla.name()]),
+        };
         match group {
             Group::Node => node::measure(&setting, &mut results)?,
             Group::Start => handed_over::start(&setting, &mut results)?,
             Group::Recovery => handed_over::recovery(&setting, &mut results)?,
             Group::Compaction => compaction::measure(&setting, &mut results)?,
             Group::Rolls => rolls::measure(&setting, &mut results)?,
+            Group::Client => clients::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
         let part = format!(
@@ -244,6 +250,12 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
         Group::Rolls => format!(
             "one partition, batches of 64 KiB at {} MB/s, {} segments of 64 MiB, retention 1 GiB looked at every 5 s",
             options.roll_megabytes_per_second, options.rolls
+        ),
+        Group::Client => format!(
+            "{} records of 100 bytes, 6 partitions, one broker, {}; {}",
+            options.records,
+            setting.sides[1].name(),
+            clients::settings_in_words()
         ),
     };
     let mut conditions = vec![

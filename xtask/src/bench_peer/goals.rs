@@ -10,8 +10,11 @@ enum Bound {
     /// Ottla's value is at most that part of the peer's, in the same round.
     RatioAtMost(f64),
     RatioAtLeast(f64),
+    /// As before, of the second side's.
+    RatioToSecondAtLeast(f64),
     /// Ottla's own value.
     AtMost(f64),
+    AtLeast(f64),
 }
 
 /// A measure by its name in the table, its bound, and the bound in words.
@@ -24,7 +27,7 @@ const HALF: f64 = 0.5;
 /// No further from the windows without a roll than windows differ anyway.
 const NOT_VISIBLE: f64 = 1.5;
 
-use Bound::{AtMost, RatioAtLeast, RatioAtMost};
+use Bound::{AtLeast, AtMost, RatioAtLeast, RatioAtMost, RatioToSecondAtLeast};
 
 const GOALS: &[Goal] = &[
     Goal(
@@ -97,6 +100,28 @@ const GOALS: &[Goal] = &[
         AtMost(NOT_VISIBLE),
         "no roll visible: ≤ 1.5",
     ),
+    Goal("producer: records/s", AtLeast(3_000_000.0), "≥ 3 million"),
+    Goal(
+        "producer: records/s",
+        RatioAtLeast(4.0),
+        "≥ 4 × Kafka's Java tool",
+    ),
+    Goal(
+        "producer: records/s",
+        RatioToSecondAtLeast(1.0),
+        "≥ librdkafka",
+    ),
+    Goal("consumer: records/s", AtLeast(5_000_000.0), "≥ 5 million"),
+    Goal(
+        "consumer: records/s",
+        RatioAtLeast(4.0),
+        "≥ 4 × Kafka's Java tool",
+    ),
+    Goal(
+        "consumer: records/s",
+        RatioToSecondAtLeast(1.0),
+        "≥ librdkafka",
+    ),
 ];
 
 /// A table of the goals whose measures there are; nothing where there are none.
@@ -111,13 +136,14 @@ pub fn markdown(results: &Results) -> String {
 
 fn row(Goal(measure, bound, words): &Goal, results: &Results) -> Option<String> {
     let values = match bound {
-        RatioAtMost(_) | RatioAtLeast(_) => results.ratios(measure),
-        AtMost(_) => results.side(1, measure),
+        RatioAtMost(_) | RatioAtLeast(_) => results.ratios(0, measure),
+        RatioToSecondAtLeast(_) => results.ratios(1, measure),
+        AtMost(_) | AtLeast(_) => results.side(results.last_side(), measure),
     };
     let median = median_of(&values)?;
     let is_met = |value: f64| match bound {
         RatioAtMost(most) | AtMost(most) => value <= *most,
-        RatioAtLeast(least) => value >= *least,
+        RatioAtLeast(least) | RatioToSecondAtLeast(least) | AtLeast(least) => value >= *least,
     };
     let missed = values.iter().filter(|value| !is_met(**value)).count();
     let verdict = match (is_met(median), missed) {
@@ -147,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_goal_is_judged_by_the_median_and_each_round_is_told() {
-        let mut results = Results::new(["Kafka", "Ottla"]);
+        let mut results = Results::new(&["Kafka", "Ottla"]);
         for (round, (theirs, ours)) in [(10.0, 1.0), (10.0, 3.0), (10.0, 4.0)]
             .into_iter()
             .enumerate()
@@ -164,6 +190,19 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("records/s"), "{text}");
-        assert_eq!(markdown(&Results::new(["a", "b"])), "");
+
+        let mut clients = Results::new(&["Java", "librdkafka", "Ottla"]);
+        for (side, rate) in [1e6, 3.5e6, 3e6].into_iter().enumerate() {
+            clients.add(side, 0, "producer: records/s".to_owned(), rate);
+        }
+        let text = markdown(&clients);
+        for line in [
+            "| ≥ 3 million | 3,000,000 | met |",
+            "| ≥ 4 × Kafka's Java tool | 3.00 | missed |",
+            "| ≥ librdkafka | 0.857 | missed |",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert_eq!(markdown(&Results::new(&["a", "b"])), "");
     }
 }

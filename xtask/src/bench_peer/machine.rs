@@ -18,7 +18,7 @@ impl ProcessReading {
             .with_context(|| format!("process {pid} is gone"))?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         Ok(ProcessReading {
-            cpu_seconds: cpu_seconds(&stat).context("/proc/PID/stat is not as expected")?,
+            cpu_seconds: cpu_seconds(&stat, OWN).context("/proc/PID/stat is not as expected")?,
             resident_kb: field_kb(&status, "VmRSS:").context("no VmRSS in /proc/PID/status")?,
             peak_kb: field_kb(&status, "VmHWM:").context("no VmHWM in /proc/PID/status")?,
         })
@@ -41,10 +41,21 @@ impl ProcessReading {
     }
 }
 
-fn cpu_seconds(stat: &str) -> Option<f64> {
+/// Processor time of all children of this process that have ended.
+pub fn cpu_seconds_of_ended_children() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    cpu_seconds(&stat, OF_ENDED_CHILDREN).context("/proc/self/stat is not as expected")
+}
+
+/// Fields of `/proc/PID/stat` behind the program's name: in user mode, and in the kernel's behind it.
+const OWN: usize = 11;
+const OF_ENDED_CHILDREN: usize = 13;
+
+fn cpu_seconds(stat: &str, field: usize) -> Option<f64> {
     // The program's name, in parentheses, may hold spaces; the fields after it do not.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
+    let ticks = ticks(field)? + ticks(field + 1)?;
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
@@ -125,10 +136,11 @@ mod tests {
 
     #[test]
     fn processor_time_is_read_whatever_the_programs_name() {
-        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0";
+        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 30 10 0 0";
         let ticks = rustix::param::clock_ticks_per_second() as f64;
-        assert_eq!(cpu_seconds(stat), Some(200.0 / ticks));
-        assert_eq!(cpu_seconds("7 (a"), None);
+        assert_eq!(cpu_seconds(stat, OWN), Some(200.0 / ticks));
+        assert_eq!(cpu_seconds(stat, OF_ENDED_CHILDREN), Some(40.0 / ticks));
+        assert_eq!(cpu_seconds("7 (a", OWN), None);
     }
 
     #[test]

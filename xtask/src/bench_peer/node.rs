@@ -15,7 +15,7 @@ use super::{Setting, handed_over};
 use crate::peer::{InstalledPeer, Node, NodeOptions};
 
 /// A deleted topic's files go soon, so that the next row finds their space free.
-const DELETE_SOON: (&str, &str) = ("log.segment.delete.delay.ms", "1000");
+pub const DELETE_SOON: (&str, &str) = ("log.segment.delete.delay.ms", "1000");
 
 const STARTS: usize = 5;
 

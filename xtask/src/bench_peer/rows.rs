@@ -152,15 +152,16 @@ impl Bench<'_> {
             ],
         )?;
         let used = ProcessReading::of(self.node.pid())?.since(&before);
-        let (read, records_per_second) = consumer_summary(&printed)?;
-        if read < self.records {
+        let summary = consumer_summary(&printed)?;
+        if summary.records < self.records {
             bail!(
-                "only {read} of {} records were read:\n{printed}",
+                "only {} of {} records were read:\n{printed}",
+                summary.records,
                 self.records
             );
         }
-        let payload_gb = (read * RECORD_BYTES) as f64 / 1e9;
-        self.add("ConsumerPerformance: records/s", records_per_second);
+        let payload_gb = (summary.records * RECORD_BYTES) as f64 / 1e9;
+        self.add("ConsumerPerformance: records/s", summary.records_per_second);
         self.add(
             "ConsumerPerformance: broker CPU s per GB of payload",
             used.cpu_seconds / payload_gb,
@@ -275,17 +276,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A measuring tool of Kafka's, in the Java virtual machine's own default settings for a tool.
     fn kafka_tool(&self, tool: &str, arguments: &[&str]) -> Result<String> {
-        let Some(class_path) = self.kafka.class_path() else {
-            bail!("the peer `kafka` has no class path");
-        };
-        let mut command = Command::new("java");
-        command
-            .args(["-Xmx512M", "-cp", class_path])
-            .arg(format!("org.apache.kafka.tools.{tool}"))
-            .args(arguments);
-        process::output_of(&mut command)
+        process::output_of(kafka_tool(self.kafka, tool)?.args(arguments))
     }
 
     fn load(&self, arguments: &[&str]) -> Result<Value> {
@@ -321,19 +313,32 @@ impl Bench<'_> {
     }
 }
 
+/// A measuring tool of Kafka's, in the Java virtual machine's own default settings for a tool.
+pub fn kafka_tool(kafka: &InstalledPeer, tool: &str) -> Result<Command> {
+    let Some(class_path) = kafka.class_path() else {
+        bail!("the peer `kafka` has no class path");
+    };
+    let mut command = Command::new("java");
+    command
+        .args(["-Xmx512M", "-cp", class_path])
+        .arg(format!("org.apache.kafka.tools.{tool}"));
+    Ok(command)
+}
+
 fn number_at(value: &Value, pointer: &str) -> Result<f64> {
     let found = value.pointer(pointer).and_then(Value::as_f64);
     found.with_context(|| format!("the load generator's report has no {pointer}: {value}"))
 }
 
+/// What a producing tool says at its end.
 #[derive(Debug, PartialEq)]
-struct ProducerSummary {
-    records_per_second: f64,
-    p99_ms: f64,
+pub struct ProducerSummary {
+    pub records_per_second: f64,
+    pub p99_ms: f64,
 }
 
 /// The last line of ProducerPerformance, the only one with percentiles.
-fn producer_summary(printed: &str) -> Result<ProducerSummary> {
+pub fn producer_summary(printed: &str) -> Result<ProducerSummary> {
     let line = printed
         .lines()
         .rev()
@@ -354,8 +359,17 @@ fn producer_summary(printed: &str) -> Result<ProducerSummary> {
     })
 }
 
-/// Records read and records per second, from the line of comma-separated values.
-fn consumer_summary(printed: &str) -> Result<(u64, f64)> {
+/// What a consuming tool says at its end.
+#[derive(Debug, PartialEq)]
+pub struct ConsumerSummary {
+    pub records: u64,
+    pub records_per_second: f64,
+    /// Without the time that joining the group took.
+    pub fetched_per_second: f64,
+}
+
+/// From the line of comma-separated values.
+pub fn consumer_summary(printed: &str) -> Result<ConsumerSummary> {
     let line = printed
         .lines()
         .rev()
@@ -364,7 +378,11 @@ fn consumer_summary(printed: &str) -> Result<(u64, f64)> {
         })
         .with_context(|| format!("ConsumerPerformance printed no summary:\n{printed}"))?;
     let columns: Vec<&str> = line.split(',').map(str::trim).collect();
-    Ok((columns[4].parse()?, columns[5].parse()?))
+    Ok(ConsumerSummary {
+        records: columns[4].parse()?,
+        records_per_second: columns[5].parse()?,
+        fetched_per_second: columns[9].parse()?,
+    })
 }
 
 fn number_after(line: &str, label: &str) -> Result<f64> {
@@ -406,10 +424,12 @@ mod tests {
                        rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec\n\
                        2026-01-01 00:00:00:000, 2026-01-01 00:00:09:000, 953.6743, 105.9, 10000000, 1111111.1, 3000, \
                        6000, 158.9, 1666666.7";
-        assert_eq!(
-            consumer_summary(printed).unwrap(),
-            (10_000_000, 1_111_111.1)
-        );
+        let expected = ConsumerSummary {
+            records: 10_000_000,
+            records_per_second: 1_111_111.1,
+            fetched_per_second: 1_666_666.7,
+        };
+        assert_eq!(consumer_summary(printed).unwrap(), expected);
         assert!(consumer_summary("nothing").is_err());
     }
 

@@ -1,4 +1,7 @@
 //! The results as a table: medians over the rounds with lowest and highest value, and the ratio within each round.
+//!
+//! Sides are measured in turn, two brokers or several clients of one; the last of them is Ottla, and is what the ratios
+//! are of.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +9,41 @@ use super::machine::Noise;
 
 #[derive(Debug)]
 pub struct Results {
-    names: [String; 2],
+    /// Of the sides, Ottla last.
+    names: Vec<String>,
     /// In the order in which they were first measured.
     measures: Vec<String>,
     /// Measure and round to the value of each side.
-    values: BTreeMap<(String, usize), [Option<f64>; 2]>,
+    values: BTreeMap<(String, usize), Vec<Option<f64>>>,
     noise: Vec<Noise>,
 }
 
 impl Results {
-    pub fn new(names: [&str; 2]) -> Results {
+    pub fn new(names: &[&str]) -> Results {
         Results {
-            names: names.map(str::to_owned),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
             measures: Vec::new(),
             values: BTreeMap::new(),
             noise: Vec::new(),
         }
     }
 
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Ottla's.
+    pub fn last_side(&self) -> usize {
+        self.names.len() - 1
+    }
+
     pub fn add(&mut self, side: usize, round: usize, measure: String, value: f64) {
         if !self.measures.contains(&measure) {
             self.measures.push(measure.clone());
         }
-        self.values.entry((measure, round)).or_default()[side] = Some(value);
+        let sides = self.values.entry((measure, round)).or_default();
+        sides.resize(self.names.len(), None);
+        sides[side] = Some(value);
     }
 
     pub fn add_noise(&mut self, noise: Noise) {
@@ -51,15 +66,17 @@ impl Results {
         rounds.filter_map(|(_, sides)| sides[side]).collect()
     }
 
-    /// The second side's value as a part of the first's, within each round.
-    pub fn ratios(&self, measure: &str) -> Vec<f64> {
+    /// Ottla's value as a part of another side's, within each round.
+    pub fn ratios(&self, side: usize, measure: &str) -> Vec<f64> {
+        let ours = self.last_side();
         let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
-        let ratios = rounds.filter_map(|(_, sides)| Some(sides[1]? / sides[0]?));
+        let ratios = rounds.filter_map(|(_, sides)| Some(sides[ours]? / sides[side]?));
         ratios.filter(|ratio| ratio.is_finite()).collect()
     }
 
     pub fn markdown(&self, conditions: &[String]) -> String {
-        let [theirs, ours] = &self.names;
+        let ours = &self.names[self.last_side()];
+        let others = &self.names[..self.last_side()];
         let mut text = String::new();
         for condition in conditions {
             text.push_str(&format!("- {condition}\n"));
@@ -76,17 +93,15 @@ impl Results {
             spread(&gaps),
             spread(&lost)
         ));
-        text.push_str(&format!(
-            "| measure | {theirs} | {ours} | {ours} / {theirs} |\n"
-        ));
-        text.push_str("| --- | --- | --- | --- |\n");
+        let ratios = others.iter().map(|name| format!("{ours} / {name}"));
+        let heads: Vec<String> = self.names.iter().cloned().chain(ratios).collect();
+        text.push_str(&format!("| measure | {} |\n", heads.join(" | ")));
+        text.push_str(&format!("| ---{} |\n", " | ---".repeat(heads.len())));
         for measure in &self.measures {
-            text.push_str(&format!(
-                "| {measure} | {} | {} | {} |\n",
-                spread(&self.side(0, measure)),
-                spread(&self.side(1, measure)),
-                spread(&self.ratios(measure))
-            ));
+            let values = (0..self.names.len()).map(|side| spread(&self.side(side, measure)));
+            let ratios = (0..others.len()).map(|side| spread(&self.ratios(side, measure)));
+            let cells: Vec<String> = values.chain(ratios).collect();
+            text.push_str(&format!("| {measure} | {} |\n", cells.join(" | ")));
         }
         text
     }
@@ -145,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_table_has_medians_and_ratios_within_a_round() {
-        let mut results = Results::new(["Apache Kafka", "Ottla"]);
+        let mut results = Results::new(&["Apache Kafka", "Ottla"]);
         for (round, (theirs, ours)) in [(10.0, 1.0), (20.0, 4.0), (30.0, 2.0)]
             .into_iter()
             .enumerate()
@@ -159,8 +174,27 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_several_sides_is_compared_with_each() {
+        let mut results = Results::new(&["Java", "librdkafka", "Ottla"]);
+        for (side, value) in [2.0, 4.0, 8.0].into_iter().enumerate() {
+            results.add(side, 0, "rate".to_owned(), value);
+        }
+        let text = results.markdown(&[]);
+        assert!(
+            text.contains(
+                "| measure | Java | librdkafka | Ottla | Ottla / Java | Ottla / librdkafka |"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("| rate | 2.00 | 4.00 | 8.00 | 4.00 | 2.00 |"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_side_that_was_not_measured_is_no_zero() {
-        let mut results = Results::new(["a", "b"]);
+        let mut results = Results::new(&["a", "b"]);
         results.add(0, 0, "x".to_owned(), 5.0);
         assert!(results.markdown(&[]).contains("| x | 5.00 | – | – |"));
     }
