@@ -21,6 +21,8 @@ mod broker_sessions;
 pub(crate) mod lifecycle;
 mod local_host;
 
+pub(crate) mod own_settings;
+
 pub(crate) mod producer_id_blocks;
 
 pub(crate) mod dir_assignments;

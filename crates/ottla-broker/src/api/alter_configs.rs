@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
+use crate::controller::own_settings;
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -17,7 +18,11 @@ pub(crate) async fn handle(
         .iter()
         .map(|resource| (resource.resource_type, resource.resource_name.clone()))
         .collect();
-    match broker.forward(context, request).await {
+    let answer = match broker.controller_elsewhere(context) {
+        Some(channel) => own_settings::alter_configs(broker, channel, context, request).await,
+        None => broker.ask_controller(request).await,
+    };
+    match answer {
         Ok(response) => response,
         Err(error) => AlterConfigsResponse {
             responses: resources

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
+use crate::controller::own_settings;
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -18,7 +19,13 @@ pub(crate) async fn handle(
         .iter()
         .map(|resource| (resource.resource_type, resource.resource_name.clone()))
         .collect();
-    match broker.forward(context, request).await {
+    let answer = match broker.controller_elsewhere(context) {
+        Some(channel) => {
+            own_settings::incremental_alter_configs(broker, channel, context, request).await
+        }
+        None => broker.ask_controller(request).await,
+    };
+    match answer {
         Ok(response) => response,
         Err(error) => IncrementalAlterConfigsResponse {
             responses: resources

@@ -169,7 +169,11 @@ impl BrokerLifecycle {
     /// Whether the controller keeps clients away from this broker that is to have some, as far as it has said.
     pub(crate) fn is_fenced(&self) -> bool {
         // One that asks to stop is fenced because it asks.
-        self.is_fenced && self.state != BrokerState::PendingControlledShutdown
+        let is_stopping = matches!(
+            self.state,
+            BrokerState::PendingControlledShutdown | BrokerState::ShuttingDown
+        );
+        self.is_fenced && !is_stopping
     }
 
     /// When [`Event::TimePassed`] is due.

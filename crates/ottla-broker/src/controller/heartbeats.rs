@@ -334,7 +334,7 @@ fn reason_of(
         }
         LifecycleFailure::NotRegistered(_) => format!(
             "node {id} cannot register within {within}: {}; start the controllers, or correct \
-             controller.quorum.bootstrap.servers and controller.quorum.voters",
+             controller.quorum.bootstrap.servers, controller.quorum.voters or log.dirs",
             trouble.unwrap_or("no controller answers")
         ),
         LifecycleFailure::Refused(ErrorCode::InconsistentClusterId) => format!(

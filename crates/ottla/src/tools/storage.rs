@@ -294,7 +294,7 @@ fn warn_of_many_voters(config: &BrokerConfig, quorum: &InitialQuorum) {
         InitialQuorum::Controllers(controllers) => (controllers.len(), "--initial-controllers"),
         InitialQuorum::Standalone | InitialQuorum::None => return,
     };
-    if count > 1 {
+    if count > 1 && config.process_roles.controller {
         eprintln!(
             "WARN {source} names {count} controllers. Ottla leads a quorum of one controller for now and \
              will refuse to start on this directory; Apache Kafka will not. For a single node name one \

@@ -24,7 +24,7 @@ const BEHIND: HeartbeatAnswer = HeartbeatAnswer {
 };
 const MAY_STOP: HeartbeatAnswer = HeartbeatAnswer {
     should_shut_down: true,
-    ..UNFENCED
+    ..CAUGHT_UP
 };
 
 /// The heartbeat of a broker that serves.
@@ -253,6 +253,7 @@ fn a_broker_stops_when_the_controller_lets_it() {
     assert_eq!(broker.next_wakeup_ms(), Some(1_280));
     broker.step(1_280, Event::TimePassed);
     assert_eq!(broker.step(1_290, answered(MAY_STOP)), [Effect::LetGo]);
+    assert!(!broker.is_fenced());
     assert_eq!(broker.next_wakeup_ms(), None);
     assert_eq!(broker.step(1_300, Event::ReadyToUnfence), []);
 }
