@@ -24,6 +24,7 @@ mod process;
 mod report;
 mod seeded;
 mod toolchain;
+mod under_controllers;
 mod workspace;
 
 use clap::Parser;
@@ -55,6 +56,8 @@ enum Command {
     TakeOver(take_over::Options),
     /// Stop and kill brokers of Kafka's and Ottla's in one cluster under load, and compare what clients and replicas have.
     MixedCluster(mixed_cluster::Options),
+    /// Put a broker of Ottla's under one of Kafka's controllers, and work on it with Kafka's tools, step by step.
+    UnderControllers(under_controllers::Options),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     BenchPeer(bench_peer::Options),
     /// Run `ottla bench` small, open its report in headless Chromium, and count what its plots have drawn.
@@ -78,6 +81,7 @@ fn main() {
         Command::CompareCleaning(options) => compare_cleaning::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
+        Command::UnderControllers(options) => under_controllers::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Report(options) => report_in_browser::run(&options),
         Command::Peer(options) => peer::run(&options),

@@ -18,6 +18,9 @@ use ottla_types::ErrorCode;
 use super::channel::ControllerChannel;
 use crate::{Broker, RequestContext};
 
+#[cfg(test)]
+mod tests;
+
 /// The two requests have the same shape and no type in common.
 macro_rules! judged_and_forwarded {
     ($function:ident, $request:ty => $response:ty) => {

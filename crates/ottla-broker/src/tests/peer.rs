@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use ottla_config::{BrokerConfig, Properties};
+use bytestring::ByteString;
+use ottla_config::{BrokerConfig, Properties, SecurityProtocol};
 use ottla_protocol::messages::api_versions_response::ApiVersion;
 use ottla_protocol::messages::{ApiVersionsResponse, RequestHeader, ResponseHeader};
 use ottla_protocol::{ApiKey, ApiMessage, Message, Reader, decode_request_header};
@@ -11,6 +12,9 @@ use ottla_types::ErrorCode;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::RequestContext;
+use crate::net::{Connection, ListenerInfo};
 
 /// What a broker is given whose controllers are other processes, on top of these settings.
 pub(crate) fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
@@ -32,6 +36,26 @@ pub(crate) fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
     }
     let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
     config
+}
+
+/// A request of a client at 10.0.0.9.
+pub(crate) fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
+    let listener = ListenerInfo {
+        name: "PLAINTEXT".to_owned(),
+        protocol: SecurityProtocol::Plaintext,
+        local_addr: ([127, 0, 0, 1], 9092).into(),
+        is_controller: false,
+    };
+    let from = ([10, 0, 0, 9], 50_000).into();
+    RequestContext {
+        api_key,
+        api_version,
+        correlation_id: 77,
+        client_id: Some(ByteString::from_static("admin")),
+        connection: Arc::new(Connection::new(1, Arc::new(listener), from, 0)),
+        received_at_ms: 0,
+        waited: Default::default(),
+    }
 }
 
 /// A request that has come.

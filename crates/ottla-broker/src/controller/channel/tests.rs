@@ -10,8 +10,7 @@ use ottla_protocol::messages::{
 };
 
 use super::*;
-use crate::net::{Connection, ListenerInfo};
-use crate::tests::peer::{Asked, broker_only_config, peer};
+use crate::tests::peer::{Asked, broker_only_config, client_context, peer};
 
 const SERVED: &[(ApiKey, i16)] = &[(ApiKey::AllocateProducerIds, 0), (ApiKey::Envelope, 0)];
 
@@ -93,26 +92,6 @@ async fn what_the_controller_does_not_serve_is_not_tried_again() {
     assert_eq!(answer.unwrap_err(), ErrorCode::UnsupportedVersion);
 }
 
-/// A client at 10.0.0.9 that asks for a broker to be unregistered.
-fn context() -> RequestContext {
-    let listener = ListenerInfo {
-        name: "PLAINTEXT".to_owned(),
-        protocol: ottla_config::SecurityProtocol::Plaintext,
-        local_addr: ([127, 0, 0, 1], 9092).into(),
-        is_controller: false,
-    };
-    let from = ([10, 0, 0, 9], 50_000).into();
-    RequestContext {
-        api_key: ApiKey::UnregisterBroker,
-        api_version: 0,
-        correlation_id: 77,
-        client_id: Some(ByteString::from_static("admin")),
-        connection: Arc::new(Connection::new(1, Arc::new(listener), from, 0)),
-        received_at_ms: 0,
-        waited: Default::default(),
-    }
-}
-
 #[tokio::test]
 async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
     let react = |asked: Asked| {
@@ -144,7 +123,10 @@ async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
         broker_id: 3,
         ..Default::default()
     };
-    let response = channel.forward(&context(), &request).await.unwrap();
+    let response = channel
+        .forward(&client_context(ApiKey::UnregisterBroker, 0), &request)
+        .await
+        .unwrap();
     assert_eq!(response.error_message.as_deref(), Some("no broker 3"));
 }
 
@@ -166,7 +148,9 @@ async fn an_envelope_that_is_refused_is_the_brokers_fault_and_not_the_clients() 
         let port = peer(SERVED, react).await;
         let channel = channel(&Arc::new(AtomicU16::new(port)));
         let request = UnregisterBrokerRequest::default();
-        let answer = channel.forward(&context(), &request).await;
+        let answer = channel
+            .forward(&client_context(ApiKey::UnregisterBroker, 0), &request)
+            .await;
         assert_eq!(answer.unwrap_err(), told);
     }
 }
