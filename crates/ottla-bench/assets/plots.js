@@ -72,11 +72,11 @@ const plotting = (() => {
       if (count === 0) continue;
       const key = document.createElement("i");
       key.style.background = `var(${kindColour(kind)})`;
-      line.append(key, `${count} ${label}`);
+      line.append(key, `${label}: ${count}`);
     }
     return line;
   }
-  const KINDS_OF_MARKS = [["segment-roll", "segment rolls"], ["flush", "disk flushes"], ["switches", "bursts of context switches"]];
+  const KINDS_OF_MARKS = [["segment-roll", "segment rolls"], ["flush", "moments with disk flushes"], ["switches", "bursts of context switches"]];
   const kindColour = (kind) => ({ "segment-roll": "--mark-roll", flush: "--mark-flush", switches: "--mark-switches" })[kind];
 
   function draw(entry) {
@@ -93,7 +93,7 @@ const plotting = (() => {
     const [lowest, highest] = reachOfSpreads(options.series);
     const axes = [
       axis({ label: options.x.label, labelSize: 18, size: 30, space: options.x.ticks ? 20 : 55,
-        ...(options.x.ticks ? { splits: () => options.x.ticks.map((it) => it[0]), values: () => options.x.ticks.map((it) => it[1]) }
+        ...(options.x.ticks ? { splits: () => options.x.ticks.map((it) => it[0]), values: (plot) => roomForLabels(plot, options.x.ticks) }
           : { values: (_, splits) => splits.map((it) => (it === null ? null : short(it))) }) }),
       axis({ label: y.label, labelSize: 18, size: 52, scale: "y", values: (_, splits) => splits.map((it) => (it === null ? null : short(it))) }),
     ];
@@ -133,6 +133,17 @@ const plotting = (() => {
     entry.plot = new uPlot(config, [options.x.values, ...options.series.map((it) => it.values)], place);
     entry.plot.spreads = options.series.map((it) => it.spreads || []);
     entry.plot.marks = (options.marks || []).map((mark) => ({ second: mark.second, colour: kindColour(mark.kind) }));
+  }
+
+  // Labels that do not lie over the one before; the others are left out.
+  function roomForLabels(plot, ticks) {
+    let end = -Infinity;
+    return ticks.map(([at, label]) => {
+      const width = 6.5 * String(label).length, from = plot.valToPos(at, "x") - width / 2;
+      if (from < end + 6) return null;
+      end = from + width;
+      return label;
+    });
   }
 
   function rangeFromZero(low, high) {

@@ -95,7 +95,8 @@
   }
 
   function headlineTable(result, rows) {
-    const head = make("tr", {}, make("th", { textContent: "Scenario" }), ...result.targets.map((target) => make("th", { textContent: target.name })), make("th", { textContent: "published" }), make("th", { class: "bar", textContent: "against published" }));
+    const hasPublished = rows.some((row) => row.published !== null);
+    const head = make("tr", {}, make("th", { textContent: "Scenario" }), ...result.targets.map((target) => make("th", { textContent: target.name })), ...(hasPublished ? [make("th", { textContent: "published" }), make("th", { class: "bar", textContent: "against published" })] : []));
     const body = rows.map(({ scenario, point, name, published }) => {
       const figure = known.get(name);
       const cells = result.targets.map((target) => {
@@ -109,7 +110,7 @@
         const width = Math.min(100, 14 + 28 * Math.max(0, Math.log10(Math.max(ratio, 0.01)) + 1));
         bar.append(make("div", { textContent: `${number(ratio)} ×`, style: `background-size: ${width}% 100%` }));
       }
-      return make("tr", {}, make("td", {}, make("a", { href: `#${anchor(result, scenario)}`, textContent: scenario.title }), make("div", { class: "soft small", textContent: figure ? figure.label : name })), ...cells, make("td", { textContent: published === null ? "–" : number(published) }), bar);
+      return make("tr", {}, make("td", {}, make("a", { href: `#${anchor(result, scenario)}`, textContent: scenario.title }), make("div", { class: "soft small", textContent: figure ? figure.label : name })), ...cells, ...(hasPublished ? [make("td", { textContent: published === null ? "–" : number(published) }), bar] : []));
     });
     return make("div", { class: "table" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
   }
@@ -121,7 +122,7 @@
     if (figure && figure.unit) cell.append(" ", make("span", { class: "unit", textContent: figure.unit }));
     if (summary.rounds > 1 && summary.median !== 0) {
       const spread = (summary.max - summary.min) / Math.abs(summary.median) / 2;
-      cell.append(" ", make("span", { class: "spread", textContent: `±${number(spread * 100)} %`, title: `${summary.rounds} rounds, ${number(summary.min)} to ${number(summary.max)}` }));
+      cell.append(" ", make("span", { class: "spread", textContent: `±${spread < 0.0005 ? 0 : number(spread * 100)} %`, title: `${summary.rounds} rounds, ${number(summary.min)} to ${number(summary.max)}` }));
     }
     return cell;
   }
@@ -159,29 +160,31 @@
   function pointTable(scenario) {
     const targets = scenario.points[0].runs.map((run) => run.target);
     const isSweep = scenario.points.length > 1;
-    const head = make("tr", {}, make("th", { textContent: isSweep ? "Point and figure" : "Figure" }), ...targets.map((target) => make("th", { textContent: target })), make("th", { textContent: "published" }), targets.length > 1 ? make("th", { textContent: "compared" }) : null);
+    const hasPublished = scenario.points.some((point) => point.published.some((it) => Object.keys(it.figures).length > 0));
+    const head = make("tr", {}, make("th", { textContent: isSweep ? "Point and figure" : "Figure" }), ...targets.map((target) => make("th", { textContent: target })), hasPublished ? make("th", { textContent: "published" }) : null, targets.length > 1 ? make("th", { textContent: "compared" }) : null);
     const body = [];
     for (const point of scenario.points) {
-      if (isSweep) body.push(make("tr", { class: "point" }, make("td", { colSpan: targets.length + 2 + (targets.length > 1 ? 1 : 0), textContent: point.label })));
+      if (isSweep) body.push(make("tr", { class: "point" }, make("td", { colSpan: targets.length + 1 + (hasPublished ? 1 : 0) + (targets.length > 1 ? 1 : 0), textContent: point.label })));
       for (const figure of figures) {
         const published = point.published.filter((it) => figure.name in it.figures);
         if (isSweep && published.length === 0 && !OF_A_SWEEP.includes(figure.name)) continue;
         const summaries = point.runs.map((run) => run.summaries[figure.name]);
         if (summaries.every((it) => !it || it.max === 0) && (published.length === 0 || figure.name === "produce.failed")) continue;
         const texts = published.map((it) => number(it.figures[figure.name]) + (isToldApart(point, it) ? ` (${it.note})` : ""));
-        const row = make("tr", {}, make("td", { textContent: figure.label }), ...summaries.map((summary) => valueCell(summary, figure)), make("td", { textContent: texts.join(" · ") || "" }));
+        const row = make("tr", {}, make("td", { textContent: figure.label }), ...summaries.map((summary) => valueCell(summary, figure)), hasPublished ? make("td", { textContent: texts.join(" · ") }) : null);
         if (targets.length > 1) row.append(comparisonCell(point, figure.name));
         body.push(row);
       }
     }
-    return make("div", { class: "table" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
+    return make("div", { class: scenario.points.length > 4 ? "table long" : "table" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
   }
 
   function comparisonCell(point, name) {
     const cell = make("td");
     for (const it of point.comparisons.filter((comparison) => comparison.figure === name)) {
       const { ratio, low, high } = it.ratio;
-      const interval = low === null || low === undefined ? "" : ` (${number(low)} to ${number(high)})`;
+      const end = (value) => (value < 0.01 ? "<0.01" : value > 100 ? ">100" : number(value));
+      const interval = low === null || low === undefined ? "" : ` (${end(low)} to ${end(high)})`;
       cell.append(make("div", { class: it.verdict, textContent: `${it.second} ×${number(ratio)}${interval}, ${verdicts[it.verdict]}` }));
     }
     return cell;

@@ -171,6 +171,10 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         let interruption = Interruption::by_signals()?;
         run::run(&plan, &interruption, &Progress::on_terminal()).await
     })?;
+    if result.is_empty() && result.partial.is_some() {
+        eprintln!("ottla bench: interrupted before anything was measured");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     print!("{}", table::overview(&result));
     let ran: Vec<&str> = result.scenarios.iter().map(|it| it.name.as_str()).collect();
     let stem = file_stem(&ran, &result.started);

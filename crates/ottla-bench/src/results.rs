@@ -282,6 +282,12 @@ impl PointResult {
 }
 
 impl ResultFile {
+    /// Nothing has been measured.
+    pub fn is_empty(&self) -> bool {
+        let mut points = self.scenarios.iter().flat_map(|it| &it.points);
+        points.all(|point| point.runs.iter().all(|run| run.rounds.is_empty()))
+    }
+
     pub fn read(path: &Path) -> Result<ResultFile> {
         let text = std::fs::read(path)
             .with_context(|| format!("{} cannot be read; check the path", path.display()))?;

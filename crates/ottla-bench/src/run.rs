@@ -22,8 +22,9 @@ mod watch;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use indexmap::IndexMap;
+use ottla_client::properties;
 
 use crate::machine::{self, Machine};
 use crate::results::{
@@ -121,18 +122,18 @@ pub async fn run(
         let outcome = running
             .run_scenario(scenario, points, &mut of_scenario, &mut result)
             .await;
-        progress.print(&table::of_scenario(&of_scenario));
+        let text = table::of_scenario(&of_scenario);
         result.scenarios.push(of_scenario);
-        if let Err(error) = outcome {
-            // What others of the same run have found is worth keeping; a run that found nothing is an error.
-            let is_empty = result
-                .scenarios
-                .iter()
-                .all(|it| it.points.iter().all(|point| point.runs.is_empty()));
-            if is_empty {
-                return Err(error);
-            }
-            result.partial = Some(format!("{}: {error:#}", scenario.name));
+        // What others of the same run have found is worth keeping; a run that found nothing is an error.
+        match outcome {
+            Err(error) if result.is_empty() => return Err(error),
+            Err(error) => result.partial = Some(format!("{}: {error:#}", scenario.name)),
+            Ok(()) => {}
+        }
+        if !result.is_empty() {
+            progress.print(&text);
+        }
+        if result.partial.is_some() {
             break;
         }
     }
@@ -155,9 +156,15 @@ fn check(plan: &RunPlan, scenario: &Scenario, points: &[Point]) -> Result<()> {
             }
         }
     }
+    for point in points {
+        let what = |whose: &str| format!("{}: the settings of the {whose}", scenario.name);
+        properties::producer(&point.spec.producers.settings).with_context(|| what("producers"))?;
+        properties::consumer(&point.spec.consumers.settings).with_context(|| what("consumers"))?;
+    }
     let local = plan.targets.iter().filter(|it| it.is_local()).count() as u64;
     let dir = plan.dir.clone().unwrap_or_else(std::env::temp_dir);
     if let Some(free) = free_bytes(&dir)?.checked_div(local) {
+        let dir = dir.canonicalize().unwrap_or(dir);
         check_room(scenario, points, free, &dir.display().to_string())?;
     }
     Ok(())

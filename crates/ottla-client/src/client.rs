@@ -89,19 +89,20 @@ impl Client {
         self.inner.metadata.lock().0.clone()
     }
 
-    /// What goes over the connections, and how old the metadata is.
+    /// What goes over the connections.
     pub(crate) fn write_metrics(
         &self,
         sheet: &mut Sheet,
         group: &'static str,
         node_group: &'static str,
     ) {
-        let (metadata, asked) = self.inner.metadata.lock().clone();
-        self.inner
-            .network
-            .write(sheet, group, node_group, &metadata);
-        sheet.begin(group, &[]);
-        sheet.put("metadata-age", asked.elapsed().as_secs_f64());
+        let metadata = self.metadata();
+        let network = &self.inner.network;
+        network.write(sheet, group, node_group, &metadata);
+    }
+
+    pub(crate) fn metadata_age(&self) -> Duration {
+        self.inner.metadata.lock().1.elapsed()
     }
 
     /// A connection to this address, opened if there is none that still works.

@@ -197,7 +197,10 @@ impl Connection {
         };
         connection.negotiate().await?;
         if config.security.uses_sasl() {
-            connection.log_in(&config.security).await?;
+            let logged_in = connection.log_in(&config.security).await;
+            let network = &connection.pending.network;
+            network.on_authenticated(logged_in.is_ok());
+            logged_in?;
         }
         Ok(connection)
     }

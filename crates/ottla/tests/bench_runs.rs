@@ -312,6 +312,41 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
             ],
             "acks",
         ),
+        (
+            &[
+                small[0],
+                small[1],
+                small[2],
+                small[3],
+                "--set",
+                "producers.settings.linger=5",
+            ],
+            "linger=5: the producer has no such setting",
+        ),
+        (
+            &[
+                small[0],
+                small[1],
+                small[2],
+                small[3],
+                "--set",
+                "broker.settings.log.segment.bytes=abc",
+            ],
+            "cannot format its directory: log.segment.bytes=abc: not a number",
+        ),
+        (
+            &[
+                small[0],
+                small[1],
+                small[2],
+                small[3],
+                "--bootstrap-server",
+                &nobody,
+                "--command-config",
+                "nowhere.properties",
+            ],
+            "nowhere.properties cannot be read",
+        ),
     ];
     for (arguments, sentence) in cases {
         let ran = Ran::bench(arguments);
@@ -323,6 +358,7 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
             1,
             "{arguments:?}\n{error}"
         );
+        assert!(!ran.printed().contains("nothing was measured"));
         ran.left_nothing();
     }
 }
@@ -340,22 +376,29 @@ fn a_topic_with_other_settings_is_left_alone() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     topics(&["--create", "--topic", "mine", "--partitions", "2"]);
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/single-producer",
-        "--scale",
-        "small",
-        "--bootstrap-server",
-        &bootstrap,
-        "--topic",
-        "mine",
-    ]);
-    assert!(
-        ran.error().contains("topic mine exists with 2 partitions"),
-        "{}",
-        ran.error()
-    );
-    assert_eq!(topics(&["--list"]), "mine\n");
+    topics(&["--create", "--topic", "theirs", "--partitions", "6"]);
+    for (topic, sentence) in [
+        ("mine", "topic mine exists with 2 partitions"),
+        (
+            "theirs",
+            "topic theirs exists with retention.ms=604800000, and the scenario has 5000",
+        ),
+    ] {
+        let ran = Ran::bench(&[
+            "run",
+            "linkedin-2014/single-producer",
+            "--scale",
+            "small",
+            "--bootstrap-server",
+            &bootstrap,
+            "--topic",
+            topic,
+            "--set",
+            "topic.settings.retention.ms=5000",
+        ]);
+        assert!(ran.error().contains(sentence), "{}", ran.error());
+    }
+    assert_eq!(topics(&["--list"]), "mine\ntheirs\n");
 }
 
 /// A workload and a driver of the OpenMessaging Benchmark, on a broker whose metrics are looked at, with a result that has

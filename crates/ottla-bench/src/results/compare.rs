@@ -146,6 +146,15 @@ impl Compared {
     }
 }
 
+/// An end of an interval. Few rounds give intervals so wide that their digits say nothing.
+fn end(ratio: f64) -> String {
+    match ratio {
+        _ if ratio < 0.01 => "<0.01".to_owned(),
+        _ if ratio > 100.0 => ">100".to_owned(),
+        _ => format!("{ratio:.2}"),
+    }
+}
+
 impl std::fmt::Display for Compared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for note in &self.notes {
@@ -174,7 +183,7 @@ impl std::fmt::Display for Compared {
                 unit => format!("{}, {unit}", it.label),
             });
             let interval = match (line.ratio.low, line.ratio.high) {
-                (Some(low), Some(high)) => format!("{low:.2} to {high:.2}"),
+                (Some(low), Some(high)) => format!("{} to {}", end(low), end(high)),
                 _ => "–".to_owned(),
             };
             writeln!(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use ottla_client::admin::{ConfigResourceType, EndpointType, NewTopic};
-use ottla_client::{Admin, Client, properties};
+use ottla_client::{Admin, Client, ClientConfig, properties};
 
 use super::bandwidth;
 use crate::results::TargetInfo;
@@ -35,10 +35,16 @@ impl Cluster {
         let mut config =
             properties::admin(&settings).context("the settings of --command-config")?;
         config.set_bootstrap_servers(bootstrap)?;
-        config.default_api_timeout = FIRST_ANSWER;
-        let client = Client::connect(config)
+        // Whoever is not there, or is no broker, is found out soon; later requests have more time.
+        let hasty = ClientConfig {
+            default_api_timeout: FIRST_ANSWER,
+            request_timeout: FIRST_ANSWER / 2,
+            ..config.clone()
+        };
+        Client::connect(hasty)
             .await
             .with_context(|| format!("{bootstrap} cannot be measured"))?;
+        let client = Client::connect(config).await?;
         let admin = Admin::new(client.clone());
         let described = admin
             .describe_cluster(EndpointType::Broker, false)

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -275,10 +275,9 @@ impl Program {
             .with_context(|| format!("{} cannot be started", self.description()))?;
         if !output.status.success() {
             bail!(
-                "{} cannot format its directory:\n{}{}",
+                "{} cannot format its directory: {}",
                 self.description(),
-                String::from_utf8_lossy(&output.stdout),
-                String::from_utf8_lossy(&output.stderr).trim_end()
+                reason_in(&output, config)
             );
         }
         Ok(())
@@ -313,6 +312,30 @@ impl Program {
                 command
             }
         })
+    }
+}
+
+/// Why a program has failed, in one line: what it says on standard error, or else at all, without Java's traces, and
+/// without the name of a file that is gone when it is read.
+fn reason_in(output: &Output, config: &Path) -> String {
+    let text = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let said = |line: &&str| !line.is_empty() && !line.starts_with("at ");
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(said).collect();
+        lines.join("; ")
+    };
+    let said = match text(&output.stderr) {
+        said if said.is_empty() => text(&output.stdout),
+        said => said,
+    };
+    let config = config.display().to_string();
+    match said.split_once(&config) {
+        Some((before, after)) => {
+            let after = after.split_once(": ").map_or(after, |(_, after)| after);
+            format!("{before}{after}")
+        }
+        None if said.is_empty() => output.status.to_string(),
+        None => said,
     }
 }
 
@@ -380,6 +403,8 @@ fn free_port() -> Result<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
 
     #[test]
@@ -391,6 +416,27 @@ mod tests {
         let second = properties(2, 3, 7, 6, Path::new("d"), &settings);
         assert!(second.contains("process.roles=broker\n") && !second.contains("CONTROLLER://"));
         assert!(second.contains("offsets.topic.replication.factor=3\n"));
+    }
+
+    #[test]
+    fn a_failure_is_one_line_without_traces_and_files_that_are_gone() {
+        let output = |stdout: &str, stderr: &str| Output {
+            status: ExitStatusExt::from_raw(256),
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        };
+        let config = Path::new("/t/server.properties");
+        let refused = "/t/server.properties line 15: log.segment.bytes=abc: not a number\n";
+        assert_eq!(
+            reason_in(&output("", refused), config),
+            "log.segment.bytes=abc: not a number"
+        );
+        let trace = "Exception: Invalid value\n\tat a.B.c(B.java:5)\nCaused by: x\n\tat d\n";
+        assert_eq!(
+            reason_in(&output("Formatting", trace), config),
+            "Exception: Invalid value; Caused by: x"
+        );
+        assert_eq!(reason_in(&output("", ""), config), "exit status: 1");
     }
 
     #[test]

@@ -41,8 +41,9 @@ impl Latencies {
         self.0.len()
     }
 
+    /// As if nothing had been recorded; the histogram's own `clear` keeps the largest value.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.0.reset();
     }
 
     /// The latency below or at which this share of the records lies.
@@ -99,6 +100,15 @@ mod tests {
     use std::time::Duration;
 
     use super::Latencies;
+
+    #[test]
+    fn an_interval_knows_nothing_of_the_one_before() {
+        let mut interval = Latencies::default();
+        interval.record(Duration::from_millis(500));
+        interval.clear();
+        interval.record(Duration::from_millis(2));
+        assert!(interval.max_ns() < 2_100_000, "{}", interval.max_ns());
+    }
 
     #[test]
     fn quantiles_are_of_what_was_recorded() {

@@ -19,6 +19,8 @@ pub(crate) struct NetworkSensors {
 struct State {
     opened: Sensor,
     closed: Sensor,
+    authenticated: Sensor,
+    refused: Sensor,
     traffic: Traffic,
     /// By address.
     brokers: BTreeMap<String, Traffic>,
@@ -63,6 +65,8 @@ impl NetworkSensors {
             state: Mutex::new(State {
                 opened: sensor(),
                 closed: sensor(),
+                authenticated: sensor(),
+                refused: sensor(),
                 traffic: Traffic::new(windows),
                 brokers: BTreeMap::new(),
             }),
@@ -77,6 +81,16 @@ impl NetworkSensors {
     pub(crate) fn on_closed(&self) {
         let now = self.beginning.elapsed_ms();
         self.state.lock().closed.record(1.0, now);
+    }
+
+    /// A broker has believed who this client is, or has not.
+    pub(crate) fn on_authenticated(&self, is_believed: bool) {
+        let now = self.beginning.elapsed_ms();
+        let state = &mut *self.state.lock();
+        match is_believed {
+            true => state.authenticated.record(1.0, now),
+            false => state.refused.record(1.0, now),
+        }
     }
 
     /// Requests of these sizes are on their way.
@@ -116,6 +130,12 @@ impl NetworkSensors {
         sheet.put("connection-creation-total", opened.count);
         sheet.put("connection-close-rate", closed.event_rate);
         sheet.put("connection-close-total", closed.count);
+        let authenticated = state.authenticated.measure(now);
+        sheet.put("successful-authentication-rate", authenticated.rate);
+        sheet.put("successful-authentication-total", authenticated.total);
+        let refused = state.refused.measure(now);
+        sheet.put("failed-authentication-rate", refused.rate);
+        sheet.put("failed-authentication-total", refused.total);
         let (sent, received) = (
             state.traffic.sent.measure(now),
             state.traffic.received.measure(now),

@@ -254,6 +254,8 @@ impl Shared {
         let throttle = state.throttle_time.measure(now);
         sheet.put("produce-throttle-time-avg", throttle.avg);
         sheet.put("produce-throttle-time-max", throttle.max);
+        let age = self.client.metadata_age();
+        sheet.put("metadata-age", age.as_secs_f64());
         sheet.put("requests-in-flight", state.requests_in_flight as f64);
         let pool = &self.accumulator.pool;
         sheet.put("waiting-threads", pool.waiting() as f64);
