@@ -11,12 +11,15 @@ mod history;
 mod replicas;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::peer::{
-    InstalledPeer, Node, NodeOptions, Peer, Place, Role, all_in_sync, free_port_pair,
+    InstalledPeer, Node, NodeOptions, Peer, Place, Role, fewest_in_sync, free_port_pair,
 };
 use crate::report::Tally;
 use crate::seeded::Seeded;
@@ -41,6 +44,10 @@ pub struct Options {
     /// How often a broker is stopped or killed; each in its turn.
     #[arg(long, default_value_t = 6)]
     troubles: usize,
+    /// In place of troubles: each broker in turn is stopped, and started on its directory by this maker; and the same way
+    /// back. No partition may have fewer replicas in sync meanwhile than a rolling restart leaves.
+    #[arg(long, value_name = "PEER")]
+    rolling: Option<String>,
     /// The same seed makes the same choices; one of its own for each run unless given.
     #[arg(long)]
     seed: Option<u64>,
@@ -67,14 +74,17 @@ pub fn run(options: &Options) -> Result<()> {
         std::fs::remove_dir_all(&dir)?;
     }
     std::fs::create_dir_all(&dir)?;
+    let what = match &options.rolling {
+        Some(peer) => format!("handed to {peer} one by one and back"),
+        None => format!("{} troubles", options.troubles),
+    };
     println!(
-        "brokers {}, controllers {}, {} troubles, seed {seed}",
+        "brokers {}, controllers {}, {what}, seed {seed}",
         options.brokers.join(", "),
         options.controllers.join(", "),
-        options.troubles
     );
     let outcome = Cluster::start(options, &dir).and_then(|mut cluster| {
-        let wrong = cluster.story(options.troubles, &mut Seeded::new(seed), &dir);
+        let wrong = cluster.story(options, &mut Seeded::new(seed), &dir);
         wrong.map(|wrong| (cluster, wrong))
     });
     let folder = dir.display();
@@ -110,9 +120,23 @@ enum Trouble {
     Killed,
 }
 
+/// Whom a broker's directory is handed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To the other maker.
+    There,
+    /// To the one that it came from.
+    Back,
+}
+
 /// A broker that can be started again on its directory.
 struct Member {
+    /// Who wrote the directory first.
+    first: InstalledPeer,
+    /// Who runs, or ran last.
     peer: InstalledPeer,
+    /// Who is started the next time.
+    next: InstalledPeer,
     options: NodeOptions,
     /// None while it is down.
     node: Option<Node>,
@@ -130,6 +154,7 @@ impl Member {
     }
 
     fn start(&mut self) -> Result<()> {
+        self.peer = self.next.clone();
         let started = self.peer.start(self.options.clone());
         self.node = Some(started.with_context(|| self.name())?);
         Ok(())
@@ -187,8 +212,11 @@ impl Cluster {
             .zip(ports(options.brokers.len())?)
             .zip(1..)
         {
+            let peer = Peer::load(name)?.install()?;
             let mut broker = Member {
-                peer: Peer::load(name)?.install()?,
+                first: peer.clone(),
+                peer: peer.clone(),
+                next: peer,
                 options: node_options(Role::Broker, node_id, port),
                 node: None,
                 node_id,
@@ -237,8 +265,9 @@ impl Cluster {
         let replicas = self.brokers.len();
         while began.elapsed() < SYNC_PATIENCE {
             let running = self.brokers.iter().filter(|broker| broker.node.is_some());
-            let says_so =
-                |broker: &Member| all_in_sync(broker.port, TOPIC, replicas).unwrap_or(false);
+            let says_so = |broker: &Member| {
+                fewest_in_sync(broker.port, TOPIC).is_ok_and(|fewest| fewest == replicas)
+            };
             if running.clone().all(says_so) {
                 return Ok(began.elapsed());
             }
@@ -248,20 +277,14 @@ impl Cluster {
     }
 
     /// All that happens between the start and the end; gives what is wrong.
-    fn story(&mut self, troubles: usize, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
+    fn story(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
         let mut clients = Clients::start(&self.kafka, &self.bootstrap(), TOPIC, dir)?;
-        for number in 0..troubles {
-            std::thread::sleep(Duration::from_millis(1000 + random.below(2000)));
-            let trouble = match random.one_in(2) {
-                true => Trouble::Stopped,
-                false => Trouble::Killed,
-            };
-            let down = Duration::from_millis(random.below(6000));
-            let at = number % self.brokers.len();
-            self.trouble(at, trouble, down)?;
+        let mut wrong = Vec::new();
+        match &options.rolling {
+            Some(peer) => wrong.extend(self.hand_over_and_back(peer)?),
+            None => self.troubles(options.troubles, random)?,
         }
         std::thread::sleep(Duration::from_secs(1));
-        let mut wrong = Vec::new();
         let produced = clients.stop_producing()?;
         let log = clients::read_all(&self.kafka, &self.bootstrap(), TOPIC)?;
         let seen = clients.stop_consuming(&log)?;
@@ -305,6 +328,45 @@ impl Cluster {
         Ok(wrong)
     }
 
+    fn troubles(&mut self, troubles: usize, random: &mut Seeded) -> Result<()> {
+        for number in 0..troubles {
+            std::thread::sleep(Duration::from_millis(1000 + random.below(2000)));
+            let trouble = match random.one_in(2) {
+                true => Trouble::Stopped,
+                false => Trouble::Killed,
+            };
+            let down = Duration::from_millis(random.below(6000));
+            let at = number % self.brokers.len();
+            self.trouble(at, trouble, down)?;
+        }
+        Ok(())
+    }
+
+    /// Has each broker stopped and started by another maker, and then each by its first one. Gives what is wrong with
+    /// the replicas in sync.
+    fn hand_over_and_back(&mut self, peer: &str) -> Result<Option<String>> {
+        let other = Peer::load(peer)?.install()?;
+        let watch = InSyncWatch::start(self.brokers.iter().map(|broker| broker.port).collect());
+        for way in [Way::There, Way::Back] {
+            for at in 0..self.brokers.len() {
+                std::thread::sleep(Duration::from_secs(2));
+                let broker = &mut self.brokers[at];
+                broker.next = match way {
+                    Way::There => other.clone(),
+                    Way::Back => broker.first.clone(),
+                };
+                self.trouble(at, Trouble::Stopped, Duration::ZERO)?;
+            }
+        }
+        let fewest = watch.end();
+        let least = self.brokers.len() - 1;
+        println!(
+            "never fewer than {fewest} of {} replicas in sync",
+            self.brokers.len()
+        );
+        Ok((fewest < least).then(|| format!("only {fewest} replicas were in sync at a time")))
+    }
+
     fn trouble(&mut self, at: usize, trouble: Trouble, down: Duration) -> Result<()> {
         let broker = &mut self.brokers[at];
         let name = broker.name();
@@ -322,14 +384,50 @@ impl Cluster {
         std::fs::rename(output, broker.options.dir.join(kept))?;
         std::thread::sleep(down);
         broker.start()?;
+        let by = match broker.name() == name {
+            true => String::new(),
+            false => format!(" as {}", broker.peer.name()),
+        };
         let start = broker.node.as_ref().map(Node::time_to_first_answer);
         let in_sync = self.wait_until_in_sync()?;
         println!(
-            "{name} {} in {ended:.1?}, down for {down:.1?}, answers after {:.1?}, all in sync {in_sync:.1?} later",
+            "{name} {} in {ended:.1?}, down for {down:.1?}, answers{by} after {:.1?}, all in sync {in_sync:.1?} later",
             format!("{trouble:?}").to_lowercase(),
             start.unwrap_or_default(),
         );
         Ok(())
+    }
+}
+
+/// Looks again and again how many replicas are in sync, at all brokers that answer.
+struct InSyncWatch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<usize>,
+}
+
+impl InSyncWatch {
+    fn start(ports: Vec<u16>) -> InSyncWatch {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let is_over_there = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let mut fewest = usize::MAX;
+            while !is_over_there.load(Ordering::Relaxed) {
+                // A broker that has just come knows the least: what the others know together is what is.
+                let known = ports
+                    .iter()
+                    .filter_map(|&port| fewest_in_sync(port, TOPIC).ok());
+                fewest = fewest.min(known.max().unwrap_or(usize::MAX));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            fewest
+        });
+        InSyncWatch { is_over, thread }
+    }
+
+    fn end(self) -> usize {
+        self.is_over.store(true, Ordering::Relaxed);
+        // A panic in it has been reported where it happened, and nothing is known then.
+        self.thread.join().unwrap_or(0)
     }
 }
 

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
 pub use node::{Node, NodeOptions, Place, Role, free_port_pair, parse_override};
-pub use probe::{AdvertisedApi, Served, advertised_apis, all_in_sync};
+pub use probe::{AdvertisedApi, Served, advertised_apis, fewest_in_sync};
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -147,7 +147,7 @@ pub fn read_all(kafka: &InstalledPeer, bootstrap: &str, topic: &str) -> Result<V
         .collect()
 }
 
-/// `Partition:0	Offset:12	345`.
+/// The fields of a line are separated by tabs: `Partition:0`, `Offset:12`, the value.
 fn read_line(line: &str) -> Result<Placed> {
     let mut fields = line.split('\t');
     let mut field = |name: &str| -> Result<i64> {
