@@ -153,6 +153,12 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Either,
+        name: "under-controllers",
+        what: "a broker under Kafka's controller, through stops, kills and settings",
+        command: || xtask(&["under-controllers"]),
+    },
+    Suite {
+        lane: Lane::Either,
         name: "mixed-cluster",
         what: "two brokers of Ottla's and one of Kafka's, stopped and killed in turn",
         command: || xtask(&["mixed-cluster", "--troubles", "3"]),

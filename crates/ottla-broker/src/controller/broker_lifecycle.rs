@@ -107,6 +107,8 @@ pub(crate) struct HeartbeatAnswer {
 pub(crate) enum Effect {
     SendRegistration,
     SendHeartbeat(Heartbeat),
+    /// The controller has taken the broker in, for the first time.
+    Registered,
     /// The controller agrees that the broker knows the cluster as it is, for the first time.
     CaughtUp,
     /// Clients may come, for the first time.
@@ -255,7 +257,9 @@ impl BrokerLifecycle {
             Ok(broker_epoch) => {
                 self.broker_epoch = broker_epoch;
                 self.is_registered = true;
-                self.registration_deadline_ms = None;
+                if self.registration_deadline_ms.take().is_some() {
+                    effects.push(Effect::Registered);
+                }
                 self.communicate_at(now_ms);
             }
             Err(code) => {

@@ -44,6 +44,7 @@ pub(crate) struct Heartbeats {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Phase {
     Joining,
+    Registered,
     Unfenced,
     LetGo,
     /// Why it cannot go on: a sentence for people.
@@ -77,13 +78,21 @@ impl Heartbeats {
         }
     }
 
+    /// Returns when the controller has taken the broker in, or with why it never will.
+    pub(crate) async fn registered(&self) -> Result<(), String> {
+        match self.wait_for(|phase| *phase != Phase::Joining).await {
+            Phase::Failed(reason) => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
     /// Clients may come from here on. Returns when the controller sends them, or with why it never will.
     pub(crate) async fn unfence(&self) -> Result<(), String> {
         self.tell(Event::ReadyToUnfence);
-        let is_over = |phase: &Phase| *phase != Phase::Joining;
+        let is_over = |phase: &Phase| !matches!(phase, Phase::Joining | Phase::Registered);
         match self.wait_for(is_over).await {
             Phase::Failed(reason) => Err(reason),
-            Phase::Joining | Phase::Unfenced | Phase::LetGo => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -92,7 +101,7 @@ impl Heartbeats {
         let is_failed = |phase: &Phase| matches!(phase, Phase::Failed(_));
         match self.wait_for(is_failed).await {
             Phase::Failed(reason) => reason,
-            Phase::Joining | Phase::Unfenced | Phase::LetGo => std::future::pending().await,
+            _ => std::future::pending().await,
         }
     }
 
@@ -182,6 +191,7 @@ impl Member {
                     Effect::SendHeartbeat(heartbeat) => {
                         under_way = Some(Box::pin(self.heartbeat(broker_epoch, heartbeat)));
                     }
+                    Effect::Registered => drop(self.phase.send_replace(Phase::Registered)),
                     Effect::CaughtUp => tracing::info!("the broker knows the cluster as it is"),
                     Effect::Unfenced => drop(self.phase.send_replace(Phase::Unfenced)),
                     Effect::LetGo => return drop(self.phase.send_replace(Phase::LetGo)),

@@ -113,6 +113,9 @@ impl Membership {
         heartbeats: &Heartbeats,
         log_dirs: &LogDirs,
     ) -> Result<(), String> {
+        // Before that, another process may be this broker: logs are not made for its partitions, and those that
+        // are here stay as they were left.
+        heartbeats.registered().await?;
         self.controller.quorum().begin_publishing().await;
         log_dirs.set_strays_aside();
         heartbeats.on_directories_changed(

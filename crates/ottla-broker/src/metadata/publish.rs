@@ -86,3 +86,45 @@ pub(crate) fn effective_config(
     }
     file_config.with_dynamic(&cluster, &broker)
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_metadata::{MetadataLoader, MetadataVersion, Provenance};
+    use ottla_protocol::metadata_records::{
+        FeatureLevelRecord, MetadataRecord, RegisterBrokerRecord,
+    };
+    use ottla_types::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_broker_without_directories_registers_again_when_the_level_knows_them() {
+        let mut loader = MetadataLoader::default();
+        let mut is_outdated = |record: MetadataRecord| {
+            let delta = loader.load_batch(vec![record], Provenance::EMPTY).unwrap();
+            is_registration_outdated(&delta.unwrap(), BrokerId(4))
+        };
+        let level = |version: MetadataVersion| {
+            MetadataRecord::FeatureLevel(FeatureLevelRecord {
+                name: MetadataVersion::FEATURE_NAME.into(),
+                feature_level: version.feature_level(),
+                ..Default::default()
+            })
+        };
+        let register = |broker_id, log_dirs: &[u128]| {
+            MetadataRecord::RegisterBroker(RegisterBrokerRecord {
+                broker_id,
+                log_dirs: log_dirs.iter().map(|id| Uuid::from_u128(*id)).collect(),
+                ..Default::default()
+            })
+        };
+        let before = MetadataVersion::MINIMUM;
+        assert!(!before.is_directory_assignment_supported());
+        assert!(!is_outdated(level(before)));
+        assert!(!is_outdated(register(4, &[])));
+        assert!(is_outdated(level(MetadataVersion::LATEST_PRODUCTION)));
+        assert!(!is_outdated(register(5, &[])));
+        assert!(is_outdated(register(4, &[])));
+        assert!(!is_outdated(register(4, &[77])));
+    }
+}

@@ -87,7 +87,8 @@ fn a_broker_registers_catches_up_and_is_unfenced() {
         ..heartbeat()
     };
     let effects = broker.step(10, registered(5));
-    assert_eq!(effects, [Effect::SendHeartbeat(starting.clone())]);
+    let first = Effect::SendHeartbeat(starting.clone());
+    assert_eq!(effects, [Effect::Registered, first]);
     assert_eq!(broker.broker_epoch(), BrokerEpoch(5));
     assert_eq!(broker.step(20, answered(BEHIND)), []);
     assert_eq!(broker.next_wakeup_ms(), Some(30));
