@@ -7,7 +7,6 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use rdkafka::bindings;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use crate::{Interface, config_of, report};
@@ -54,7 +53,11 @@ pub fn run(options: &Options) -> Result<()> {
     for partition in metadata.topics()[0].partitions() {
         assignment.add_partition_offset(&options.topic, partition.id(), Offset::Beginning)?;
     }
-    ensure!(assignment.count() > 0, "{} has no partitions", options.topic);
+    ensure!(
+        assignment.count() > 0,
+        "{} has no partitions",
+        options.topic
+    );
     consumer.assign(&assignment)?;
     let mut read = Read::default();
     match options.interface {

@@ -161,7 +161,10 @@ fn in_batches(
             if let Some(bad) = rest.iter().find(|it| it.err != none && it.err != full) {
                 bail!("librdkafka refuses a record: {:?}", bad.err);
             }
-            let first = rest.iter().position(|it| it.err == full).unwrap_or(rest.len());
+            let first = rest
+                .iter()
+                .position(|it| it.err == full)
+                .unwrap_or(rest.len());
             rest = &mut rest[first..];
             if rest.is_empty() {
                 break;
