@@ -139,9 +139,6 @@ const TLS: Support = Support::AcceptedWithoutEffect("TLS listeners are refused f
 const SASL: Support = Support::AcceptedWithoutEffect("SASL listeners are refused for now");
 const TOKENS: Support =
     Support::AcceptedWithoutEffect("delegation tokens need SASL, which is not served yet");
-const HEARTBEATS: Support = Support::AcceptedWithoutEffect(
-    "the broker is in the process of its controller and cannot miss a heartbeat",
-);
 const IDLE: Support =
     Support::AcceptedWithoutEffect("nothing is written to the metadata log while nothing happens");
 const CLASSIC: Support =

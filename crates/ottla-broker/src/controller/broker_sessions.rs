@@ -50,7 +50,7 @@ impl BrokerSessions {
         *self.heard.borrow_mut() = image
             .cluster
             .brokers()
-            .filter(|broker| !broker.fenced)
+            .filter(|broker| !broker.fenced && Some(broker.id) != self.own_broker)
             .map(|broker| (broker.id, heard))
             .collect();
     }
@@ -63,12 +63,15 @@ impl BrokerSessions {
         self.heard.borrow_mut().insert(broker, heard);
     }
 
-    /// Whether a broker was heard of within its session.
+    /// Whether a broker was heard of within its session. The one in this process registers when it starts, and
+    /// whoever was registered as it before is gone.
     pub fn is_valid(&self, broker: BrokerId) -> bool {
-        self.heard
-            .borrow()
-            .get(&broker)
-            .is_some_and(|heard| heard.at.elapsed() < self.timeout)
+        Some(broker) != self.own_broker
+            && self
+                .heard
+                .borrow()
+                .get(&broker)
+                .is_some_and(|heard| heard.at.elapsed() < self.timeout)
     }
 
     /// The broker goes on, or begins anew.
@@ -97,14 +100,23 @@ impl BrokerSessions {
             })
     }
 
-    /// The active brokers that have been silent for too long.
+    /// The active brokers that have been silent for too long. Who is active and was never heard of has a whole
+    /// session from the first look on.
     pub fn silent(&self, image: &MetadataImage) -> Vec<BrokerId> {
+        let mut heard = self.heard.borrow_mut();
+        let now = Instant::now();
         image
             .cluster
             .brokers()
             .filter(|broker| !broker.fenced && Some(broker.id) != self.own_broker)
+            .filter(|broker| {
+                let heard = heard.entry(broker.id).or_insert(Heard {
+                    at: now,
+                    metadata_offset: Offset(-1),
+                });
+                now.saturating_duration_since(heard.at) >= self.timeout
+            })
             .map(|broker| broker.id)
-            .filter(|id| !self.is_valid(*id))
             .collect()
     }
 
@@ -123,6 +135,13 @@ impl BrokerSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_broker_of_this_process_may_register_again_at_once() {
+        let sessions = BrokerSessions::new(9000, Some(BrokerId(1)));
+        sessions.touch(BrokerId(1), Offset(7));
+        assert!(!sessions.is_valid(BrokerId(1)));
+    }
 
     #[test]
     fn a_session_lasts_from_one_heartbeat_to_the_next() {

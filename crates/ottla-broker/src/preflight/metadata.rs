@@ -61,8 +61,8 @@ pub(super) fn examine(
     look.facts.topics = image.topics.len();
     look.facts.partitions = image.topics.partition_count();
     features(&image, &place, look);
-    // A broker under controllers elsewhere is one of several.
-    if config.process_roles.controller {
+    // A node with one role is one of several.
+    if config.is_combined() {
         quorum(config, own, &loaded, &place, look);
         brokers(config, &image, &place, look);
         topics(config, &image, &place, look);
@@ -245,10 +245,6 @@ fn quorum(
             }
         },
     };
-    if !config.process_roles.broker {
-        // It shares the quorum with whoever votes, or observes it until it is made a voter.
-        return;
-    }
     let ids: Vec<BrokerId> = voters.voters().map(|voter| voter.key.id).collect();
     if ids.len() > 1 {
         let what = format!(

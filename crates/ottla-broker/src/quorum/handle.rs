@@ -24,6 +24,10 @@ pub(crate) struct QuorumHandle {
     cluster_id: ByteString,
 }
 
+/// The thread of the quorum is not there any more.
+#[derive(Debug)]
+pub(crate) struct ThreadEnded;
+
 /// Starts the thread; has to be called within the runtime. Nothing is published before
 /// [`QuorumHandle::begin_publishing`], unless the node has committed what it starts with already. `on_failure` is told why
 /// the log cannot be used any more; the node must stop then.
@@ -64,9 +68,9 @@ impl QuorumHandle {
         &self.cluster_id
     }
 
-    /// Gives the work back where the thread has ended.
-    pub fn send(&self, work: Work) -> Result<(), Work> {
-        self.work.send(work).map_err(|mpsc::SendError(work)| work)
+    /// The work is dropped where the thread has ended.
+    pub fn send(&self, work: Work) -> Result<(), ThreadEnded> {
+        self.work.send(work).map_err(|_| ThreadEnded)
     }
 
     /// Has a request of another node answered; `None` where the thread has ended.

@@ -53,6 +53,8 @@ impl Member {
         let mut properties = Properties::new("the test");
         let (id, dir) = (self.id.to_string(), self.data.path().display().to_string());
         for (key, value) in [
+            // Each knows of the others what it is told, and hears nothing of them.
+            ("broker.session.timeout.ms", "3600000"),
             ("process.roles", "broker,controller"),
             ("node.id", &*id),
             (

@@ -9,7 +9,7 @@ configs! {
     "broker.heartbeat.interval.ms"                    Int     "2000"                _                          Medium ReadOnly SUPPORTED;
     "broker.id"                                       Int     "-1"                  _                          High   ReadOnly SUPPORTED;
     "broker.rack"                                     String  null                  _                          Medium ReadOnly SUPPORTED;
-    "broker.session.timeout.ms"                       Int     "9000"                _                          Medium ReadOnly HEARTBEATS;
+    "broker.session.timeout.ms"                       Int     "9000"                _                          Medium ReadOnly SUPPORTED;
     "controller.listener.names"                       List    required              (non_empty_list)           High   ReadOnly SUPPORTED;
     "controller.performance.always.log.threshold.ms"  Long    "2000"                (at_least 0)               Medium ReadOnly UNUSED internal;
     "controller.performance.sample.period.ms"         Long    "60000"               (at_least 100)             Medium ReadOnly UNUSED internal;

@@ -205,3 +205,6 @@ impl MetadataLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,6 +95,7 @@ fn a_fresh_quorum_of_one_elects_itself_and_writes_its_voters() {
     assert_eq!(story.quorum.log_end(), log_end(7, 1));
     // Nobody has to follow it.
     assert_eq!(story.after(1_000_000), []);
+    assert_eq!(story.quorum.wake_at_ms(), u64::MAX, "nobody has to be told");
     assert!(story.quorum.is_active_leader());
 }
 

@@ -1,0 +1,169 @@
+//! Snapshots that come from the leader, and crashes in between.
+
+use std::path::Path;
+
+use ottla_config::{BrokerConfig, Properties};
+use ottla_metadata::MetadataVersion;
+use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord, NoOpRecord};
+use ottla_raft::KRaftVersion;
+use ottla_types::LeaderEpoch;
+
+use super::super::LoadedMetadata;
+use super::*;
+use crate::metadata::metadata_log::METADATA_DIR;
+use crate::metadata::record_batches::records_batch;
+
+const NOW: Timestamp = Timestamp(1000);
+
+fn open(dir: &Path) -> (MetadataLog, LoadedMetadata) {
+    let mut properties = Properties::new("the test");
+    for (key, value) in [
+        ("process.roles", "broker"),
+        ("node.id", "2"),
+        ("listeners", "PLAINTEXT://127.0.0.1:0"),
+        ("controller.listener.names", "CONTROLLER"),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+        ("log.dirs", dir.to_str().expect("characters")),
+    ] {
+        properties.set(key, value);
+    }
+    let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+    MetadataLog::open(&config, NOW).expect("opens")
+}
+
+/// A log of one record a batch, all of one epoch.
+fn filled(dir: &Path, records: i64, epoch: i32) -> MetadataLog {
+    let (mut log, _) = open(dir);
+    let batches: Vec<RecordBatch> = (0..records)
+        .map(|offset| {
+            records_batch(
+                Offset(offset),
+                LeaderEpoch(epoch),
+                NOW,
+                &[MetadataRecord::NoOp(NoOpRecord::default())],
+                MetadataVersion::LATEST_PRODUCTION,
+            )
+            .expect("a batch")
+        })
+        .collect();
+    log.append_fetched(&batches, NOW).expect("appends");
+    log
+}
+
+fn id(end_offset: i64, epoch: i32) -> SnapshotId {
+    SnapshotId {
+        end_offset: Offset(end_offset),
+        epoch: LeaderEpoch(epoch),
+    }
+}
+
+/// The bytes of a snapshot as another node wrote it.
+fn bytes_of(id: SnapshotId) -> Bytes {
+    let snapshot = Snapshot {
+        last_contained_log_time: NOW,
+        kraft_version: KRaftVersion::V0,
+        voters: None,
+        records: vec![MetadataRecord::FeatureLevel(FeatureLevelRecord {
+            name: MetadataVersion::FEATURE_NAME.into(),
+            feature_level: MetadataVersion::LATEST_PRODUCTION.feature_level(),
+            ..Default::default()
+        })],
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    snapshot.write(dir.path(), id, NOW).expect("is written");
+    Bytes::from(fs::read(dir.path().join(id.file_name())).expect("is read"))
+}
+
+fn fetch(log: &mut MetadataLog, id: SnapshotId, bytes: &Bytes) {
+    log.begin_snapshot(id).expect("begins");
+    let half = bytes.len() / 2;
+    let (first, second) = (bytes.slice(..half), bytes.slice(half..));
+    log.append_to_snapshot(id, 0, &first).expect("is appended");
+    log.append_to_snapshot(id, half as i64, &second)
+        .expect("is appended");
+}
+
+fn files(dir: &Path, suffix: &str) -> usize {
+    let entries = fs::read_dir(dir.join(METADATA_DIR)).expect("is there");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names
+        .filter(|name| name.to_string_lossy().ends_with(suffix))
+        .count()
+}
+
+#[test]
+fn a_snapshot_takes_the_place_of_everything_before_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut log = filled(dir.path(), 5, 1);
+    for snapshot in [id(40, 3), id(60, 4)] {
+        fetch(&mut log, snapshot, &bytes_of(snapshot));
+        log.install_snapshot(snapshot, NOW).expect("is installed");
+        assert_eq!(log.log_start_offset(), snapshot.end_offset);
+        assert_eq!(log.log_end_offset(), snapshot.end_offset);
+        assert_eq!(log.snapshot_ids(), [snapshot]);
+    }
+    assert_eq!(
+        (files(dir.path(), ".checkpoint"), files(dir.path(), ".part")),
+        (1, 0)
+    );
+    log.close().expect("closes");
+    let (log, loaded) = open(dir.path());
+    assert_eq!(log.log_end_offset(), Offset(60));
+    let provenance = loaded.loader.image().provenance;
+    assert_eq!(provenance.last_contained_offset, Offset(59));
+    assert!(loaded.tail.is_empty());
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut log = filled(dir.path(), 5, 1);
+    let snapshot = id(40, 3);
+    let whole = bytes_of(snapshot);
+    fetch(&mut log, snapshot, &whole.slice(..whole.len() - 7));
+    let error = log.install_snapshot(snapshot, NOW).expect_err("is refused");
+    assert!(
+        error.to_string().contains("the leader's snapshot"),
+        "{error}"
+    );
+    assert_eq!(log.log_end_offset(), Offset(5));
+    assert_eq!(
+        (files(dir.path(), ".checkpoint"), files(dir.path(), ".part")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn a_crash_before_the_log_was_emptied_is_made_good() {
+    // Behind the end of the log, and within it but of a later epoch: what the log holds there was never committed.
+    for snapshot in [id(40, 1), id(3, 2)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        filled(dir.path(), 5, 1).close().expect("closes");
+        let path = dir.path().join(METADATA_DIR).join(snapshot.file_name());
+        fs::write(path, bytes_of(snapshot)).expect("is written");
+        let (log, loaded) = open(dir.path());
+        assert_eq!(log.log_end_offset(), snapshot.end_offset, "{snapshot}");
+        assert!(loaded.tail.is_empty(), "{snapshot}");
+    }
+}
+
+#[test]
+fn what_was_fetched_of_a_snapshot_before_a_crash_is_given_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut log = filled(dir.path(), 5, 1);
+    fetch(&mut log, id(40, 3), &bytes_of(id(40, 3)));
+    assert_eq!(files(dir.path(), ".part"), 1);
+    drop(log);
+    let (log, loaded) = open(dir.path());
+    assert_eq!(files(dir.path(), ".part"), 0);
+    assert_eq!(log.log_end_offset(), Offset(5));
+    assert_eq!(
+        loaded.tail.len(),
+        5,
+        "nothing of the log is known as committed"
+    );
+    assert_eq!(
+        loaded.loader.image().provenance.last_contained_offset,
+        Offset(-1)
+    );
+}
