@@ -199,6 +199,8 @@ fn a_cluster_that_runs_is_measured_and_keeps_none_of_the_topics() {
     assert!(ran.output.status.success(), "{}", ran.error());
     let result = ran.result();
     assert_eq!(result.targets[0].name, bootstrap);
+    let network = result.targets[0].network_mb_per_second;
+    assert!(network.is_some_and(|it| it > 1.0), "{network:?}");
     assert!(
         result.scenarios[0]
             .differences
