@@ -413,7 +413,8 @@ impl Partition {
     /// Puts changed settings in force.
     pub(crate) fn set_config(self: &Arc<Self>, broker: &Arc<Broker>, config: Arc<TopicConfig>) {
         let max_request_bytes = broker.config().socket_request_max_bytes;
-        let settings = PartitionSettings::new(&config, max_request_bytes);
+        let (partition, broker_id) = (self.topic_partition.partition, broker.broker_id());
+        let settings = PartitionSettings::new(&config, max_request_bytes, partition, broker_id);
         let of_replica = settings.replica;
         self.settings.store(Arc::new(settings));
         let work = Box::new(move |log: &mut Log| log.set_config(config));

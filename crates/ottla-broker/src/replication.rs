@@ -15,23 +15,47 @@ mod fetcher;
 mod fetchers;
 mod leader_offsets;
 mod orders;
+mod throttle;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_replica::Event;
+use tokio::sync::watch;
 
 use crate::Broker;
 
 pub(crate) use alter_partitions::AlterPartitions;
 pub(crate) use fetcher::{Answered, Fetcher, LeaderAnswer};
 pub(crate) use fetchers::Fetchers;
+pub(crate) use throttle::ReplicationThrottle;
 
 /// What the partitions of this broker share about replication.
 #[derive(Debug, Default)]
 pub(crate) struct Replication {
     pub(crate) fetchers: Fetchers,
     pub(crate) alter_partitions: AlterPartitions,
+    /// What goes to followers.
+    pub(crate) leader_throttle: ReplicationThrottle,
+    /// What comes from leaders.
+    pub(crate) follower_throttle: ReplicationThrottle,
+    /// Becomes true when nothing is to be fetched any more.
+    ended: watch::Sender<bool>,
+}
+
+impl Replication {
+    /// Ends fetching and asking the controller. A broker that stops in order does so when it has given its partitions
+    /// away: until then it is in sync, and others wait for it.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Waits for the end.
+    async fn ended(&self) {
+        let mut ended = self.ended.subscribe();
+        // The sender lives as long as the broker, so waiting cannot fail.
+        let _ = ended.wait_for(|&ended| ended).await;
+    }
 }
 
 /// Tells the leaders that have followers what time it is, twice within `replica.lag.time.max.ms`, so that those that

@@ -308,6 +308,7 @@ impl RunningBroker {
                 None if is_broken || !self.broker.config().process_roles.broker => {}
                 None => membership.leave(self.broker.broker_id()).await,
             }
+            self.broker.replication.end();
             self.broker.directory_moves.stop().await;
             self.stop_cleaner().await;
             let unclosed = self.close_logs().await;

@@ -94,6 +94,7 @@ pub(crate) async fn handle(
                 targets.push(Wanted {
                     target,
                     requested: partition.clone(),
+                    is_held_back: false,
                 });
                 keys.push(key.clone());
             }
@@ -134,6 +135,9 @@ pub(crate) async fn handle(
         }
     };
     count(&targets, &outcome.answers);
+    if follower.is_some() {
+        follower::count_throttled(broker, &targets, &outcome.answers);
+    }
     let mut answers: FetchedPartitions = keys.into_iter().zip(outcome.answers).collect();
     answers.extend(refused);
     let mut node_endpoints = Vec::new();
@@ -252,6 +256,8 @@ impl<'a> Parked<'a> {
 
     fn partitions(&self) -> impl Iterator<Item = (&Arc<Partition>, &FetchPartition)> {
         let targets = self.targets.iter();
+        // What gives nothing now is not waited for.
+        let targets = targets.filter(|wanted| !wanted.is_held_back);
         targets.filter_map(|wanted| Some((wanted.target.as_ref().ok()?, &wanted.requested)))
     }
 

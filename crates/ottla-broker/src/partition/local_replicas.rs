@@ -281,7 +281,12 @@ impl Broker {
             space,
             threads,
             self.metrics.topics().of_topic(&replica.topic),
-            PartitionSettings::new(&config, self.config().socket_request_max_bytes),
+            PartitionSettings::new(
+                &config,
+                self.config().socket_request_max_bytes,
+                replica.partition,
+                self.broker_id(),
+            ),
         );
         if log_dirs.lacks_topic_id(&partition.reader()) {
             partition.write_topic_id(self, Arc::clone(log_dirs));

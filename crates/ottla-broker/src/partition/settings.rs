@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use ottla_config::{BrokerCompressionType, TimestampType, TopicConfig};
 use ottla_records::{Compression, RecordBatch, ValidationRules};
-use ottla_replica::ReplicaSettings;
+use ottla_replica::{ReplicaSettings, ThrottledReplicas};
+use ottla_types::{BrokerId, PartitionIndex};
 
 /// Most bytes of compressed records that are looked through on the thread of a connection, and most bytes
 /// that these may decompress to. Batches of a producer's usual sizes stay below both.
@@ -26,13 +27,31 @@ pub(crate) struct PartitionSettings {
     /// A batch that does not fit into a segment can never be appended.
     pub(crate) segment_bytes: usize,
     pub(crate) replica: ReplicaSettings,
+    /// Whether `leader.replication.throttled.replicas` names the replica.
+    pub(crate) is_throttled_as_leader: bool,
+    /// Whether `follower.replication.throttled.replicas` names the replica.
+    pub(crate) is_throttled_as_follower: bool,
 }
 
 impl PartitionSettings {
     /// `max_request_bytes` is `socket.request.max.bytes`: what could not be sent uncompressed is taken for
     /// a decompression bomb.
-    pub(crate) fn new(config: &TopicConfig, max_request_bytes: i32) -> Self {
+    pub(crate) fn new(
+        config: &TopicConfig,
+        max_request_bytes: i32,
+        partition: PartitionIndex,
+        broker_id: BrokerId,
+    ) -> Self {
+        let names = |replicas: &[String]| {
+            let named = match replicas.is_empty() {
+                true => None,
+                false => ThrottledReplicas::parse(&replicas.join(","), broker_id),
+            };
+            named.is_some_and(|named| named.contains(partition))
+        };
         PartitionSettings {
+            is_throttled_as_leader: names(&config.leader_replication_throttled_replicas),
+            is_throttled_as_follower: names(&config.follower_replication_throttled_replicas),
             rules: ValidationRules {
                 compacted: config.cleanup_policy.compact,
                 max_message_bytes: config.max_message_bytes.max(0) as usize,

@@ -81,7 +81,7 @@ impl AlterPartitions {
         tokio::spawn(async move {
             tokio::select! {
                 () = send_all(&broker) => {}
-                () = broker.stopping() => {}
+                () = broker.replication.ended() => {}
             }
         });
     }

@@ -95,7 +95,7 @@ enum Trouble {
 }
 
 impl Fetcher {
-    /// Begins with nothing to fetch, and ends when the broker stops.
+    /// Begins with nothing to fetch, and ends with the replication.
     pub(super) fn start(broker: &Arc<Broker>, leader: BrokerId, number: u32) -> Arc<Fetcher> {
         let fetcher = Arc::new(Fetcher {
             leader,
@@ -107,7 +107,7 @@ impl Fetcher {
         tokio::spawn(async move {
             tokio::select! {
                 () = running.fetch_on_order(&broker) => {}
-                () = broker.stopping() => {}
+                () = broker.replication.ended() => {}
             }
         });
         fetcher
@@ -144,6 +144,7 @@ impl Fetcher {
         let mut connection = None;
         let mut session = FetchSession::default();
         let mut has_complained = false;
+        let mut held_back = Vec::new();
         loop {
             if self.orders.is_empty() && self.questions.is_empty() {
                 let ordered = self.orders.ordered();
@@ -154,7 +155,10 @@ impl Fetcher {
                 }
                 continue;
             }
-            match self.exchange(broker, &mut connection, &mut session).await {
+            match self
+                .exchange(broker, &mut connection, &mut session, &mut held_back)
+                .await
+            {
                 Ok(()) => has_complained = false,
                 Err(trouble) => {
                     let (leader, number) = (self.leader.0, self.number);
@@ -186,6 +190,7 @@ impl Fetcher {
         broker: &Arc<Broker>,
         connection: &mut Option<PeerConnection>,
         session: &mut FetchSession,
+        held_back: &mut Vec<TopicIdPartition>,
     ) -> Result<(), Trouble> {
         let connection = match connection.take().filter(|open| !open.is_closed()) {
             Some(open) => connection.insert(open),
@@ -196,17 +201,28 @@ impl Fetcher {
             }
         };
         self.questions.ask(broker, connection).await?;
+        // What was held back may go on by now.
+        self.orders.look_again(held_back.drain(..));
         let orders = match session.is_full() {
             true => self.orders.take_all(),
             false => self.orders.take_changed(),
         };
         let config = broker.config().clone();
         let wanted = orders.into_iter().map(|(key, order)| {
-            let wanted = order.map(|order| (order.position, request_of(&order, &config)));
+            let wanted = order.and_then(|order| {
+                if is_held_back(broker, &config, &order) {
+                    held_back.push(key);
+                    return None;
+                }
+                Some((order.position, request_of(&order, &config)))
+            });
             (key, wanted)
         });
         let change = session.change(wanted);
         if session.is_empty() {
+            if !held_back.is_empty() {
+                self.back_off(broker).await;
+            }
             return Ok(());
         }
         let request = |version| self.request(broker, &config, session, change, version);
@@ -236,6 +252,10 @@ impl Fetcher {
                 let answer = LeaderAnswer { order, result };
                 let size = answer.size_in_bytes();
                 bytes += size;
+                if partition.settings().is_throttled_as_follower {
+                    let throttle = &broker.replication.follower_throttle;
+                    throttle.record(&config, size as u64, broker.now_ms());
+                }
                 partition.on_leader_answered(broker, answer);
                 if size > 0 && !self.orders.is_standing(&key) {
                     busy.push(key);
@@ -320,6 +340,14 @@ impl Fetcher {
         let backoff_ms = broker.config().replica_fetch_backoff_ms.max(1) as u64;
         tokio::time::sleep(Duration::from_millis(backoff_ms)).await;
     }
+}
+
+/// Whether an order has to wait because throttled replicas have been too fast.
+fn is_held_back(broker: &Broker, config: &BrokerConfig, order: &Order) -> bool {
+    let quota = config.follower_replication_throttled_rate;
+    let (throttle, now_ms) = (&broker.replication.follower_throttle, broker.now_ms());
+    order.partition.settings().is_throttled_as_follower
+        && throttle.holds_back(config, order.position.is_in_sync, quota, now_ms)
 }
 
 /// What is asked of the partition of an order.

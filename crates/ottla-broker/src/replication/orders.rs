@@ -95,6 +95,11 @@ impl Orders {
         self.ordered.notify_one();
     }
 
+    /// Takes these for changed.
+    pub(super) fn look_again(&self, keys: impl Iterator<Item = TopicIdPartition>) {
+        self.state.lock().changed.extend(keys);
+    }
+
     /// What has changed since this was asked last: the order, or that there is none any more.
     pub(super) fn take_changed(&self) -> Vec<(TopicIdPartition, Option<Order>)> {
         let mut state = self.state.lock();

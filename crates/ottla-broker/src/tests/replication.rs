@@ -355,6 +355,7 @@ async fn three_replicas_hold_the_same_batches() {
         .await;
     let large = "x".repeat(100_000);
     let mut client = cluster.connect(1).await;
+    let began = Instant::now();
     for round in 0..60 {
         let value = format!("{round} {large}");
         let request = produce_to(TOPIC, 0, -1, batch(&[&value, "small"]));
@@ -370,6 +371,12 @@ async fn three_replicas_hold_the_same_batches() {
             assert!(end.0 >= 2 * round + 2, "broker {id} ends at {end}");
         }
     }
+    // Followers wait for appends at the leader: were they not woken, each would take `replica.fetch.wait.max.ms`.
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
     cluster.until_the_same(&[1, 2, 3]).await;
     assert!(cluster.partition(2).reader().number_of_segments() > 3);
 }
@@ -650,4 +657,44 @@ async fn a_leader_that_does_not_know_what_is_committed_does_not_say_where_that_e
         .await;
     cluster.until_the_same(&[1, 2]).await;
     assert_eq!(list(5, -1).await, (ErrorCode::None, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn throttled_replicas_catch_up_at_their_rate() {
+    const LEADER: &str = "leader.replication.throttled.replicas";
+    const FOLLOWER: &str = "follower.replication.throttled.replicas";
+    for (throttled, replica) in [(LEADER, "0:1"), (FOLLOWER, "0:2")] {
+        let settings = [
+            ("leader.replication.throttled.rate", "200000"),
+            ("follower.replication.throttled.rate", "200000"),
+            ("replica.fetch.max.bytes", "50000"),
+        ];
+        let mut cluster = Cluster::start(2, &settings).await;
+        cluster.create_topic(&[1, 2], &[(throttled, replica)]).await;
+        cluster.stop(2).await;
+        let value = "x".repeat(100_000);
+        for _ in 0..8 {
+            cluster.produce(1, 1, &[&value]).await;
+        }
+        cluster
+            .until("2 leaves", |cluster| cluster.isr(1) == [1])
+            .await;
+        // It fetches before it has told that it is up.
+        let began = Instant::now();
+        cluster.start_again(2).await;
+        cluster
+            .until("2 comes back", |cluster| cluster.isr(1) == [1, 2])
+            .await;
+        let took = began.elapsed();
+        assert!(took > Duration::from_secs(2), "{throttled}: {took:?}");
+        // In sync, nothing holds it back.
+        let began = Instant::now();
+        for _ in 0..8 {
+            let answer = cluster.produce(1, -1, &[&value]).await;
+            assert_eq!(code(&answer), ErrorCode::None);
+        }
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(2), "{throttled}: {took:?}");
+        cluster.until_the_same(&[1, 2]).await;
+    }
 }

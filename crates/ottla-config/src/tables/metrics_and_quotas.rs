@@ -11,17 +11,17 @@ configs! {
     "client.quota.callback.class"                          Class  null                           _            Low    ReadOnly PLUGIN;
     "controller.quota.window.num"                          Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
     "controller.quota.window.size.seconds"                 Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
-    "follower.replication.throttled.rate"                  Long   "9223372036854775807"          (at_least 0) Medium ClusterWide QUOTAS;
+    "follower.replication.throttled.rate"                  Long   "9223372036854775807"          (at_least 0) Medium ClusterWide SUPPORTED;
     "kafka.metrics.polling.interval.secs"                  Int    "10"                           (at_least 1) Low    ReadOnly METRICS;
     "kafka.metrics.reporters"                              List   ""                             (list)       Low    ReadOnly PLUGIN;
-    "leader.replication.throttled.rate"                    Long   "9223372036854775807"          (at_least 0) Medium ClusterWide QUOTAS;
+    "leader.replication.throttled.rate"                    Long   "9223372036854775807"          (at_least 0) Medium ClusterWide SUPPORTED;
     "metric.reporters"                                     List   "org.apache.kafka.common.metrics.JmxReporter" (list)       Low    ClusterWide REPORTERS;
     "metrics.num.samples"                                  Int    "2"                            (at_least 1) Low    ReadOnly METRICS;
     "metrics.recording.level"                              String "INFO"                         _            Low    ReadOnly METRICS;
     "metrics.sample.window.ms"                             Long   "30000"                        (at_least 1) Low    ReadOnly METRICS;
     "quota.window.num"                                     Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
     "quota.window.size.seconds"                            Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
-    "replication.quota.window.num"                         Int    "11"                           (at_least 1) Low    ReadOnly QUOTAS;
-    "replication.quota.window.size.seconds"                Int    "1"                            (at_least 1) Low    ReadOnly QUOTAS;
+    "replication.quota.window.num"                         Int    "11"                           (at_least 1) Low    ReadOnly SUPPORTED;
+    "replication.quota.window.size.seconds"                Int    "1"                            (at_least 1) Low    ReadOnly SUPPORTED;
     "telemetry.max.bytes"                                  Int    "1048576"                      (at_least 1) Low    ReadOnly SUPPORTED;
 }

@@ -15,10 +15,10 @@ configs! {
     "file.delete.delay.ms"                    Long    "60000"               (at_least 0)               Medium ClusterWide SUPPORTED;
     "flush.messages"                          Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;
     "flush.ms"                                Long    "9223372036854775807" (at_least 0)               Medium ClusterWide SUPPORTED;
-    "follower.replication.throttled.replicas" List    ""                    (throttled_replicas)       Medium ClusterWide QUOTAS;
+    "follower.replication.throttled.replicas" List    ""                    (throttled_replicas)       Medium ClusterWide SUPPORTED;
     "index.interval.bytes"                    Int     "4096"                (at_least 0)               Medium ClusterWide SUPPORTED;
     "internal.segment.bytes"                  Int     null                  _                          Medium ClusterWide SUPPORTED internal;
-    "leader.replication.throttled.replicas"   List    ""                    (throttled_replicas)       Medium ClusterWide QUOTAS;
+    "leader.replication.throttled.replicas"   List    ""                    (throttled_replicas)       Medium ClusterWide SUPPORTED;
     "local.retention.bytes"                   Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
     "local.retention.ms"                      Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
     "max.compaction.lag.ms"                   Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;

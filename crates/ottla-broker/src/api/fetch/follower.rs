@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
+use ottla_protocol::Records;
 use ottla_protocol::messages::FetchRequest;
+use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_replica::{FetchRefusal, FollowerFetch};
 use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Offset};
 
@@ -59,9 +61,11 @@ impl Follower {
         for (index, verdict) in served.into_iter().zip(verdicts) {
             let wanted = &mut targets[index];
             match verdict {
-                FollowerVerdict::Served { .. }
+                FollowerVerdict::Served { is_in_sync } => {
+                    wanted.is_held_back = is_held_back(broker, wanted, is_in_sync);
+                }
                 // The reading finds the same and names the place.
-                | FollowerVerdict::Refused(FetchRefusal::Diverging(_)) => {}
+                FollowerVerdict::Refused(FetchRefusal::Diverging(_)) => {}
                 FollowerVerdict::Refused(FetchRefusal::Error(code)) => {
                     let answer = error_answer(wanted.requested.partition, code);
                     wanted.target = Err(Box::new(answer));
@@ -84,6 +88,31 @@ impl Follower {
             // Looked up by whoever holds the run token.
             end_of_last_fetched_epoch: None,
             leader_log_start_offset: Offset::ZERO,
+        }
+    }
+}
+
+/// Whether a follower that lags gets nothing now, because throttled replicas have been too fast.
+fn is_held_back(broker: &Broker, wanted: &Wanted, is_in_sync: bool) -> bool {
+    let Ok(partition) = &wanted.target else {
+        return false;
+    };
+    let config = broker.config();
+    let quota = config.leader_replication_throttled_rate;
+    let (throttle, now_ms) = (&broker.replication.leader_throttle, broker.now_ms());
+    partition.settings().is_throttled_as_leader
+        && throttle.holds_back(&config, is_in_sync, quota, now_ms)
+}
+
+/// Counts what throttled replicas are given.
+pub(super) fn count_throttled(broker: &Broker, targets: &[Wanted], answers: &[PartitionData]) {
+    for (wanted, answer) in targets.iter().zip(answers) {
+        if let Ok(partition) = &wanted.target
+            && partition.settings().is_throttled_as_leader
+        {
+            let bytes = answer.records.as_ref().map_or(0, Records::len);
+            let throttle = &broker.replication.leader_throttle;
+            throttle.record(&broker.config(), bytes, broker.now_ms());
         }
     }
 }

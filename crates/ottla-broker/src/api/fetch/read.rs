@@ -65,6 +65,8 @@ pub(crate) type Target = Result<Arc<Partition>, Box<PartitionData>>;
 pub(crate) struct Wanted {
     pub(crate) target: Target,
     pub(crate) requested: FetchPartition,
+    /// The replica is throttled, and gets no records now.
+    pub(crate) is_held_back: bool,
 }
 
 /// All that a request reads.
@@ -128,12 +130,16 @@ pub(crate) fn read_all<'t>(
 ) -> Option<&'t Arc<Partition>> {
     let mut watched = stalls::watch_parts();
     let mut stopped_at = None;
-    for Wanted { target, requested } in &targets[outcome.answers.len()..] {
-        let rest = limits.max_bytes.saturating_sub(outcome.bytes);
+    for wanted in &targets[outcome.answers.len()..] {
+        let (target, requested) = (&wanted.target, &wanted.requested);
+        let rest = match wanted.is_held_back {
+            true => 0,
+            false => limits.max_bytes.saturating_sub(outcome.bytes),
+        };
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
         // As long as nothing was read, one batch goes through whatever its size, or a consumer could
         // not get past it.
-        let min_one_message = outcome.bytes == 0;
+        let min_one_message = outcome.bytes == 0 && !wanted.is_held_back;
         let size = ReadSize {
             max_bytes,
             min_one_message,
@@ -384,6 +390,7 @@ mod tests {
             Wanted {
                 target: Ok(node.partition(*index)),
                 requested,
+                is_held_back: false,
             }
         };
         let targets: Vec<Wanted> = order.iter().map(target).collect();
