@@ -16,7 +16,7 @@ use ottla_protocol::messages::delete_records_request::{
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use ottla_protocol::messages::produce_response::PartitionProduceResponse;
-use ottla_protocol::messages::{DeleteRecordsRequest, ListOffsetsRequest};
+use ottla_protocol::messages::{BrokerHeartbeatRequest, DeleteRecordsRequest, ListOffsetsRequest};
 use ottla_protocol::metadata_records::{
     BrokerRegistrationChangeRecord, ConfigRecord, MetadataRecord, PartitionChangeRecord,
     PartitionRecord, TopicRecord,
@@ -64,6 +64,7 @@ impl Member {
             ("controller.listener.names", "CONTROLLER"),
             ("controller.quorum.bootstrap.servers", "127.0.0.1:0"),
             ("log.dirs", &*dir),
+            ("broker.session.timeout.ms", "600000"),
             ("replica.lag.time.max.ms", "1500"),
             ("replica.fetch.wait.max.ms", "200"),
             ("replica.fetch.backoff.ms", "100"),
@@ -154,7 +155,8 @@ impl Cluster {
         }
     }
 
-    /// Tells each of the registrations of the others, and of the newest registration of the partition that one has.
+    /// Tells each of the registrations of the others, that they are alive, and of the newest registration of the
+    /// partition that one has.
     async fn sync(&self) {
         let newest = self.running().filter_map(registration_at);
         let newest = newest.max_by_key(|it| it.partition_epoch);
@@ -185,6 +187,16 @@ impl Cluster {
             }
             if !records.is_empty() {
                 self.write_to(member.id, records).await;
+            }
+            for other in self.running().filter(|other| other.id != member.id) {
+                let heartbeat = BrokerHeartbeatRequest {
+                    broker_id: other.id,
+                    broker_epoch: other.broker().broker_epoch().0,
+                    current_metadata_offset: i64::MAX,
+                    ..Default::default()
+                };
+                let heard = member.broker().ask_controller(heartbeat).await;
+                assert_eq!(heard.expect("it is there").error_code, 0);
             }
         }
     }
