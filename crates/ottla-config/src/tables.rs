@@ -123,8 +123,26 @@ const THREADS: Support =
     Support::AcceptedWithoutEffect("threads are sized by the machine, not by the setting");
 const PURGATORY: Support =
     Support::AcceptedWithoutEffect("waiting requests are dropped when they are answered");
-const CLUSTER: Support =
-    Support::AcceptedWithoutEffect("a single node has no other brokers or controllers to ask");
+const APPENDS_AT_ONCE: Support = Support::AcceptedWithoutEffect(
+    "the controller writes what waits together, and waits for no more",
+);
+const REBALANCE: Support = Support::AcceptedWithoutEffect(
+    "the controller does not move leaders back by itself yet: `leader-election` does it",
+);
+const BY_CHANGE: Support =
+    Support::AcceptedWithoutEffect("elections follow from changes and not from the time");
+const STARTED_LISTENERS: Support = Support::AcceptedWithoutEffect(
+    "a listener accepts connections as soon as what is behind it works",
+);
+const CONNECTION_SETUP: Support = Support::AcceptedWithoutEffect(
+    "each attempt to connect to another node has socket.connection.setup.timeout.ms",
+);
+const KERNEL_BUFFER: Support =
+    Support::AcceptedWithoutEffect("the kernel sizes the buffers of connections to other nodes");
+const OTHER_TIMEOUTS: Support = Support::AcceptedWithoutEffect(
+    "requests to other nodes have controller.socket.timeout.ms, replica.socket.timeout.ms or \
+     controller.quorum.request.timeout.ms",
+);
 const COORDINATOR_BUFFERS: Support =
     Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
 const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");

@@ -13,7 +13,7 @@ configs! {
     "controller.listener.names"                       List    required              (non_empty_list)           High   ReadOnly SUPPORTED;
     "controller.performance.always.log.threshold.ms"  Long    "2000"                (at_least 0)               Medium ReadOnly UNUSED internal;
     "controller.performance.sample.period.ms"         Long    "60000"               (at_least 100)             Medium ReadOnly UNUSED internal;
-    "controller.quorum.append.linger.ms"              Int     "25"                  (at_least 0)               Medium ReadOnly CLUSTER;
+    "controller.quorum.append.linger.ms"              Int     "25"                  (at_least 0)               Medium ReadOnly APPENDS_AT_ONCE;
     "controller.quorum.auto.join.enable"              Boolean "false"               _                          Low    ReadOnly SUPPORTED;
     "controller.quorum.bootstrap.servers"             List    ""                    (bootstrap_servers)        High   ReadOnly SUPPORTED;
     "controller.quorum.election.backoff.max.ms"       Int     "1000"                (at_least 0)               High   ReadOnly SUPPORTED;

@@ -8,8 +8,8 @@ configs! {
     pub(super) const ROWS;
     "advertised.listeners"                   List   null                           (non_empty_list) High   ReadOnly SUPPORTED;
     "connections.max.idle.ms"                Long   "600000"                       _                Medium ReadOnly SUPPORTED;
-    "early.start.listeners"                  List   null                           (list)           High   ReadOnly CLUSTER;
-    "inter.broker.listener.name"             String null                           _                Medium ReadOnly CLUSTER;
+    "early.start.listeners"                  List   null                           (list)           High   ReadOnly STARTED_LISTENERS;
+    "inter.broker.listener.name"             String null                           _                Medium ReadOnly SUPPORTED;
     "listener.security.protocol.map"         String "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT" _                Low    PerBroker SUPPORTED;
     "listeners"                              List   "PLAINTEXT://:9092"            (non_empty_list) High   PerBroker SUPPORTED;
     "max.connection.creation.rate"           Int    "2147483647"                   (at_least 0)     Medium ClusterWide SUPPORTED;
@@ -19,7 +19,7 @@ configs! {
     "num.network.threads"                    Int    "3"                            (at_least 1)     High   ClusterWide THREADS;
     "queued.max.request.bytes"               Long   "-1"                           _                Medium ReadOnly SUPPORTED;
     "queued.max.requests"                    Int    "500"                          (at_least 1)     High   ReadOnly QUEUE;
-    "socket.connection.setup.timeout.max.ms" Long   "30000"                        _                Medium ReadOnly CLUSTER;
+    "socket.connection.setup.timeout.max.ms" Long   "30000"                        _                Medium ReadOnly CONNECTION_SETUP;
     "socket.connection.setup.timeout.ms"     Long   "10000"                        _                Medium ReadOnly SUPPORTED;
     "socket.listen.backlog.size"             Int    "50"                           (at_least 1)     Medium ReadOnly SUPPORTED;
     "socket.receive.buffer.bytes"            Int    "102400"                       _                High   ReadOnly SUPPORTED;

@@ -6,12 +6,12 @@ use super::*;
 
 configs! {
     pub(super) const ROWS;
-    "auto.leader.rebalance.enable"                     Boolean "true"                _            High   ReadOnly CLUSTER;
+    "auto.leader.rebalance.enable"                     Boolean "true"                _            High   ReadOnly REBALANCE;
     "controller.socket.timeout.ms"                     Int     "30000"               _            Medium ReadOnly SUPPORTED;
     "default.replication.factor"                       Int     "1"                   _            Medium ReadOnly SUPPORTED;
     "delete.records.purgatory.purge.interval.requests" Int     "1"                   _            Medium ReadOnly PURGATORY;
     "fetch.purgatory.purge.interval.requests"          Int     "1000"                _            Medium ReadOnly PURGATORY;
-    "leader.imbalance.check.interval.seconds"          Long    "300"                 (at_least 1) High   ReadOnly CLUSTER;
+    "leader.imbalance.check.interval.seconds"          Long    "300"                 (at_least 1) High   ReadOnly REBALANCE;
     "num.replica.alter.log.dirs.threads"               Int     null                  _            High   ReadOnly SUPPORTED;
     "num.replica.fetchers"                             Int     "1"                   (at_least 1) High   ClusterWide SUPPORTED;
     "producer.purgatory.purge.interval.requests"       Int     "1000"                _            Medium ReadOnly PURGATORY;
@@ -24,8 +24,8 @@ configs! {
     "replica.high.watermark.checkpoint.interval.ms"    Long    "5000"                _            High   ReadOnly SUPPORTED;
     "replica.lag.time.max.ms"                          Long    "30000"               _            High   ReadOnly SUPPORTED;
     "replica.selector.class"                           String  null                  _            Medium ReadOnly REPLICA_SELECTOR;
-    "replica.socket.receive.buffer.bytes"              Int     "65536"               _            High   ReadOnly CLUSTER;
+    "replica.socket.receive.buffer.bytes"              Int     "65536"               _            High   ReadOnly KERNEL_BUFFER;
     "replica.socket.timeout.ms"                        Int     "30000"               _            High   ReadOnly SUPPORTED;
     "unclean.leader.election.enable"                   Boolean "false"               _            High   ClusterWide SUPPORTED;
-    "unclean.leader.election.interval.ms"              Long    "300000"              (at_least 1) Medium ReadOnly CLUSTER internal;
+    "unclean.leader.election.interval.ms"              Long    "300000"              (at_least 1) Medium ReadOnly BY_CHANGE internal;
 }

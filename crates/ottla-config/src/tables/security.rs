@@ -63,7 +63,7 @@ configs! {
     "sasl.oauthbearer.token.endpoint.url"                 String   null                           _                          Medium ReadOnly SASL;
     "sasl.server.callback.handler.class"                  Class    null                           _                          Medium ReadOnly PLUGIN;
     "sasl.server.max.receive.size"                        Int      "524288"                       _                          Medium ReadOnly SASL;
-    "security.inter.broker.protocol"                      String   "PLAINTEXT"                    (one_of "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL") Medium ReadOnly CLUSTER;
+    "security.inter.broker.protocol"                      String   "PLAINTEXT"                    (one_of "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL") Medium ReadOnly TLS;
     "security.providers"                                  String   null                           _                          Low    ReadOnly PLUGIN;
     "ssl.allow.dn.changes"                                Boolean  "false"                        _                          Low    ReadOnly TLS;
     "ssl.allow.san.changes"                               Boolean  "false"                        _                          Low    ReadOnly TLS;
