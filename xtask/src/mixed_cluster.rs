@@ -286,7 +286,8 @@ impl Cluster {
         }
         std::thread::sleep(Duration::from_secs(1));
         let produced = clients.stop_producing()?;
-        let log = clients::read_all(&self.kafka, &self.bootstrap(), TOPIC)?;
+        let expected = produced.acknowledged.len();
+        let log = clients::read_all(&self.kafka, &self.bootstrap(), TOPIC, expected)?;
         let seen = clients.stop_consuming(&log)?;
         println!(
             "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",

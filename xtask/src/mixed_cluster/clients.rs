@@ -13,6 +13,7 @@ use crate::process::{self, OwnedChild};
 /// The tool's own default is to give each record up at its first error.
 const PRODUCER_PROPERTIES: &str =
     "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=120000\n";
+const READ_ATTEMPTS: usize = 3;
 /// Records a second.
 const THROUGHPUT: &str = "500";
 /// The producer ends when what is on its way was answered or given up.
@@ -132,8 +133,25 @@ impl Clients {
     }
 }
 
-/// Reads a topic from its beginning to its end with Kafka's console consumer.
-pub fn read_all(kafka: &InstalledPeer, bootstrap: &str, topic: &str) -> Result<Vec<Placed>> {
+/// Reads a topic from its beginning to its end with Kafka's console consumer, which ends when nothing came for a while. On a
+/// busy machine that may be before anything came: where there is less than `expected`, it looks again.
+pub fn read_all(
+    kafka: &InstalledPeer,
+    bootstrap: &str,
+    topic: &str,
+    expected: usize,
+) -> Result<Vec<Placed>> {
+    let mut records = read_once(kafka, bootstrap, topic)?;
+    for _ in 1..READ_ATTEMPTS {
+        if records.len() >= expected {
+            break;
+        }
+        records = read_once(kafka, bootstrap, topic)?;
+    }
+    Ok(records)
+}
+
+fn read_once(kafka: &InstalledPeer, bootstrap: &str, topic: &str) -> Result<Vec<Placed>> {
     let mut consume = kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
     consume.args(["--bootstrap-server", bootstrap, "--topic", topic]);
     consume.args(["--from-beginning", "--timeout-ms", "8000"]);
