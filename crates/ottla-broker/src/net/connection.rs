@@ -160,7 +160,17 @@ struct InFlight {
 }
 
 impl Session {
+    /// Serves until the peer has no more requests, or cannot be understood; what it asked before is answered.
     async fn run(&mut self) -> Result<(), ConnectionError> {
+        let ended = self.take_and_answer().await;
+        if matches!(ended, Ok(()) | Err(ConnectionError::Frame(_))) {
+            self.await_all_answers().await?;
+            self.send_ready().await?;
+        }
+        ended
+    }
+
+    async fn take_and_answer(&mut self) -> Result<(), ConnectionError> {
         loop {
             while self.has_room() && !self.connection.is_draining() {
                 let Some(frame) = self.frames.next_frame()? else {

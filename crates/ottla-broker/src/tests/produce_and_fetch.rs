@@ -603,3 +603,37 @@ async fn an_answer_does_not_wait_for_the_rest_of_the_next_request() {
         client.receive::<ProduceRequest>(9, 3).await;
     }
 }
+
+/// As `nc -N` and scripts do: no more is said, and the answers are still waited for.
+#[tokio::test]
+async fn who_has_said_everything_is_answered() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let mut client = broker.connect().await;
+    let request = |correlation_id| {
+        let request = produce_to("orders", 0, 1, batch(&["last words"]));
+        frame(9, &request, correlation_id)
+    };
+    let sent = [&request(1)[..], &request(2)].concat();
+    client.stream.write_all(&sent).await.unwrap();
+    client.stream.shutdown().await.unwrap();
+    for correlation_id in [1, 2] {
+        let answer = client.receive::<ProduceRequest>(9, correlation_id).await;
+        assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    }
+    assert!(client.is_closed().await);
+}
+
+/// What came before is no worse for what follows it.
+#[tokio::test]
+async fn what_was_asked_before_something_unreadable_is_answered() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let mut client = broker.connect().await;
+    let request = produce_to("orders", 0, 1, batch(&["fine"]));
+    let sent = [&frame(9, &request, 1)[..], &[0xff; 4]].concat();
+    client.stream.write_all(&sent).await.unwrap();
+    let answer = client.receive::<ProduceRequest>(9, 1).await;
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    assert!(client.is_closed().await);
+}
