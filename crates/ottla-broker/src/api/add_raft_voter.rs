@@ -36,6 +36,12 @@ pub(crate) async fn handle(
             format!("The given id \"{given}\" doesn't match the cluster id \"{cluster_id}\"");
         return answered(error, Some(message));
     }
+    // It would be one of two voters for good: it cannot start beside another, nor could the other remove it alone.
+    if broker.config().is_combined() {
+        let message = "this node has process.roles=broker,controller, and leads a quorum of one: a quorum of several \
+                       needs nodes with process.roles=controller";
+        return answered(ErrorCode::InvalidRequest, Some(message.to_owned()));
+    }
     let request = read(request);
     match quorum.ask(request).await {
         Some((ottla_raft::Response::AddVoter(answer), _)) => answered(answer.error, answer.message),

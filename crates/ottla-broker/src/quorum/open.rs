@@ -134,7 +134,7 @@ fn check_only_voter(voters: &VoterSet, local: ReplicaKey) -> Result<(), String> 
     if !voters.is_only_voter(local) {
         return Err(format!(
             "the metadata quorum has {} voters; a node with process.roles=broker,controller leads a quorum of \
-             one: give it one role, or format with --standalone",
+             one: give it one role, with its data kept where it is",
             voters.len()
         ));
     }
