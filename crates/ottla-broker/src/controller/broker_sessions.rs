@@ -63,6 +63,19 @@ impl BrokerSessions {
         self.heard.borrow_mut().insert(broker, heard);
     }
 
+    /// Nobody could be heard for so long, because the thread that hears was held up, as by a disk that hung. That is
+    /// nobody's silence.
+    pub fn on_held_up(&self, held_up: Duration) {
+        // What each round takes is not: with it, a busy controller would never take anybody for silent.
+        if held_up < self.timeout / 8 {
+            return;
+        }
+        let now = Instant::now();
+        for heard in self.heard.borrow_mut().values_mut() {
+            heard.at = (heard.at + held_up).min(now);
+        }
+    }
+
     /// Whether a broker was heard of within its session. The one in this process registers when it starts, and
     /// whoever was registered as it before is gone.
     pub fn is_valid(&self, broker: BrokerId) -> bool {
@@ -140,6 +153,20 @@ mod tests {
     fn the_broker_of_this_process_may_register_again_at_once() {
         let sessions = BrokerSessions::new(9000, Some(BrokerId(1)));
         sessions.touch(BrokerId(1), Offset(7));
+        assert!(!sessions.is_valid(BrokerId(1)));
+    }
+
+    #[test]
+    fn the_time_in_which_nobody_could_be_heard_counts_against_nobody() {
+        let sessions = BrokerSessions::new(80, None);
+        sessions.touch(BrokerId(1), Offset(7));
+        std::thread::sleep(Duration::from_millis(90));
+        assert!(!sessions.is_valid(BrokerId(1)));
+        sessions.on_held_up(Duration::from_millis(9));
+        assert!(!sessions.is_valid(BrokerId(1)), "it was not held up");
+        sessions.on_held_up(Duration::from_millis(90));
+        assert!(sessions.is_valid(BrokerId(1)));
+        std::thread::sleep(Duration::from_millis(90));
         assert!(!sessions.is_valid(BrokerId(1)));
     }
 

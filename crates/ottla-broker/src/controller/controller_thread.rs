@@ -253,12 +253,15 @@ impl Controller {
         }
         self.settle(publish)?;
         while !self.is_shut_down {
-            match work.recv_timeout(self.idle_time()) {
+            let next = work.recv_timeout(self.idle_time());
+            let began = Instant::now();
+            match next {
                 Ok(first) => self.serve(first, work, publish, stop)?,
                 Err(RecvTimeoutError::Timeout) => self.look_for_snapshot(),
                 // Nobody can ask any more.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            self.sessions.on_held_up(began.elapsed());
             self.fence_silent_brokers()?;
             self.settle_or_refuse(publish)?;
             if self.moment().now_ms >= self.quorum.wake_at_ms() {

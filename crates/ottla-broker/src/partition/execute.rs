@@ -331,7 +331,8 @@ impl Stepped {
         match written {
             Ok(info) => {
                 self.step(partition, broker, Event::LogWritten { log_end_offset });
-                // A leader flushes where an acknowledgement waits for it; a follower has nobody who waits.
+                // A leader flushes where an acknowledgement waits for it. A follower does not wait for its flush: its
+                // next fetch vouches for what is in its file.
                 if info.flush_due && !self.replica.is_leader() {
                     self.flush(partition, broker, log_end_offset);
                 }

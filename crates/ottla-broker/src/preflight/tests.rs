@@ -344,15 +344,10 @@ fn topics_that_need_more_than_this_node_stand_in_the_way() {
         .records([config_of(2, "orders", "remote.storage.enable", "true")])
         .refuses("remote.storage.enable is refused: tiered storage is not served yet");
     Node::new()
-        .records([config_of(
-            2,
-            "orders",
-            "leader.replication.throttled.replicas",
-            "*",
-        )])
+        .records([config_of(2, "orders", "local.retention.ms", "1000")])
         .finds(
             Severity::Notes,
-            "settings of 1 topic: orders: leader.replication",
+            "settings of 1 topic: orders: local.retention.ms",
         );
 }
 
