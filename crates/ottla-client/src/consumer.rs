@@ -347,10 +347,12 @@ impl Consumer {
                     self.on_fetched(fetched).await?;
                 }
             }
+            // Whatever waits or fails is before the records are taken: who gives this poll up then loses none.
+            self.start_fetches().await?;
             let taken = take(self)?;
             if !taken.is_empty() {
                 // What comes next is fetched while the caller is busy with these.
-                self.start_fetches().await?;
+                self.start_known_fetches();
                 return Ok(taken);
             }
             self.find_positions().await?;

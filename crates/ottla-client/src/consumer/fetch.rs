@@ -53,6 +53,23 @@ impl Drop for HeldFetch {
 impl Consumer {
     /// Asks every leader that is not being asked for the partitions that have run dry.
     pub(super) async fn start_fetches(&mut self) -> Result<(), ClientError> {
+        let names = self.topics_run_dry();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let metadata = self.known_topics(&names).await?;
+        self.start_fetches_by(&metadata)
+    }
+
+    /// The same by what is known, without waiting. What is wrong is found again, and told, by the next poll.
+    pub(super) fn start_known_fetches(&mut self) {
+        let metadata = self.client.metadata();
+        if let Err(error) = self.start_fetches_by(&metadata) {
+            tracing::debug!(%error, "nothing is fetched ahead");
+        }
+    }
+
+    fn topics_run_dry(&self) -> Vec<String> {
         let wanted: BTreeSet<String> = self
             .positions
             .iter()
@@ -61,11 +78,10 @@ impl Consumer {
             })
             .map(|((topic, _), _)| topic.clone())
             .collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<String> = wanted.into_iter().collect();
-        let metadata = self.known_topics(&names).await?;
+        wanted.into_iter().collect()
+    }
+
+    fn start_fetches_by(&mut self, metadata: &Arc<Metadata>) -> Result<(), ClientError> {
         let now = Instant::now();
         let mut by_leader: BTreeMap<i32, BTreeMap<Partition, (Wanted, u64)>> = BTreeMap::new();
         for (partition, position) in &mut self.positions {
@@ -103,7 +119,7 @@ impl Consumer {
                 .insert(partition.clone(), (wanted, position.generation));
         }
         for (leader, partitions) in by_leader {
-            self.fetch_from(leader, partitions, &metadata);
+            self.fetch_from(leader, partitions, metadata);
         }
         Ok(())
     }

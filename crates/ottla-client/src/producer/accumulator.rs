@@ -430,7 +430,7 @@ impl Accumulator {
     pub(super) fn put_back_split(
         &self,
         queue: &PartitionQueue,
-        batch: &ProducerBatch,
+        batch: &mut ProducerBatch,
         identity: Option<Identity>,
         now: Instant,
     ) -> bool {

@@ -204,9 +204,9 @@ impl ProducerBatch {
     }
 
     /// The records again, in batches of `batch.size` before compression, or half of what this one has if
-    /// it was split before. Nothing if there is but one record.
+    /// it was split before, with those who wait for them. Nothing if there is but one record.
     pub(super) fn split(
-        &self,
+        &mut self,
         compression: Compression,
         batch_size: usize,
         now: Instant,
@@ -254,7 +254,21 @@ impl ProducerBatch {
                 parts.push((first, part));
             }
         }
+        self.hand_over_to(&mut parts);
         Some(parts)
+    }
+
+    /// Gives those who want to hear of a record to the part that has it.
+    fn hand_over_to(&mut self, parts: &mut [(u32, ProducerBatch)]) {
+        for (first, part) in parts.iter_mut().rev() {
+            // Every record has a tag, or none has.
+            part.tags = self.tags.split_off(self.tags.len().min(*first as usize));
+        }
+        for (index, timestamp, callback) in std::mem::take(&mut self.callbacks) {
+            let behind = parts.partition_point(|(first, _)| *first <= index);
+            let (first, part) = &mut parts[behind - 1];
+            part.callbacks.push((index - *first, timestamp, callback));
+        }
     }
 
     /// What those who wait are to be told with; nothing the second time.
@@ -359,14 +373,33 @@ mod tests {
                 )
                 .unwrap();
         }
+        whole.tags = (0..50).collect();
+        whole.callbacks = (0..50)
+            .step_by(3)
+            .map(|index| {
+                (
+                    index,
+                    i64::from(index),
+                    Box::new(|_| ()) as DeliveryCallback,
+                )
+            })
+            .collect();
         whole.seal(None, false);
         let parts = whole
             .split(Compression::Snappy, 1000, Instant::now())
             .unwrap();
         assert!(parts.len() > 5);
         let mut next = 0;
+        let mut called = 0;
         for (first, mut part) in parts {
             assert_eq!(first, next);
+            let tags: Vec<u64> = (first..first + part.record_count).map(u64::from).collect();
+            assert_eq!(part.tags, tags);
+            for (index, timestamp, _) in &part.callbacks {
+                assert_eq!(i64::from(first + index), *timestamp);
+                assert!(*index < part.record_count);
+                called += 1;
+            }
             part.seal(None, false);
             let mut bytes = part.records().clone();
             let batch = RecordBatch::read(&mut bytes).unwrap();
@@ -377,7 +410,7 @@ mod tests {
                 next += 1;
             }
         }
-        assert_eq!(next, 50);
+        assert_eq!((next, called), (50, 17));
     }
 
     #[test]

@@ -146,8 +146,8 @@ fn a_split_batch_keeps_its_place_and_its_records() {
             accumulator.drain(&topic.partitions, 0, 1 << 20, Some(IDENTITY), now, |_| true);
         drained.into_iter().next().map(|(_, batch)| batch)
     };
-    let large = drain().unwrap();
-    assert!(accumulator.put_back_split(queue, &large, Some(IDENTITY), now));
+    let mut large = drain().unwrap();
+    assert!(accumulator.put_back_split(queue, &mut large, Some(IDENTITY), now));
     let mut counts = Vec::new();
     while let Some(part) = drain() {
         counts.push(part.record_count);

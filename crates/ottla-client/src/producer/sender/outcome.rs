@@ -40,7 +40,7 @@ impl Sender {
             let identity = *shared.identity.lock();
             if shared
                 .accumulator
-                .put_back_split(queue, &batch, identity, now)
+                .put_back_split(queue, &mut batch, identity, now)
             {
                 shared.sensors.on_split();
                 shared.accumulator.on_completed(&batch.completion);
