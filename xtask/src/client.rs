@@ -87,6 +87,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
             "consumer_calls",
             "coordinated_groups",
             "secured",
+            "watched_clients",
         ],
     );
     command.arg("--").args(&options.filter);

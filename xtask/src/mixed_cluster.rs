@@ -12,7 +12,7 @@ mod replicas;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -284,7 +284,7 @@ impl Cluster {
             Some(peer) => wrong.extend(self.hand_over_and_back(peer)?),
             None => self.troubles(options.troubles, random)?,
         }
-        std::thread::sleep(Duration::from_secs(1));
+        clients.wait_for_more()?;
         let produced = clients.stop_producing()?;
         let expected = produced.acknowledged.len();
         let log = clients::read_all(&self.kafka, &self.bootstrap(), TOPIC, expected)?;
@@ -356,10 +356,16 @@ impl Cluster {
                     Way::There => other.clone(),
                     Way::Back => broker.first.clone(),
                 };
+                watch.away.store(self.brokers[at].port, Ordering::SeqCst);
                 self.trouble(at, Trouble::Stopped, Duration::ZERO)?;
+                watch.away.store(0, Ordering::SeqCst);
             }
         }
         let fewest = watch.end();
+        ensure!(
+            fewest != usize::MAX,
+            "no broker has said how many replicas are in sync"
+        );
         let least = self.brokers.len() - 1;
         println!(
             "never fewer than {fewest} of {} replicas in sync",
@@ -400,29 +406,41 @@ impl Cluster {
     }
 }
 
-/// Looks again and again how many replicas are in sync, at all brokers that answer.
+/// Looks again and again how many replicas are in sync, at all brokers but the one that is away: it comes back with what it
+/// knew before.
 struct InSyncWatch {
+    /// The port of the broker that is away, 0 for none.
+    away: Arc<AtomicU16>,
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
 }
 
 impl InSyncWatch {
     fn start(ports: Vec<u16>) -> InSyncWatch {
+        let away = Arc::new(AtomicU16::new(0));
         let is_over = Arc::new(AtomicBool::new(false));
-        let is_over_there = Arc::clone(&is_over);
+        let (away_there, is_over_there) = (Arc::clone(&away), Arc::clone(&is_over));
         let thread = std::thread::spawn(move || {
             let mut fewest = usize::MAX;
             while !is_over_there.load(Ordering::Relaxed) {
-                // A broker that has just come knows the least: what the others know together is what is.
-                let known = ports
-                    .iter()
-                    .filter_map(|&port| fewest_in_sync(port, TOPIC).ok());
-                fewest = fewest.min(known.max().unwrap_or(usize::MAX));
+                for &port in &ports {
+                    let known = fewest_in_sync(port, TOPIC);
+                    // Asked afterwards: it may have gone meanwhile.
+                    if let Ok(known) = known
+                        && away_there.load(Ordering::SeqCst) != port
+                    {
+                        fewest = fewest.min(known);
+                    }
+                }
                 std::thread::sleep(Duration::from_millis(20));
             }
             fewest
         });
-        InSyncWatch { is_over, thread }
+        InSyncWatch {
+            away,
+            is_over,
+            thread,
+        }
     }
 
     fn end(self) -> usize {

@@ -165,11 +165,11 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Either,
-        name: "mixed-cluster-2",
-        what: "one broker of Ottla's and two of Kafka's",
+        name: "rolling-take-over",
+        what: "three brokers of Kafka's handed over one by one, and back",
         command: || {
-            let brokers = "kafka,ottla,kafka";
-            xtask(&["mixed-cluster", "--brokers", brokers, "--troubles", "3"])
+            let brokers = "kafka,kafka,kafka";
+            xtask(&["mixed-cluster", "--brokers", brokers, "--rolling", "ottla"])
         },
     },
     Suite {

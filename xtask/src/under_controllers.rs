@@ -167,6 +167,18 @@ impl Cluster {
             "{} records are read, of {RECORDS}",
             numbers.len()
         );
+        // It stops at so many: whether there are more, the ends of the logs say.
+        let mut ends = self.tool("org.apache.kafka.tools.GetOffsetShell");
+        ends.args(["--topic", "orders", "--time", "latest"]);
+        let printed = process::output_of(&mut ends)?;
+        let end_offsets = printed
+            .lines()
+            .filter_map(|line| line.rsplit(':').next()?.parse::<usize>().ok());
+        let stored: usize = end_offsets.sum();
+        ensure!(
+            stored == RECORDS,
+            "{stored} records are stored, of {RECORDS}"
+        );
         Ok(format!("{RECORDS} records read"))
     }
 

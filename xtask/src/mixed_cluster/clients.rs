@@ -106,6 +106,22 @@ impl Clients {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Waits until the producer is told of another record, which shows that it still can write.
+    pub fn wait_for_more(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let before = self.output("producer.json")?.len();
+        while began.elapsed() < CATCH_UP_PATIENCE {
+            if let Some(status) = self.producer.try_wait()? {
+                bail!("the producer has ended by itself ({status})");
+            }
+            if self.output("producer.json")?[before..].contains("producer_send_success") {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        bail!("nothing more was acknowledged for {CATCH_UP_PATIENCE:?}");
+    }
+
     /// Ends the producer, which first waits for what is on its way.
     pub fn stop_producing(&mut self) -> Result<Produced> {
         self.producer.stop(END_PATIENCE).context("the producer")?;

@@ -71,6 +71,9 @@ fn events(output: &str) -> impl Iterator<Item = Value> + '_ {
 /// What is wrong with a log, read from its beginning after everything, beside what the producer was told.
 pub fn check_log(produced: &Produced, log: &[Placed]) -> Vec<String> {
     let mut wrong = Vec::new();
+    tell(&mut wrong, "given up by the producer", || {
+        produced.failed.iter().cloned()
+    });
     let at: HashMap<(i32, i64), i64> = log
         .iter()
         .map(|record| ((record.partition, record.offset), record.value))
@@ -189,6 +192,11 @@ mod tests {
             assert_eq!(wrong.len(), 1, "{wrong:?}");
             assert!(wrong[0].starts_with(fault), "{wrong:?}");
         }
+        let gave_up = Produced {
+            failed: vec!["a record".to_owned()],
+            ..acknowledged(&[])
+        };
+        assert!(check_log(&gave_up, &log)[0].starts_with("given up by the producer"));
     }
 
     #[test]

@@ -73,21 +73,16 @@ pub fn served(port: u16) -> Result<Option<Served>> {
     }))
 }
 
-/// How many replicas the partition of a topic has in sync that has the fewest, as that broker knows; none where one has no
-/// leader, or the topic is not known there.
+/// How many replicas the partition of a topic has in sync that has the fewest, as that broker knows; none where the topic is
+/// not known there.
 pub fn fewest_in_sync(port: u16, topic: &str) -> Result<usize> {
     let mut asker = connect(port)?;
     let every_topic = (-1i32).to_be_bytes();
     let answer = asker.ask(METADATA, 1, &every_topic)?;
     let topics = topics_of(&mut Fields(&answer[4..]))?;
     let partitions = topics.iter().filter(|found| found.name == topic);
-    let in_sync = partitions
-        .flat_map(|topic| &topic.partitions)
-        .map(|partition| match partition.is_led {
-            true => partition.in_sync,
-            false => 0,
-        });
-    Ok(in_sync.min().unwrap_or(0))
+    let partitions = partitions.flat_map(|topic| &topic.partitions);
+    Ok(partitions.map(|it| it.in_sync).min().unwrap_or(0))
 }
 
 struct Asker(TcpStream);

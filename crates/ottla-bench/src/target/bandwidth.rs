@@ -1,5 +1,5 @@
 //! How fast bytes get to a cluster, without writing any: records for a topic that does not exist are received whole and
-//! then refused. What a cluster takes in cannot be faster than this.
+//! then refused. What one connection brings in cannot be faster than this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

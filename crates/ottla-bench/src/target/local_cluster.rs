@@ -41,13 +41,19 @@ fn running() -> MutexGuard<'static, (BTreeSet<u32>, BTreeSet<PathBuf>)> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Two seconds in all.
+const REMOVAL_ATTEMPTS: u32 = 400;
+
 /// Kills all brokers that were started, and removes what they wrote; the process is about to end.
 pub fn end_all_at_once() {
     let (brokers, dirs) = &*running();
     brokers.iter().for_each(|id| kill(*id));
     for dir in dirs {
         // A broker that is being killed may write a last file.
-        while std::fs::remove_dir_all(dir).is_err() && dir.exists() {
+        for _ in 0..REMOVAL_ATTEMPTS {
+            if std::fs::remove_dir_all(dir).is_ok() || !dir.exists() {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
