@@ -14,7 +14,7 @@ use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -35,9 +35,6 @@ use crate::{Broker, RequestContext, api};
 const MAX_IN_FLIGHT: usize = 64;
 /// From here on a connection takes no further request until one in flight is answered.
 const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
-/// Answers wait for more to leave with them as long as there are requests to read, but for no more than so many bytes
-/// of requests.
-const SENT_TOGETHER_BYTES: usize = 256 * 1024;
 /// After so many bytes other connections of the thread get their turn.
 const YIELD_BYTES: usize = 1024 * 1024;
 /// Frames that lack more than this take their memory from the budget that all connections share.
@@ -99,7 +96,6 @@ pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Re
         memory: None,
         queue: SendQueue::default(),
         unsent: Vec::new(),
-        unsent_bytes: 0,
         unyielded_bytes: 0,
         broker,
         connection,
@@ -144,8 +140,6 @@ struct Session {
     queue: SendQueue,
     /// The requests whose answers stand in the queue.
     unsent: Vec<(ApiKey, RequestTimes)>,
-    /// The bytes of these requests.
-    unsent_bytes: usize,
     /// Bytes read since other connections had their turn.
     unyielded_bytes: usize,
 }
@@ -178,10 +172,7 @@ impl Session {
                 };
                 self.take_request(frame).await?;
             }
-            self.queue_ready()?;
-            if self.is_time_to_send().await {
-                self.send_ready().await?;
-            }
+            self.send_ready().await?;
             if self.connection.is_closed() {
                 return Err(ConnectionError::Closed);
             }
@@ -215,24 +206,11 @@ impl Session {
         }
     }
 
-    /// Whether what stands in the send queue is to leave now, and not with the answer to what can be read.
-    async fn is_time_to_send(&self) -> bool {
-        if self.queue.is_empty() {
-            return false;
-        }
-        let is_reading_on = self.has_room() && !self.connection.is_draining();
-        let is_readable = |context: &mut Context<'_>| {
-            Poll::Ready(self.stream.poll_read_ready(context).is_ready())
-        };
-        !is_reading_on || self.unsent_bytes >= SENT_TOGETHER_BYTES || !poll_fn(is_readable).await
-    }
-
-    /// Reads from the socket; `None` where there was nothing and answers are to be sent first, or one became ready, or
-    /// the connection is to end.
+    /// Reads from the socket; `None` where an answer became ready, or the connection is to end, before
+    /// anything came.
     async fn read_or_wake(&mut self, front: &Front) -> Result<Option<usize>, ConnectionError> {
         let (frames, stream) = (&mut self.frames, &mut self.stream);
         let connection = &self.connection;
-        let has_unsent = !self.queue.is_empty();
         let mut woken = pin!(connection.woken());
         let covered = self.memory.as_ref().map(Covered::unread);
         let mut stalled = pin!(stalled(&self.broker.request_memory, covered.is_some()));
@@ -240,9 +218,6 @@ impl Session {
         let read = poll_fn(|context| {
             if let Poll::Ready(read) = frames.poll_read_from(context, stream, front, covered) {
                 return Poll::Ready(read.map(Some).map_err(ConnectionError::from));
-            }
-            if has_unsent {
-                return Poll::Ready(Ok(None));
             }
             frames.shrink(connection.is_quiet());
             has_waited = true;
@@ -410,7 +385,6 @@ impl Session {
                 Answer::Response(response) => {
                     self.queue.push(response);
                     self.unsent.push((api_key, times));
-                    self.unsent_bytes += bytes;
                 }
                 Answer::Nothing => self
                     .broker
@@ -435,7 +409,6 @@ impl Session {
             sent = self.queue.send_all(&self.stream, on_progress) => sent?,
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
-        self.unsent_bytes = 0;
         self.broker.metrics.add(Metric::BytesSent, sent);
         let now = Instant::now();
         for (api_key, times) in self.unsent.drain(..) {
