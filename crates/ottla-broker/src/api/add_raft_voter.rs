@@ -4,12 +4,11 @@
 
 use std::sync::Arc;
 
-use bytestring::ByteString;
 use ottla_protocol::messages::{AddRaftVoterRequest, AddRaftVoterResponse};
-use ottla_raft::{ReplicaKey, VoterEndpoint};
+use ottla_raft::ReplicaKey;
 use ottla_types::{BrokerId, ErrorCode};
 
-use crate::quorum::served::check_cluster_id;
+use crate::quorum::served::{check_cluster_id_in_words, error_message, voter_endpoints};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -19,21 +18,14 @@ pub(crate) async fn handle(
 ) -> AddRaftVoterResponse {
     let answered = |error: ErrorCode, message: Option<String>| AddRaftVoterResponse {
         error_code: error.code(),
-        error_message: match message {
-            Some(message) => Some(ByteString::from(message)),
-            None if error == ErrorCode::None => None,
-            None => Some(ByteString::from_static(error.message())),
-        },
+        error_message: error_message(error, message),
         ..Default::default()
     };
     let Some(quorum) = broker.quorum() else {
         return answered(ErrorCode::BrokerNotAvailable, None);
     };
-    let cluster_id = quorum.cluster_id();
-    if let Err(error) = check_cluster_id(request.cluster_id.as_ref(), cluster_id) {
-        let given = request.cluster_id.unwrap_or_default();
-        let message =
-            format!("The given id \"{given}\" doesn't match the cluster id \"{cluster_id}\"");
+    let requested = request.cluster_id.as_ref();
+    if let Err((error, message)) = check_cluster_id_in_words(requested, quorum.cluster_id()) {
         return answered(error, Some(message));
     }
     // It would be one of two voters for good: it cannot start beside another, nor could the other remove it alone.
@@ -52,15 +44,7 @@ pub(crate) async fn handle(
 pub(crate) fn read(request: AddRaftVoterRequest) -> ottla_raft::Request {
     ottla_raft::Request::AddVoter(ottla_raft::AddVoterRequest {
         voter: ReplicaKey::new(BrokerId(request.voter_id), request.voter_directory_id),
-        endpoints: request
-            .listeners
-            .into_iter()
-            .map(|listener| VoterEndpoint {
-                name: listener.name,
-                host: listener.host,
-                port: listener.port,
-            })
-            .collect(),
+        endpoints: voter_endpoints!(request.listeners),
         ack_when_committed: request.ack_when_committed,
     })
 }

@@ -9,11 +9,11 @@ use ottla_protocol::messages::begin_quorum_epoch_response::{
     NodeEndpoint, PartitionData, TopicData,
 };
 use ottla_protocol::messages::{BeginQuorumEpochRequest, BeginQuorumEpochResponse};
-use ottla_raft::{ReplicaKey, VoterEndpoint};
+use ottla_raft::ReplicaKey;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
 use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
-use crate::quorum::served::{NamedLeader, check_cluster_id};
+use crate::quorum::served::{NamedLeader, ask, check_cluster_id, node_endpoints, voter_endpoints};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -25,18 +25,12 @@ pub(crate) async fn handle(
         error_code: error.code(),
         ..Default::default()
     };
-    let Some(quorum) = broker.quorum() else {
-        return refused(ErrorCode::BrokerNotAvailable);
-    };
-    let request = match read(request, quorum.cluster_id()) {
-        Ok(request) => request,
-        Err(error) => return refused(error),
-    };
-    match quorum.ask(request).await {
-        Some((ottla_raft::Response::BeginQuorumEpoch(answer), _)) => {
+    match ask(broker, request, read).await {
+        Ok((ottla_raft::Response::BeginQuorumEpoch(answer), _)) => {
             write(&answer, &context.listener().name, context.api_version)
         }
-        Some(_) | None => refused(ErrorCode::BrokerNotAvailable),
+        Ok(_) => refused(ErrorCode::BrokerNotAvailable),
+        Err(error) => refused(error),
     }
 }
 
@@ -51,15 +45,7 @@ pub(crate) fn read(
         ottla_raft::BeginQuorumEpochRequest {
             leader: BrokerId(partition.leader_id),
             epoch: LeaderEpoch(partition.leader_epoch),
-            endpoints: request
-                .leader_endpoints
-                .into_iter()
-                .map(|endpoint| VoterEndpoint {
-                    name: endpoint.name,
-                    host: endpoint.host,
-                    port: endpoint.port,
-                })
-                .collect(),
+            endpoints: voter_endpoints!(request.leader_endpoints),
             voter: (request.voter_id >= 0)
                 .then(|| ReplicaKey::new(BrokerId(request.voter_id), partition.voter_directory_id)),
         },
@@ -85,17 +71,7 @@ pub(crate) fn write(
             }],
             ..Default::default()
         }],
-        node_endpoints: leader
-            .address
-            .filter(|_| api_version >= 1)
-            .map(|(host, port)| NodeEndpoint {
-                node_id: leader.id,
-                host,
-                port,
-                ..Default::default()
-            })
-            .into_iter()
-            .collect(),
+        node_endpoints: node_endpoints!(leader, NodeEndpoint, api_version >= 1),
         ..Default::default()
     }
 }

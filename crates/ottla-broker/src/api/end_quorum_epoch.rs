@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use ottla_protocol::messages::end_quorum_epoch_response::{NodeEndpoint, PartitionData, TopicData};
 use ottla_protocol::messages::{EndQuorumEpochRequest, EndQuorumEpochResponse};
-use ottla_raft::{ReplicaKey, VoterEndpoint};
+use ottla_raft::ReplicaKey;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
 use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
-use crate::quorum::served::{NamedLeader, check_cluster_id};
+use crate::quorum::served::{NamedLeader, ask, check_cluster_id, node_endpoints, voter_endpoints};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -23,18 +23,12 @@ pub(crate) async fn handle(
         error_code: error.code(),
         ..Default::default()
     };
-    let Some(quorum) = broker.quorum() else {
-        return refused(ErrorCode::BrokerNotAvailable);
-    };
-    let request = match read(request, quorum.cluster_id()) {
-        Ok(request) => request,
-        Err(error) => return refused(error),
-    };
-    match quorum.ask(request).await {
-        Some((ottla_raft::Response::EndQuorumEpoch(answer), _)) => {
+    match ask(broker, request, read).await {
+        Ok((ottla_raft::Response::EndQuorumEpoch(answer), _)) => {
             write(&answer, &context.listener().name, context.api_version)
         }
-        Some(_) | None => refused(ErrorCode::BrokerNotAvailable),
+        Ok(_) => refused(ErrorCode::BrokerNotAvailable),
+        Err(error) => refused(error),
     }
 }
 
@@ -67,15 +61,7 @@ pub(crate) fn read(
         ottla_raft::EndQuorumEpochRequest {
             leader: BrokerId(partition.leader_id),
             epoch: LeaderEpoch(partition.leader_epoch),
-            endpoints: request
-                .leader_endpoints
-                .into_iter()
-                .map(|endpoint| VoterEndpoint {
-                    name: endpoint.name,
-                    host: endpoint.host,
-                    port: endpoint.port,
-                })
-                .collect(),
+            endpoints: voter_endpoints!(request.leader_endpoints),
             preferred_successors,
         },
     ))
@@ -100,17 +86,7 @@ pub(crate) fn write(
             }],
             ..Default::default()
         }],
-        node_endpoints: leader
-            .address
-            .filter(|_| api_version >= 1)
-            .map(|(host, port)| NodeEndpoint {
-                node_id: leader.id,
-                host,
-                port,
-                ..Default::default()
-            })
-            .into_iter()
-            .collect(),
+        node_endpoints: node_endpoints!(leader, NodeEndpoint, api_version >= 1),
         ..Default::default()
     }
 }

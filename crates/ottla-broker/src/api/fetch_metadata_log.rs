@@ -15,7 +15,7 @@ use ottla_raft::{FetchData, LogEnd, ReplicaKey};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Uuid};
 
 use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC};
-use crate::quorum::served::{NamedLeader, ServedData, check_cluster_id};
+use crate::quorum::served::{NamedLeader, ServedData, ask, check_cluster_id, node_endpoints};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -27,21 +27,15 @@ pub(crate) async fn handle(
         error_code: error.code(),
         ..Default::default()
     };
-    let Some(quorum) = broker.quorum() else {
-        return refused(ErrorCode::BrokerNotAvailable);
-    };
-    let request = match read(request, quorum.cluster_id()) {
-        Ok(request) => request,
-        Err(error) => return refused(error),
-    };
     let waiting = context.waited.begin();
-    let answer = quorum.ask(request).await;
+    let answer = ask(broker, request, read).await;
     drop(waiting);
     match answer {
-        Some((ottla_raft::Response::Fetch(answer), data)) => {
+        Ok((ottla_raft::Response::Fetch(answer), data)) => {
             write(&answer, data, &context.listener().name, context.api_version)
         }
-        Some(_) | None => refused(ErrorCode::BrokerNotAvailable),
+        Ok(_) => refused(ErrorCode::BrokerNotAvailable),
+        Err(error) => refused(error),
     }
 }
 
@@ -125,17 +119,7 @@ pub(crate) fn write(
             partitions: vec![partition],
             ..Default::default()
         }],
-        node_endpoints: leader
-            .address
-            .filter(|_| api_version >= 17)
-            .map(|(host, port)| NodeEndpoint {
-                node_id: leader.id,
-                host,
-                port: port.into(),
-                ..Default::default()
-            })
-            .into_iter()
-            .collect(),
+        node_endpoints: node_endpoints!(leader, NodeEndpoint, api_version >= 17),
         ..Default::default()
     }
 }

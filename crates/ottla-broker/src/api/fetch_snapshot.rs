@@ -13,7 +13,7 @@ use ottla_raft::ReplicaKey;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
-use crate::quorum::served::{NamedLeader, ServedData, check_cluster_id};
+use crate::quorum::served::{NamedLeader, ServedData, ask, check_cluster_id, node_endpoints};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -25,18 +25,12 @@ pub(crate) async fn handle(
         error_code: error.code(),
         ..Default::default()
     };
-    let Some(quorum) = broker.quorum() else {
-        return refused(ErrorCode::BrokerNotAvailable);
-    };
-    let request = match read(request, quorum.cluster_id()) {
-        Ok(request) => request,
-        Err(error) => return refused(error),
-    };
-    match quorum.ask(request).await {
-        Some((ottla_raft::Response::FetchSnapshot(answer), data)) => {
+    match ask(broker, request, read).await {
+        Ok((ottla_raft::Response::FetchSnapshot(answer), data)) => {
             write(&answer, data, &context.listener().name, context.api_version)
         }
-        Some(_) | None => refused(ErrorCode::BrokerNotAvailable),
+        Ok(_) => refused(ErrorCode::BrokerNotAvailable),
+        Err(error) => refused(error),
     }
 }
 
@@ -93,17 +87,7 @@ pub(crate) fn write(
             }],
             ..Default::default()
         }],
-        node_endpoints: leader
-            .address
-            .filter(|_| api_version >= 1)
-            .map(|(host, port)| NodeEndpoint {
-                node_id: leader.id,
-                host,
-                port,
-                ..Default::default()
-            })
-            .into_iter()
-            .collect(),
+        node_endpoints: node_endpoints!(leader, NodeEndpoint, api_version >= 1),
         ..Default::default()
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use ottla_protocol::messages::update_raft_voter_response::CurrentLeader;
 use ottla_protocol::messages::{UpdateRaftVoterRequest, UpdateRaftVoterResponse};
-use ottla_raft::{ReplicaKey, Voter, VoterEndpoint};
+use ottla_raft::{ReplicaKey, Voter};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
-use crate::quorum::served::{NamedLeader, check_cluster_id};
+use crate::quorum::served::{NamedLeader, ask, check_cluster_id, voter_endpoints};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -22,18 +22,12 @@ pub(crate) async fn handle(
         error_code: error.code(),
         ..Default::default()
     };
-    let Some(quorum) = broker.quorum() else {
-        return refused(ErrorCode::BrokerNotAvailable);
-    };
-    let request = match read(request, quorum.cluster_id()) {
-        Ok(request) => request,
-        Err(error) => return refused(error),
-    };
-    match quorum.ask(request).await {
-        Some((ottla_raft::Response::UpdateVoter(answer), _)) => {
+    match ask(broker, request, read).await {
+        Ok((ottla_raft::Response::UpdateVoter(answer), _)) => {
             write(&answer, &context.listener().name)
         }
-        Some(_) | None => refused(ErrorCode::BrokerNotAvailable),
+        Ok(_) => refused(ErrorCode::BrokerNotAvailable),
+        Err(error) => refused(error),
     }
 }
 
@@ -52,15 +46,7 @@ pub(crate) fn read(
                     supported.min_supported_version,
                     supported.max_supported_version,
                 ),
-                endpoints: request
-                    .listeners
-                    .into_iter()
-                    .map(|listener| VoterEndpoint {
-                        name: listener.name,
-                        host: listener.host,
-                        port: listener.port,
-                    })
-                    .collect(),
+                endpoints: voter_endpoints!(request.listeners),
             },
         },
     ))

@@ -116,6 +116,21 @@ fn directory(id: Option<DirectoryId>) -> Uuid {
     id.unwrap_or_default()
 }
 
+/// The endpoints of a voter in one of the generated types.
+macro_rules! wire_endpoints {
+    ($endpoints:expr, $($endpoint:ident)::+) => {
+        $endpoints
+            .into_iter()
+            .map(|endpoint| $($endpoint)::+ {
+                name: endpoint.name,
+                host: endpoint.host,
+                port: endpoint.port,
+                ..Default::default()
+            })
+            .collect()
+    };
+}
+
 impl WireRequest {
     pub fn new(request: Request, cluster_id: &ByteString) -> WireRequest {
         let cluster_id = Some(cluster_id.clone());
@@ -159,16 +174,10 @@ impl WireRequest {
                         }],
                         ..Default::default()
                     }],
-                    leader_endpoints: begin
-                        .endpoints
-                        .into_iter()
-                        .map(|endpoint| begin_quorum_epoch_request::LeaderEndpoint {
-                            name: endpoint.name,
-                            host: endpoint.host,
-                            port: endpoint.port,
-                            ..Default::default()
-                        })
-                        .collect(),
+                    leader_endpoints: wire_endpoints!(
+                        begin.endpoints,
+                        begin_quorum_epoch_request::LeaderEndpoint
+                    ),
                     ..Default::default()
                 })
             }
@@ -198,16 +207,10 @@ impl WireRequest {
                     }],
                     ..Default::default()
                 }],
-                leader_endpoints: end
-                    .endpoints
-                    .into_iter()
-                    .map(|endpoint| end_quorum_epoch_request::LeaderEndpoint {
-                        name: endpoint.name,
-                        host: endpoint.host,
-                        port: endpoint.port,
-                        ..Default::default()
-                    })
-                    .collect(),
+                leader_endpoints: wire_endpoints!(
+                    end.endpoints,
+                    end_quorum_epoch_request::LeaderEndpoint
+                ),
                 ..Default::default()
             }),
             Request::Fetch(fetch) => WireRequest::Fetch(FetchRequest {
@@ -264,17 +267,10 @@ impl WireRequest {
                     current_leader_epoch: update.current_leader_epoch.value(),
                     voter_id: update.voter.key.id.value(),
                     voter_directory_id: directory(update.voter.key.directory_id),
-                    listeners: update
-                        .voter
-                        .endpoints
-                        .into_iter()
-                        .map(|endpoint| update_raft_voter_request::Listener {
-                            name: endpoint.name,
-                            host: endpoint.host,
-                            port: endpoint.port,
-                            ..Default::default()
-                        })
-                        .collect(),
+                    listeners: wire_endpoints!(
+                        update.voter.endpoints,
+                        update_raft_voter_request::Listener
+                    ),
                     kraft_version_feature: update_raft_voter_request::KRaftVersionFeature {
                         min_supported_version: min,
                         max_supported_version: max,
@@ -288,16 +284,7 @@ impl WireRequest {
                 timeout_ms: VOTER_CHANGE_TIMEOUT_MS,
                 voter_id: add.voter.id.value(),
                 voter_directory_id: directory(add.voter.directory_id),
-                listeners: add
-                    .endpoints
-                    .into_iter()
-                    .map(|endpoint| add_raft_voter_request::Listener {
-                        name: endpoint.name,
-                        host: endpoint.host,
-                        port: endpoint.port,
-                        ..Default::default()
-                    })
-                    .collect(),
+                listeners: wire_endpoints!(add.endpoints, add_raft_voter_request::Listener),
                 ack_when_committed: add.ack_when_committed,
                 ..Default::default()
             }),
