@@ -1,6 +1,6 @@
 //! `cargo xtask mixed-cluster`: brokers of several makers in one cluster, under controllers of either, while Kafka's own
-//! `VerifiableProducer` (`acks=all`, idempotent) writes and `VerifiableConsumer` reads and one broker after the other is
-//! stopped or killed and comes back.
+//! `VerifiableProducer` (`acks=all`, idempotent) writes and `VerifiableConsumer` reads and one broker after the other comes to
+//! harm and recovers: stopped, killed, paused, cut off, slow, or with one of its log directories gone or full.
 //!
 //! In the end nothing that was acknowledged may be lost, nothing stored twice, no offset left out and the order kept;
 //! and the replicas' logs are the same byte for byte. The seed decides who meets with what, and when; what it takes until
@@ -8,7 +8,7 @@
 
 mod clients;
 mod history;
-mod replicas;
+mod troubles;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,20 +18,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::peer::{
-    InstalledPeer, Node, NodeOptions, Peer, Place, Role, fewest_in_sync, free_port_pair,
-};
+use crate::peer::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, replicas};
 use crate::report::Tally;
 use crate::seeded::Seeded;
 use crate::{process, workspace};
 use clients::Clients;
+use ottla_testkit::{may_mount, mount_small, this_program_with_mounts};
+use troubles::{Links, SMALL_MEBIBYTES, Trouble, USUAL};
 
 const TOPIC: &str = "orders";
 const PARTITIONS: usize = 3;
-/// Brokers are numbered from 1, controllers from here.
-const FIRST_CONTROLLER: i32 = 101;
-/// Above what a broker that is started on two busy cores takes to be back in sync.
-const SYNC_PATIENCE: Duration = Duration::from_secs(180);
+/// Of each partition, where there are as many brokers.
+const REPLICAS: usize = 3;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -41,9 +39,15 @@ pub struct Options {
     /// The controllers, likewise.
     #[arg(long, value_delimiter = ',', default_value = "kafka")]
     controllers: Vec<String>,
-    /// How often a broker is stopped or killed; each in its turn.
+    /// How often brokers come to harm; each in its turn.
     #[arg(long, default_value_t = 6)]
     troubles: usize,
+    /// What happens to them; all but `full` unless given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kinds: Vec<Trouble>,
+    /// To how many brokers something happens at one time.
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
     /// In place of troubles: each broker in turn is stopped, and started on its directory by this maker; and the same way
     /// back. No partition may have fewer replicas in sync meanwhile than a rolling restart leaves.
     #[arg(long, value_name = "PEER")]
@@ -64,6 +68,15 @@ pub fn run(options: &Options) -> Result<()> {
         options.brokers.len() > 1 && !options.controllers.is_empty(),
         "--brokers needs two names or more, and --controllers one"
     );
+    ensure!(
+        (1..=options.brokers.len()).contains(&options.at_once),
+        "--at-once is between 1 and the number of brokers"
+    );
+    if options.kinds.contains(&Trouble::Full) && !may_mount() {
+        let mut again = this_program_with_mounts();
+        let status = again.args(std::env::args_os().skip(1)).status()?;
+        std::process::exit(status.code().unwrap_or(1));
+    }
     let seed = options.seed.unwrap_or_else(chance);
     let dir = options
         .dir
@@ -83,14 +96,14 @@ pub fn run(options: &Options) -> Result<()> {
         options.brokers.join(", "),
         options.controllers.join(", "),
     );
-    let outcome = Cluster::start(options, &dir).and_then(|mut cluster| {
-        let wrong = cluster.story(options, &mut Seeded::new(seed), &dir);
-        wrong.map(|wrong| (cluster, wrong))
+    let outcome = Story::begin(options, &dir).and_then(|mut story| {
+        let wrong = story.tell(options, &mut Seeded::new(seed), &dir);
+        wrong.map(|wrong| (story, wrong))
     });
     let folder = dir.display();
-    let (cluster, wrong) =
+    let (story, wrong) =
         outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    drop(cluster);
+    drop(story);
     for fault in &wrong {
         println!("wrong: {fault}");
     }
@@ -113,13 +126,6 @@ fn chance() -> u64 {
     now.unwrap_or_default().as_micros() as u64 % 1_000_000
 }
 
-/// What happens to a broker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trouble {
-    Stopped,
-    Killed,
-}
-
 /// Whom a broker's directory is handed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -129,125 +135,46 @@ enum Way {
     Back,
 }
 
-/// A broker that can be started again on its directory.
-struct Member {
-    /// Who wrote the directory first.
-    first: InstalledPeer,
-    /// Who runs, or ran last.
-    peer: InstalledPeer,
-    /// Who is started the next time.
-    next: InstalledPeer,
-    options: NodeOptions,
-    /// None while it is down.
-    node: Option<Node>,
-    node_id: i32,
-    port: u16,
-}
-
-impl Member {
-    fn name(&self) -> String {
-        format!("broker {} ({})", self.node_id, self.peer.name())
-    }
-
-    fn log_dir(&self) -> PathBuf {
-        self.options.dir.join("data")
-    }
-
-    fn start(&mut self) -> Result<()> {
-        self.peer = self.next.clone();
-        let started = self.peer.start(self.options.clone());
-        self.node = Some(started.with_context(|| self.name())?);
-        Ok(())
-    }
-}
-
-struct Cluster {
-    controllers: Vec<Node>,
-    brokers: Vec<Member>,
+/// The cluster, and the topic that everybody works on.
+struct Story {
+    cluster: Cluster,
+    /// Of each broker.
+    links: Vec<Links>,
     kafka: InstalledPeer,
 }
 
-impl Cluster {
-    /// Starts the controllers and then the brokers, and has the topic made by Kafka's own tool.
-    fn start(options: &Options, dir: &Path) -> Result<Cluster> {
+impl Story {
+    /// Starts the cluster, and has the topic made by Kafka's own tool.
+    fn begin(options: &Options, dir: &Path) -> Result<Story> {
+        let settings = settings(options.brokers.len());
+        let mut cluster = Cluster::plan(&options.brokers, &options.controllers, dir, &settings)?;
+        let links = Links::between(&mut cluster);
+        for broker in &mut cluster.brokers {
+            let second = troubles::second_dir(broker);
+            if options.kinds.contains(&Trouble::Full) {
+                mount_small(&second, SMALL_MEBIBYTES);
+            }
+            let data = broker.options.dir.join("data");
+            let dirs = format!("{},{}", data.display(), second.display());
+            broker.set(&[("log.dirs", dirs)]);
+        }
+        cluster.start()?;
         let kafka = Peer::load("kafka")?.install()?;
-        let ports = |count: usize| {
-            (0..count)
-                .map(|_| free_port_pair())
-                .collect::<Result<Vec<_>>>()
-        };
-        let controller_ports = ports(options.controllers.len())?;
-        let voters: Vec<String> = (FIRST_CONTROLLER..)
-            .zip(&controller_ports)
-            .map(|(id, port)| format!("{id}@127.0.0.1:{port}"))
-            .collect();
-        let node_options = |role, node_id: i32, port| NodeOptions {
-            dir: dir.join(match role {
-                Role::Broker => format!("broker-{node_id}"),
-                Role::Controller => format!("controller-{node_id}"),
-            }),
-            port: Some(port),
-            overrides: settings(options.brokers.len()),
-            place: Place::Member {
-                node_id,
-                role,
-                voters: voters.join(","),
-            },
-            ..NodeOptions::default()
-        };
-        let mut controllers = Vec::new();
-        for ((name, port), id) in options
-            .controllers
-            .iter()
-            .zip(controller_ports)
-            .zip(FIRST_CONTROLLER..)
-        {
-            let peer = Peer::load(name)?.install()?;
-            controllers.push(peer.start(node_options(Role::Controller, id, port))?);
-        }
-        let mut brokers = Vec::new();
-        for ((name, port), node_id) in options
-            .brokers
-            .iter()
-            .zip(ports(options.brokers.len())?)
-            .zip(1..)
-        {
-            let peer = Peer::load(name)?.install()?;
-            let mut broker = Member {
-                first: peer.clone(),
-                peer: peer.clone(),
-                next: peer,
-                options: node_options(Role::Broker, node_id, port),
-                node: None,
-                node_id,
-                port,
-            };
-            broker.start()?;
-            brokers.push(broker);
-        }
-        let cluster = Cluster {
-            controllers,
-            brokers,
+        let story = Story {
+            cluster,
+            links,
             kafka,
         };
-        cluster.create_topic()?;
-        cluster.wait_until_in_sync()?;
-        Ok(cluster)
-    }
-
-    fn bootstrap(&self) -> String {
-        let addresses = self
-            .brokers
-            .iter()
-            .map(|broker| format!("127.0.0.1:{}", broker.port));
-        addresses.collect::<Vec<_>>().join(",")
+        story.create_topic()?;
+        story.wait_until_in_sync()?;
+        Ok(story)
     }
 
     fn create_topic(&self) -> Result<()> {
         let mut create = self.kafka.tool("org.apache.kafka.tools.TopicCommand");
-        create.args(["--bootstrap-server", &self.bootstrap(), "--create"]);
+        create.args(["--bootstrap-server", &self.cluster.bootstrap(), "--create"]);
         create.args(["--topic", TOPIC, "--partitions", &PARTITIONS.to_string()]);
-        create.args(["--replication-factor", &self.brokers.len().to_string()]);
+        create.args(["--replication-factor", &self.replicas().to_string()]);
         // Segments end often, and each broker's where it likes.
         create.args([
             "--config",
@@ -259,35 +186,26 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until every broker that runs says that all replicas are in sync; how long that took.
+    fn replicas(&self) -> usize {
+        self.cluster.brokers.len().min(REPLICAS)
+    }
+
     fn wait_until_in_sync(&self) -> Result<Duration> {
-        let began = Instant::now();
-        let replicas = self.brokers.len();
-        while began.elapsed() < SYNC_PATIENCE {
-            let running = self.brokers.iter().filter(|broker| broker.node.is_some());
-            let says_so = |broker: &Member| {
-                fewest_in_sync(broker.port, TOPIC).is_ok_and(|fewest| fewest == replicas)
-            };
-            if running.clone().all(says_so) {
-                return Ok(began.elapsed());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        bail!("the replicas are not in sync after {SYNC_PATIENCE:?}");
+        self.cluster.wait_until_in_sync(TOPIC, self.replicas())
     }
 
     /// All that happens between the start and the end; gives what is wrong.
-    fn story(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
-        let mut clients = Clients::start(&self.kafka, &self.bootstrap(), TOPIC, dir)?;
+    fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
+        let mut clients = Clients::start(&self.kafka, &self.cluster.bootstrap(), TOPIC, dir)?;
         let mut wrong = Vec::new();
         match &options.rolling {
             Some(peer) => wrong.extend(self.hand_over_and_back(peer)?),
-            None => self.troubles(options.troubles, random)?,
+            None => self.troubles(options, random)?,
         }
         clients.wait_for_more()?;
         let produced = clients.stop_producing()?;
         let expected = produced.acknowledged.len();
-        let log = clients::read_all(&self.kafka, &self.bootstrap(), TOPIC, expected)?;
+        let log = clients::read_all(&self.kafka, &self.cluster.bootstrap(), TOPIC, expected)?;
         let seen = clients.stop_consuming(&log)?;
         println!(
             "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
@@ -300,46 +218,85 @@ impl Cluster {
         wrong.extend(history::check_log(&produced, &log));
         wrong.extend(history::check_consumer(&seen, &log));
         self.wait_until_in_sync()?;
-        let log_dirs: Vec<(String, PathBuf)> = self
-            .brokers
-            .iter()
-            .map(|broker| (broker.name(), broker.log_dir()))
-            .collect();
-        for broker in &mut self.brokers {
-            if let Some(mut node) = broker.node.take() {
-                let status = node.stop()?;
-                if broker.peer.id() == "ottla" && !status.success() {
-                    wrong.push(format!("broker {} ended with {status}", broker.node_id));
-                }
+        for (name, status) in self.cluster.stop()? {
+            // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+            if !status.success() && status.code() != Some(143) {
+                wrong.push(format!("{name} ended with {status}"));
             }
         }
         let mut bytes = 0;
         for partition in 0..PARTITIONS {
-            let of_partition = replicas::compare(&log_dirs, &format!("{TOPIC}-{partition}"))?;
+            let of_partition =
+                replicas::compare(&self.cluster.brokers, &format!("{TOPIC}-{partition}"))?;
             bytes += of_partition.0;
             wrong.extend(of_partition.1);
         }
         println!(
             "{bytes} bytes of log compared in {} replicas",
-            self.brokers.len()
+            self.replicas()
         );
-        for controller in &mut self.controllers {
-            controller.stop()?;
-        }
         Ok(wrong)
     }
 
-    fn troubles(&mut self, troubles: usize, random: &mut Seeded) -> Result<()> {
-        for number in 0..troubles {
+    fn troubles(&mut self, options: &Options, random: &mut Seeded) -> Result<()> {
+        let kinds = match options.kinds.as_slice() {
+            [] => &USUAL,
+            some => some,
+        };
+        for number in 0..options.troubles {
             std::thread::sleep(Duration::from_millis(1000 + random.below(2000)));
-            let trouble = match random.one_in(2) {
-                true => Trouble::Stopped,
-                false => Trouble::Killed,
+            let brokers = self.cluster.brokers.len();
+            let troubles: Vec<(usize, Trouble)> = (0..options.at_once)
+                .map(|other| ((number + other) % brokers, *random.pick(kinds)))
+                .collect();
+            let longest = |random: &mut Seeded| {
+                let durations = troubles.iter().map(|(_, trouble)| trouble.duration(random));
+                durations.max().unwrap_or_default()
             };
-            let down = Duration::from_millis(random.below(6000));
-            let at = number % self.brokers.len();
-            self.trouble(at, trouble, down)?;
+            let lasting = longest(random);
+            self.trouble(&troubles, lasting)?;
         }
+        Ok(())
+    }
+
+    /// Has something happen to several brokers at one time, and waits until everybody has recovered.
+    fn trouble(&mut self, troubles: &[(usize, Trouble)], lasting: Duration) -> Result<()> {
+        let (mut what, began) = (Vec::new(), Instant::now());
+        for (at, trouble) in troubles {
+            let broker = &mut self.cluster.brokers[*at];
+            let name = broker.name();
+            troubles::begin(*trouble, broker, &self.links[*at])
+                .with_context(|| format!("{name}: {trouble:?}"))?;
+            what.push((name, *trouble));
+        }
+        let begun = began.elapsed();
+        std::thread::sleep(lasting);
+        let began = Instant::now();
+        for (at, trouble) in troubles {
+            let broker = &mut self.cluster.brokers[*at];
+            troubles::end(*trouble, broker, &self.links[*at])
+                .with_context(|| format!("{}: {trouble:?}", broker.name()))?;
+        }
+        let ended = began.elapsed();
+        let in_sync = self.wait_until_in_sync()?;
+        let mut told = Vec::new();
+        for ((name, trouble), (at, _)) in what.iter().zip(troubles) {
+            let broker = &mut self.cluster.brokers[*at];
+            let by = match broker.name() == *name {
+                true => String::new(),
+                false => format!(", now {}", broker.peer.name()),
+            };
+            told.push(format!(
+                "{name} {}{by}",
+                format!("{trouble:?}").to_lowercase()
+            ));
+            let ended = broker.node.as_mut().map(Node::ended).transpose()?.flatten();
+            ensure!(ended.is_none(), "{name} has ended by itself: {ended:?}");
+        }
+        println!(
+            "{}: begun in {begun:.1?}, for {lasting:.1?}, ended in {ended:.1?}, all in sync {in_sync:.1?} later",
+            told.join("; ")
+        );
         Ok(())
     }
 
@@ -347,17 +304,25 @@ impl Cluster {
     /// the replicas in sync.
     fn hand_over_and_back(&mut self, peer: &str) -> Result<Option<String>> {
         let other = Peer::load(peer)?.install()?;
-        let watch = InSyncWatch::start(self.brokers.iter().map(|broker| broker.port).collect());
+        let watch = InSyncWatch::start(
+            self.cluster
+                .brokers
+                .iter()
+                .map(|broker| broker.port)
+                .collect(),
+        );
         for way in [Way::There, Way::Back] {
-            for at in 0..self.brokers.len() {
+            for at in 0..self.cluster.brokers.len() {
                 std::thread::sleep(Duration::from_secs(2));
-                let broker = &mut self.brokers[at];
+                let broker = &mut self.cluster.brokers[at];
                 broker.next = match way {
                     Way::There => other.clone(),
                     Way::Back => broker.first.clone(),
                 };
-                watch.away.store(self.brokers[at].port, Ordering::SeqCst);
-                self.trouble(at, Trouble::Stopped, Duration::ZERO)?;
+                watch
+                    .away
+                    .store(self.cluster.brokers[at].port, Ordering::SeqCst);
+                self.trouble(&[(at, Trouble::Stopped)], Duration::ZERO)?;
                 watch.away.store(0, Ordering::SeqCst);
             }
         }
@@ -366,43 +331,12 @@ impl Cluster {
             fewest != usize::MAX,
             "no broker has said how many replicas are in sync"
         );
-        let least = self.brokers.len() - 1;
+        let least = self.cluster.brokers.len() - 1;
         println!(
             "never fewer than {fewest} of {} replicas in sync",
-            self.brokers.len()
+            self.cluster.brokers.len()
         );
         Ok((fewest < least).then(|| format!("only {fewest} replicas were in sync at a time")))
-    }
-
-    fn trouble(&mut self, at: usize, trouble: Trouble, down: Duration) -> Result<()> {
-        let broker = &mut self.brokers[at];
-        let name = broker.name();
-        let mut node = broker.node.take().context("it runs between troubles")?;
-        let began = Instant::now();
-        match trouble {
-            Trouble::Killed => node.kill()?,
-            Trouble::Stopped => {
-                node.stop()?;
-            }
-        }
-        let ended = began.elapsed();
-        let output = broker.options.dir.join("output.log");
-        let kept = format!("output-{}.log", output_number(&broker.options.dir)?);
-        std::fs::rename(output, broker.options.dir.join(kept))?;
-        std::thread::sleep(down);
-        broker.start()?;
-        let by = match broker.name() == name {
-            true => String::new(),
-            false => format!(" as {}", broker.peer.name()),
-        };
-        let start = broker.node.as_ref().map(Node::time_to_first_answer);
-        let in_sync = self.wait_until_in_sync()?;
-        println!(
-            "{name} {} in {ended:.1?}, down for {down:.1?}, answers{by} after {:.1?}, all in sync {in_sync:.1?} later",
-            format!("{trouble:?}").to_lowercase(),
-            start.unwrap_or_default(),
-        );
-        Ok(())
     }
 }
 
@@ -450,27 +384,14 @@ impl InSyncWatch {
     }
 }
 
-/// How many outputs were kept of a broker.
-fn output_number(dir: &Path) -> Result<usize> {
-    let mut kept = 0;
-    for entry in std::fs::read_dir(dir)? {
-        let name = entry?.file_name();
-        kept += usize::from(name.to_string_lossy().starts_with("output-"));
-    }
-    Ok(kept)
-}
-
 /// What every node gets: internal topics on all brokers, and replicas that lag leave the ISR while the run lasts.
-fn settings(brokers: usize) -> Vec<(String, String)> {
-    let replicas = brokers.to_string();
-    [
-        ("offsets.topic.replication.factor", replicas.as_str()),
-        ("offsets.topic.num.partitions", "5"),
-        ("group.initial.rebalance.delay.ms", "0"),
-        ("broker.session.timeout.ms", "6000"),
-        ("replica.lag.time.max.ms", "5000"),
-        ("controlled.shutdown.enable", "true"),
+fn settings(brokers: usize) -> Vec<(&'static str, String)> {
+    vec![
+        ("offsets.topic.replication.factor", brokers.to_string()),
+        ("offsets.topic.num.partitions", "5".to_owned()),
+        ("group.initial.rebalance.delay.ms", "0".to_owned()),
+        ("broker.session.timeout.ms", "6000".to_owned()),
+        ("replica.lag.time.max.ms", "5000".to_owned()),
+        ("controlled.shutdown.enable", "true".to_owned()),
     ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .to_vec()
 }

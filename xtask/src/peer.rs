@@ -4,9 +4,11 @@
 //! then started as often as wanted: each node has its own folder, ports and configuration, made from
 //! `peers/server.properties`, which is the same for every peer.
 
+mod cluster;
 mod description;
 mod node;
 mod probe;
+pub mod replicas;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +16,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+pub use cluster::{Cluster, Member};
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
 pub use node::{Node, NodeOptions, Place, Role, free_port_pair, parse_override};
-pub use probe::{AdvertisedApi, Served, advertised_apis, fewest_in_sync};
+pub use probe::{
+    AdvertisedApi, Asker, Partition, Served, advertised_apis, connect, fewest_in_sync,
+};
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 
 /// Runs a command to its end and gives back what it printed on standard output; on failure the error carries all
 /// that it printed.
@@ -93,6 +94,11 @@ impl OwnedChild {
         Ok(())
     }
 
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        Ok(rustix::process::kill_process(pid, signal)?)
+    }
+
     /// The exit status, if the process has ended.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
@@ -103,8 +109,7 @@ impl OwnedChild {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
         }
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.signal(Signal::TERM)?;
         match self.wait(patience)? {
             Some(status) => Ok(status),
             None => {

@@ -161,7 +161,15 @@ const SUITES: &[Suite] = &[
         lane: Lane::Either,
         name: "mixed-cluster",
         what: "two brokers of Ottla's and one of Kafka's, stopped and killed in turn",
-        command: || xtask(&["mixed-cluster", "--troubles", "3"]),
+        command: || {
+            xtask(&[
+                "mixed-cluster",
+                "--troubles",
+                "3",
+                "--kinds",
+                "stopped,killed",
+            ])
+        },
     },
     Suite {
         lane: Lane::Either,

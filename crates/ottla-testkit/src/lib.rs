@@ -9,5 +9,8 @@ mod stalling_proxy;
 
 pub use binary::ottla_binary;
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};
-pub use mounts::{give_back, make_read_only, mount_small, take_away, with_mounts};
+pub use mounts::{
+    give_back, make_read_only, may_mount, mount_small, take_away, this_program_with_mounts,
+    with_mounts,
+};
 pub use stalling_proxy::StallingProxy;

@@ -12,19 +12,11 @@ const INSIDE: &str = "OTTLA_TEST_MOUNTS";
 
 /// Runs the body of the test called `test`, of this test binary, where it may mount file systems.
 pub fn with_mounts(test: &str, body: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
+    if may_mount() {
         return body();
     }
-    let own = std::env::current_exe().expect("the test's binary");
-    let namespace = match rustix::process::geteuid().is_root() {
-        true => "--mount",
-        false => "--map-root-user",
-    };
-    let output = Command::new("unshare")
-        .args([namespace, "--mount"])
-        .arg(own)
+    let output = this_program_with_mounts()
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
         .output()
         .expect("unshare, of util-linux, can be started");
     assert!(
@@ -33,6 +25,26 @@ pub fn with_mounts(test: &str, body: impl FnOnce()) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Whether this process runs where it may mount file systems.
+pub fn may_mount() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// The command that runs this program where it may mount file systems, to which the caller adds the arguments.
+pub fn this_program_with_mounts() -> Command {
+    let own = std::env::current_exe().expect("the program has a file");
+    let namespace = match rustix::process::geteuid().is_root() {
+        true => "--mount",
+        false => "--map-root-user",
+    };
+    let mut command = Command::new("unshare");
+    command
+        .args([namespace, "--mount"])
+        .arg(own)
+        .env(INSIDE, "1");
+    command
 }
 
 /// Mounts an empty file system of so many MiB on a directory, which is created.

@@ -1,11 +1,15 @@
-//! A broker's stall, made on purpose and of a known length: a proxy that holds back what the broker answers.
+//! Trouble on the way to a broker, made on purpose: a proxy that holds back what the broker answers for a time of known
+//! length, or everything in both directions, or passes everything on late.
 //!
-//! Requests pass at once, so that the broker has done its work when the stall is over and everything held back leaves at
-//! one instant. What a client measures then has a distribution that can be computed.
+//! While only answers are held back, requests pass at once, so that the broker has done its work when the stall is over and
+//! everything held back leaves at one instant. What a client measures then has a distribution that can be computed.
+//!
+//! A cut is that of a network: connections stay open, new ones seem to come about, and nothing arrives. What was under way
+//! arrives when it is mended.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Passes connections on until the process ends.
@@ -13,18 +17,48 @@ use std::time::{Duration, Instant};
 pub struct StallingProxy {
     port: u16,
     listener: Option<TcpListener>,
+    way: Arc<Way>,
+}
+
+/// What becomes of the bytes.
+#[derive(Debug)]
+struct Way {
+    state: Mutex<State>,
+    mended: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
     /// Until when answers are held back.
-    stalled_until: Arc<Mutex<Instant>>,
+    stalled_until: Instant,
+    /// Nothing passes in either direction.
+    is_cut: bool,
+    /// How late everything is passed on.
+    delay: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Requests,
+    Answers,
 }
 
 impl StallingProxy {
     /// Takes a port, so that a broker can be told to advertise it; connections wait until [`StallingProxy::pass_to`].
     pub fn bind() -> StallingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let state = State {
+            stalled_until: Instant::now(),
+            is_cut: false,
+            delay: Duration::ZERO,
+        };
         StallingProxy {
             port: listener.local_addr().expect("it is bound").port(),
             listener: Some(listener),
-            stalled_until: Arc::new(Mutex::new(Instant::now())),
+            way: Arc::new(Way {
+                state: Mutex::new(state),
+                mended: Condvar::new(),
+            }),
         }
     }
 
@@ -36,7 +70,7 @@ impl StallingProxy {
     /// Begins to pass connections on to a broker, `host:port`.
     pub fn pass_to(&mut self, broker: &str) {
         let listener = self.listener.take().expect("it is called once");
-        let (broker, stalled_until) = (broker.to_owned(), self.stalled_until.clone());
+        let (broker, way) = (broker.to_owned(), self.way.clone());
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(&broker) else {
@@ -46,42 +80,125 @@ impl StallingProxy {
                 else {
                     continue;
                 };
-                let held = stalled_until.clone();
-                std::thread::spawn(move || copy(client, server_out, || {}));
-                std::thread::spawn(move || copy(server, client_out, move || wait(&held)));
+                let (there, back) = (way.clone(), way.clone());
+                std::thread::spawn(move || copy(client, server_out, &there, Direction::Requests));
+                std::thread::spawn(move || copy(server, client_out, &back, Direction::Answers));
             }
         });
     }
 
     /// Holds back all answers from now on for so long.
     pub fn stall(&self, duration: Duration) {
-        *self.stalled_until.lock().expect("nobody panics with it") = Instant::now() + duration;
+        self.change(|state| state.stalled_until = Instant::now() + duration);
+    }
+
+    /// Lets nothing through any more.
+    pub fn cut(&self) {
+        self.change(|state| state.is_cut = true);
+    }
+
+    /// Passes everything on so much later; what follows close behind waits for it.
+    pub fn slow(&self, delay: Duration) {
+        self.change(|state| state.delay = delay);
+    }
+
+    /// Undoes [`StallingProxy::cut`] and [`StallingProxy::slow`].
+    pub fn mend(&self) {
+        self.change(|state| {
+            state.is_cut = false;
+            state.delay = Duration::ZERO;
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.way.state.lock().expect("nobody panics with it"));
+        self.way.mended.notify_all();
     }
 }
 
-fn wait(stalled_until: &Mutex<Instant>) {
-    loop {
-        let until = *stalled_until.lock().expect("nobody panics with it");
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
+impl Way {
+    /// Returns when what was read may be passed on.
+    fn wait(&self, direction: Direction) {
+        let read_at = Instant::now();
+        let mut state = self.state.lock().expect("nobody panics with it");
+        loop {
+            let until = match direction {
+                Direction::Requests => read_at + state.delay,
+                Direction::Answers => state.stalled_until.max(read_at + state.delay),
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if !state.is_cut && left.is_zero() {
+                return;
+            }
+            state = if state.is_cut {
+                self.mended.wait(state).expect("nobody panics with it")
+            } else {
+                let waited = self.mended.wait_timeout(state, left);
+                waited.expect("nobody panics with it").0
+            };
         }
-        std::thread::sleep(left);
     }
 }
 
 /// Copies until either side closes.
-fn copy(mut from: TcpStream, mut to: TcpStream, before_each: impl Fn()) {
+fn copy(mut from: TcpStream, mut to: TcpStream, way: &Way, direction: Direction) {
     let _ = to.set_nodelay(true);
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read) = from.read(&mut buffer) {
         if read == 0 {
             break;
         }
-        before_each();
+        way.wait(direction);
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
     }
     let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends back what it is sent.
+    fn echo() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for mut connection in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let mut out = connection.try_clone().unwrap();
+                    let _ = std::io::copy(&mut connection, &mut out);
+                });
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn a_cut_holds_everything_back_until_it_is_mended() {
+        let mut proxy = StallingProxy::bind();
+        proxy.pass_to(&echo());
+        let mut client = TcpStream::connect(proxy.bootstrap()).unwrap();
+        let mut answer = [0; 1];
+        client.write_all(b"a").unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"a");
+
+        proxy.cut();
+        client.write_all(b"b").unwrap();
+        let patience = Duration::from_millis(100);
+        client.set_read_timeout(Some(patience)).unwrap();
+        assert!(client.read_exact(&mut answer).is_err());
+        proxy.mend();
+        client.set_read_timeout(None).unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"b");
+
+        proxy.slow(Duration::from_millis(60));
+        let began = Instant::now();
+        client.write_all(b"c").unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(120));
+    }
 }

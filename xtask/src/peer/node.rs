@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 
 use super::description::{InstalledPeer, fill_in};
 use super::probe::{self, Served};
@@ -261,6 +262,15 @@ impl Node {
     /// The end of what the broker has printed.
     pub fn output_tail(&self) -> String {
         tail_of(&self.dir)
+    }
+
+    /// Has it stand still (SIGSTOP) until [`Node::resume`]; its connections stay open.
+    pub fn pause(&mut self) -> Result<()> {
+        self.child.signal(Signal::STOP)
+    }
+
+    pub fn resume(&mut self) -> Result<()> {
+        self.child.signal(Signal::CONT)
     }
 
     /// Ends it as a crash of the process does: SIGKILL, and what it had in hand is gone.

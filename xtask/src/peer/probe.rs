@@ -24,6 +24,7 @@ pub struct Served {
     pub records: i64,
 }
 
+const PRODUCE: i16 = 0;
 const LIST_OFFSETS: i16 = 2;
 const METADATA: i16 = 3;
 const API_VERSIONS: i16 = 18;
@@ -32,6 +33,9 @@ const CORRELATION_ID: i32 = 7;
 const MAX_ANSWER: usize = 4 << 20;
 /// A timestamp that asks for the end of the log.
 const LATEST: i64 = -1;
+const ACKS_ALL: i16 = -1;
+/// Shorter than what this side waits for an answer.
+const PRODUCE_TIMEOUT_MS: i32 = 1500;
 
 /// Whether a broker on that port of this machine answers.
 pub fn answers(port: u16) -> bool {
@@ -56,8 +60,7 @@ pub fn served(port: u16) -> Result<Option<Served>> {
     request.extend_from_slice(&consumer);
     request.extend_from_slice(&(topics.len() as i32).to_be_bytes());
     for (name, partitions) in &topics {
-        request.extend_from_slice(&(name.len() as i16).to_be_bytes());
-        request.extend_from_slice(name.as_bytes());
+        push_string(&mut request, name);
         request.extend_from_slice(&(partitions.len() as i32).to_be_bytes());
         for partition in partitions {
             request.extend_from_slice(&partition.to_be_bytes());
@@ -76,18 +79,19 @@ pub fn served(port: u16) -> Result<Option<Served>> {
 /// How many replicas the partition of a topic has in sync that has the fewest, as that broker knows; none where the topic is
 /// not known there.
 pub fn fewest_in_sync(port: u16, topic: &str) -> Result<usize> {
-    let mut asker = connect(port)?;
-    let every_topic = (-1i32).to_be_bytes();
-    let answer = asker.ask(METADATA, 1, &every_topic)?;
-    let topics = topics_of(&mut Fields(&answer[4..]))?;
-    let partitions = topics.iter().filter(|found| found.name == topic);
-    let partitions = partitions.flat_map(|topic| &topic.partitions);
-    Ok(partitions.map(|it| it.in_sync).min().unwrap_or(0))
+    let partitions = connect(port)?.partitions(topic)?;
+    Ok(partitions
+        .iter()
+        .map(|it| it.in_sync.len())
+        .min()
+        .unwrap_or(0))
 }
 
-struct Asker(TcpStream);
+/// A connection to a broker, on which one request waits for the answer of the other.
+pub struct Asker(TcpStream);
 
-fn connect(port: u16) -> Result<Asker> {
+/// Connects to the broker on that port of this machine.
+pub fn connect(port: u16) -> Result<Asker> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
@@ -95,6 +99,40 @@ fn connect(port: u16) -> Result<Asker> {
 }
 
 impl Asker {
+    /// The partitions of a topic as that broker knows them, by number; none where the topic is not known there.
+    pub fn partitions(&mut self, topic: &str) -> Result<Vec<Partition>> {
+        // A topic that is asked for by its name is created in this version.
+        let every_topic = (-1i32).to_be_bytes();
+        let answer = self.ask(METADATA, 1, &every_topic)?;
+        let topics = topics_of(&mut Fields(&answer[4..]))?;
+        let found = topics.into_iter().find(|found| found.name == topic);
+        let mut partitions = found.map_or(Vec::new(), |topic| topic.partitions);
+        partitions.sort_by_key(|partition| partition.index);
+        Ok(partitions)
+    }
+
+    /// Appends a batch to a partition with `acks=all`; the error code, 0 for none.
+    pub fn produce(&mut self, topic: &str, partition: i32, batch: &[u8]) -> Result<i16> {
+        let mut request = Vec::new();
+        let no_transaction = (-1i16).to_be_bytes();
+        request.extend_from_slice(&no_transaction);
+        request.extend_from_slice(&ACKS_ALL.to_be_bytes());
+        request.extend_from_slice(&PRODUCE_TIMEOUT_MS.to_be_bytes());
+        request.extend_from_slice(&1i32.to_be_bytes());
+        push_string(&mut request, topic);
+        request.extend_from_slice(&1i32.to_be_bytes());
+        request.extend_from_slice(&partition.to_be_bytes());
+        request.extend_from_slice(&(batch.len() as i32).to_be_bytes());
+        request.extend_from_slice(batch);
+        let answer = self.ask(PRODUCE, 3, &request)?;
+        let mut fields = Fields(&answer[4..]);
+        ensure!(fields.i32()? == 1, "an answer about other topics");
+        fields.string()?;
+        ensure!(fields.i32()? == 1, "an answer about other partitions");
+        fields.i32()?; // partition
+        fields.i16()
+    }
+
     /// Sends one request and gives back its answer, from the correlation id on.
     fn ask(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         let client_id = b"xtask";
@@ -119,6 +157,11 @@ impl Asker {
         self.0.read_exact(&mut answer)?;
         Ok(answer)
     }
+}
+
+fn push_string(request: &mut Vec<u8>, text: &str) {
+    request.extend_from_slice(&(text.len() as i16).to_be_bytes());
+    request.extend_from_slice(text.as_bytes());
 }
 
 /// What is left of an answer in which every number is of fixed size.
@@ -155,13 +198,10 @@ impl Fields<'_> {
         Ok(String::from_utf8(text.to_vec())?)
     }
 
-    /// How many numbers follow their count.
-    fn numbers(&mut self) -> Result<usize> {
+    /// The numbers that follow their count.
+    fn numbers(&mut self) -> Result<Vec<i32>> {
         let count = usize::try_from(self.i32()?).unwrap_or(0);
-        for _ in 0..count {
-            self.i32()?;
-        }
-        Ok(count)
+        (0..count).map(|_| self.i32()).collect()
     }
 }
 
@@ -172,10 +212,15 @@ struct Topic {
     partitions: Vec<Partition>,
 }
 
-struct Partition {
-    index: i32,
-    is_led: bool,
-    in_sync: usize,
+/// A partition of a Metadata answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    pub index: i32,
+    pub leader: Option<i32>,
+    pub replicas: Vec<i32>,
+    pub in_sync: Vec<i32>,
+    /// Whether the broker finds nothing wrong with it.
+    is_served: bool,
 }
 
 fn topics_of(fields: &mut Fields<'_>) -> Result<Vec<Topic>> {
@@ -196,11 +241,12 @@ fn topics_of(fields: &mut Fields<'_>) -> Result<Vec<Topic>> {
             let is_served = fields.i16()? == 0;
             let index = fields.i32()?;
             let leader = fields.i32()?;
-            fields.numbers()?; // replicas
             partitions.push(Partition {
                 index,
-                is_led: is_served && leader >= 0,
+                leader: (leader >= 0).then_some(leader),
+                replicas: fields.numbers()?,
                 in_sync: fields.numbers()?,
+                is_served,
             });
         }
         topics.push(Topic {
@@ -215,8 +261,10 @@ fn topics_of(fields: &mut Fields<'_>) -> Result<Vec<Topic>> {
 /// The topics of a Metadata answer with their partitions, if all of those have leaders.
 fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>> {
     let topics = topics_of(fields)?;
-    let is_led =
-        |topic: &Topic| topic.is_known && topic.partitions.iter().all(|partition| partition.is_led);
+    let is_led = |topic: &Topic| {
+        let mut partitions = topic.partitions.iter();
+        topic.is_known && partitions.all(|it| it.is_served && it.leader.is_some())
+    };
     if !topics.iter().all(is_led) {
         return Ok(None);
     }

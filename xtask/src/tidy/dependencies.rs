@@ -98,7 +98,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "xtask",
-        &["ottla-types", "ottla-records", "ottla-protocol-codegen"],
+        &[
+            "ottla-types",
+            "ottla-records",
+            "ottla-protocol-codegen",
+            // Networks and disks that fail on purpose.
+            "ottla-testkit",
+        ],
     ),
 ];
 

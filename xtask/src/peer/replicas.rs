@@ -1,20 +1,29 @@
 //! The replicas of a partition as bytes: after all of them have caught up, their logs are the same, batch by batch.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Compares the logs of a partition in several log directories; says where one differs from the first.
-pub fn compare(log_dirs: &[(String, PathBuf)], partition: &str) -> Result<(u64, Vec<String>)> {
+use super::Member;
+
+/// Compares the logs of a partition at all brokers that have a replica; says where one differs from the first.
+pub fn compare(brokers: &[Member], partition: &str) -> Result<(u64, Vec<String>)> {
+    let mut replicas = Vec::new();
+    for broker in brokers {
+        if let Some(folder) = broker.partition_dir(partition) {
+            replicas.push((broker.name(), log_of(&folder)?));
+        }
+    }
+    Ok(compare_logs(&replicas, partition))
+}
+
+fn compare_logs(replicas: &[(String, Vec<u8>)], partition: &str) -> (u64, Vec<String>) {
+    let Some(((of_first, expected), others)) = replicas.split_first() else {
+        return (0, vec![format!("{partition}: nobody has a replica")]);
+    };
     let mut wrong = Vec::new();
-    let mut first: Option<(&str, Vec<u8>)> = None;
-    for (name, log_dir) in log_dirs {
-        let log = log_of(&log_dir.join(partition))?;
-        let Some((of_first, expected)) = &first else {
-            first = Some((name, log));
-            continue;
-        };
-        let differs = expected.iter().zip(&log).position(|(a, b)| a != b);
+    for (name, log) in others {
+        let differs = expected.iter().zip(log).position(|(a, b)| a != b);
         let is_shorter = expected.len() != log.len();
         let at = differs.or(is_shorter.then_some(expected.len().min(log.len())));
         if let Some(at) = at {
@@ -25,8 +34,7 @@ pub fn compare(log_dirs: &[(String, PathBuf)], partition: &str) -> Result<(u64, 
             ));
         }
     }
-    let bytes = first.map_or(0, |(_, log)| log.len() as u64);
-    Ok((bytes, wrong))
+    (expected.len() as u64, wrong)
 }
 
 /// The segments of a log, one after the other: where they end is each broker's own business.
@@ -67,14 +75,18 @@ mod tests {
         write("c", "00.log", b"01x34567");
         write("d", "00.log", b"012345");
         let of = |names: &[&str]| {
-            let dirs: Vec<(String, PathBuf)> = names
+            let replicas: Vec<(String, Vec<u8>)> = names
                 .iter()
-                .map(|name| ((*name).to_owned(), dir.path().join(name)))
+                .map(|name| {
+                    let folder = dir.path().join(name).join("t-0");
+                    ((*name).to_owned(), log_of(&folder).unwrap())
+                })
                 .collect();
-            compare(&dirs, "t-0").unwrap()
+            compare_logs(&replicas, "t-0")
         };
         assert_eq!(of(&["a", "b"]), (8, Vec::new()));
         assert!(of(&["a", "c"]).1[0].ends_with("part at byte 2"));
         assert!(of(&["a", "d"]).1[0].ends_with("part at byte 6"));
+        assert!(of(&[]).1[0].ends_with("nobody has a replica"));
     }
 }

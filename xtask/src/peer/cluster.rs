@@ -1,0 +1,228 @@
+//! Several nodes that make one cluster: controllers and brokers, each a process of its own and of whichever maker.
+//!
+//! A cluster is planned first, which gives each node its folder, its port and the address of the controllers, and started
+//! then, so that a caller can change what stands in a node's properties in between.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, free_port_pair, probe};
+
+/// Brokers are numbered from 1, controllers from here.
+const FIRST_CONTROLLER: i32 = 101;
+/// Above what a broker that is started on two busy cores takes to be back in sync.
+const SYNC_PATIENCE: Duration = Duration::from_secs(180);
+
+/// A node that can be started again on its directory.
+pub struct Member {
+    /// Who wrote the directory first.
+    pub first: InstalledPeer,
+    /// Who runs, or ran last.
+    pub peer: InstalledPeer,
+    /// Who is started the next time.
+    pub next: InstalledPeer,
+    pub options: NodeOptions,
+    /// None while it is down.
+    pub node: Option<Node>,
+    pub node_id: i32,
+    pub port: u16,
+}
+
+impl Member {
+    fn new(peer: &InstalledPeer, options: NodeOptions, node_id: i32, port: u16) -> Member {
+        Member {
+            first: peer.clone(),
+            peer: peer.clone(),
+            next: peer.clone(),
+            options,
+            node: None,
+            node_id,
+            port,
+        }
+    }
+
+    pub fn name(&self) -> String {
+        let role = match &self.options.place {
+            Place::Member {
+                role: Role::Controller,
+                ..
+            } => "controller",
+            _ => "broker",
+        };
+        format!("{role} {} ({})", self.node_id, self.peer.name())
+    }
+
+    /// Adds lines to its properties, for the next start.
+    pub fn set(&mut self, settings: &[(&str, String)]) {
+        let settings = settings
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()));
+        self.options.overrides.extend(settings);
+    }
+
+    /// The log directories that its properties give.
+    pub fn log_dirs(&self) -> Vec<PathBuf> {
+        let given = self
+            .options
+            .overrides
+            .iter()
+            .rfind(|(key, _)| key == "log.dirs");
+        match given {
+            Some((_, dirs)) => dirs.split(',').map(PathBuf::from).collect(),
+            None => vec![self.options.dir.join("data")],
+        }
+    }
+
+    /// Where the replica of a partition lies, `t-0`; none where the broker has none.
+    pub fn partition_dir(&self, partition: &str) -> Option<PathBuf> {
+        let mut folders = self
+            .log_dirs()
+            .into_iter()
+            .map(|log_dir| log_dir.join(partition));
+        folders.find(|folder| folder.is_dir())
+    }
+
+    /// Starts it; what an earlier life of it printed is kept under another name.
+    pub fn start(&mut self) -> Result<()> {
+        let output = self.options.dir.join("output.log");
+        if output.exists() {
+            let kept = format!("output-{}.log", kept_outputs(&self.options.dir)?);
+            std::fs::rename(output, self.options.dir.join(kept))?;
+        }
+        self.peer = self.next.clone();
+        let started = self.peer.start(self.options.clone());
+        self.node = Some(started.with_context(|| self.name())?);
+        Ok(())
+    }
+
+    /// Takes the running process out.
+    pub fn take(&mut self) -> Result<Node> {
+        let name = self.name();
+        self.node
+            .take()
+            .with_context(|| format!("{name} does not run"))
+    }
+}
+
+/// How many outputs were kept of a node.
+fn kept_outputs(dir: &Path) -> Result<usize> {
+    let mut kept = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        kept += usize::from(name.to_string_lossy().starts_with("output-"));
+    }
+    Ok(kept)
+}
+
+pub struct Cluster {
+    pub controllers: Vec<Member>,
+    pub brokers: Vec<Member>,
+}
+
+impl Cluster {
+    /// Makers by the names of files in `peers/`; the settings are of every node.
+    pub fn plan(
+        brokers: &[String],
+        controllers: &[String],
+        dir: &Path,
+        settings: &[(&str, String)],
+    ) -> Result<Cluster> {
+        let controllers = controllers
+            .iter()
+            .map(|name| Ok((Peer::load(name)?.install()?, free_port_pair()?)))
+            .collect::<Result<Vec<_>>>()?;
+        let voters: Vec<String> = (FIRST_CONTROLLER..)
+            .zip(&controllers)
+            .map(|(id, (_, port))| format!("{id}@127.0.0.1:{port}"))
+            .collect();
+        let member = |peer: &InstalledPeer, role, node_id: i32, port| {
+            let options = NodeOptions {
+                dir: dir.join(match role {
+                    Role::Broker => format!("broker-{node_id}"),
+                    Role::Controller => format!("controller-{node_id}"),
+                }),
+                port: Some(port),
+                place: Place::Member {
+                    node_id,
+                    role,
+                    voters: voters.join(","),
+                },
+                ..NodeOptions::default()
+            };
+            let mut member = Member::new(peer, options, node_id, port);
+            member.set(settings);
+            member
+        };
+        let controllers = controllers
+            .iter()
+            .zip(FIRST_CONTROLLER..)
+            .map(|((peer, port), id)| member(peer, Role::Controller, id, *port))
+            .collect();
+        let brokers = brokers
+            .iter()
+            .zip(1..)
+            .map(|(name, id)| {
+                let peer = Peer::load(name)?.install()?;
+                Ok(member(&peer, Role::Broker, id, free_port_pair()?))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Cluster {
+            controllers,
+            brokers,
+        })
+    }
+
+    /// Starts the controllers, and then the brokers.
+    pub fn start(&mut self) -> Result<()> {
+        let mut members = self.controllers.iter_mut().chain(&mut self.brokers);
+        members.try_for_each(Member::start)
+    }
+
+    /// The brokers' addresses, for clients; those that are down, too.
+    pub fn bootstrap(&self) -> String {
+        addresses(&self.brokers)
+    }
+
+    pub fn controllers_bootstrap(&self) -> String {
+        addresses(&self.controllers)
+    }
+
+    pub fn running(&self) -> impl Iterator<Item = &Member> + Clone {
+        self.brokers.iter().filter(|broker| broker.node.is_some())
+    }
+
+    /// Waits until every broker that runs says that so many replicas of a topic are in sync; how long that took.
+    pub fn wait_until_in_sync(&self, topic: &str, replicas: usize) -> Result<Duration> {
+        let began = Instant::now();
+        while began.elapsed() < SYNC_PATIENCE {
+            let says_so = |broker: &Member| {
+                probe::fewest_in_sync(broker.port, topic).is_ok_and(|fewest| fewest == replicas)
+            };
+            if self.running().all(says_so) {
+                return Ok(began.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        bail!("the replicas of {topic} are not in sync after {SYNC_PATIENCE:?}");
+    }
+
+    /// Stops what runs, the brokers first, and gives how each of them ended.
+    pub fn stop(&mut self) -> Result<Vec<(String, std::process::ExitStatus)>> {
+        let mut endings = Vec::new();
+        for member in self.brokers.iter_mut().chain(&mut self.controllers) {
+            if let Some(mut node) = member.node.take() {
+                endings.push((member.name(), node.stop()?));
+            }
+        }
+        Ok(endings)
+    }
+}
+
+fn addresses(members: &[Member]) -> String {
+    let addresses = members
+        .iter()
+        .map(|member| format!("127.0.0.1:{}", member.port));
+    addresses.collect::<Vec<_>>().join(",")
+}
