@@ -1,10 +1,10 @@
 //! `cargo xtask bench-peer`: Ottla and Apache Kafka on this machine, with the same configuration, under the same
 //! clients, interleaved over several rounds.
 //!
-//! One broker runs at a time, and the order changes from round to round. What is measured is in groups: a node on an
+//! One broker or cluster runs at a time, and the order changes from round to round. What is measured is in groups: a node on an
 //! empty directory, which is what runs unless others are asked for; starts and recoveries of one directory with
-//! thousands of partitions, handed from broker to broker; the cleaners; latency over segment rolls; and three clients of
-//! one broker, Ottla's. The memory that
+//! thousands of partitions, handed from broker to broker; the cleaners; latency over segment rolls; three clients of one
+//! broker, Ottla's; and failover in clusters of three brokers. The memory that
 //! a turn will touch is touched before it, since a virtual machine's host takes idle memory back and the first touch
 //! costs more than the work that is measured. Each measure is given as the median over the rounds with its lowest and
 //! highest value, and so is the ratio of the two brokers within a round; the machine's own noise stands beside, and the
@@ -13,6 +13,7 @@
 mod clients;
 mod compaction;
 mod disk;
+mod failover;
 mod goals;
 mod handed_over;
 mod machine;
@@ -48,6 +49,8 @@ enum Group {
     Rolls,
     /// Ottla's tools, Kafka's and librdkafka, producing to and consuming from one Ottla.
     Client,
+    /// From kill -9 of a leader to the first write with acks=all, in clusters of Kafka's, of Ottla's, and of both.
+    Failover,
 }
 
 #[derive(clap::Args)]
@@ -79,6 +82,9 @@ pub struct Options {
     /// The rate of the group rolls, in 10^6 bytes per second.
     #[arg(long, default_value_t = 150.0)]
     roll_megabytes_per_second: f64,
+    /// How long the controllers of the group failover wait for a broker that is silent.
+    #[arg(long, default_value_t = 3000)]
+    session_timeout_ms: u64,
     /// A setting of both brokers on top of peers/server.properties; may be repeated.
     #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
     overrides: Vec<(String, String)>,
@@ -105,6 +111,7 @@ impl Options {
             Group::Recovery | Group::Compaction => 0,
             Group::Rolls => 4 << 30,
             Group::Client => self.records * 2 * 110,
+            Group::Failover => 1 << 30,
         }
     }
 }
@@ -179,6 +186,7 @@ pub fn run(options: &Options) -> Result<()> {
         };
         let mut results = match group {
             Group::Client => Results::new(&clients::NAMES),
+            Group::Failover => Results::new(&failover::NAMES),
             _ => Results::new(&[peer.name(), ottla.name()]),
         };
         match group {
@@ -188,6 +196,7 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Compaction => compaction::measure(&setting, &mut results)?,
             Group::Rolls => rolls::measure(&setting, &mut results)?,
             Group::Client => clients::measure(&setting, &mut results)?,
+            Group::Failover => failover::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
         let part = format!(
@@ -257,6 +266,7 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
             setting.sides[1].name(),
             clients::settings_in_words()
         ),
+        Group::Failover => failover::settings_in_words(options.session_timeout_ms),
     };
     let mut conditions = vec![
         format!("commit {}", commit.trim()),

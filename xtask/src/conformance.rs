@@ -10,12 +10,14 @@
 
 mod api_table;
 mod clients;
-mod comparison;
+pub mod comparison;
 mod directory_in_use;
 mod equipped;
+pub mod printed;
 mod run;
 mod segments;
 mod tool_pairs;
+pub mod tools;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -6,6 +6,7 @@
 
 mod bench_peer;
 mod client;
+mod cluster_admin;
 mod codegen;
 mod compare_cleaning;
 mod conformance;
@@ -56,6 +57,8 @@ enum Command {
     TakeOver(take_over::Options),
     /// Stop and kill brokers of Kafka's and Ottla's in one cluster under load, and compare what clients and replicas have.
     MixedCluster(mixed_cluster::Options),
+    /// Do to a cluster what administrators do, with Kafka's tools and with Ottla's, and compare what they print.
+    ClusterAdmin(cluster_admin::Options),
     /// Put a broker of Ottla's under one of Kafka's controllers, and work on it with Kafka's tools, step by step.
     UnderControllers(under_controllers::Options),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
@@ -81,6 +84,7 @@ fn main() {
         Command::CompareCleaning(options) => compare_cleaning::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
+        Command::ClusterAdmin(options) => cluster_admin::run(&options),
         Command::UnderControllers(options) => under_controllers::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Report(options) => report_in_browser::run(&options),

@@ -68,9 +68,13 @@ impl Results {
 
     /// Ottla's value as a part of another side's, within each round.
     pub fn ratios(&self, side: usize, measure: &str) -> Vec<f64> {
-        let ours = self.last_side();
+        self.ratios_between(self.last_side(), side, measure)
+    }
+
+    /// One side's value as a part of another's, within each round.
+    pub fn ratios_between(&self, of: usize, to: usize, measure: &str) -> Vec<f64> {
         let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
-        let ratios = rounds.filter_map(|(_, sides)| Some(sides[ours]? / sides[side]?));
+        let ratios = rounds.filter_map(|(_, sides)| Some(sides[of]? / sides[to]?));
         ratios.filter(|ratio| ratio.is_finite()).collect()
     }
 

@@ -9,80 +9,20 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::comparison::{self, KnownDifferences, Line};
+use super::printed::{Compared, SUBJECTS};
+use super::tools::{
+    API_VERSIONS, CLUSTER, CONFIGS, CONSUMER, CONSUMER_GROUPS, CONSUMER_TEST, DELETE_RECORDS,
+    ELECTION, FEATURES, GROUPS, LATENCY_TEST, LOG_DIRS, METRICS, OFFSETS, PRODUCER, PRODUCER_TEST,
+    QUORUM, REASSIGN, REPLICAS, STORAGE, TOPICS, Tool,
+};
 use super::{Side, shown};
 use crate::report::Tally;
-
-/// A tool: our command, and the class that Kafka's script runs.
-#[derive(Clone, Copy)]
-struct Tool {
-    command: &'static str,
-    class: &'static str,
-}
-
-const fn tool(command: &'static str, class: &'static str) -> Tool {
-    Tool { command, class }
-}
-
-const TOPICS: Tool = tool("topics", "org.apache.kafka.tools.TopicCommand");
-const CONFIGS: Tool = tool("configs", "kafka.admin.ConfigCommand");
-const PRODUCER: Tool = tool("console-producer", "org.apache.kafka.tools.ConsoleProducer");
-const CONSUMER: Tool = tool(
-    "console-consumer",
-    "org.apache.kafka.tools.consumer.ConsoleConsumer",
-);
-const OFFSETS: Tool = tool("get-offsets", "org.apache.kafka.tools.GetOffsetShell");
-const CONSUMER_GROUPS: Tool = tool(
-    "consumer-groups",
-    "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-);
-const GROUPS: Tool = tool("groups", "org.apache.kafka.tools.GroupsCommand");
-const DELETE_RECORDS: Tool = tool(
-    "delete-records",
-    "org.apache.kafka.tools.DeleteRecordsCommand",
-);
-const ELECTION: Tool = tool(
-    "leader-election",
-    "org.apache.kafka.tools.LeaderElectionCommand",
-);
-const LOG_DIRS: Tool = tool("log-dirs", "org.apache.kafka.tools.LogDirsCommand");
-const CLUSTER: Tool = tool("cluster", "org.apache.kafka.tools.ClusterTool");
-const QUORUM: Tool = tool(
-    "metadata-quorum",
-    "org.apache.kafka.tools.MetadataQuorumCommand",
-);
-const FEATURES: Tool = tool("features", "org.apache.kafka.tools.FeatureCommand");
-const API_VERSIONS: Tool = tool(
-    "broker-api-versions",
-    "org.apache.kafka.tools.BrokerApiVersionsCommand",
-);
-const METRICS: Tool = tool(
-    "client-metrics",
-    "org.apache.kafka.tools.ClientMetricsCommand",
-);
-const REASSIGN: Tool = tool(
-    "reassign-partitions",
-    "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-);
-const REPLICAS: Tool = tool(
-    "replica-verification",
-    "org.apache.kafka.tools.ReplicaVerificationTool",
-);
-const PRODUCER_TEST: Tool = tool(
-    "producer-perf-test",
-    "org.apache.kafka.tools.ProducerPerformance",
-);
-const CONSUMER_TEST: Tool = tool(
-    "consumer-perf-test",
-    "org.apache.kafka.tools.ConsumerPerformance",
-);
-const LATENCY_TEST: Tool = tool("e2e-latency", "org.apache.kafka.tools.EndToEndLatency");
-const STORAGE: Tool = tool("storage", "kafka.tools.StorageTool");
 
 /// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
 /// broker's address, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names partitions of the subject's topic,
@@ -92,14 +32,6 @@ struct Step {
     arguments: &'static str,
     input: &'static str,
     compared: Compared,
-}
-
-/// What has to be alike.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Compared {
-    Lines,
-    /// Each shape of a line once, with a `#` for every digit behind a point and one for those before it.
-    Shapes,
 }
 
 const fn measuring(tool: Tool, arguments: &'static str) -> Step {
@@ -351,20 +283,8 @@ const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
 
-/// On what Kafka's tool and ours work.
-const SUBJECTS: [&str; 2] = ["theirs", "ours"];
-
 /// The name under which `known-differences.toml` has these steps.
 const CLIENT: &str = "pairs";
-
-/// What two runs cannot share: the word behind each of these, or the whole line, is left out of the comparison.
-const VARYING: [&str; 4] = [
-    "TopicId: ",
-    "HighWatermark:          ",
-    "Epoch: ",
-    "\"size\":",
-];
-const VARYING_LINES: [&str; 1] = ["\tLeader\t"];
 
 /// How a line of standard error begins that is compared.
 const PASSED_OVER: &str = "Skip getting offsets";
@@ -453,11 +373,7 @@ fn run(
         &topics,
         format!(r#"{{"topics":[{{"topic":"pairs-{subject}"}}],"version":1}}"#),
     )?;
-    let name = match tools.peer.class_path() {
-        Some(_) => step.tool.class,
-        None => step.tool.command,
-    };
-    let mut command: Command = tools.peer.tool(name);
+    let mut command = step.tool.of(&tools.peer);
     for word in step.arguments.split_whitespace() {
         match word {
             "BROKER" => command.args(["--bootstrap-server", &broker.node.bootstrap()]),
@@ -483,147 +399,16 @@ fn run(
         printed.push('\n');
         printed += line;
     }
-    let mut lines = normalised(&printed, subject, broker.node.port());
-    if step.compared == Compared::Shapes {
-        lines = lines.iter().map(|line| shape(line, subject)).collect();
-        lines.sort();
-        lines.dedup();
-    }
+    let printed = printed.replace(&broker.node.port().to_string(), "PORT");
     Ok(json!({
         "status": output.status.code(),
-        "out": lines,
+        "out": step.compared.lines(&printed, subject),
     }))
-}
-
-/// The lines without what two runs cannot share, sorted, because Kafka's tools print in the order of hash maps.
-fn normalised(printed: &str, subject: &str, port: u16) -> Vec<String> {
-    let mut lines: Vec<String> = printed
-        .replace(&format!("pairs-{subject}"), "pairs-SUBJECT")
-        .replace(&port.to_string(), "PORT")
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        // The other tool's topic and group may stand in lists; those of this one are `pairs-SUBJECT` by now.
-        .filter(|line| !SUBJECTS.iter().any(|other| is_row_of(line, other)))
-        .map(|line| {
-            let line = VARYING
-                .iter()
-                .fold(line.to_owned(), |line, before| masked(&line, before));
-            match VARYING_LINES.iter().any(|part| line.contains(part)) {
-                true => "VARIES".to_owned(),
-                false => line,
-            }
-        })
-        // The two subjects' names are not of one length, and columns are as wide as they are.
-        .map(|line| line.split_whitespace().collect::<Vec<&str>>().join(" "))
-        .collect();
-    lines.sort();
-    lines
-}
-
-/// Whether a line of a list or a table is about what this subject's tool has made: its name, and then no more of it.
-fn is_row_of(line: &str, subject: &str) -> bool {
-    let rest = line
-        .strip_prefix("pairs-")
-        .and_then(|rest| rest.strip_prefix(subject));
-    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
-}
-
-/// The line without its figures: `12.34` becomes `#.##`, `2026` becomes `#`. A number without a fixed number of
-/// decimals, which stands at the end of a line of two words, becomes `#.#`.
-fn shape(line: &str, subject: &str) -> String {
-    let line = line.replace(&format!("-{subject}."), "-SUBJECT.");
-    let has_double = line.split_whitespace().count() == 2
-        && line
-            .split_whitespace()
-            .all(|word| word.parse::<f64>().is_ok());
-    if has_double {
-        return "# #.#".into();
-    }
-    let mut shape = String::new();
-    let mut characters = line.chars().peekable();
-    while let Some(character) = characters.next() {
-        if !character.is_ascii_digit() {
-            shape.push(character);
-            continue;
-        }
-        shape.push('#');
-        while characters.next_if(char::is_ascii_digit).is_some() {}
-        let mut behind = characters.clone();
-        if behind.next() == Some('.') && behind.peek().is_some_and(char::is_ascii_digit) {
-            shape.push('.');
-            characters.next();
-            while characters.next_if(char::is_ascii_digit).is_some() {
-                shape.push('#');
-            }
-        }
-    }
-    // What nothing was measured of is no number, or an infinite one.
-    shape.replace("NaN", "#.##")
-}
-
-/// The line with the word behind this text, wherever that stands, replaced.
-fn masked(line: &str, before: &str) -> String {
-    let mut parts = line.split(before);
-    let mut whole = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part
-            .find(|character: char| !character.is_alphanumeric() && !"-_".contains(character))
-            .unwrap_or(part.len());
-        whole += before;
-        whole += "VARIES";
-        whole += &part[end..];
-    }
-    whole
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_varies_is_left_out_and_the_rest_is_kept() {
-        assert_eq!(
-            normalised(
-                "Topic: pairs-ours\tTopicId: abc-1_x\tAt: h:9092\n\nB\n",
-                "ours",
-                9092
-            ),
-            ["B", "Topic: pairs-SUBJECT TopicId: VARIES At: h:PORT"]
-        );
-        assert_eq!(masked("x", "TopicId: "), "x");
-        assert_eq!(
-            masked(r#""size":12,"size":3}"#, "\"size\":"),
-            r#""size":VARIES,"size":VARIES}"#
-        );
-    }
-
-    #[test]
-    fn rows_of_the_own_subject_stay_and_those_of_the_other_go() {
-        let printed = "pairs-ours:0:4\npairs-theirs:0:4\npairs-oursome\n";
-        assert_eq!(
-            normalised(printed, "ours", 9092),
-            ["pairs-SUBJECT:0:4", "pairs-SUBJECTome"]
-        );
-        assert_eq!(
-            normalised(printed, "theirs", 9092),
-            ["pairs-SUBJECT:0:4", "pairs-oursome"]
-        );
-    }
-
-    #[test]
-    fn a_shape_keeps_how_numbers_are_printed() {
-        assert_eq!(
-            shape("10 records, 1.50 ms, 99.9th.", "ours"),
-            shape("200 records, 31.75 ms, 99.9th.", "ours")
-        );
-        assert_eq!(
-            shape("10 sent, 1.50 ms 99.9th.", "ours"),
-            "# sent, #.## ms #.#th."
-        );
-        assert_ne!(shape("a 1.5", "ours"), shape("a 1.50", "ours"));
-        assert_ne!(shape("a 1", "ours"), shape("a 1.0", "ours"));
-        assert_eq!(shape("0 10.2981", "ours"), shape("1000 0.667125", "ours"));
-    }
 
     #[test]
     fn a_status_or_a_line_that_differs_is_found() {
