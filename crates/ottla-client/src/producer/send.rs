@@ -56,14 +56,11 @@ impl Producer {
         runtime: &tokio::runtime::Handle,
         record: RecordRef<'_>,
     ) -> Result<Delivery, ClientError> {
-        match self.try_send(record) {
-            Ok(delivery) => Ok(delivery),
-            Err(TrySendError::Failed(error)) => Err(error),
-            Err(_) => runtime.block_on(self.send_ref(record)),
-        }
+        self.shared.send_blocking(runtime, record)
     }
 
-    /// Sends a record at once or not at all. Never waits, so that any thread may call it.
+    /// Sends a record at once or not at all. Never waits, so that any thread may call it. To interceptors a record that
+    /// is refused has failed, and is another one when it is tried again.
     #[inline]
     pub fn try_send(&self, record: RecordRef<'_>) -> Result<Delivery, TrySendError> {
         self.shared.try_send_for_delivery(record)
@@ -113,7 +110,27 @@ impl Shared {
         interest: I,
     ) -> Result<I::Answer, TrySendError> {
         let record = self.intercepted(record);
-        self.try_append_now(record.as_ref(), interest)
+        let result = self.try_append_now(record.as_ref(), interest);
+        if let Err(refusal) = &result {
+            let error = match refusal {
+                TrySendError::Failed(error) => error.clone(),
+                TrySendError::BufferFull => {
+                    ClientError::Unsendable("buffer.memory is used up".into())
+                }
+                TrySendError::UnknownTopic => ClientError::Unsendable(format!(
+                    "the partitions of {} are not known yet",
+                    record.topic
+                )),
+            };
+            self.tell_interceptors(&record.topic, &error);
+        }
+        result
+    }
+
+    fn tell_interceptors(&self, topic: &str, error: &ClientError) {
+        for interceptor in &self.interceptors {
+            interceptor.on_acknowledgement(topic, Err(error));
+        }
     }
 
     #[inline(always)]
@@ -148,9 +165,31 @@ impl Shared {
         };
         let result = self.send_waiting(record, interest).await;
         if let Err(error) = &result {
-            for interceptor in &self.interceptors {
-                interceptor.on_acknowledgement(record.topic, Err(error));
-            }
+            self.tell_interceptors(record.topic, error);
+        }
+        result
+    }
+
+    fn send_blocking(
+        &self,
+        runtime: &tokio::runtime::Handle,
+        record: RecordRef<'_>,
+    ) -> Result<Delivery, ClientError> {
+        // Once, though it may be tried twice.
+        let intercepted;
+        let record = if self.interceptors.is_empty() {
+            record
+        } else {
+            intercepted = self.intercepted(record);
+            intercepted.as_ref()
+        };
+        let result = match self.try_append_now(record, Asked) {
+            Ok(delivery) => return Ok(delivery),
+            Err(TrySendError::Failed(error)) => Err(error),
+            Err(_) => runtime.block_on(self.send_waiting(record, Asked)),
+        };
+        if let Err(error) = &result {
+            self.tell_interceptors(record.topic, error);
         }
         result
     }
@@ -176,9 +215,8 @@ impl Shared {
                 }
                 Waits::ForTopic { back } => {
                     let began = Instant::now();
-                    let known = self.wait_for_topic(record.topic, deadline).await;
+                    self.wait_for_topic(record.topic, deadline).await?;
                     self.sensors.on_spent(Call::MetadataWait, began);
-                    known?;
                     interest = back;
                 }
                 Waits::InVain(error) => return Err(error),
