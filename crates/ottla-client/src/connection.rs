@@ -69,6 +69,7 @@ struct Outgoing {
     reply: Reply,
     /// Produce with acks=0 is not; its reply is that it is written.
     is_answered: bool,
+    has_counted_latency: bool,
 }
 
 /// A connection to a broker, its API versions known. Dropping it closes the socket.
@@ -101,6 +102,7 @@ struct Waiting {
     correlation_id: i32,
     reply: Reply,
     since: Instant,
+    has_counted_latency: bool,
 }
 
 impl Pending {
@@ -458,6 +460,8 @@ impl Connection {
                     correlation_id,
                     reply,
                     is_answered,
+                    // Of a broker Kafka counts that of what carries records, and not how long it holds back a JoinGroup.
+                    has_counted_latency: matches!(R::API_KEY, ApiKey::Produce | ApiKey::Fetch),
                 };
                 if let Err(refused) = self.outgoing.send(outgoing) {
                     let error = self.closed().unwrap_or(ClientError::ClientClosed);
@@ -546,6 +550,7 @@ async fn write_requests(
                     correlation_id: outgoing.correlation_id,
                     reply: outgoing.reply,
                     since: now,
+                    has_counted_latency: outgoing.has_counted_latency,
                 });
             } else {
                 written.push(outgoing.reply);
@@ -612,7 +617,8 @@ async fn read_responses(
         let Some(waiting) = pending.state.lock().waiting.pop_front() else {
             break "it answered a request that was not sent".to_owned();
         };
-        let latency = waiting.since.elapsed();
+        let counts = waiting.has_counted_latency;
+        let latency = counts.then(|| waiting.since.elapsed());
         let size = FRAME_LENGTH + frame.len();
         pending.network.on_received(&address, size, latency);
         let Waiting { reply, .. } = waiting;

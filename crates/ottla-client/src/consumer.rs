@@ -443,7 +443,6 @@ impl Consumer {
             while records.len() < limit {
                 match held.fetch.next_record() {
                     Ok(Some(record)) => {
-                        held.records += 1;
                         position.next = Some(record.offset + 1);
                         position.leader_epoch = record.leader_epoch;
                         if records.is_empty() {
@@ -481,7 +480,6 @@ impl Consumer {
             while count < limit {
                 match held.fetch.next_batch() {
                     Ok(Some(batch)) => {
-                        held.records += batch.wanted_count();
                         position.next = Some(held.fetch.next_offset());
                         position.leader_epoch = batch.leader_epoch;
                         count += batch.record_count();

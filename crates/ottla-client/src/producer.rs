@@ -181,13 +181,15 @@ impl Producer {
 
     /// Waits until every record sent so far has come to its end.
     pub async fn flush(&self) {
+        let began = Instant::now();
         self.shared.flush().await;
+        self.shared.sensors.on_spent(Call::Flush, began);
     }
 
     /// Sends what there is and refuses more.
     pub async fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
-        self.flush().await;
+        self.shared.flush().await;
         self.shared.wake_sender.notify_one();
         self.shared.sender_ended.wait().await;
     }
@@ -217,12 +219,10 @@ impl Producer {
 
 impl Shared {
     async fn flush(&self) {
-        let began = Instant::now();
         let (_guard, incomplete) = self.accumulator.begin_flush();
         self.wake_sender.notify_one();
         for completion in incomplete {
             completion.wait().await;
         }
-        self.sensors.on_spent(Call::Flush, began);
     }
 }

@@ -137,6 +137,64 @@ async fn producers_and_consumers_measure_themselves_under_kafkas_names() {
     consumer.close().await.expect("closed");
 }
 
+/// As in `KafkaProducerMetrics` and `SenderMetricsRegistry`: a call's time is its own, and only if it succeeds; records
+/// of an aborted transaction are no errors.
+#[tokio::test]
+async fn a_transaction_measures_what_kafkas_does() {
+    let cluster = Cluster::start().await;
+    let topic = cluster.topic("transacted", 1).await;
+    let producer = cluster.producer(ProducerConfig {
+        transactional_id: Some(cluster.name("t")),
+        linger: Duration::from_secs(60),
+        ..ProducerConfig::default()
+    });
+    producer.init_transactions().await.expect("initialized");
+    producer.begin_transaction().expect("begun");
+    producer
+        .send(record(&topic, "k", "given up"))
+        .await
+        .expect("taken");
+    producer.abort_transaction().await.expect("aborted");
+    producer.begin_transaction().expect("begun");
+    producer
+        .send(record(&topic, "k", "kept"))
+        .await
+        .expect("taken");
+    producer.commit_transaction().await.expect("committed");
+    let measured = producer.metrics();
+    for (name, value) in [
+        ("record-error-total", 0.0),
+        ("flush-time-ns-total", 0.0),
+        ("record-send-total", 1.0),
+        ("compression-rate-avg", 1.0),
+        // 61 of a batch, 21 around a record, key and value with their lengths, no headers.
+        ("record-size-max", 61.0 + 21.0 + 2.0 + 5.0 + 1.0),
+    ] {
+        assert_eq!(measured.value(name), Some(value), "{name}");
+    }
+    for name in [
+        "txn-init-time-ns-total",
+        "txn-abort-time-ns-total",
+        "txn-commit-time-ns-total",
+        "metadata-wait-time-ns-total",
+    ] {
+        let value = measured.value(name);
+        assert!(value.is_some_and(|it| it > 0.0), "{name} is {value:?}");
+    }
+    assert!(
+        producer.init_transactions().await.is_err(),
+        "only once, and what fails takes no time"
+    );
+    let again = producer.metrics();
+    assert_eq!(
+        again.value("txn-init-time-ns-total"),
+        measured.value("txn-init-time-ns-total")
+    );
+    producer.flush().await;
+    let flushed = producer.metrics().value("flush-time-ns-total");
+    assert!(flushed.is_some_and(|it| it > 0.0), "{flushed:?}");
+}
+
 /// Notes what it sees under its name.
 struct Noting {
     name: &'static str,
@@ -225,6 +283,30 @@ async fn interceptors_see_records_and_commits_one_after_the_other() {
             "b sends y+a",
             "a hears of offset 1",
             "b hears of offset 1",
+        ]
+    );
+
+    // Its topics are not known to a new producer yet: that the thread has to wait makes it no second record.
+    let other = cluster.topic("seen-too", 1).await;
+    let blocking = producer.clone();
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let delivery = blocking.send_blocking(&runtime, record(&other, "k", "z").as_ref());
+        delivery.expect("sent")
+    })
+    .await
+    .expect("no panic")
+    .wait()
+    .await
+    .expect("written");
+    producer.flush().await;
+    assert_eq!(
+        taken(),
+        [
+            "a sends z",
+            "b sends z+a",
+            "a hears of offset 0",
+            "b hears of offset 0",
         ]
     );
 

@@ -174,6 +174,11 @@ impl BatchRecords {
         self.header.record_count
     }
 
+    /// Bytes of the records that iterating has gone over.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
     /// The uncompressed records one after the other.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes

@@ -11,7 +11,7 @@ use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::metrics::RequestTally;
-use super::records::CompletedFetch;
+use super::records::{CompletedFetch, Extent};
 use super::session::Wanted;
 use super::{Consumer, Partition};
 use crate::client::{Client, Owner};
@@ -36,17 +36,13 @@ pub(super) struct Answer {
 /// What a fetch of one partition brought back, as far as it has been handed out; counted when it is done with.
 pub(super) struct HeldFetch {
     pub(super) fetch: CompletedFetch,
-    /// Handed out.
-    pub(super) records: usize,
-    size: usize,
     topic: Arc<str>,
     tally: Arc<RequestTally>,
 }
 
 impl Drop for HeldFetch {
     fn drop(&mut self) {
-        let read = self.size - self.fetch.remaining_bytes();
-        self.tally.on_drained(&self.topic, self.records, read);
+        self.tally.on_drained(&self.topic, self.fetch.handed_out());
     }
 }
 
@@ -270,6 +266,8 @@ impl Consumer {
         let mut out_of_range = Vec::new();
         let tally = RequestTally::new(self.sensors.clone());
         for (partition, data) in answer.partitions {
+            // It counts as answered, whatever comes of it.
+            tally.on_drained(&self.shared_name(&partition.0), Extent::default());
             let Some(&(offset, generation)) = fetched.asked.get(&partition) else {
                 continue;
             };
@@ -299,6 +297,18 @@ impl Consumer {
         Ok(())
     }
 
+    /// The name of a topic, as all its records have it.
+    fn shared_name(&mut self, topic: &str) -> Arc<str> {
+        match self.names.get(topic) {
+            Some(name) => name.clone(),
+            None => {
+                let name: Arc<str> = topic.into();
+                self.names.insert(topic.to_owned(), name.clone());
+                name
+            }
+        }
+    }
+
     async fn refresh(&self, asked: &BTreeMap<Partition, (i64, u64)>) -> Result<(), ClientError> {
         let mut names: Vec<String> = asked.keys().map(|(topic, _)| topic.clone()).collect();
         names.dedup();
@@ -315,14 +325,7 @@ impl Consumer {
         data: PartitionData,
         tally: &Arc<RequestTally>,
     ) {
-        let name = match self.names.get(&partition.0) {
-            Some(name) => name.clone(),
-            None => {
-                let name: Arc<str> = partition.0.as_str().into();
-                self.names.insert(partition.0.clone(), name.clone());
-                name
-            }
-        };
+        let name = self.shared_name(&partition.0);
         let Some(position) = self.positions.get_mut(partition) else {
             return;
         };
@@ -344,12 +347,10 @@ impl Consumer {
             true => data.aborted_transactions.unwrap_or_default(),
             false => Vec::new(),
         };
-        let (topic, size) = (name.clone(), bytes.len());
+        let topic = name.clone();
         let checks_crcs = self.config.check_crcs;
         position.fetched = Some(HeldFetch {
             fetch: CompletedFetch::new(name, partition.1, bytes, from, aborted, checks_crcs),
-            records: 0,
-            size,
             topic,
             tally: tally.clone(),
         });

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::records::Extent;
 use super::{GroupProtocol, Partition};
 use crate::client::Client;
 use crate::metrics::{Beginning, Metrics, Sensor, Sheet, Windows, seconds_ago};
@@ -278,23 +279,23 @@ impl ConsumerSensors {
         }
     }
 
-    fn on_topic_drained(&self, topic: &Arc<str>, records: usize, bytes: usize) {
+    fn on_request_drained(&self, topics: &[(Arc<str>, Extent)]) {
         let now = self.now();
-        let mut state = self.state.lock();
-        let topics = &mut state.fetching.topics;
-        let sensors = topics.entry(topic.clone()).or_insert_with(|| TopicSensors {
-            bytes: Sensor::new(self.windows),
-            records: Sensor::new(self.windows),
-        });
-        sensors.bytes.record(bytes as f64, now);
-        sensors.records.record(records as f64, now);
-    }
-
-    fn on_request_drained(&self, records: usize, bytes: usize) {
-        let now = self.now();
-        let mut state = self.state.lock();
-        state.fetching.bytes.record(bytes as f64, now);
-        state.fetching.records.record(records as f64, now);
+        let fetching = &mut self.state.lock().fetching;
+        let mut all = Extent::default();
+        for (topic, drained) in topics {
+            all.records += drained.records;
+            all.bytes += drained.bytes;
+            let sensors = fetching.topics.entry(topic.clone());
+            let sensors = sensors.or_insert_with(|| TopicSensors {
+                bytes: Sensor::new(self.windows),
+                records: Sensor::new(self.windows),
+            });
+            sensors.bytes.record(drained.bytes as f64, now);
+            sensors.records.record(drained.records as f64, now);
+        }
+        fetching.bytes.record(all.bytes as f64, now);
+        fetching.records.record(all.records as f64, now);
     }
 
     pub(super) fn read(&self, client: &Client) -> Metrics {
@@ -426,8 +427,8 @@ fn write_consumed(sheet: &mut Sheet, bytes: &mut Sensor, records: &mut Sensor, n
 /// done with (`org.apache.kafka.clients.consumer.internals.FetchMetricsAggregator`).
 pub(super) struct RequestTally {
     sensors: Arc<ConsumerSensors>,
-    /// Records and bytes.
-    drained: Mutex<(usize, usize)>,
+    /// By topic. An answer without any, to which nothing was new, is not counted.
+    drained: Mutex<Vec<(Arc<str>, Extent)>>,
 }
 
 impl RequestTally {
@@ -439,18 +440,27 @@ impl RequestTally {
     }
 
     /// A partition's part has been read, or given up.
-    pub(super) fn on_drained(&self, topic: &Arc<str>, records: usize, bytes: usize) {
-        self.sensors.on_topic_drained(topic, records, bytes);
+    pub(super) fn on_drained(&self, topic: &Arc<str>, part: Extent) {
         let mut drained = self.drained.lock();
-        drained.0 += records;
-        drained.1 += bytes;
+        let index = match drained.iter().position(|(it, _)| it == topic) {
+            Some(index) => index,
+            None => {
+                drained.push((topic.clone(), Extent::default()));
+                drained.len() - 1
+            }
+        };
+        let sum = &mut drained[index].1;
+        sum.records += part.records;
+        sum.bytes += part.bytes;
     }
 }
 
 impl Drop for RequestTally {
     fn drop(&mut self) {
-        let (records, bytes) = *self.drained.lock();
-        self.sensors.on_request_drained(records, bytes);
+        let drained = self.drained.lock();
+        if !drained.is_empty() {
+            self.sensors.on_request_drained(&drained);
+        }
     }
 }
 
@@ -471,3 +481,6 @@ impl ConsumerMetricsReader {
         self.sensors.read(&self.client)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,12 +66,19 @@ impl FetchedBatch {
         usize::try_from(self.records.record_count()).unwrap_or(0)
     }
 
-    /// How many of them are wanted.
-    pub(super) fn wanted_count(&self) -> usize {
-        match self.is_begun {
-            false => self.record_count(),
-            true => self.iter().count(),
+    /// How many of them are wanted, and the bytes of those.
+    fn wanted(&self) -> Extent {
+        if !self.is_begun {
+            return Extent {
+                records: self.record_count(),
+                bytes: self.records.bytes().len(),
+            };
         }
+        self.iter()
+            .flatten()
+            .fold(Extent::default(), |sum, record| {
+                sum.plus(record.size_in_bytes)
+            })
     }
 
     /// The offset of the last record, or of the place where it was.
@@ -79,9 +86,10 @@ impl FetchedBatch {
         self.last_offset
     }
 
-    /// The next record, owned.
-    fn next_record(&mut self) -> Option<Result<ConsumerRecord, BatchError>> {
+    /// The next record, owned, and the bytes that it takes.
+    fn next_record(&mut self) -> Option<Result<(ConsumerRecord, usize), BatchError>> {
         loop {
+            let begins = self.records.position();
             let record = match self.records.next()? {
                 Ok(record) if record.offset.0 < self.first_offset => continue,
                 Ok(record) => record,
@@ -89,7 +97,8 @@ impl FetchedBatch {
             };
             self.first_offset = record.offset.0 + 1;
             self.is_begun = true;
-            return Some(Ok(ConsumerRecord {
+            let size = self.records.position() - begins;
+            let record = ConsumerRecord {
                 topic: self.topic.clone(),
                 partition: self.partition,
                 offset: record.offset.0,
@@ -99,7 +108,25 @@ impl FetchedBatch {
                 key: record.key,
                 value: record.value,
                 headers: record.headers,
-            }));
+            };
+            return Some(Ok((record, size)));
+        }
+    }
+}
+
+/// Records, and the bytes that they take uncompressed, without the headers of their batches: as Kafka counts what is
+/// consumed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Extent {
+    pub(super) records: usize,
+    pub(super) bytes: usize,
+}
+
+impl Extent {
+    fn plus(self, record_bytes: usize) -> Extent {
+        Extent {
+            records: self.records + 1,
+            bytes: self.bytes + record_bytes,
         }
     }
 }
@@ -118,6 +145,7 @@ pub(super) struct CompletedFetch {
     aborted_producers: BTreeSet<i64>,
     /// A batch of which some records have been handed out.
     open: Option<FetchedBatch>,
+    handed_out: Extent,
 }
 
 impl CompletedFetch {
@@ -140,6 +168,7 @@ impl CompletedFetch {
             aborted: aborted.into(),
             aborted_producers: BTreeSet::new(),
             open: None,
+            handed_out: Extent::default(),
         }
     }
 
@@ -147,9 +176,8 @@ impl CompletedFetch {
         self.next_offset
     }
 
-    /// Of the batches that have not been begun.
-    pub(super) fn remaining_bytes(&self) -> usize {
-        self.remaining.len()
+    pub(super) fn handed_out(&self) -> Extent {
+        self.handed_out
     }
 
     /// The next record, or nothing once all have been read.
@@ -163,8 +191,9 @@ impl CompletedFetch {
                 continue;
             };
             match open.next_record() {
-                Some(Ok(record)) => {
+                Some(Ok((record, size))) => {
                     self.next_offset = record.offset + 1;
+                    self.handed_out = self.handed_out.plus(size);
                     return Ok(Some(record));
                 }
                 // A batch that cannot be read is not begun again in the middle.
@@ -188,6 +217,9 @@ impl CompletedFetch {
         };
         if let Some(batch) = &batch {
             self.next_offset = self.next_offset.max(batch.last_offset + 1);
+            let wanted = batch.wanted();
+            self.handed_out.records += wanted.records;
+            self.handed_out.bytes += wanted.bytes;
         }
         Ok(batch)
     }

@@ -30,7 +30,7 @@ struct Traffic {
     /// The sizes of requests; those of responses.
     sent: Sensor,
     received: Sensor,
-    /// In milliseconds.
+    /// In milliseconds, of requests that carry records.
     latency: Sensor,
 }
 
@@ -104,12 +104,15 @@ impl NetworkSensors {
         }
     }
 
-    pub(crate) fn on_received(&self, address: &str, size: usize, latency: Duration) {
+    /// A response of this size has come, to a request that took so long, if that is counted.
+    pub(crate) fn on_received(&self, address: &str, size: usize, latency: Option<Duration>) {
         let now = self.beginning.elapsed_ms();
         let mut state = self.state.lock();
         for traffic in state.traffic(address, self.windows) {
             traffic.received.record(size as f64, now);
-            traffic.latency.record(latency.as_secs_f64() * 1000.0, now);
+            if let Some(latency) = latency {
+                traffic.latency.record(latency.as_secs_f64() * 1000.0, now);
+            }
         }
     }
 
@@ -176,4 +179,33 @@ fn write_traffic(sheet: &mut Sheet, traffic: &mut Traffic, now_ms: u64) {
     sheet.put("incoming-byte-total", received.total);
     sheet.put("response-rate", received.event_rate);
     sheet.put("response-total", received.count);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latency_of_a_node_is_that_of_what_carries_records() {
+        let sensors = NetworkSensors::new(Windows {
+            count: 2,
+            length_ms: 30_000,
+        });
+        let read = || {
+            let mut sheet = Sheet::new("a");
+            sensors.write(&mut sheet, "all", "node", &Metadata::default());
+            sheet.finish()
+        };
+        // Not a broker of the metadata, and the first such.
+        let node = [("node-id", "node--1")];
+        sensors.on_received("h:1", 10, None);
+        let measured = read();
+        let latency = measured.value_of("request-latency-avg", &node);
+        assert!(latency.is_some_and(f64::is_nan), "{latency:?}");
+        assert_eq!(measured.value_of("response-total", &node), Some(1.0));
+        sensors.on_received("h:1", 10, Some(Duration::from_millis(7)));
+        let measured = read();
+        assert_eq!(measured.value_of("request-latency-max", &node), Some(7.0));
+        assert_eq!(measured.value_of("response-total", &node), Some(2.0));
+    }
 }

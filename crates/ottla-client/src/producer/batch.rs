@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ottla_records::{Compression, RecordBatch, RecordBatchBuilder, RecordHeader, replace_producer};
+use ottla_records::{
+    BatchHeader, Compression, RecordBatch, RecordBatchBuilder, RecordHeader, replace_producer,
+};
 use ottla_types::{Sequence, Timestamp};
 
 use super::buffer_pool::Grant;
@@ -45,7 +47,9 @@ pub(super) struct ProducerBatch {
     pub(super) is_told: bool,
     is_closed: bool,
     uncompressed_size: usize,
-    /// Bytes of the largest record, before compression.
+    /// The most that any of its records may take.
+    largest_bound: usize,
+    /// What a batch of the largest record alone is taken for.
     largest_record: usize,
 }
 
@@ -85,6 +89,7 @@ impl ProducerBatch {
             is_told: false,
             is_closed: false,
             uncompressed_size: 0,
+            largest_bound: 0,
             largest_record: 0,
         }
     }
@@ -103,10 +108,11 @@ impl ProducerBatch {
         }
         let builder = self.builder.as_mut()?;
         let size = builder.uncompressed_size();
+        let bound = record.size_upper_bound();
         if self.record_count > 0 {
             // The bound costs nothing; only what it cannot decide is measured.
             let limit = room(batch_size, ratio);
-            if size + record.size_upper_bound() > limit {
+            if size + bound > limit {
                 let exact = builder.uncompressed_size_with(
                     Timestamp(timestamp),
                     record.key,
@@ -127,7 +133,10 @@ impl ProducerBatch {
         let index = self.record_count;
         let bytes = builder.uncompressed_size() - size;
         self.record_count += 1;
-        self.largest_record = self.largest_record.max(bytes);
+        if bound > self.largest_bound {
+            self.largest_bound = bound;
+            self.largest_record = record.estimated_batch_size();
+        }
         Some(Delivered { index, bytes })
     }
 
@@ -157,6 +166,12 @@ impl ProducerBatch {
 
     pub(super) fn largest_record(&self) -> usize {
         self.largest_record
+    }
+
+    /// Bytes of the records after compression, for each byte before; their header, which is never compressed, left out.
+    pub(super) fn compression_rate(&self) -> f64 {
+        let records = |size: usize| size.saturating_sub(BatchHeader::SIZE) as f64;
+        records(self.size()) / records(self.uncompressed_size()).max(1.0)
     }
 
     /// Bytes before compression.
@@ -411,6 +426,23 @@ mod tests {
             }
         }
         assert_eq!((next, called), (50, 17));
+    }
+
+    #[test]
+    fn the_rate_of_compression_is_of_the_records() {
+        for compression in [Compression::None, Compression::Snappy] {
+            let mut whole = batch(compression);
+            for _ in 0..20 {
+                let record = RecordRef::new("t", &[7; 500]);
+                whole.try_append(&record, 5, 1 << 20, Some(1.0)).unwrap();
+            }
+            let unpacked = whole.uncompressed_size() - BatchHeader::SIZE;
+            whole.seal(None, false);
+            let packed = whole.records().len() - BatchHeader::SIZE;
+            let rate = packed as f64 / unpacked as f64;
+            assert_eq!(whole.compression_rate(), rate);
+            assert_eq!(compression == Compression::None, rate == 1.0);
+        }
     }
 
     #[test]

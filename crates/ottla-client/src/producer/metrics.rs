@@ -25,13 +25,13 @@ pub(super) struct ProducerSensors {
 
 struct State {
     batch_size: Sensor,
-    /// Bytes after compression, for each byte before.
+    /// Bytes of records after compression, for each byte before.
     compression_rate: Sensor,
     /// From a batch's first record to its request, in milliseconds.
     queue_time: Sensor,
     request_latency: Sensor,
     records_per_request: Sensor,
-    /// Of the largest of each batch, as in Kafka.
+    /// Of the largest of each batch, and as a batch of its own would take at most, as in Kafka.
     record_size: Sensor,
     throttle_time: Sensor,
     retries: Sensor,
@@ -143,18 +143,19 @@ impl ProducerSensors {
         state.requests_in_flight = in_flight;
         let mut records = 0;
         for (queue, batch) in batches {
-            let (size, unpacked) = (batch.size() as f64, batch.uncompressed_size().max(1) as f64);
+            let size = batch.size() as f64;
+            let compression_rate = batch.compression_rate();
             let count = f64::from(batch.record_count);
             records += batch.record_count;
             state.batch_size.record(size, now);
-            state.compression_rate.record(size / unpacked, now);
+            state.compression_rate.record(compression_rate, now);
             state.record_size.record(batch.largest_record() as f64, now);
             let queued = at.saturating_duration_since(batch.created);
             state.queue_time.record(queued.as_secs_f64() * 1000.0, now);
             let topic = state.topic(&queue.topic, self.windows);
             topic.records.record(count, now);
             topic.bytes.record(size, now);
-            topic.compression_rate.record(size / unpacked, now);
+            topic.compression_rate.record(compression_rate, now);
         }
         state.records_per_request.record(f64::from(records), now);
     }
@@ -162,16 +163,18 @@ impl ProducerSensors {
     /// A request has been answered, or has failed.
     pub(super) fn on_answered(
         &self,
-        latency: Duration,
+        latency: Option<Duration>,
         throttle: Option<Duration>,
         in_flight: usize,
     ) {
         let now = self.beginning.elapsed_ms();
         let mut state = self.state.lock();
         state.requests_in_flight = in_flight;
-        state
-            .request_latency
-            .record(latency.as_secs_f64() * 1000.0, now);
+        if let Some(latency) = latency {
+            state
+                .request_latency
+                .record(latency.as_secs_f64() * 1000.0, now);
+        }
         if let Some(throttle) = throttle {
             state
                 .throttle_time
@@ -271,6 +274,8 @@ impl Shared {
             let spent = state.spent.get(&call).copied().unwrap_or_default();
             sheet.put(call.metric(), spent.as_nanos() as f64);
         }
+        // Of KIP-939, which Kafka's producer does not let anybody call yet.
+        sheet.put("txn-prepare-time-ns-total", 0.0);
         for (topic, sensors) in &mut state.topics {
             sheet.begin(TOPIC_GROUP, &[("topic", topic)]);
             let records = sensors.records.measure(now);

@@ -1,7 +1,7 @@
 //! What is sent, and what is known of it afterwards.
 
 use bytes::Bytes;
-use ottla_records::RecordHeader;
+use ottla_records::{BatchHeader, RecordHeader};
 
 /// A record to be sent, owned.
 #[derive(Clone, Default, Debug)]
@@ -75,6 +75,26 @@ impl<'a> RecordRef<'a> {
         }
         size
     }
+
+    /// What Kafka takes a record for where it says how large records are: the bytes of a batch with nothing else in
+    /// it, at most (`DefaultRecordBatch.estimateBatchSizeUpperBound`).
+    pub(super) fn estimated_batch_size(&self) -> usize {
+        const MOST_AROUND_A_RECORD: usize = 21;
+        let sized = |part: Option<&[u8]>| part.map_or(1, |it| varint_size(it.len()) + it.len());
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|it| sized(Some(&it.key)) + sized(it.value.as_deref()))
+            .sum();
+        let parts = sized(self.key) + sized(self.value) + varint_size(self.headers.len());
+        BatchHeader::SIZE + MOST_AROUND_A_RECORD + parts + headers
+    }
+}
+
+/// Bytes of a length as records have it: seven bits each, and one bit for the sign.
+fn varint_size(length: usize) -> usize {
+    let bits = usize::BITS - length.leading_zeros() + 1;
+    bits.div_ceil(7) as usize
 }
 
 /// Where a record has gone.
@@ -84,4 +104,29 @@ pub struct RecordMetadata {
     /// -1 with acks=0, and where the broker had the record already from an attempt before.
     pub offset: i64,
     pub timestamp: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figures are those of Kafka's own `estimateBatchSizeUpperBound` for the same records.
+    #[test]
+    fn a_record_is_taken_to_be_as_large_as_kafka_takes_it() {
+        let of = |key: Option<&[u8]>, value: &[u8], headers: &[RecordHeader]| {
+            let record = RecordRef {
+                key,
+                value: Some(value),
+                headers,
+                ..RecordRef::default()
+            };
+            record.estimated_batch_size()
+        };
+        assert_eq!(of(None, b"", &[]), 61 + 21 + 1 + 1 + 1);
+        assert_eq!(of(None, &[0; 63], &[]), 61 + 21 + 1 + 64 + 1);
+        assert_eq!(of(None, &[0; 64], &[]), 61 + 21 + 1 + 66 + 1);
+        assert_eq!(of(Some(b"k"), &[0; 100], &[]), 61 + 21 + 2 + 102 + 1);
+        let header = RecordHeader::new("h", None);
+        assert_eq!(of(None, b"v", &[header]), 61 + 21 + 1 + 2 + 1 + 2 + 1);
+    }
 }

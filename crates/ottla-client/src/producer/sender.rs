@@ -315,6 +315,7 @@ impl Sender {
                 after: limit,
                 last: Box::new(ClientError::Unsendable("no answer came".into())),
             };
+            self.count_error(&queue, &told);
             self.tell(&queue, told, Err(error));
         }
         let is_aborted = shared.is_aborted.load(Ordering::Acquire);
@@ -324,7 +325,7 @@ impl Sender {
                     true => ClientError::ClientClosed,
                     false => shared.why_discarded(),
                 };
-                self.fail(&queue, batch, error);
+                self.abort(&queue, batch, error);
             }
         }
         if is_aborted {
@@ -456,7 +457,7 @@ impl Sender {
                     !matches!(&error, ClientError::GaveUp { .. }) && !error.is_retriable();
                 if is_final {
                     for (queue, batch) in self.shared.accumulator.take_all() {
-                        self.fail(&queue, batch, error.clone());
+                        self.abort(&queue, batch, error.clone());
                     }
                 }
             }

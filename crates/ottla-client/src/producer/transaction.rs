@@ -255,10 +255,12 @@ impl Producer {
         let sent = shared
             .within_max_block(shared.send_offsets(offsets, group))
             .await;
-        shared.sensors.on_spent(Call::SendOffsets, began);
         let mut state = state.lock();
         match sent {
-            Ok(()) => state.has_started = true,
+            Ok(()) => {
+                shared.sensors.on_spent(Call::SendOffsets, began);
+                state.has_started = true;
+            }
             Err(error) => {
                 state.on_error(error.clone());
                 return Err(error);
@@ -278,9 +280,9 @@ impl Producer {
         if let Phase::Abortable(error) | Phase::Fatal(error) = &state.lock().phase {
             return Err(error.clone());
         }
-        let ended = self.end_transaction(true).await;
+        self.end_transaction(true).await?;
         shared.sensors.on_spent(Call::CommitTransaction, began);
-        ended
+        Ok(())
     }
 
     /// Gives up what is not sent and takes back what is.
@@ -291,9 +293,9 @@ impl Producer {
         shared.wake_sender.notify_one();
         // What is on the wire has to come back first: it must not land in the next transaction.
         shared.flush().await;
-        let ended = self.end_transaction(false).await;
+        self.end_transaction(false).await?;
         shared.sensors.on_spent(Call::AbortTransaction, began);
-        ended
+        Ok(())
     }
 
     async fn end_transaction(&self, commits: bool) -> Result<(), ClientError> {

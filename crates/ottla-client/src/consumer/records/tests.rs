@@ -103,3 +103,36 @@ fn a_broken_batch_is_an_error_and_nothing_is_skipped() {
     assert!(fetch.next_record().is_err());
     assert_eq!(fetch.next_offset(), 3);
 }
+
+/// `bytes-consumed-total` and its like count records as they are after decompression, and only those handed out.
+#[test]
+fn what_is_handed_out_is_counted_uncompressed_and_without_headers() {
+    let value = [7; 1000];
+    let build = |compression| {
+        let mut builder = RecordBatchBuilder::new(compression);
+        for _ in 0..10 {
+            builder.append(Timestamp(1), None, Some(&value), &[]);
+        }
+        builder.build_in_place()
+    };
+    // Two bytes of length, attributes, timestamp, offset and key a byte each, two of the value's length, no headers.
+    let record = 2 + 4 + 2 + value.len() + 1;
+    for compression in [Compression::None, Compression::Snappy] {
+        let batch = build(compression);
+        let mut by_record = fetch(std::slice::from_ref(&batch), 4, &[]);
+        assert_eq!(by_record.handed_out(), Extent::default());
+        by_record.next_record().unwrap().unwrap();
+        let (records, bytes) = (1, record);
+        assert_eq!(by_record.handed_out(), Extent { records, bytes });
+        let mut by_batch = by_record.clone();
+        while by_record.next_record().unwrap().is_some() {}
+        while by_batch.next_batch().unwrap().is_some() {}
+        let (records, bytes) = (6, 6 * record);
+        assert_eq!(by_record.handed_out(), Extent { records, bytes });
+        assert_eq!(by_batch.handed_out(), Extent { records, bytes });
+        let mut whole = fetch(&[batch], 0, &[]);
+        while whole.next_batch().unwrap().is_some() {}
+        let (records, bytes) = (10, 10 * record);
+        assert_eq!(whole.handed_out(), Extent { records, bytes });
+    }
+}

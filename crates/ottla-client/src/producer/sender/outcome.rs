@@ -99,12 +99,43 @@ impl Sender {
         mut batch: ProducerBatch,
         error: ClientError,
     ) {
+        let telling = batch.take_for_telling();
+        self.count_error(queue, &telling);
+        self.end_in_vain(queue, batch, telling, error);
+    }
+
+    /// A batch will never be sent: its transaction is aborted, the producer is closed by force, or may not write at all.
+    /// Kafka does not count that as errors of records.
+    pub(super) fn abort(
+        &mut self,
+        queue: &PartitionQueue,
+        mut batch: ProducerBatch,
+        error: ClientError,
+    ) {
+        let telling = batch.take_for_telling();
+        self.end_in_vain(queue, batch, telling, error);
+    }
+
+    /// Records that nobody has been told of yet are counted.
+    pub(super) fn count_error(&self, queue: &PartitionQueue, telling: &Option<Telling>) {
+        if let Some(telling) = telling {
+            let sensors = &self.shared.sensors;
+            sensors.on_error(&queue.topic, telling.record_count);
+        }
+    }
+
+    fn end_in_vain(
+        &mut self,
+        queue: &PartitionQueue,
+        mut batch: ProducerBatch,
+        telling: Option<Telling>,
+        error: ClientError,
+    ) {
         if let Some(ticket) = batch.ticket {
             queue.state.lock().sequences.on_failed(ticket);
             self.wants_new_epoch = true;
         }
         self.shared.on_batch_failed(&error, batch.ticket.is_some());
-        let telling = batch.take_for_telling();
         self.tell(queue, telling, Err(error));
         batch.release();
     }
@@ -118,9 +149,6 @@ impl Sender {
     ) {
         let Some(telling) = telling else { return };
         let shared = &self.shared;
-        if result.is_err() {
-            shared.sensors.on_error(&queue.topic, telling.record_count);
-        }
         if let Some(listener) = &shared.listener {
             listener.on_delivered(&DeliveredBatch {
                 topic: &queue.topic,

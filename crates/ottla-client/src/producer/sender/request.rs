@@ -119,9 +119,11 @@ impl Sender {
         };
         let throttle = throttle.map(Duration::from_millis);
         let in_flight = self.in_flight.len();
+        // What is not answered has no latency: with acks=0, or when the connection breaks.
+        let latency = matches!(&answer, Ok(Some(_))).then(|| now - request.sent);
         self.shared
             .sensors
-            .on_answered(now - request.sent, throttle, in_flight);
+            .on_answered(latency, throttle, in_flight);
         if let Some(node) = self.nodes.get_mut(&request.node) {
             node.in_flight -= 1;
             if let Some(throttle) = throttle {
