@@ -2,7 +2,9 @@
 //!
 //! When its address ends in `#check`, the page itself watches its canvases while each series is drawn and looks whether
 //! plots overlap, and writes what it found into an attribute. Light and dark, wide and as narrow as a phone are looked
-//! at; pictures of them stay below the target directory for people to look at.
+//! at; pictures of them stay below the target directory for people to look at. At last each plot is saved, both ways.
+
+mod saving;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,10 +53,19 @@ pub fn run(options: &Options) -> Result<()> {
         println!("{name:<6} {found:?}; {}", picture.display());
         tally.add(Tally::of(is_whole));
     }
+    let downloads = tempfile::Builder::new().prefix("ottla-saved-").tempdir()?;
+    let mut browser = chromium(VIEWS[0].1, false);
+    // A profile of its own: another Chromium of this user would be asked to do it.
+    let profile = downloads.path().join("profile");
+    browser.arg(format!("--user-data-dir={}", profile.display()));
+    let saved = saving::save_all(&browser, &report, downloads.path())?;
+    println!("saved  {saved} files");
+    tally.add(Tally::of(saved >= 2 * least_plots));
     println!("{tally}");
     ensure!(
         tally.failed == 0,
-        "a plot has not drawn its series, or lies over another; `data-missing` of its figure names the series"
+        "a plot has not drawn its series, lies over another, or cannot be saved; `data-missing` of its figure names the \
+         series"
     );
     Ok(())
 }
@@ -114,10 +125,7 @@ fn chromium(size: &str, is_dark: bool) -> Command {
         ])
         // Chromium's own sandbox does not work for root, as whom tests run in containers; the page is our own.
         .arg("--no-sandbox")
-        .args([
-            "--force-device-scale-factor=1",
-            "--virtual-time-budget=5000",
-        ])
+        .arg("--force-device-scale-factor=1")
         .arg(format!("--window-size={size}"));
     if is_dark {
         command.arg("--blink-settings=preferredColorScheme=0");
@@ -128,7 +136,7 @@ fn chromium(size: &str, is_dark: bool) -> Command {
 fn checked(report: &Path, size: &str, is_dark: bool) -> Result<Found> {
     let mut command = chromium(size, is_dark);
     command
-        .arg("--dump-dom")
+        .args(["--virtual-time-budget=5000", "--dump-dom"])
         .arg(format!("file://{}#check", report.display()));
     let page = process::output_of(&mut command)?;
     found_in(&page).context("the page has not looked at its plots; its script has failed")
@@ -156,6 +164,7 @@ fn found_in(page: &str) -> Option<Found> {
 fn take_picture(report: &Path, size: &str, is_dark: bool, picture: &Path) -> Result<()> {
     let mut command = chromium(size, is_dark);
     command
+        .arg("--virtual-time-budget=5000")
         .arg(format!("--screenshot={}", picture.display()))
         .arg(format!("file://{}", report.display()));
     process::output_of(&mut command)?;

@@ -5,11 +5,13 @@ const exporting = (() => {
   const escaped = (text) =>
     String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
-  function save(name, url) {
+  // What is saved is an object of the page: browsers refuse addresses that hold more than two megabytes themselves.
+  function save(name, blob) {
     const link = document.createElement("a");
-    link.href = url;
+    link.href = URL.createObjectURL(blob);
     link.download = name;
     link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   }
 
   // The canvas on the page's ground with its title above and its legend below, which the canvas itself does not have.
@@ -36,7 +38,7 @@ const exporting = (() => {
       context.fillStyle = style.getPropertyValue("--ink").trim();
       context.fillText(entry.label, 32 * ratio, y - 3 * ratio);
     });
-    save(`${name}.png`, canvas.toDataURL("image/png"));
+    canvas.toBlob((blob) => save(`${name}.png`, blob), "image/png");
   }
 
   function legendOf(plot) {
@@ -121,7 +123,7 @@ const exporting = (() => {
   }
 
   function svg(plot, title, name) {
-    save(`${name}.svg`, `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(plot, title))}`);
+    save(`${name}.svg`, new Blob([svgText(plot, title)], { type: "image/svg+xml" }));
   }
 
   return { png, svg, svgText };
