@@ -3,9 +3,11 @@
 //! Each in turn produces to a topic of its own, which is then deleted, and consumes a topic that all read, so that
 //! nothing but the client differs. Kafka's tools and Ottla's get the same command line; librdkafka, which has no such
 //! tool, is driven by `conformance/rdkafka`, through the interface that takes and gives whole batches. Its settings follow
-//! those of the others where it has the same; no search has been made for those with which it is fastest. Rates are those
-//! that the tools print: of a producer from its first record to the last acknowledgement, of a consumer without the time
-//! that joining a group takes. Processor time is that of whole processes, a Java virtual machine's start included.
+//! those of the others where it has the same; no search has been made for those with which it is fastest. Values are read
+//! from one file, or are made before, because Kafka's tool would else draw each letter while its clock runs. Rates are those
+//! that the tools print: of a producer from its first record to the last acknowledgement, of a consumer from when it has its
+//! partitions, by a group or without one, to the last record. Processor time is that of whole processes, a Java virtual
+//! machine's start included.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +37,9 @@ enum Client {
 const CLIENTS: [Client; 3] = [Client::Java, Client::Librdkafka, Client::Ottla];
 
 const PARTITIONS: &str = "6";
-const RECORD_BYTES: &str = "100";
+const RECORD_BYTES: usize = 100;
+/// Different values in the file of values.
+const VALUES: usize = 10_000;
 /// The topic that all consume.
 const CONSUMED: &str = "consumed";
 
@@ -77,10 +81,12 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         bootstrap: broker.bootstrap(),
         broker: broker.pid(),
         data: broker.data_dir(),
+        values: scratch.path().join("values.txt"),
         ottla: workspace::release_binary("ottla", "ottla")?,
         rdkafka: rdkafka_program()?,
         records: records.to_string(),
     };
+    std::fs::write(&bench.values, letters())?;
     bench.create(CONSUMED)?;
     bench.produce(Client::Ottla, CONSUMED)?;
     setting.alternate(results, |side, round, results| {
@@ -122,6 +128,8 @@ struct Bench<'a> {
     bootstrap: String,
     broker: u32,
     data: PathBuf,
+    /// A value a line.
+    values: PathBuf,
     ottla: PathBuf,
     rdkafka: PathBuf,
     records: String,
@@ -135,14 +143,17 @@ impl Bench<'_> {
             Client::Librdkafka => self.subcommand(&self.rdkafka, "produce"),
             Client::Ottla => self.subcommand(&self.ottla, "producer-perf-test"),
         };
-        command
-            .args(["--topic", topic, "--num-records", &self.records])
-            .args(["--record-size", RECORD_BYTES]);
+        command.args(["--topic", topic, "--num-records", &self.records]);
         if client == Client::Librdkafka {
-            command.arg(&bootstrap).args(LIBRDKAFKA_PRODUCER);
+            command
+                .args(["--record-size", &RECORD_BYTES.to_string()])
+                .arg(&bootstrap)
+                .args(LIBRDKAFKA_PRODUCER);
             return self.measured(command, rate_in_json);
         }
         command
+            .arg("--payload-file")
+            .arg(&self.values)
             .args(["--throughput", "-1", "--command-property"])
             .arg(&bootstrap)
             .args(PRODUCER);
@@ -214,6 +225,22 @@ impl Bench<'_> {
     }
 }
 
+/// Lines of capital letters, as Kafka's tool would draw them.
+fn letters() -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut text = String::with_capacity(VALUES * (RECORD_BYTES + 1));
+    for _ in 0..VALUES {
+        for _ in 0..RECORD_BYTES {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            text.push(char::from(b'A' + (state % 26) as u8));
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// What the program of `conformance/rdkafka` prints.
 fn rate_in_json(printed: &str) -> Result<f64> {
     let report: Value =
@@ -246,5 +273,14 @@ mod tests {
         let printed = r#"{"records":5,"seconds":2.0,"records_per_second":2.5}"#;
         assert_eq!(rate_in_json(printed).unwrap(), 2.5);
         assert!(rate_in_json("{}").is_err() && rate_in_json("no").is_err());
+    }
+
+    #[test]
+    fn values_are_lines_of_the_size_of_a_record() {
+        let text = letters();
+        assert_eq!(text.lines().count(), VALUES);
+        assert!(text.lines().all(|line| line.len() == RECORD_BYTES));
+        let different: std::collections::BTreeSet<&str> = text.lines().collect();
+        assert_eq!(different.len(), VALUES);
     }
 }
