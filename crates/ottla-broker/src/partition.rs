@@ -53,7 +53,7 @@ use follower_fetches::Turn;
 use inbox::{Inbox, Place, RunToken};
 use readers::Readers;
 
-pub(crate) use append_pace::AppendPace;
+pub(crate) use append_pace::{AppendPace, AppendTime};
 pub(crate) use directory_move::DirectoryMoves;
 pub(crate) use follower_fetches::{FollowerFetches, FollowerVerdict};
 pub(crate) use page_cache::PageCache;

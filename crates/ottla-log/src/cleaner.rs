@@ -18,6 +18,7 @@ mod cleanable;
 mod cleaned_segment;
 mod grouping;
 mod offset_map;
+mod slot_table;
 mod swap;
 mod transactions;
 

@@ -4,7 +4,7 @@
 //! the inbox is empty, or when something comes that has to see them written.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ottla_log::{
     AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
@@ -15,7 +15,7 @@ use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica}
 use ottla_types::{ErrorCode, Offset};
 
 use super::held_appends::HeldAppends;
-use super::{Ack, Home, Partition, PartitionEvent, PendingAppend};
+use super::{Ack, AppendTime, Home, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
 use crate::metrics::Metric;
 use crate::stalls;
@@ -309,16 +309,16 @@ impl Stepped {
             return self.step(partition, broker, Event::WriteRefused { log_end_offset });
         }
         let watched = stalls::watch();
-        let started = Instant::now();
+        let home = partition.home.load();
+        let timed = home.pace.begin(|| broker.now_ms());
         let written = self.log.append(&batches, broker.timestamp());
-        let took = started.elapsed();
         let has_rolled = written.as_ref().is_ok_and(|info| info.rolled);
         let operation = match has_rolled {
             true => "append with a roll",
             false => "append",
         };
         watched.end(operation, &partition.topic_partition);
-        if partition.home.load().pace.on_append(took, broker.now_ms()) {
+        if let AppendTime::Stalled(took) = home.pace.end(&timed, broker.now_ms()) {
             broker.metrics.add(Metric::StalledAppends, 1);
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }

@@ -15,6 +15,7 @@ use ottla_types::{ErrorCode, Offset, TopicPartition};
 use super::client::Client;
 use super::directories::{Node, TOPIC, create, create_topic, produce, produce_into, until};
 use crate::log_dirs::THREADS_PER_DIRECTORY;
+use crate::partition::AppendTime;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -179,7 +180,8 @@ fn make_slow(node: &Node, index: i32) {
     let partition = node.partition(index);
     for _ in 0..3 {
         let pace = &partition.home().pace;
-        pace.on_append(Duration::from_secs(1), node.broker().now_ms());
+        let stalled = AppendTime::Stalled(Duration::from_secs(1));
+        pace.note(stalled, node.broker().now_ms());
     }
 }
 

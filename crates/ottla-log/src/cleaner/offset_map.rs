@@ -14,8 +14,7 @@ use std::hash::Hasher;
 use ottla_types::Offset;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// A slot is the hash and the offset, one more so that zeros are an empty slot.
-type Slot = [u64; 3];
+use super::slot_table::{Slot, SlotTable};
 
 /// What stands for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -30,7 +29,7 @@ const GROWTH: usize = 8;
 const FIRST_SLOTS: usize = 4096;
 
 pub(crate) struct OffsetMap {
-    slots: Vec<Slot>,
+    slots: SlotTable,
     max_slots: usize,
     entries: usize,
     /// Fewer than slots, so that a search ends.
@@ -45,7 +44,7 @@ impl OffsetMap {
         let max_slots = usize::try_from(bytes / size_of::<Slot>() as u64).unwrap_or(usize::MAX);
         let max_entries = (max_slots as f64 * load_factor) as usize;
         OffsetMap {
-            slots: Vec::new(),
+            slots: SlotTable::default(),
             max_slots,
             entries: 0,
             max_entries: max_entries.min(max_slots.saturating_sub(1)),
@@ -81,16 +80,17 @@ impl OffsetMap {
         if self.entries == 0 {
             return None;
         }
-        let mut index = home(low, self.slots.len());
+        let slots: &[Slot] = &self.slots;
+        let mut index = home(low, slots.len());
         loop {
-            let [found_low, found_high, offset] = self.slots[index];
+            let [found_low, found_high, offset] = slots[index];
             if offset == 0 {
                 return None;
             }
             if found_low == low && found_high == high {
                 return Some(Offset(offset as i64 - 1));
             }
-            index = next(index, self.slots.len());
+            index = next(index, slots.len());
         }
     }
 
@@ -119,8 +119,9 @@ impl OffsetMap {
     /// cache, and loads that do not depend on each other are waited for together.
     pub(super) fn load(&self, keys: impl Iterator<Item = KeyHash>) {
         if !self.slots.is_empty() {
-            let slots = keys.map(|KeyHash([low, _])| self.slots[home(low, self.slots.len())][2]);
-            std::hint::black_box(slots.fold(0, std::ops::BitXor::bitxor));
+            let slots: &[Slot] = &self.slots;
+            let loaded = keys.map(|KeyHash([low, _])| slots[home(low, slots.len())][2]);
+            std::hint::black_box(loaded.fold(0, std::ops::BitXor::bitxor));
         }
     }
 
@@ -129,9 +130,9 @@ impl OffsetMap {
         while size / GROWTH > self.slots.len().max(FIRST_SLOTS) {
             size /= GROWTH;
         }
-        let old = std::mem::replace(&mut self.slots, vec![[0; 3]; size]);
-        for entry in old.into_iter().filter(|entry| entry[2] != 0) {
-            *find(&mut self.slots, entry[0], entry[1]) = entry;
+        let old = std::mem::replace(&mut self.slots, SlotTable::zeroed(size));
+        for entry in old.iter().filter(|entry| entry[2] != 0) {
+            *find(&mut self.slots, entry[0], entry[1]) = *entry;
         }
     }
 }

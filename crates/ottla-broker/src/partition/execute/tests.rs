@@ -1,6 +1,7 @@
 //! What becomes of flushes and maintenance when the disk is full or fails.
 
 use std::io::ErrorKind;
+use std::time::Instant;
 
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::Timestamp;
