@@ -1,6 +1,6 @@
 //! Running scenarios: targets are started, points are gone through round by round, and what comes out is a result.
 //!
-//! 1. Everything that can be found wrong beforehand is: replicas that a target cannot have, a disk without room.
+//! 1. Everything that can be found wrong beforehand is: settings that no client has, a disk without room.
 //! 2. The machine is measured, and the memory touched that the run will use.
 //! 3. For each point, each round runs on every target in turn, so that what changes on the machine meets all of them.
 //! 4. A topic is made for each round and deleted after it; started brokers go with their directory.
@@ -108,10 +108,15 @@ pub async fn run(
         .map(|point| point.spec.measure.repetitions * plan.targets.len() as u32)
         .sum();
     progress.expect_rounds(all);
+    let replicas = planned
+        .iter()
+        .flat_map(|(_, points)| points)
+        .map(|point| point.spec.topic.replicas);
     let mut running = Running {
         plan,
         interruption,
         progress,
+        most_replicas: replicas.max().unwrap_or(1),
         targets: Vec::new(),
     };
     for (scenario, points) in &planned {
@@ -149,13 +154,6 @@ pub async fn run(
 
 /// Says what speaks against a run before anything is started.
 fn check(plan: &RunPlan, scenario: &Scenario, points: &[Point]) -> Result<()> {
-    for target in &plan.targets {
-        for point in points {
-            if let Some(refusal) = target.refusal_of_replicas(point.spec.topic.replicas) {
-                anyhow::bail!("{}: {refusal}", scenario.name);
-            }
-        }
-    }
     for point in points {
         let what = |whose: &str| format!("{}: the settings of the {whose}", scenario.name);
         properties::producer(&point.spec.producers.settings).with_context(|| what("producers"))?;
@@ -227,6 +225,8 @@ struct Running<'a> {
     plan: &'a RunPlan,
     interruption: &'a Interruption,
     progress: &'a Progress,
+    /// Of all topics of all scenarios.
+    most_replicas: u16,
     /// Started, in the order of the plan; local ones are started anew where a scenario needs other settings.
     targets: Vec<RunningTarget>,
 }
@@ -291,6 +291,10 @@ impl Running<'_> {
         for spec in &self.plan.targets {
             self.progress.say(&format!("starting {}", spec.name()));
             let target = RunningTarget::start(spec, &needs).await?;
+            if target.local.is_none() {
+                // Before the first scenario, and not when the first that needs more has its turn.
+                target.cluster.check_replicas(self.most_replicas)?;
+            }
             let name = spec.name();
             if !result.targets.iter().any(|it| it.name == name) {
                 let description = match &target.local {
@@ -466,7 +470,10 @@ impl Running<'_> {
             self.progress.print(&sentence);
         }
         // Deleting goes on in the background for a while, and would be measured as part of the next round.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        match &target.local {
+            Some(local) => local.wait_until_deleted(&topic.name).await,
+            None => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
     }
 }
 

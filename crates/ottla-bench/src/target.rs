@@ -42,18 +42,6 @@ impl TargetSpec {
         }
     }
 
-    /// What speaks against so many replicas on this target, in a sentence.
-    pub fn refusal_of_replicas(&self, replicas: u16) -> Option<String> {
-        match self {
-            TargetSpec::Ottla { .. } if replicas > 1 => Some(format!(
-                "{replicas} replicas need as many brokers, and the target ottla can start only one so far; give \
-                 --replicas 1 (the result then says in what it is not the published run), another --target, or the \
-                 --bootstrap-server of a cluster"
-            )),
-            _ => None,
-        }
-    }
-
     pub fn is_local(&self) -> bool {
         !matches!(self, TargetSpec::Remote { .. })
     }
@@ -91,8 +79,9 @@ impl RunningTarget {
             (None, _) => (String::new(), BTreeMap::new()),
         };
         let mut cluster = Cluster::connect(&bootstrap, settings).await?;
-        if local.is_none() {
-            cluster.measure_bandwidth().await;
+        match &local {
+            Some(_) => cluster.wait_for_brokers(needs.brokers).await?,
+            None => cluster.measure_bandwidth().await,
         }
         let target = RunningTarget {
             spec: spec.clone(),

@@ -144,6 +144,36 @@ fn a_broker_is_started_measured_and_gone() {
     );
 }
 
+/// As many brokers are started as there are replicas, and what they use is counted together.
+#[test]
+fn three_replicas_are_three_brokers() {
+    let ran = Ran::bench(&[
+        "run",
+        "linkedin-2014/synchronous-replication",
+        "--scale",
+        "small",
+        "--time",
+        "1s",
+        "--repetitions",
+        "1",
+    ]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    ran.left_nothing();
+    let result = ran.result();
+    assert_eq!(result.targets[0].brokers, 3);
+    assert_eq!(result.targets[0].bootstrap.split(',').count(), 3);
+    let point = &result.scenarios[0].points[0];
+    assert_eq!(point.shape.replicas, 3);
+    let figures = &point.runs[0].rounds[0].figures;
+    assert!(figures["produce.records_per_second"] > 0.0);
+    assert_eq!(figures["produce.failed"], 0.0);
+    // A record of 100 bytes takes about 110 in a batch, and replicas are not counted again.
+    let ratio = figures["produce.compression_ratio"];
+    assert!((0.8..1.0).contains(&ratio), "{ratio}");
+    // Each of three processes has its own.
+    assert!(figures["broker.peak_memory_mb"] > 15.0);
+}
+
 /// A result is as good as itself, and one with half the rate is worse, which ends with status 1 where that was asked for.
 fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
     let [first, second] = ["first.json", "second.json"].map(|name| ran.dir.path().join(name));
@@ -264,6 +294,8 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let nobody = listener.local_addr().expect("an address").to_string();
     drop(listener);
+    let broker = BrokerBuilder::new().start();
+    let alone = broker.bootstrap();
     let dir = tempfile::tempdir().expect("a directory");
     let bad = dir.path().join("bad.toml");
     std::fs::write(&bad, "title = 'x'\n[records]\nsize = 'big'\n").expect("written");
@@ -275,8 +307,16 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
             "bad.toml: records.size = \"big\": not accepted",
         ),
         (
-            &["run", "linkedin-2014/three-producers"],
-            "give --replicas 1",
+            &[
+                "run",
+                "linkedin-2014/single-producer",
+                "linkedin-2014/three-producers",
+                "--scale",
+                "small",
+                "--bootstrap-server",
+                &alone,
+            ],
+            "3 replicas need as many brokers",
         ),
         (
             &["run", "linkedin-2014/stored-data", "--replicas", "1"],

@@ -429,20 +429,19 @@ impl Counted<'_> {
             return;
         }
         // Not every cluster says; then the two figures are missing.
-        if let Ok(stored) = cluster.stored_bytes(&self.context.topic.name).await {
-            let stored = stored as f64 / f64::from(spec.topic.replicas);
-            if stored > 0.0 {
-                let ratio = values as f64 / stored;
-                let rate = |name: &str| self.outcome.round.figures.get(name).copied();
-                let (produced, consumed) =
-                    (rate("produce.mb_per_second"), rate("consume.mb_per_second"));
-                self.put("produce.compression_ratio", ratio);
-                if let Some(produced) = produced {
-                    self.put("produce.stored_mb_per_second", produced / ratio);
-                }
-                if let Some(consumed) = consumed {
-                    self.put("consume.stored_mb_per_second", consumed / ratio);
-                }
+        if let Ok(stored) = cluster.stored_bytes(&self.context.topic.name).await
+            && stored > 0
+        {
+            let ratio = values as f64 / stored as f64;
+            let rate = |name: &str| self.outcome.round.figures.get(name).copied();
+            let (produced, consumed) =
+                (rate("produce.mb_per_second"), rate("consume.mb_per_second"));
+            self.put("produce.compression_ratio", ratio);
+            if let Some(produced) = produced {
+                self.put("produce.stored_mb_per_second", produced / ratio);
+            }
+            if let Some(consumed) = consumed {
+                self.put("consume.stored_mb_per_second", consumed / ratio);
             }
         }
     }

@@ -13,6 +13,8 @@ use crate::scenario::point::TopicSpec;
 
 /// How long a cluster may take to answer at all.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
+/// How long brokers that accept connections may take until the controller lets replicas be placed on them.
+const ALL_BROKERS: Duration = Duration::from_secs(60);
 /// How long the leaders of a new topic may take.
 const LEADERS: Duration = Duration::from_secs(30);
 
@@ -69,6 +71,28 @@ impl Cluster {
         })
     }
 
+    /// Waits until so many brokers are in the cluster. One that has just been started answers before the controller counts
+    /// on it, and a topic that is made then is refused its replicas.
+    pub async fn wait_for_brokers(&mut self, count: usize) -> Result<()> {
+        let began = Instant::now();
+        while self.brokers.len() < count {
+            if began.elapsed() > ALL_BROKERS {
+                bail!(
+                    "only {} of {count} brokers have joined the cluster after {} s",
+                    self.brokers.len(),
+                    ALL_BROKERS.as_secs()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let described = self
+                .admin
+                .describe_cluster(EndpointType::Broker, false)
+                .await?;
+            self.brokers = described.brokers.iter().map(|it| it.broker_id).collect();
+        }
+        Ok(())
+    }
+
     /// What there is between here and there; some clusters keep it from being found out.
     pub async fn measure_bandwidth(&mut self) {
         self.bandwidth = bandwidth::measure(&self.client).await.ok();
@@ -106,17 +130,20 @@ impl Cluster {
         }
     }
 
+    /// Says what speaks against so many replicas.
+    pub fn check_replicas(&self, replicas: u16) -> Result<()> {
+        let brokers = self.brokers.len();
+        ensure!(
+            usize::from(replicas) <= brokers,
+            "{replicas} replicas need as many brokers, and {} has {brokers}; give --replicas {brokers} (the result then \
+             says in what it is not the published run)",
+            self.bootstrap,
+        );
+        Ok(())
+    }
+
     /// Makes a topic and waits until all its partitions have leaders.
     pub async fn create_topic(&self, name: &str, spec: &TopicSpec) -> Result<()> {
-        ensure!(
-            usize::from(spec.replicas) <= self.brokers.len(),
-            "{} replicas need as many brokers, and {} has {}; give --replicas {} (the result then says in what it is \
-             not the published run)",
-            spec.replicas,
-            self.bootstrap,
-            self.brokers.len(),
-            self.brokers.len()
-        );
         let topic = NewTopic {
             name: name.to_owned(),
             partitions: Some(spec.partitions as i32),
@@ -211,19 +238,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// Bytes that a topic takes on all disks together.
+    /// Bytes that a topic takes, each of its partitions once: as much as the replica has that has most. Followers may be
+    /// behind when this is asked.
     pub async fn stored_bytes(&self, topic: &str) -> Result<u64> {
-        let mut bytes = 0;
+        let mut sizes: BTreeMap<i32, u64> = BTreeMap::new();
         for broker in &self.brokers {
             for dir in self.admin.describe_log_dirs(*broker).await? {
                 let of_topic = dir.topics.iter().filter(|it| &*it.name == topic);
-                let partitions = of_topic.flat_map(|it| &it.partitions);
-                bytes += partitions
-                    .map(|it| it.partition_size.max(0) as u64)
-                    .sum::<u64>();
+                for partition in of_topic.flat_map(|it| &it.partitions) {
+                    let size = sizes.entry(partition.partition_index).or_default();
+                    *size = (*size).max(partition.partition_size.max(0) as u64);
+                }
             }
         }
-        Ok(bytes)
+        Ok(sizes.values().sum())
     }
 
     /// Bytes free on the log directories of all brokers, as far as they say; nothing if none does.

@@ -21,6 +21,8 @@ use crate::load::process_usage::ProcessUsage;
 /// A Java broker on a busy machine takes a minute.
 const START: Duration = Duration::from_secs(180);
 const STOP: Duration = Duration::from_secs(30);
+/// How long the files of a topic may take to go.
+const DELETION: Duration = Duration::from_secs(30);
 /// Sixteen bytes as Kafka writes a UUID.
 const CLUSTER_ID: &str = "T3R0bGFCZW5jaENsdXN0ZQ";
 
@@ -135,6 +137,15 @@ impl LocalCluster {
         self.nodes.iter().map(|node| node.data.as_path())
     }
 
+    /// Waits until the files of a topic that was deleted are gone: their deletion is not to be measured with the next
+    /// round, which needs their room.
+    pub async fn wait_until_deleted(&self, topic: &str) {
+        let began = Instant::now();
+        while began.elapsed() < DELETION && self.data_dirs().any(|dir| has_files_of(dir, topic)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// What all brokers have used so far, together.
     pub fn usage(&self) -> Result<ProcessUsage> {
         let mut total = ProcessUsage::default();
@@ -183,6 +194,17 @@ impl LocalCluster {
             output,
         })
     }
+}
+
+/// Also under the names that they have while they are deleted.
+fn has_files_of(dir: &Path, topic: &str) -> bool {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .any(|name| {
+            let rest = name.strip_prefix(topic);
+            rest.is_some_and(|rest| rest.starts_with('-'))
+        })
 }
 
 impl Drop for LocalCluster {
@@ -375,6 +397,8 @@ fn properties(
         format!("transaction.state.log.min.isr={}", replicas.min(2)),
         format!("share.coordinator.state.topic.replication.factor={replicas}"),
         "share.coordinator.state.topic.min.isr=1".to_owned(),
+        // Else all that was written in the last minute would take room at once.
+        "log.segment.delete.delay.ms=100".to_owned(),
     ];
     match id {
         1 => lines.extend([
@@ -422,6 +446,16 @@ mod tests {
         let second = properties(2, 3, 7, 6, Path::new("d"), &settings);
         assert!(second.contains("process.roles=broker\n") && !second.contains("CONTROLLER://"));
         assert!(second.contains("offsets.topic.replication.factor=3\n"));
+    }
+
+    #[test]
+    fn files_of_a_topic_are_found_until_they_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("t-10-0")).unwrap();
+        assert!(!has_files_of(dir.path(), "t-1"));
+        std::fs::create_dir(dir.path().join("t-1-0.0123456789abcdef-delete")).unwrap();
+        assert!(has_files_of(dir.path(), "t-1"));
+        assert!(!has_files_of(&dir.path().join("none"), "t-1"));
     }
 
     #[test]
