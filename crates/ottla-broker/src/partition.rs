@@ -136,12 +136,15 @@ enum PartitionEvent {
     Replace(Box<dyn FnOnce(&mut Log) -> Option<Home> + Send>),
     /// What a job left that the log is to be told, if it is still the log of this partition.
     JobDone(LogReader, JobOutcome),
-    /// The flush of everything before `up_to`, which ran on a maintenance thread, has ended.
+    /// The flush of everything before `up_to`, which ran on a maintenance thread, has ended. What is on the disk by it, the
+    /// recovery point of the log says: one that a truncation has overtaken says nothing of what was written since.
     FlushEnded {
         log: LogReader,
         up_to: Offset,
-        result: Result<Offset, ottla_log::StorageError>,
+        result: Result<(), ottla_log::StorageError>,
     },
+    /// Somebody else has flushed the log.
+    Flushed,
     /// It is time for the flush that a full disk refused.
     FlushDue,
     /// Maintenance that nobody waits for has failed: a spare file, a deletion, writeback.
@@ -163,6 +166,7 @@ impl PartitionEvent {
             | PartitionEvent::Replace(_)
             | PartitionEvent::JobDone(..)
             | PartitionEvent::FlushEnded { .. }
+            | PartitionEvent::Flushed
             | PartitionEvent::FlushDue
             | PartitionEvent::JobFailed(..) => EVENT_BYTES,
         }
@@ -254,6 +258,7 @@ impl Partition {
             replica_config,
             log.log_end_offset(),
             log.high_watermark(),
+            log.reader().recovery_point(),
             log.latest_epoch(),
         );
         Arc::new(Partition {
@@ -351,6 +356,11 @@ impl Partition {
     /// Tells the replica that something happened.
     pub(crate) fn notify(self: &Arc<Self>, broker: &Arc<Broker>, event: Event<Ack>) {
         self.put(broker, PartitionEvent::Replica(event));
+    }
+
+    /// Tells the replica that more of its log is on the disk.
+    pub(crate) fn on_flushed(self: &Arc<Self>, broker: &Arc<Broker>) {
+        self.put(broker, PartitionEvent::Flushed);
     }
 
     /// Runs something on the log between two steps, and returns what it came to. The work must not

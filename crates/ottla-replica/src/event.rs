@@ -81,7 +81,7 @@ pub enum Event<Ack> {
         leadership: Leadership,
         now_ms: u64,
     },
-    /// The settings of the topic changed. Means nothing to a replica that does not lead.
+    /// The settings of the topic changed.
     SettingsChanged(ReplicaSettings),
     /// The registration of a broker changed that holds a replica: it came back, was fenced, is shutting
     /// down, or is gone. All of them, as in `Leadership`. Means nothing to a replica that does not lead.
@@ -92,6 +92,7 @@ pub enum Event<Ack> {
         leader: BrokerId,
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
+        settings: ReplicaSettings,
     },
     Append(Append<Ack>),
     /// All that `WriteLog` asked for, up to the record before `log_end_offset`, is in the file.
@@ -152,7 +153,8 @@ pub enum Effect<Ack> {
     },
     /// Append this batch; answered by `LogWritten` or `WriteRefused`. Neighbours may be written at once.
     WriteLog { batch: RecordBatch },
-    /// Flush the log at least up to here; answered by `Flushed`, or `LogLost`.
+    /// Flush the log at least up to here; answered by `Flushed`, or `LogLost`. Where the log is cut meanwhile, `Flushed`
+    /// says how far what is in it now is on the disk.
     Flush { up_to: Offset },
     /// Let consumers read up to here (exclusive).
     AdvanceHighWatermark { high_watermark: Offset },

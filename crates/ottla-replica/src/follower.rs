@@ -7,13 +7,16 @@
 //!   Fetching ──► Appending ── LogWritten ────────────────┤
 //!     │ diverging, or no epoch in the log                │
 //!     ├────────► Truncating ── LogTruncated ─────────────┤
+//!     │ flush.messages are not on the disk               │
+//!     ├────────► Flushing ── Flushed ────────────────────┤
 //!     │ out of range                                     │
 //!     ├────────► OutOfRange ── LeaderOffsetsListed ──────┘  (by way of Truncating, if need be)
 //!     │ fenced
 //!     └────────► Failed, until a newer leader epoch
 //! ```
 //!
-//! One fetch is under way at a time, always from the log end. An answer counts only in the leader epoch and for
+//! One fetch is under way at a time, always from the log end. By that the leader takes all before it for safe here, so
+//! where `flush.messages` asks for a flush, the fetch is ordered when it is done. An answer counts only in the leader epoch and for
 //! the log, named by its end and the epoch there, for which it was asked, so that late and repeated ones come
 //! to nothing. What fails is tried again after `replica.fetch.backoff.ms`.
 //!
@@ -28,7 +31,7 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 use crate::planted::{self, Bug};
 use crate::replica::LogState;
 use crate::truncation::truncation_offset;
-use crate::{Effect, Fetched, LeaderOffsets, ReplicaConfig};
+use crate::{Effect, Fetched, LeaderOffsets, ReplicaConfig, ReplicaSettings};
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +52,7 @@ pub struct FetchPosition {
 #[derive(Debug)]
 pub(crate) struct Follower {
     config: ReplicaConfig,
+    settings: ReplicaSettings,
     leader: BrokerId,
     leader_epoch: LeaderEpoch,
     partition_epoch: PartitionEpoch,
@@ -76,6 +80,8 @@ enum FetchState {
         /// What the log ended with before.
         before: (Offset, Option<LeaderEpoch>),
     },
+    /// The next fetch waits for what is in the file to reach the disk.
+    Flushing,
     OutOfRange,
     Failed,
 }
@@ -91,6 +97,7 @@ struct LeaderProgress {
 impl Follower {
     pub(crate) fn new<Ack>(
         config: ReplicaConfig,
+        settings: ReplicaSettings,
         leader: BrokerId,
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
@@ -99,6 +106,7 @@ impl Follower {
     ) -> Follower {
         let mut follower = Follower {
             config,
+            settings,
             leader,
             leader_epoch,
             partition_epoch,
@@ -127,6 +135,10 @@ impl Follower {
 
     pub(crate) fn set_partition_epoch(&mut self, partition_epoch: PartitionEpoch) {
         self.partition_epoch = partition_epoch;
+    }
+
+    pub(crate) fn set_settings(&mut self, settings: ReplicaSettings) {
+        self.settings = settings;
     }
 
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
@@ -259,6 +271,14 @@ impl Follower {
             // What was being written when this replica led.
             FetchState::Fetching if self.retry_at_ms.is_none() => self.order_fetch(log, effects),
             state => self.state = state,
+        }
+    }
+
+    /// More of the log is on the disk. What was written behind that, or in the place of what was cut off while it was being
+    /// flushed, is waited for once more.
+    pub(crate) fn on_flushed<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
+        if matches!(self.state, FetchState::Flushing) {
+            self.order_fetch(log, effects);
         }
     }
 
@@ -403,6 +423,15 @@ impl Follower {
     }
 
     fn order_fetch<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
+        let unflushed = log.log_end_offset.since(log.flushed_end);
+        let is_flush_due = unflushed > 0 && unflushed >= self.settings.flush_messages;
+        if is_flush_due && !planted::has(Bug::FetchBeforeFlush) {
+            self.state = FetchState::Flushing;
+            effects.push(Effect::Flush {
+                up_to: log.log_end_offset,
+            });
+            return;
+        }
         self.state = FetchState::Fetching;
         let last_fetched_epoch = match planted::has(Bug::KeepDivergingRecords) {
             true => None,

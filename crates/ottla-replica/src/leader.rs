@@ -22,7 +22,7 @@ use crate::isr::{Isr, Settled};
 use crate::parked_acks::{Parked, ParkedAcks};
 use crate::planted::{self, Bug};
 use crate::remote_replica::RemoteReplica;
-use crate::replica::check_leader_epoch;
+use crate::replica::{LogState, check_leader_epoch};
 use crate::{
     AckOutcome, AlterPartition, AlteredPartition, Append, Effect, FetchRefusal, FollowerFetch,
     Leadership, ProducerVerdict, ReplicaBroker, ReplicaConfig, ReplicaSettings, RequiredAcks,
@@ -56,7 +56,7 @@ pub(crate) struct Leader<Ack> {
     settled_end: Offset,
     /// Exclusive end of what the last `Flush` asked for.
     flush_requested_end: Offset,
-    /// Exclusive end of what is known to be on the disk since this leadership began.
+    /// Exclusive end of what is on the disk, as far as a flush is waited for.
     flushed_end: Offset,
     high_watermark: Offset,
     parked: ParkedAcks<Ack>,
@@ -66,15 +66,27 @@ impl<Ack> Leader<Ack> {
     pub(crate) fn elected(
         config: ReplicaConfig,
         leadership: Leadership,
-        log_end_offset: Offset,
-        high_watermark: Offset,
+        log: &LogState,
         now_ms: u64,
         effects: &mut Vec<Effect<Ack>>,
     ) -> Self {
+        let (log_end_offset, high_watermark) = (log.log_end_offset, log.high_watermark);
         effects.push(Effect::AssignLeaderEpoch {
             leader_epoch: leadership.leader_epoch,
             start_offset: log_end_offset,
         });
+        // What it was flushing as a follower does not count before that is done.
+        let unflushed = log_end_offset.since(log.flushed_end);
+        let is_flush_due = unflushed > 0 && unflushed >= leadership.settings.flush_messages;
+        let flushed_end = match is_flush_due {
+            true => log.flushed_end.max(high_watermark),
+            false => log_end_offset,
+        };
+        if is_flush_due {
+            effects.push(Effect::Flush {
+                up_to: log_end_offset,
+            });
+        }
         let mut leader = Leader {
             config,
             settings: leadership.settings,
@@ -86,9 +98,9 @@ impl<Ack> Leader<Ack> {
             now_ms,
             next_offset: log_end_offset,
             log_end_offset,
-            settled_end: log_end_offset,
+            settled_end: flushed_end,
             flush_requested_end: log_end_offset,
-            flushed_end: log_end_offset,
+            flushed_end,
             high_watermark,
             parked: ParkedAcks::new(),
         };

@@ -28,6 +28,8 @@ pub(crate) enum Bug {
     TakeAnswersByOffset,
     /// A follower's log end offset is taken from a fetch without checking that its log agrees.
     TrustFetchOffset,
+    /// A follower fetches on while `flush.messages` waits for the disk.
+    FetchBeforeFlush,
     /// The high watermark follows the followers back.
     LowerHighWatermark,
 }

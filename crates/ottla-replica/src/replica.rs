@@ -4,7 +4,10 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 use crate::follower::Follower;
 use crate::leader::Leader;
-use crate::{AckOutcome, Effect, Event, FetchRefusal, FollowerFetch, ReadCandidate, ReplicaConfig};
+use crate::{
+    AckOutcome, Effect, Event, FetchRefusal, FollowerFetch, ReadCandidate, ReplicaConfig,
+    ReplicaSettings,
+};
 
 /// One replica of a partition on one broker.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct LogState {
     pub(crate) log_end_offset: Offset,
     /// Exclusive end of what consumers may read.
     pub(crate) high_watermark: Offset,
+    /// Exclusive end of what is known to be on the disk; moved by `Flushed`, and back by a truncation.
+    pub(crate) flushed_end: Offset,
     /// The last entry of the leader epoch checkpoint.
     pub(crate) latest_epoch: Option<LeaderEpoch>,
 }
@@ -37,12 +42,14 @@ enum Role<Ack> {
 }
 
 impl<Ack> Replica<Ack> {
-    /// A replica whose log ends at `log_end_offset` with records of `latest_epoch`, before the metadata has
-    /// given it a role. The high watermark is the one of the checkpoint, and cannot lie beyond the end.
+    /// A replica whose log ends at `log_end_offset` with records of `latest_epoch` and is on the disk before
+    /// `recovery_point`, before the metadata has given it a role. The high watermark is the one of the checkpoint, and
+    /// cannot lie beyond the end.
     pub fn new(
         config: ReplicaConfig,
         log_end_offset: Offset,
         high_watermark: Offset,
+        recovery_point: Offset,
         latest_epoch: Option<LeaderEpoch>,
     ) -> Self {
         Replica {
@@ -51,6 +58,7 @@ impl<Ack> Replica<Ack> {
             log: LogState {
                 log_end_offset,
                 high_watermark: high_watermark.min(log_end_offset),
+                flushed_end: recovery_point.min(log_end_offset),
                 latest_epoch,
             },
         }
@@ -218,10 +226,13 @@ impl<Ack> Replica<Ack> {
                 leader,
                 leader_epoch,
                 partition_epoch,
-            } => self.on_follower_of(leader, leader_epoch, partition_epoch, effects),
-            Event::SettingsChanged(settings) => self.on_leader(effects, |leader, effects| {
-                leader.on_settings_changed(settings, effects)
-            }),
+                settings,
+            } => self.on_follower_of(leader, leader_epoch, partition_epoch, settings, effects),
+            Event::SettingsChanged(settings) => match &mut self.role {
+                Role::Leader(leader) => leader.on_settings_changed(settings, effects),
+                Role::Follower(follower) => follower.set_settings(settings),
+                Role::Offline | Role::Lost => {}
+            },
             Event::BrokersChanged(brokers) => self.on_leader(effects, |leader, effects| {
                 leader.on_brokers_changed(&brokers, effects)
             }),
@@ -246,9 +257,7 @@ impl<Ack> Replica<Ack> {
                     Role::Offline | Role::Lost => {}
                 }
             }
-            Event::Flushed { up_to } => {
-                self.on_leader(effects, |leader, effects| leader.on_flushed(up_to, effects));
-            }
+            Event::Flushed { up_to } => self.on_flushed(up_to, effects),
             Event::FollowerFetched(fetch) => self.on_leader(effects, |leader, effects| {
                 leader.on_follower_fetch(&fetch, effects)
             }),
@@ -282,6 +291,7 @@ impl<Ack> Replica<Ack> {
                 latest_epoch,
             } => {
                 self.log.log_end_offset = log_end_offset;
+                self.log.flushed_end = self.log.flushed_end.min(log_end_offset);
                 self.log.latest_epoch = latest_epoch;
                 let high_watermark = self.log.high_watermark.max(log_start_offset);
                 self.log.high_watermark = high_watermark.min(log_end_offset);
@@ -318,8 +328,7 @@ impl<Ack> Replica<Ack> {
                 self.role = Role::Leader(Box::new(Leader::elected(
                     self.config,
                     leadership,
-                    self.log.log_end_offset,
-                    self.log.high_watermark,
+                    &self.log,
                     now_ms,
                     effects,
                 )));
@@ -333,6 +342,7 @@ impl<Ack> Replica<Ack> {
         leader: BrokerId,
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
+        settings: ReplicaSettings,
         effects: &mut Vec<Effect<Ack>>,
     ) {
         if self.is_lost() || partition_epoch < self.partition_epoch() {
@@ -352,6 +362,7 @@ impl<Ack> Replica<Ack> {
         }
         self.role = Role::Follower(Box::new(Follower::new(
             self.config,
+            settings,
             leader,
             leader_epoch,
             partition_epoch,
@@ -370,6 +381,16 @@ impl<Ack> Replica<Ack> {
         match &mut self.role {
             Role::Leader(leader) => leader.on_log_written(log_end_offset, effects),
             Role::Follower(follower) => follower.on_log_written(&mut self.log, effects),
+            Role::Offline | Role::Lost => {}
+        }
+    }
+
+    fn on_flushed(&mut self, up_to: Offset, effects: &mut Vec<Effect<Ack>>) {
+        let flushed_end = self.log.flushed_end.max(up_to);
+        self.log.flushed_end = flushed_end.min(self.log.log_end_offset);
+        match &mut self.role {
+            Role::Leader(leader) => leader.on_flushed(up_to, effects),
+            Role::Follower(follower) => follower.on_flushed(&self.log, effects),
             Role::Offline | Role::Lost => {}
         }
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use ottla_config::BrokerConfig;
 use ottla_log::Log;
-use ottla_replica::Event;
 use ottla_types::{Timestamp, TopicPartition};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -226,7 +225,7 @@ async fn flush(log_dirs: Arc<LogDirs>, broker: Arc<Broker>, partition: Arc<Parti
     };
     let threads = log_dirs.threads_of(&reader).jobs;
     match threads.run(move || job.run()).await {
-        Ok(Ok(up_to)) => partition.notify(&broker, Event::Flushed { up_to }),
+        Ok(Ok(_)) => partition.on_flushed(&broker),
         Ok(Err(error)) => log_dirs.on_partition_error(&reader, &error),
         // The panic has been reported where it happened.
         Err(_) => {}

@@ -148,14 +148,17 @@ impl Stepped {
             }
             PartitionEvent::FlushEnded { log, up_to, result } => {
                 self.write(partition, broker);
-                match result {
-                    // The log was moved meanwhile, and what took its place has been flushed. The directory
-                    // that it lay in may still be in use for others.
-                    Err(error) if !log.is_of_same_log(&partition.reader()) => {
-                        report(broker, &log, &error);
-                    }
-                    result => self.on_flush_ended(partition, broker, up_to, result),
+                if log.is_of_same_log(&partition.reader()) {
+                    self.on_flush_ended(partition, broker, up_to, result);
+                } else if let Err(error) = result {
+                    // The log was moved meanwhile, and what took its place has been flushed. The directory that it lay in
+                    // may still be in use for others.
+                    report(broker, &log, &error);
                 }
+            }
+            PartitionEvent::Flushed => {
+                self.write(partition, broker);
+                self.tell_flushed(partition, broker);
             }
             PartitionEvent::FlushDue => {
                 self.write(partition, broker);
@@ -329,14 +332,7 @@ impl Stepped {
         // Followers fetch what is in the file while its acknowledgements are worked out.
         partition.followers.on_end_moved(log_end_offset);
         match written {
-            Ok(info) => {
-                self.step(partition, broker, Event::LogWritten { log_end_offset });
-                // A leader flushes where an acknowledgement waits for it. A follower does not wait for its flush: its
-                // next fetch vouches for what is in its file.
-                if info.flush_due && !self.replica.is_leader() {
-                    self.flush(partition, broker, log_end_offset);
-                }
-            }
+            Ok(_) => self.step(partition, broker, Event::LogWritten { log_end_offset }),
             Err(error) => {
                 self.step(partition, broker, Event::WriteRefused { log_end_offset });
                 match error.reason {
@@ -356,7 +352,7 @@ impl Stepped {
             return;
         }
         let Some(job) = self.log.flush_job() else {
-            self.step(partition, broker, Event::Flushed { up_to });
+            self.tell_flushed(partition, broker);
             return;
         };
         self.flush = FlushState::Running(None);
@@ -365,7 +361,7 @@ impl Stepped {
         let threads = partition.home.load().threads.jobs.clone();
         threads.start(move || {
             let up_to = job.up_to();
-            let result = job.run();
+            let result = job.run().map(|_| ());
             partition.put(&broker, PartitionEvent::FlushEnded { log, up_to, result });
         });
     }
@@ -375,19 +371,20 @@ impl Stepped {
         partition: &Arc<Partition>,
         broker: &Arc<Broker>,
         up_to: Offset,
-        result: Result<Offset, StorageError>,
+        result: Result<(), StorageError>,
     ) {
         let wanted = match self.flush {
             FlushState::Running(wanted) => wanted,
             FlushState::Idle => None,
         };
         match result {
-            Ok(flushed) => {
+            Ok(()) => {
                 self.flush = FlushState::Idle;
-                if let Some(up_to) = wanted.filter(|&up_to| up_to > flushed) {
+                let flushed_end = partition.reader().recovery_point();
+                if let Some(up_to) = wanted.filter(|&up_to| up_to > flushed_end) {
                     self.flush(partition, broker, up_to);
                 }
-                self.step(partition, broker, Event::Flushed { up_to: flushed });
+                self.tell_flushed(partition, broker);
             }
             // What waits for the flush goes on waiting, as long as its deadlines allow. It was a write that failed
             // and can be made again: a failed fsync is no full disk, and loses the log.
@@ -405,6 +402,12 @@ impl Stepped {
                 self.lose(partition, broker, &error);
             }
         }
+    }
+
+    /// Tells the replica what is on the disk of what its log holds now.
+    fn tell_flushed(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) {
+        let up_to = partition.reader().recovery_point();
+        self.step(partition, broker, Event::Flushed { up_to });
     }
 
     /// Another log holds the same now, and is on disk up to its end.

@@ -99,6 +99,7 @@ impl Broker {
                     leader: replica.registration.leader,
                     leader_epoch: replica.registration.leader_epoch,
                     partition_epoch: replica.registration.partition_epoch,
+                    settings: partition.settings().replica,
                 },
             };
             partition.notify(self, event);

@@ -35,8 +35,6 @@ pub struct AppendInfo {
     pub bytes: u64,
     /// A new segment was begun.
     pub rolled: bool,
-    /// `flush.messages` asks for a flush before this append is acknowledged.
-    pub flush_due: bool,
 }
 
 impl Log {
@@ -54,7 +52,6 @@ impl Log {
             last_offset: self.log_end_offset().plus(-1),
             bytes: 0,
             rolled: false,
-            flush_due: false,
         };
         let mut written = 0;
         while written < batches.len() {
@@ -80,8 +77,6 @@ impl Log {
                 }
             }
         }
-        let recovery_point = self.shared.offset(&self.shared.recovery_point);
-        info.flush_due = self.log_end_offset().since(recovery_point) >= self.config.flush_messages;
         Ok(info)
     }
 

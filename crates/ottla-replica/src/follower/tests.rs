@@ -12,6 +12,7 @@ struct Story {
     /// The last that it gave.
     order: FetchPosition,
     now_ms: u64,
+    flush_messages: i64,
 }
 
 impl Story {
@@ -22,6 +23,7 @@ impl Story {
                 ReplicaConfig::new(ME),
                 Offset(log_end_offset),
                 Offset(high_watermark),
+                Offset(log_end_offset),
                 latest_epoch.map(LeaderEpoch),
             ),
             order: FetchPosition {
@@ -32,6 +34,7 @@ impl Story {
                 is_in_sync: false,
             },
             now_ms: 0,
+            flush_messages: i64::MAX,
         }
     }
 
@@ -58,6 +61,20 @@ impl Story {
             leader: BrokerId(leader),
             leader_epoch: LeaderEpoch(leader_epoch),
             partition_epoch: PartitionEpoch(partition_epoch),
+            settings: self.settings(),
+        })
+    }
+
+    fn settings(&self) -> ReplicaSettings {
+        ReplicaSettings {
+            min_insync_replicas: 1,
+            flush_messages: self.flush_messages,
+        }
+    }
+
+    fn flushed(&mut self, up_to: i64) -> Vec<Effect<u32>> {
+        self.step(Event::Flushed {
+            up_to: Offset(up_to),
         })
     }
 
@@ -558,6 +575,88 @@ fn a_refused_write_is_fetched_again_later() {
     assert_eq!(refused, []);
     assert_eq!(story.replica.log_end_offset(), Offset(11));
     story.fetches_again_later(fetch_from(11, 3));
+}
+
+fn flush(up_to: i64) -> Effect<u32> {
+    Effect::Flush {
+        up_to: Offset(up_to),
+    }
+}
+
+/// As `following`, of a topic that is flushed with every second record.
+fn flushing_follower() -> Story {
+    let mut story = Story::following();
+    story.flush_messages = 2;
+    let settings = story.settings();
+    assert_eq!(story.step(Event::SettingsChanged(settings)), []);
+    story
+}
+
+#[test]
+fn the_next_fetch_waits_for_the_flush_that_the_topic_asks_for() {
+    let mut story = flushing_follower();
+    story.answer(10, records(&[(10, 1, 4)], 10));
+    assert_eq!(
+        story.written(11),
+        [high_watermark(10), fetch_in_sync_from(11, 4)]
+    );
+    story.answer(11, records(&[(11, 1, 4)], 11));
+    assert_eq!(story.written(12), [high_watermark(11), flush(12)]);
+    // Whatever comes meanwhile.
+    assert_eq!(story.step(Event::ClockTicked { now_ms: 5_000 }), []);
+    assert_eq!(story.answer(12, records(&[(12, 1, 4)], 12)), []);
+    assert_eq!(story.flushed(12), [fetch_in_sync_from(12, 4)]);
+    // What is flushed does not count again.
+    story.answer(12, records(&[(12, 1, 4)], 12));
+    assert_eq!(
+        story.written(13),
+        [high_watermark(12), fetch_in_sync_from(13, 4)]
+    );
+}
+
+#[test]
+fn a_flush_of_less_than_was_written_is_not_enough() {
+    let mut story = flushing_follower();
+    story.answer(10, records(&[(10, 4, 4)], 10));
+    assert_eq!(story.written(14), [high_watermark(10), flush(14)]);
+    assert_eq!(story.flushed(11), [flush(14)]);
+    assert_eq!(story.flushed(13), [fetch_in_sync_from(14, 4)]);
+}
+
+#[test]
+fn what_a_new_leader_has_cut_and_sent_again_has_to_be_flushed_again() {
+    let mut story = flushing_follower();
+    story.answer(10, records(&[(10, 4, 4)], 10));
+    story.written(14);
+    assert_eq!(story.follow(3, 5, 2), [flush(14)]);
+    story.flushed(14);
+    let order = story.order;
+    let answered = |result| Event::FetchAnswered {
+        order,
+        result,
+        now_ms: 0,
+    };
+    story.step(answered(diverging((3, 10), Some((3, 10)))));
+    story.truncated(10, Some(3));
+    story.answer_in(5, 10, records(&[(10, 4, 5)], 10));
+    let effects = story.written(14);
+    assert_eq!(effects.last(), Some(&flush(14)), "{effects:?}");
+}
+
+#[test]
+fn a_leader_counts_what_it_was_flushing_when_that_is_done() {
+    let mut story = flushing_follower();
+    story.answer(10, records(&[(10, 4, 4)], 10));
+    story.written(14);
+    let mut event = elected(2);
+    if let Event::LeaderElected { leadership, .. } = &mut event {
+        leadership.settings = story.settings();
+    }
+    let effects = story.step(event);
+    assert!(effects.contains(&flush(14)), "{effects:?}");
+    assert_eq!(story.replica.high_watermark(), Offset(10));
+    story.flushed(14);
+    assert_eq!(story.replica.high_watermark(), Offset(14));
 }
 
 /// This broker was elected in epoch 5.

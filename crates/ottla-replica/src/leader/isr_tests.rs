@@ -28,6 +28,7 @@ impl Story {
                 ReplicaConfig::new(ME),
                 Offset(10),
                 Offset(10),
+                Offset(10),
                 Some(LeaderEpoch(3)),
             ),
             brokers: (1..=3).map(broker).collect(),
@@ -397,6 +398,10 @@ fn an_older_registration_is_skipped() {
         leader: BrokerId(2),
         leader_epoch: LeaderEpoch(4),
         partition_epoch: PartitionEpoch(5),
+        settings: ReplicaSettings {
+            min_insync_replicas: 1,
+            flush_messages: i64::MAX,
+        },
     };
     assert_eq!(story.step(deposed), []);
     assert!(story.replica.is_leader());

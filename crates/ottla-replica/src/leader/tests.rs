@@ -8,6 +8,10 @@ use crate::{Event, FetchPosition, Replica};
 
 const ME: BrokerId = BrokerId(1);
 const NO_DEADLINE: u64 = u64::MAX;
+const SETTINGS: ReplicaSettings = ReplicaSettings {
+    min_insync_replicas: 1,
+    flush_messages: i64::MAX,
+};
 
 /// A replica together with the effects of its last step.
 struct Story {
@@ -20,7 +24,7 @@ impl Story {
     /// Broker 1 leads in epoch 4, with this ISR, from an empty log.
     fn leader_with(isr: &[i32], min_insync_replicas: usize, flush_messages: i64) -> Story {
         let mut story = Story {
-            replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), None),
+            replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), Offset(0), None),
             partition_epoch: 0,
         };
         let effects = story.step(elected(4, isr, min_insync_replicas, flush_messages));
@@ -227,7 +231,7 @@ fn too_few_in_sync_replicas_refuse_acks_all_only() {
 #[test]
 fn min_insync_replicas_counts_at_most_the_replicas_there_are() {
     let mut story = Story {
-        replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), None),
+        replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), Offset(0), None),
         partition_epoch: 0,
     };
     story.step(Event::LeaderElected {
@@ -273,6 +277,7 @@ fn losing_the_leadership_answers_everybody() {
             leader: BrokerId(2),
             leader_epoch: LeaderEpoch(5),
             partition_epoch: PartitionEpoch(9),
+            settings: SETTINGS,
         }),
         [
             released(1, AckOutcome::NotLeader),
@@ -506,7 +511,7 @@ fn a_new_epoch_of_the_same_leader_keeps_what_waits() {
 #[test]
 fn the_checkpointed_high_watermark_catches_up_at_election() {
     let mut story = Story {
-        replica: Replica::new(ReplicaConfig::new(ME), Offset(8), Offset(5), None),
+        replica: Replica::new(ReplicaConfig::new(ME), Offset(8), Offset(5), Offset(8), None),
         partition_epoch: 0,
     };
     assert_eq!(
@@ -539,6 +544,7 @@ fn a_replica_that_lost_its_log_never_leads_again() {
             leader: BrokerId(2),
             leader_epoch: LeaderEpoch(6),
             partition_epoch: PartitionEpoch(9),
+            settings: SETTINGS,
         },
         elected(7, &[1], 1, i64::MAX),
     ] {
@@ -580,7 +586,7 @@ fn changed_settings_are_in_force_at_once_and_elect_nobody() {
     );
 
     let mut offline: Replica<u32> =
-        Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), None);
+        Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), Offset(0), None);
     let mut effects = Vec::new();
     offline.step(settings(1), &mut effects);
     assert_eq!(effects, []);

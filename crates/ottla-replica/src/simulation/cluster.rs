@@ -8,7 +8,7 @@ use super::checkers::Checkers;
 use super::model_controller::ModelController;
 use super::node::{FetchAnswer, Message, Node, Outcome};
 use super::random::Random;
-use crate::{AckOutcome, AlterPartition, FetchRefusal, RequiredAcks};
+use crate::{AckOutcome, AlterPartition, FetchRefusal, ReplicaSettings, RequiredAcks};
 
 /// Steps of a run in which things fail, and those behind in which they heal. A step takes 1 to 20 ms.
 const FAULTY_STEPS: u32 = 1_500;
@@ -22,6 +22,16 @@ pub(super) enum Elections {
     /// Where there is no such one, any replica that is up, and any number of disks may fail. Records are lost,
     /// and the replicas end up with the same ones all the same.
     Unclean,
+}
+
+/// What a kill costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flushes {
+    /// `flush.messages` is not set: what the disk does not have yet is lost. With clean elections one node at a time fails,
+    /// and only where another has the records.
+    Never,
+    /// `flush.messages=1`: whatever counts is on the disk, and all may fail at once.
+    EachRecord,
 }
 
 /// What a run came to.
@@ -59,6 +69,7 @@ struct Cluster {
     /// elections are unclean.
     dirty: HashSet<usize>,
     elections: Elections,
+    flushes: Flushes,
     fingerprint: u64,
     /// Print what happens.
     is_told: bool,
@@ -75,14 +86,21 @@ struct Envelope {
 }
 
 /// Runs a seed to its end, or to the first finding.
-pub(super) fn run(seed: u64, elections: Elections, is_told: bool) -> Report {
+pub(super) fn run(seed: u64, elections: Elections, flushes: Flushes, is_told: bool) -> Report {
     let mut random = Random::new(seed);
     let replicas = 2 + random.below(3) as usize;
     let min_insync_replicas = 1 + random.below(2) as usize;
+    let settings = ReplicaSettings {
+        min_insync_replicas,
+        flush_messages: match flushes {
+            Flushes::Never => i64::MAX,
+            Flushes::EachRecord => 1,
+        },
+    };
     let mut cluster = Cluster {
         controller: ModelController::new(replicas, min_insync_replicas, elections),
         nodes: (0..replicas as i32)
-            .map(|id| Node::new(BrokerId(id), replicas, min_insync_replicas, is_told))
+            .map(|id| Node::new(BrokerId(id), replicas, settings, is_told))
             .collect(),
         random,
         time_ms: 0,
@@ -98,6 +116,7 @@ pub(super) fn run(seed: u64, elections: Elections, is_told: bool) -> Report {
         acks_all: HashSet::new(),
         dirty: HashSet::new(),
         elections,
+        flushes,
         fingerprint: 0,
         is_told,
         images_told: 0,
@@ -238,11 +257,15 @@ impl Cluster {
 
     /// One failure at a time that may cost records, where none may be lost.
     fn may_fail(&self) -> bool {
-        self.dirty.is_empty() || self.elections == Elections::Unclean
+        self.dirty.is_empty() || self.may_all_fail()
+    }
+
+    fn may_all_fail(&self) -> bool {
+        self.elections == Elections::Unclean || self.flushes == Flushes::EachRecord
     }
 
     fn another_keeps_its_disk(&self, id: BrokerId) -> bool {
-        if self.elections == Elections::Unclean {
+        if self.may_all_fail() {
             return true;
         }
         let image = self.controller.now();
@@ -260,7 +283,9 @@ impl Cluster {
                 self.controller.fence(id);
             }
             if !is_up && self.random.per_mille(10 * haste) {
-                let is_clean = !self.dirty.contains(&node);
+                // The controller is not told of a kill that has cost nothing.
+                let is_clean =
+                    !self.dirty.contains(&node) || self.flushes == Flushes::EachRecord;
                 self.start(node, is_clean);
             }
             if is_up && is_fenced && self.random.per_mille(20 * haste) {
@@ -319,6 +344,9 @@ impl Cluster {
         }
         if self.random.per_mille(50) {
             self.nodes[node].tick(time_ms, &mut out);
+        }
+        if self.nodes[node].is_flushing() && self.random.per_mille(300) {
+            self.nodes[node].end_flush(&mut out);
         }
         if self.random.per_mille(10) {
             self.nodes[node].log.flush();

@@ -122,6 +122,10 @@ impl ModelLog {
         self.flushed_end = self.end().0;
     }
 
+    pub(super) fn flushed_end(&self) -> Offset {
+        Offset(self.flushed_end)
+    }
+
     pub(super) fn checkpoint_high_watermark(&mut self) {
         self.checkpointed_high_watermark = self.high_watermark;
     }

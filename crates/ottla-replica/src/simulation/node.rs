@@ -89,6 +89,8 @@ pub(super) struct Process {
     /// Proposals that the controller has not answered, the first of which is sent again and again.
     pub(super) proposals: VecDeque<AlterPartition>,
     brokers: Vec<crate::ReplicaBroker>,
+    /// A flush is under way.
+    is_flushing: bool,
 }
 
 pub(super) struct Node {
@@ -97,7 +99,7 @@ pub(super) struct Node {
     pub(super) process: Option<Process>,
     /// The records that it held and lost when it was killed.
     pub(super) lost: HashSet<u32>,
-    min_insync_replicas: usize,
+    settings: ReplicaSettings,
     replicas: usize,
     /// Print each event and what it leads to.
     is_told: bool,
@@ -107,7 +109,7 @@ impl Node {
     pub(super) fn new(
         id: BrokerId,
         replicas: usize,
-        min_insync_replicas: usize,
+        settings: ReplicaSettings,
         is_told: bool,
     ) -> Node {
         Node {
@@ -116,7 +118,7 @@ impl Node {
             log: ModelLog::default(),
             process: None,
             lost: HashSet::new(),
-            min_insync_replicas,
+            settings,
             replicas,
         }
     }
@@ -129,7 +131,13 @@ impl Node {
         };
         let log = &self.log;
         self.process = Some(Process {
-            replica: Replica::new(config, log.end(), log.high_watermark, log.latest_epoch()),
+            replica: Replica::new(
+                config,
+                log.end(),
+                log.high_watermark,
+                log.flushed_end(),
+                log.latest_epoch(),
+            ),
             started_ms: time_ms,
             broker_epoch,
             images_seen,
@@ -137,6 +145,7 @@ impl Node {
             order: None,
             proposals: VecDeque::new(),
             brokers: Vec::new(),
+            is_flushing: false,
         });
     }
 
@@ -162,7 +171,7 @@ impl Node {
     pub(super) fn take_up(&mut self, image: &Image, time_ms: u64, out: &mut Vec<Outcome>) {
         let now_ms = self.now_ms(time_ms);
         let (id, replicas) = (self.id, self.replicas);
-        let min_insync_replicas = self.min_insync_replicas;
+        let settings = self.settings;
         let Some(process) = &mut self.process else {
             return;
         };
@@ -180,10 +189,7 @@ impl Node {
                 replicas: (0..replicas as i32).map(BrokerId).collect(),
                 isr: image.isr.clone(),
                 brokers: image.brokers.clone(),
-                settings: ReplicaSettings {
-                    min_insync_replicas,
-                    flush_messages: i64::MAX,
-                },
+                settings,
             };
             if is_new {
                 out.push(Outcome::Elected);
@@ -194,6 +200,7 @@ impl Node {
                 leader: image.leader,
                 leader_epoch: image.leader_epoch,
                 partition_epoch: image.partition_epoch,
+                settings,
             };
             self.step(event, out);
         }
@@ -205,6 +212,21 @@ impl Node {
     pub(super) fn tick(&mut self, time_ms: u64, out: &mut Vec<Outcome>) {
         let now_ms = self.now_ms(time_ms);
         self.step(Event::ClockTicked { now_ms }, out);
+    }
+
+    pub(super) fn is_flushing(&self) -> bool {
+        self.process.as_ref().is_some_and(|it| it.is_flushing)
+    }
+
+    /// The flush that is under way is done.
+    pub(super) fn end_flush(&mut self, out: &mut Vec<Outcome>) {
+        let Some(process) = &mut self.process else {
+            return;
+        };
+        process.is_flushing = false;
+        self.log.flush();
+        let up_to = self.log.flushed_end();
+        self.step(Event::Flushed { up_to }, out);
     }
 
     pub(super) fn produce(
@@ -418,10 +440,7 @@ impl Node {
                         self.log.append(&batch);
                         has_written = true;
                     }
-                    Effect::Flush { up_to } => {
-                        self.log.flush();
-                        events.push_back(Event::Flushed { up_to });
-                    }
+                    Effect::Flush { .. } => process.is_flushing = true,
                     Effect::AdvanceHighWatermark { high_watermark } => {
                         self.log.high_watermark = high_watermark;
                         out.push(Outcome::HighWatermarkLed(high_watermark));

@@ -3,7 +3,7 @@
 //! `OTTLA_REPLICA_SEEDS=5000 cargo test -p ottla-replica simulation` runs more of them; a seed that fails is
 //! named, and `OTTLA_REPLICA_SEED=n` runs it again and prints what happens in it.
 
-use super::cluster::{Elections, Report, run};
+use super::cluster::{Elections, Flushes, Report, run};
 use crate::planted::{Bug, plant};
 
 /// How many seeds every test run goes through.
@@ -25,7 +25,7 @@ fn nothing_is_lost_and_everything_comes_together() {
     let count = seeds.end - seeds.start;
     let mut sum = (0, 0, 0, 0);
     for seed in seeds {
-        let report = run(seed, Elections::Clean, one.is_some());
+        let report = run(seed, Elections::Clean, Flushes::Never, one.is_some());
         assert_eq!(report.finding, None, "seed {seed}");
         sum.0 += report.committed;
         sum.1 += report.acknowledged;
@@ -48,15 +48,33 @@ fn after_unclean_elections_the_replicas_are_the_same() {
         None => 0..number("OTTLA_REPLICA_SEEDS").unwrap_or(SEEDS),
     };
     for seed in seeds {
-        let report = run(seed, Elections::Unclean, one.is_some());
+        let report = run(seed, Elections::Unclean, Flushes::Never, one.is_some());
         assert_eq!(report.finding, None, "seed {seed}");
     }
 }
 
 #[test]
+fn what_is_flushed_survives_that_all_fail_at_once() {
+    let one = number("OTTLA_REPLICA_SEED");
+    let seeds = match one {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("OTTLA_REPLICA_SEEDS").unwrap_or(SEEDS),
+    };
+    let count = seeds.end - seeds.start;
+    let mut committed = 0;
+    for seed in seeds {
+        let report = run(seed, Elections::Clean, Flushes::EachRecord, one.is_some());
+        assert_eq!(report.finding, None, "seed {seed}");
+        committed += report.committed;
+    }
+    println!("{count} seeds: {committed} records committed");
+    assert!(committed as u64 > 50 * count);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     let reports: Vec<Report> = [7, 7, 8]
-        .map(|seed| run(seed, Elections::Clean, false))
+        .map(|seed| run(seed, Elections::Clean, Flushes::Never, false))
         .into();
     assert_eq!(reports[0], reports[1]);
     assert_ne!(reports[0].fingerprint, reports[2].fingerprint);
@@ -65,8 +83,12 @@ fn the_same_seed_gives_the_same_run() {
 /// The first seed that finds a planted bug, and what it says. An assertion that fails finds it as well.
 fn first_finding(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
+    let flushes = match bug {
+        Bug::FetchBeforeFlush => Flushes::EachRecord,
+        _ => Flushes::Never,
+    };
     let found = (0..SEEDS_FOR_BUGS).find_map(|seed| {
-        let report = std::panic::catch_unwind(|| run(seed, Elections::Clean, false));
+        let report = std::panic::catch_unwind(|| run(seed, Elections::Clean, flushes, false));
         let finding = report.map_or(Some("an assertion fails".to_owned()), |r| r.finding);
         Some((seed, finding?))
     });
@@ -90,6 +112,7 @@ fn planted_bugs_are_found() {
         Bug::TakeStaleAnswers,
         Bug::TakeAnswersByOffset,
         Bug::TrustFetchOffset,
+        Bug::FetchBeforeFlush,
         Bug::LowerHighWatermark,
     ];
     let findings = std::thread::scope(|scope| {

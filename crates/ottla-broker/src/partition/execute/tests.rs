@@ -62,6 +62,47 @@ async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_me
     }
 }
 
+/// A batch of one record, and its acknowledgement.
+fn append_to(
+    broker: &TestBroker,
+    partition: &Arc<Partition>,
+    value: &[u8],
+) -> tokio::sync::oneshot::Receiver<AckOutcome> {
+    let mut builder = RecordBatchBuilder::new(Compression::None);
+    builder.append(Timestamp(0), None, Some(value), &[]);
+    let (released, outcome) = tokio::sync::oneshot::channel();
+    let append = PendingAppend {
+        batch: builder.build(),
+        required_acks: ottla_replica::RequiredAcks::Leader,
+        expected_leader_epoch: None,
+        deadline_ms: u64::MAX,
+        ack: Ack::Internal(released),
+    };
+    partition.append(broker.broker(), append);
+    outcome
+}
+
+#[tokio::test]
+async fn a_flush_that_a_truncation_has_overtaken_is_made_again() {
+    let broker = TestBroker::start().await;
+    broker
+        .create_topic("orders", 1, &[("flush.messages", "1")])
+        .await;
+    let partition = broker.partition("orders", 0);
+    // One is under way, of records that were cut off, with the same offsets as the one that comes now.
+    partition.stepped.lock().flush = FlushState::Running(None);
+    let mut acknowledged = append_to(&broker, &partition, b"x");
+    let ended = PartitionEvent::FlushEnded {
+        log: partition.reader().clone(),
+        up_to: Offset(1),
+        result: Ok(()),
+    };
+    assert!(acknowledged.try_recv().is_err());
+    partition.put(broker.broker(), ended);
+    acknowledged.await.expect("it is released");
+    assert_eq!(partition.reader().recovery_point(), Offset(1));
+}
+
 #[tokio::test]
 async fn a_batch_larger_than_a_segment_is_refused_alone() {
     let broker = TestBroker::start().await;
@@ -73,18 +114,7 @@ async fn a_batch_larger_than_a_segment_is_refused_alone() {
     let turn = partition.reserve(broker.broker(), 1);
     let mut outcomes = Vec::new();
     for value_bytes in [10, 2 << 20, 10] {
-        let mut builder = RecordBatchBuilder::new(Compression::None);
-        builder.append(Timestamp(0), None, Some(&vec![b'x'; value_bytes]), &[]);
-        let (released, outcome) = tokio::sync::oneshot::channel();
-        outcomes.push(outcome);
-        let append = PendingAppend {
-            batch: builder.build(),
-            required_acks: ottla_replica::RequiredAcks::Leader,
-            expected_leader_epoch: None,
-            deadline_ms: u64::MAX,
-            ack: Ack::Internal(released),
-        };
-        partition.append(broker.broker(), append);
+        outcomes.push(append_to(&broker, &partition, &vec![b'x'; value_bytes]));
     }
     drop(turn);
     let mut released = Vec::new();

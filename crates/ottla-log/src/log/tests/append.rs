@@ -11,7 +11,7 @@ fn what_was_appended_is_read() {
         (info.first_offset, info.last_offset),
         (Offset(0), Offset(2))
     );
-    assert!(!info.rolled && !info.flush_due);
+    assert!(!info.rolled);
     test.append(5);
     assert_eq!(test.log().log_end_offset(), Offset(8));
     assert_eq!(test.read_all(0), [(0, 2), (3, 7)]);
@@ -280,14 +280,12 @@ fn epochs_follow_the_batches() {
 
 #[test]
 fn a_flush_moves_the_recovery_point() {
-    let mut test = TestLog::with_config(|config| config.flush_messages = 5);
-    assert!(!test.append(4).flush_due);
-    assert!(test.append(1).flush_due);
+    let mut test = TestLog::new();
+    test.append(5);
     let job = test.log().flush_job().unwrap();
     test.append(2);
     assert_eq!(job.run().unwrap(), Offset(5));
     assert_eq!(test.reader().recovery_point(), Offset(5));
-    assert!(!test.append(2).flush_due);
 }
 
 #[test]

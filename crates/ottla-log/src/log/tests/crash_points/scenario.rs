@@ -383,11 +383,13 @@ impl Scenario {
             let written = self.history.written.entry(batch.header.base_offset);
             written.or_default().push(batch.clone());
         }
-        let info = self.log().append(&batches, Timestamp(1_000_000)).unwrap();
+        self.log().append(&batches, Timestamp(1_000_000)).unwrap();
         let end = self.end();
         self.log().set_high_watermark(end);
         self.batches.extend(batches);
-        if info.flush_due {
+        let log = self.log();
+        let unflushed = end.since(log.reader().recovery_point());
+        if unflushed >= log.config.flush_messages {
             self.step(Flush);
         }
     }
