@@ -1,6 +1,7 @@
 //! What can happen to a replica, and what it asks for in return.
 
 use ottla_records::RecordBatch;
+use ottla_records::legacy::{AnyBatch, LegacyMessage};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch, Timestamp};
 
 use crate::{
@@ -46,7 +47,7 @@ pub enum ProducerVerdict {
 pub enum Fetched {
     /// Batches from the fetch offset on, checksums verified; none where there is nothing new.
     Records {
-        batches: Vec<RecordBatch>,
+        batches: Vec<AnyBatch>,
         high_watermark: Offset,
         /// Of the leader.
         log_start_offset: Offset,
@@ -153,6 +154,8 @@ pub enum Effect<Ack> {
     },
     /// Append this batch; answered by `LogWritten` or `WriteRefused`. Neighbours may be written at once.
     WriteLog { batch: RecordBatch },
+    /// The same for a message of an old format, which stands in the leader's log. Its neighbours are such as well.
+    WriteLegacy { message: LegacyMessage },
     /// Flush the log at least up to here; answered by `Flushed`, or `LogLost`. Where the log is cut meanwhile, `Flushed`
     /// says how far what is in it now is on the disk.
     Flush { up_to: Offset },

@@ -25,7 +25,7 @@
 //!
 //! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread.processPartitionData`, `PartitionFetchState`.
 
-use ottla_records::RecordBatch;
+use ottla_records::legacy::AnyBatch;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 use crate::planted::{self, Bug};
@@ -71,12 +71,12 @@ enum FetchState {
     Fetching,
     Appending {
         progress: LeaderProgress,
-        /// The end and the epoch of each batch that is being written.
-        ends: Vec<(Offset, LeaderEpoch)>,
+        /// The end of each batch that is being written, and its epoch where its format has one.
+        ends: Vec<(Offset, Option<LeaderEpoch>)>,
     },
     Truncating {
         /// To be written when that is done.
-        then: Option<(Vec<RecordBatch>, LeaderProgress)>,
+        then: Option<(Vec<AnyBatch>, LeaderProgress)>,
         /// What the log ended with before.
         before: (Offset, Option<LeaderEpoch>),
     },
@@ -338,7 +338,7 @@ impl Follower {
 
     fn on_records<Ack>(
         &mut self,
-        mut batches: Vec<RecordBatch>,
+        mut batches: Vec<AnyBatch>,
         progress: LeaderProgress,
         local_log_start_offset: Offset,
         log: &mut LogState,
@@ -348,7 +348,7 @@ impl Follower {
         // wrote since is fetched, and checked, in its new epoch (KAFKA-18723).
         let of_later_epoch = batches
             .iter()
-            .position(|batch| batch.header.partition_leader_epoch > self.leader_epoch);
+            .position(|batch| leader_epoch_of(batch) > Some(self.leader_epoch));
         if !planted::has(Bug::TakeStaleAnswers) {
             batches.truncate(of_later_epoch.unwrap_or(batches.len()));
         }
@@ -358,7 +358,14 @@ impl Follower {
         if !are_in_order(&batches) {
             return self.retry_later();
         }
-        let (first_offset, first_end) = (first.header.base_offset, first.header.next_offset());
+        let (first_offset, first_end) = (first_offset_of(first), first.last_offset().plus(1));
+        // Where the format changes in the log, what is of the other one is fetched next.
+        let is_legacy = |batch: &AnyBatch| matches!(batch, AnyBatch::Legacy(_));
+        let begins_legacy = is_legacy(first);
+        let of_other_format = batches
+            .iter()
+            .position(|batch| is_legacy(batch) != begins_legacy);
+        batches.truncate(of_other_format.unwrap_or(batches.len()));
         if first_offset >= log.log_end_offset {
             return self.append(batches, progress, effects);
         }
@@ -376,19 +383,21 @@ impl Follower {
 
     fn append<Ack>(
         &mut self,
-        batches: Vec<RecordBatch>,
+        batches: Vec<AnyBatch>,
         progress: LeaderProgress,
         effects: &mut Vec<Effect<Ack>>,
     ) {
-        let ends = batches.iter().map(|batch| {
-            let header = &batch.header;
-            (header.next_offset(), header.partition_leader_epoch)
-        });
+        let ends = batches
+            .iter()
+            .map(|batch| (batch.last_offset().plus(1), leader_epoch_of(batch)));
         self.state = FetchState::Appending {
             progress,
             ends: ends.collect(),
         };
-        effects.extend(batches.into_iter().map(|batch| Effect::WriteLog { batch }));
+        effects.extend(batches.into_iter().map(|batch| match batch {
+            AnyBatch::Current(batch) => Effect::WriteLog { batch },
+            AnyBatch::Legacy(message) => Effect::WriteLegacy { message },
+        }));
     }
 
     /// Takes over the leader's high watermark and log start, and fetches on.
@@ -447,7 +456,7 @@ impl Follower {
     }
 
     /// Waits for the log to be cut. The effect that asks for it follows.
-    fn truncate(&mut self, log: &LogState, then: Option<(Vec<RecordBatch>, LeaderProgress)>) {
+    fn truncate(&mut self, log: &LogState, then: Option<(Vec<AnyBatch>, LeaderProgress)>) {
         self.state = FetchState::Truncating {
             then,
             before: (log.log_end_offset, log.latest_epoch),
@@ -474,25 +483,48 @@ impl Follower {
     }
 }
 
-/// The epoch of the last batch that is in the log.
-fn note_latest_epoch(ends: &[(Offset, LeaderEpoch)], log: &mut LogState) {
+/// `None` in the formats that know of none.
+fn leader_epoch_of(batch: &AnyBatch) -> Option<LeaderEpoch> {
+    match batch {
+        AnyBatch::Current(batch) => Some(batch.header.partition_leader_epoch),
+        AnyBatch::Legacy(_) => None,
+    }
+}
+
+/// Of compressed messages of an old format, which do not say where they begin, the last one.
+fn first_offset_of(batch: &AnyBatch) -> Offset {
+    match batch {
+        AnyBatch::Current(batch) => batch.header.base_offset,
+        AnyBatch::Legacy(message) => message.offset,
+    }
+}
+
+/// The epoch of the last batch that is in the log. A message without one has the log forget those before it.
+fn note_latest_epoch(ends: &[(Offset, Option<LeaderEpoch>)], log: &mut LogState) {
     let mut written = ends.iter().rev();
-    let last = written.find(|(end, _)| *end <= log.log_end_offset);
-    if let Some(&(_, leader_epoch)) = last.filter(|(_, epoch)| *epoch != LeaderEpoch::UNKNOWN) {
-        log.latest_epoch = Some(leader_epoch);
+    match written.find(|(end, _)| *end <= log.log_end_offset) {
+        Some((_, None)) => log.latest_epoch = None,
+        Some(&(_, Some(leader_epoch))) if leader_epoch != LeaderEpoch::UNKNOWN => {
+            log.latest_epoch = Some(leader_epoch);
+        }
+        Some(_) | None => {}
     }
 }
 
 /// Whether each batch lies behind the one before it. Offsets near the end of their range are nonsense, and
 /// their sums would overflow.
-fn are_in_order(batches: &[RecordBatch]) -> bool {
+fn are_in_order(batches: &[AnyBatch]) -> bool {
     let mut end = Offset::ZERO;
     batches.iter().all(|batch| {
-        let header = &batch.header;
-        let is_sane = header.last_offset_delta >= 0 && header.base_offset.0 < i64::MAX - (1 << 32);
-        let is_behind = header.base_offset >= end;
+        let first_offset = first_offset_of(batch);
+        let has_records = match batch {
+            AnyBatch::Current(batch) => batch.header.last_offset_delta >= 0,
+            AnyBatch::Legacy(_) => true,
+        };
+        let is_sane = has_records && first_offset.0 < i64::MAX - (1 << 32);
+        let is_behind = first_offset >= end;
         if is_sane {
-            end = header.next_offset();
+            end = batch.last_offset().plus(1);
         }
         is_sane && is_behind
     })

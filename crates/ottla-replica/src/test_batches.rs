@@ -1,6 +1,7 @@
 //! Batches for the tests of this crate: headers without records, of which a replica looks at nothing else.
 
 use bytes::Bytes;
+use ottla_records::legacy::LegacyMessage;
 use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
@@ -22,4 +23,16 @@ pub(crate) fn batch(base_offset: i64, records: i32, leader_epoch: i32, crc: u32)
         record_count: records,
     };
     RecordBatch::new(header, Bytes::new())
+}
+
+/// A message of magic 1 without key and value.
+pub(crate) fn legacy(offset: i64) -> LegacyMessage {
+    const SIZE: i32 = 22;
+    let mut bytes = offset.to_be_bytes().to_vec();
+    bytes.extend(SIZE.to_be_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([1, 0]);
+    bytes.extend([0; 8]);
+    bytes.extend([(-1_i32).to_be_bytes(); 2].concat());
+    LegacyMessage::read(&mut Bytes::from(bytes)).expect("a message")
 }

@@ -11,6 +11,7 @@ use ottla_log::{
     TransactionVersion, WrittenPages,
 };
 use ottla_records::RecordBatch;
+use ottla_records::legacy::LegacyMessage;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
 use ottla_types::{ErrorCode, Offset};
 
@@ -36,6 +37,8 @@ pub(super) struct Stepped {
     log: Log,
     /// Batches that `WriteLog` asked for and that are not written.
     unwritten: Vec<RecordBatch>,
+    /// The same of old formats. Only a follower has them, and never both.
+    unwritten_legacy: Vec<LegacyMessage>,
     /// What `unwritten` will have made of the producers.
     stage: ProducerStage,
     /// Kept for its capacity.
@@ -62,6 +65,7 @@ impl Stepped {
             replica,
             log,
             unwritten: Vec::new(),
+            unwritten_legacy: Vec::new(),
             stage: ProducerStage::default(),
             effects: Vec::new(),
             flush: FlushState::Idle,
@@ -270,6 +274,7 @@ impl Stepped {
                 start_offset,
             } => self.log.assign_leader_epoch(leader_epoch, start_offset),
             Effect::WriteLog { batch } => self.unwritten.push(batch),
+            Effect::WriteLegacy { message } => self.unwritten_legacy.push(message),
             Effect::Flush { up_to } => self.flush(partition, broker, up_to),
             Effect::AdvanceHighWatermark { high_watermark }
             | Effect::FollowHighWatermark { high_watermark } => {
@@ -299,12 +304,14 @@ impl Stepped {
 
     /// Writes what `WriteLog` asked for and tells the replica how far that went.
     fn write(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) {
-        if self.unwritten.is_empty() {
+        if self.unwritten.is_empty() && self.unwritten_legacy.is_empty() {
             return;
         }
         let mut batches = std::mem::take(&mut self.unwritten);
-        let bytes = batches.iter().map(|batch| batch.size_in_bytes() as u64);
-        if !partition.home.load().space.take(bytes.sum()) {
+        let messages = std::mem::take(&mut self.unwritten_legacy);
+        let bytes = batches.iter().map(RecordBatch::size_in_bytes);
+        let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
+        if !partition.home.load().space.take(bytes.sum::<usize>() as u64) {
             batches.clear();
             self.unwritten = batches;
             self.stage.clear();
@@ -314,7 +321,10 @@ impl Stepped {
         let watched = stalls::watch();
         let home = partition.home.load();
         let timed = home.pace.begin(|| broker.now_ms());
-        let written = self.log.append(&batches, broker.timestamp());
+        let written = match messages.is_empty() {
+            true => self.log.append(&batches, broker.timestamp()),
+            false => self.log.append_legacy(&messages, broker.timestamp()),
+        };
         let has_rolled = written.as_ref().is_ok_and(|info| info.rolled);
         let operation = match has_rolled {
             true => "append with a roll",

@@ -19,7 +19,8 @@ use ottla_protocol::Records;
 use ottla_protocol::messages::FetchRequest;
 use ottla_protocol::messages::fetch_request::{FetchPartition, ReplicaState};
 use ottla_protocol::messages::fetch_response::PartitionData;
-use ottla_records::{BatchError, RecordBatch};
+use ottla_records::BatchError;
+use ottla_records::legacy::AnyBatch;
 use ottla_replica::{EpochEnd, FetchPosition};
 use ottla_types::{
     BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicIdPartition, TopicPartition,
@@ -63,7 +64,7 @@ pub(crate) struct LeaderAnswer {
 pub(crate) enum Answered {
     /// Checksums verified.
     Records {
-        batches: Vec<RecordBatch>,
+        batches: Vec<AnyBatch>,
         high_watermark: Offset,
         log_start_offset: Offset,
     },
@@ -74,7 +75,7 @@ impl LeaderAnswer {
     pub(crate) fn size_in_bytes(&self) -> usize {
         match &self.result {
             Ok(Answered::Records { batches, .. }) => {
-                batches.iter().map(RecordBatch::size_in_bytes).sum()
+                batches.iter().map(AnyBatch::size_in_bytes).sum()
             }
             Ok(Answered::Diverging(_)) | Err(_) => 0,
         }
@@ -399,12 +400,17 @@ fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, E
 }
 
 /// A batch that is cut off at the end is left out.
-fn read_batches(records: Bytes) -> Result<Vec<RecordBatch>, BatchError> {
+fn read_batches(mut records: Bytes) -> Result<Vec<AnyBatch>, BatchError> {
     let mut batches = Vec::new();
-    for batch in RecordBatch::read_all(records) {
-        let batch = batch?;
-        batch.verify_crc()?;
-        batches.push(batch);
+    while !records.is_empty() {
+        match AnyBatch::read(&mut records) {
+            Ok(batch) => {
+                batch.verify_crc()?;
+                batches.push(batch);
+            }
+            Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. }) => break,
+            Err(error) => return Err(error),
+        }
     }
     Ok(batches)
 }

@@ -11,16 +11,46 @@ use ottla_records::legacy::LegacyMessage;
 use ottla_types::{Offset, Timestamp};
 
 use super::Log;
-use super::append::{Entry, MAX_BASE_OFFSET, write_all};
-use crate::error::AppendErrorReason;
+use super::append::{AppendInfo, Entry, MAX_BASE_OFFSET, write_all};
+use crate::error::{AppendError, AppendErrorReason};
 
 impl Log {
-    /// Appends a message with the offset that it has.
+    /// Appends messages with the offsets that they have.
     pub fn append_legacy(
+        &mut self,
+        messages: &[LegacyMessage],
+        now: Timestamp,
+    ) -> Result<AppendInfo, AppendError> {
+        let mut info = AppendInfo {
+            first_offset: messages
+                .first()
+                .map_or(self.log_end_offset(), |message| message.offset),
+            last_offset: self.log_end_offset().plus(-1),
+            bytes: 0,
+            rolled: false,
+        };
+        for (index, message) in messages.iter().enumerate() {
+            match self.append_message(message, now) {
+                Ok(rolled) => info.rolled |= rolled,
+                Err(reason) => {
+                    return Err(AppendError {
+                        batches_written: index,
+                        reason,
+                    });
+                }
+            }
+            info.last_offset = message.offset;
+            info.bytes += message.size_in_bytes() as u64;
+        }
+        Ok(info)
+    }
+
+    /// Returns whether a new segment was begun.
+    fn append_message(
         &mut self,
         message: &LegacyMessage,
         now: Timestamp,
-    ) -> Result<(), AppendErrorReason> {
+    ) -> Result<bool, AppendErrorReason> {
         let last_offset = message.offset;
         if !(0..=MAX_BASE_OFFSET).contains(&last_offset.0) {
             return Err(AppendErrorReason::InvalidOffsets {
@@ -34,7 +64,8 @@ impl Log {
             size: message.size_in_bytes() as u64,
         };
         self.check_place(last_offset, message.size_in_bytes())?;
-        if self.is_roll_due(entry, entry.size, now) {
+        let is_roll_due = self.is_roll_due(entry, entry.size, now);
+        if is_roll_due {
             // Where its first message lies is not known, but not further from the last than an index reaches.
             let first = Offset(last_offset.0 - i64::from(i32::MAX));
             self.roll_at(first.max(self.log_end_offset()), now)
@@ -58,6 +89,6 @@ impl Log {
         self.spill_indexes();
         self.producers.set_map_end_offset(last_offset.plus(1));
         self.set_log_end_offset(last_offset.plus(1));
-        Ok(())
+        Ok(is_roll_due)
     }
 }

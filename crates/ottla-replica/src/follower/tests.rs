@@ -164,7 +164,7 @@ fn fetch_in_sync_from(fetch_offset: i64, last_fetched_epoch: i32) -> Effect<u32>
     })
 }
 
-fn batch(base_offset: i64, records: i32, leader_epoch: i32) -> RecordBatch {
+fn batch(base_offset: i64, records: i32, leader_epoch: i32) -> ottla_records::RecordBatch {
     test_batches::batch(base_offset, records, leader_epoch, 0)
 }
 
@@ -172,6 +172,13 @@ fn records(batches: &[(i64, i32, i32)], high_watermark: i64) -> Result<Fetched, 
     let batches = batches
         .iter()
         .map(|&(base_offset, records, epoch)| batch(base_offset, records, epoch));
+    any_records(batches.map(AnyBatch::Current), high_watermark)
+}
+
+fn any_records(
+    batches: impl Iterator<Item = AnyBatch>,
+    high_watermark: i64,
+) -> Result<Fetched, ErrorCode> {
     Ok(Fetched::Records {
         batches: batches.collect(),
         high_watermark: Offset(high_watermark),
@@ -517,7 +524,7 @@ fn an_empty_log_starts_with_the_whole_batch() {
     let mut story = Story::with_log(12, 12, None);
     story.follow(2, 4, 1);
     let answer = Ok(Fetched::Records {
-        batches: vec![batch(10, 5, 4)],
+        batches: vec![AnyBatch::Current(batch(10, 5, 4))],
         high_watermark: Offset(15),
         log_start_offset: Offset(12),
         local_log_start_offset: Offset(12),
@@ -657,6 +664,48 @@ fn a_leader_counts_what_it_was_flushing_when_that_is_done() {
     assert_eq!(story.replica.high_watermark(), Offset(10));
     story.flushed(14);
     assert_eq!(story.replica.high_watermark(), Offset(14));
+}
+
+/// As the leader of an old cluster has them: without epochs, and then batches.
+#[test]
+fn messages_of_an_old_format_are_written_as_they_are() {
+    let mut story = Story::with_log(10, 10, None);
+    story.follow(2, 4, 1);
+    let message = |offset| AnyBatch::Legacy(test_batches::legacy(offset));
+    let current = AnyBatch::Current(batch(15, 1, 4));
+    let answered = [message(11), message(14), current].into_iter();
+    let write = |offset| Effect::WriteLegacy {
+        message: test_batches::legacy(offset),
+    };
+    assert_eq!(
+        story.answer(10, any_records(answered, 16)),
+        [write(11), write(14)]
+    );
+    let fetch = |fetch_offset, last_fetched_epoch: Option<i32>, is_in_sync| {
+        Effect::Fetch(FetchPosition {
+            leader: BrokerId(2),
+            leader_epoch: LeaderEpoch(4),
+            fetch_offset: Offset(fetch_offset),
+            last_fetched_epoch: last_fetched_epoch.map(LeaderEpoch),
+            is_in_sync,
+        })
+    };
+    assert_eq!(story.written(15), [high_watermark(15), fetch(15, None, false)]);
+    story.answer(15, records(&[(15, 1, 4)], 16));
+    assert_eq!(story.written(16), [high_watermark(16), fetch(16, Some(4), true)]);
+    // Behind a batch, one of an old format has the log forget its epochs.
+    story.answer(16, any_records([message(16)].into_iter(), 17));
+    assert_eq!(story.written(17), [high_watermark(17), fetch(17, None, true)]);
+}
+
+#[test]
+fn old_messages_out_of_order_are_fetched_again() {
+    let mut story = Story::following();
+    for offsets in [[12, 11], [i64::MAX, 11]] {
+        let messages = offsets.map(|offset| AnyBatch::Legacy(test_batches::legacy(offset)));
+        assert_eq!(story.answer(10, any_records(messages.into_iter(), 11)), []);
+        story.fetches_again_later(fetch_from(10, 3));
+    }
 }
 
 /// This broker was elected in epoch 5.

@@ -4,6 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use ottla_records::RecordBatch;
+use ottla_records::legacy::AnyBatch;
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset, PartitionEpoch};
 
 use super::model_controller::Image;
@@ -325,7 +326,7 @@ impl Node {
                         high_watermark,
                         log_start_offset,
                     } => Ok(Fetched::Records {
-                        batches,
+                        batches: batches.into_iter().map(AnyBatch::Current).collect(),
                         high_watermark,
                         log_start_offset,
                         local_log_start_offset: self.log.start(),
@@ -440,6 +441,7 @@ impl Node {
                         self.log.append(&batch);
                         has_written = true;
                     }
+                    Effect::WriteLegacy { .. } => unreachable!("nobody writes old formats here"),
                     Effect::Flush { .. } => process.is_flushing = true,
                     Effect::AdvanceHighWatermark { high_watermark } => {
                         self.log.high_watermark = high_watermark;

@@ -155,8 +155,8 @@ fn append(
                     continue;
                 }
                 append_batches(future, &mut batches, now)?;
-                let appended = future.append_legacy(&message, now);
-                appended.map_err(CopyError::Append)?;
+                let appended = future.append_legacy(std::slice::from_ref(&message), now);
+                appended.map_err(|error| CopyError::Append(error.reason))?;
             }
         }
         bytes += size;
