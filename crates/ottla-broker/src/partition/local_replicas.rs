@@ -18,7 +18,7 @@ use ottla_replica::{Event, Leadership, ReplicaBroker, ReplicaConfig};
 use ottla_types::{ErrorCode, TopicPartition};
 
 use super::partitions::PartitionMap;
-use super::{Partition, PartitionSettings};
+use super::{Ack, Partition, PartitionSettings};
 use crate::Broker;
 use crate::log_dirs::OpenSettings;
 
@@ -44,10 +44,14 @@ impl Broker {
         // At the start all of them are in the delta, and may have been here before.
         let is_start = delta.before.cluster.broker(self.broker_id()).is_none();
         let before = Some(&delta.before).filter(|_| !is_start);
-        self.take_up(map, leaders.chain(followers), before, &delta.after);
+        let followers = self.take_up(map, leaders.chain(followers), before, &delta.after);
         // As with partitions: a client that learns where its group is coordinated finds the coordinator.
         self.groups.follow_leadership(self, delta);
         self.set_metadata(delta.after.clone());
+        // Fetchers look there for the addresses of the leaders.
+        for (partition, role) in followers {
+            self.give_role(&partition, role);
+        }
         self.apply_topic_configs(delta);
         self.groups.forget_deleted_topics(self, delta);
         self.tell_brokers(delta, &changes);
@@ -57,15 +61,15 @@ impl Broker {
         }
     }
 
-    /// Opens what is not open yet, puts the map in force, and gives each replica its role: whether it
-    /// leads stands beside it. Those that `before` does not have are new here.
+    /// Opens what is not open yet, puts the map in force, and gives leaders their role: whether a replica leads stands
+    /// beside it. Returns the roles of the others. Those that `before` does not have are new here.
     fn take_up<'a>(
         self: &Arc<Self>,
         mut map: PartitionMap,
         replicas: impl Iterator<Item = (&'a LocalReplica, bool)>,
         before: Option<&MetadataImage>,
         image: &MetadataImage,
-    ) {
+    ) -> Vec<(Arc<Partition>, Event<Ack>)> {
         let mut elected = Vec::new();
         for (replica, is_leader) in replicas {
             let is_new = before.is_some_and(|before| {
@@ -86,29 +90,37 @@ impl Broker {
         }
         self.partitions.replace(map);
         let is_directory_told = image.metadata_version().is_directory_assignment_supported();
+        let mut followers = Vec::new();
         for (partition, replica, is_leader) in elected {
             if is_directory_told {
                 self.tell_directory(&partition, replica);
             }
-            let event = match is_leader {
-                true => Event::LeaderElected {
+            if is_leader {
+                let elected = Event::LeaderElected {
                     leadership: leadership(&partition, replica, image),
                     now_ms: self.now_ms(),
-                },
-                false => Event::FollowerOf {
+                };
+                self.give_role(&partition, elected);
+            } else {
+                let role = Event::FollowerOf {
                     leader: replica.registration.leader,
                     leader_epoch: replica.registration.leader_epoch,
                     partition_epoch: replica.registration.partition_epoch,
                     settings: partition.settings().replica,
-                },
-            };
-            partition.notify(self, event);
-            // Its directory may have failed before the partition could be found and told.
-            if let Some(log_dirs) = self.log_dirs()
-                && !log_dirs.is_online(&partition.reader())
-            {
-                partition.notify(self, Event::LogLost);
+                };
+                followers.push((partition, role));
             }
+        }
+        followers
+    }
+
+    fn give_role(self: &Arc<Self>, partition: &Arc<Partition>, role: Event<Ack>) {
+        partition.notify(self, role);
+        // Its directory may have failed before the partition could be found and told.
+        if let Some(log_dirs) = self.log_dirs()
+            && !log_dirs.is_online(&partition.reader())
+        {
+            partition.notify(self, Event::LogLost);
         }
     }
 
@@ -188,7 +200,9 @@ impl Broker {
         }
         let leads = |replica: &LocalReplica| replica.registration.leader == self.broker_id();
         let replicas = missing.iter().map(|replica| (replica, leads(replica)));
-        self.take_up(map, replicas, None, &image);
+        for (partition, role) in self.take_up(map, replicas, None, &image) {
+            self.give_role(&partition, role);
+        }
         for replica in missing.iter().filter(|replica| leads(replica)) {
             self.groups.on_leader_opened(self, replica);
         }

@@ -56,21 +56,18 @@ impl FetchSession {
         self.epoch == FULL
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.asked.is_empty()
-    }
-
     /// The position that the leader answers for.
     pub(super) fn position(&self, key: &TopicIdPartition) -> Option<&FetchPosition> {
         self.asked.get(key).map(|asked| &asked.position)
     }
 
     /// Takes up what has changed, and returns what the next request says: of each partition what is asked of it now,
-    /// or nothing where it is not fetched. For a full request all partitions are given.
+    /// or nothing where it is not fetched. For a full request all partitions are given. `None` where there is nothing to say:
+    /// a session whose last partition is not fetched any more is still to be told so.
     pub(super) fn change(
         &mut self,
         changes: impl IntoIterator<Item = (TopicIdPartition, Option<(FetchPosition, FetchPartition)>)>,
-    ) -> Change {
+    ) -> Option<Change> {
         if self.is_full() {
             self.asked.clear();
         }
@@ -112,7 +109,8 @@ impl FetchSession {
                 }),
             }
         }
-        change
+        let has_something = !self.asked.is_empty() || !change.forgotten.is_empty();
+        has_something.then_some(change)
     }
 
     /// Takes the answer to the last request. Only a usable one says something of partitions.
@@ -220,7 +218,8 @@ mod tests {
         }
     }
 
-    fn named(change: &Change) -> (Vec<i32>, Vec<i32>) {
+    fn named(change: &Option<Change>) -> (Vec<i32>, Vec<i32>) {
+        let change = change.as_ref().expect("something to say");
         let topics = change.topics.iter().flat_map(|topic| &topic.partitions);
         let forgotten = change.forgotten.iter().flat_map(|topic| &topic.partitions);
         (
@@ -254,6 +253,19 @@ mod tests {
         assert_eq!(named(&change), (vec![], vec![2]));
         assert_eq!(session.position(&key(2)), None);
         assert_eq!(session.position(&key(3)).unwrap().fetch_offset, Offset(0));
+    }
+
+    #[test]
+    fn a_session_whose_last_partition_has_to_wait_is_told_so() {
+        let mut session = begun();
+        let change = session.change([(key(1), None), (key(2), None)]);
+        assert_eq!(named(&change), (vec![], vec![1, 2]));
+        assert_eq!(session.on_answer(&answer(77, &[])), Ok(()));
+        assert_eq!(session.change([(key(1), None)]), None);
+        let change = session.change([(key(2), Some(wanted(2, 0)))]);
+        assert_eq!(named(&change), (vec![2], vec![]));
+        assert_eq!(session.on_answer(&answer(77, &[2])), Ok(()));
+        assert_eq!((session.id, session.epoch), (77, 3));
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::partition::Partition;
 
 /// How long a partition is waited for that was given records and has not asked for more.
 const REORDER_WAIT: Duration = Duration::from_millis(10);
-/// A connection that was not used for so long is closed.
+/// A connection that was not used for so long is closed, and a fetcher that no partition has any more ends.
 const IDLE: Duration = Duration::from_secs(60);
 /// After so many bytes other tasks of the thread have their turn.
 const YIELD_BYTES: usize = 1024 * 1024;
@@ -96,7 +96,7 @@ enum Trouble {
 }
 
 impl Fetcher {
-    /// Begins with nothing to fetch, and ends with the replication.
+    /// Begins with nothing to fetch. Ends with the replication, or when nobody needs it.
     pub(super) fn start(broker: &Arc<Broker>, leader: BrokerId, number: u32) -> Arc<Fetcher> {
         let fetcher = Arc::new(Fetcher {
             leader,
@@ -112,6 +112,11 @@ impl Fetcher {
             }
         });
         fetcher
+    }
+
+    /// By what the fetchers of a broker are told apart.
+    pub(super) fn key(&self) -> (BrokerId, u32) {
+        (self.leader, self.number)
     }
 
     /// Whether this is the fetcher that asks that leader for the partition.
@@ -141,7 +146,7 @@ impl Fetcher {
         self.orders.wake();
     }
 
-    async fn fetch_on_order(&self, broker: &Arc<Broker>) {
+    async fn fetch_on_order(self: &Arc<Self>, broker: &Arc<Broker>) {
         let mut connection = None;
         let mut session = FetchSession::default();
         let mut has_complained = false;
@@ -152,7 +157,9 @@ impl Fetcher {
                 if tokio::time::timeout(IDLE, ordered).await.is_err() {
                     connection = None;
                     session = FetchSession::default();
-                    self.orders.ordered().await;
+                    if broker.replication.fetchers.forget_unused(self) {
+                        return;
+                    }
                 }
                 continue;
             }
@@ -219,13 +226,12 @@ impl Fetcher {
             });
             (key, wanted)
         });
-        let change = session.change(wanted);
-        if session.is_empty() {
+        let Some(change) = session.change(wanted) else {
             if !held_back.is_empty() {
                 self.back_off(broker).await;
             }
             return Ok(());
-        }
+        };
         let request = |version| self.request(broker, &config, session, change, version);
         let response = connection.send_with(request).await?;
         match session.on_answer(&response) {

@@ -1,4 +1,5 @@
-//! The fetchers of this broker: `num.replica.fetchers` for each leader that it follows, begun when they are needed.
+//! The fetchers of this broker: `num.replica.fetchers` for each leader that it follows, begun when they are needed, and
+//! ended when they have had nothing to do for a while.
 //!
 //! A partition always goes to the same fetcher of its leader, so that its answers come in order.
 //!
@@ -33,6 +34,16 @@ impl Fetchers {
             .entry((leader, number))
             .or_insert_with(|| Fetcher::start(broker, leader, number));
         Arc::clone(fetcher)
+    }
+
+    /// Forgets a fetcher that no partition holds, and so none can give an order. Asked by its task, which holds it as well.
+    pub(super) fn forget_unused(&self, fetcher: &Arc<Fetcher>) -> bool {
+        let mut fetchers = self.fetchers.lock();
+        let is_unused = Arc::strong_count(fetcher) == 2;
+        if is_unused {
+            fetchers.remove(&fetcher.key());
+        }
+        is_unused
     }
 }
 
