@@ -55,7 +55,7 @@ use readers::Readers;
 
 pub(crate) use append_pace::{AppendPace, AppendTime};
 pub(crate) use directory_move::DirectoryMoves;
-pub(crate) use follower_fetches::{FollowerFetches, FollowerVerdict};
+pub(crate) use follower_fetches::{FollowerFetches, FollowerTurns, FollowerVerdict, LateTurns};
 pub(crate) use page_cache::PageCache;
 pub(crate) use partitions::Partitions;
 pub(crate) use settings::PartitionSettings;
@@ -196,6 +196,7 @@ pub struct Partition {
     pub(crate) waiters: Waiters,
     /// Followers that wait for the log end.
     pub(crate) followers: Waiters,
+    pub(crate) follower_turns: FollowerTurns,
     /// Raised when the low watermark of this leader's followers has moved, and when it leads no more.
     pub(crate) low_watermark_moved: Notify,
     pub(crate) readers: Readers,
@@ -272,6 +273,7 @@ impl Partition {
             room: Notify::new(),
             waiters: Waiters::default(),
             followers: Waiters::default(),
+            follower_turns: FollowerTurns::default(),
             low_watermark_moved: Notify::new(),
             readers: Readers::default(),
             is_leader: AtomicBool::new(false),

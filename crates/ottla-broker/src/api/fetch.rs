@@ -16,7 +16,6 @@ pub(crate) mod sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response::{
     FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
@@ -95,6 +94,7 @@ pub(crate) async fn handle(
                     target,
                     requested: partition.clone(),
                     is_held_back: false,
+                    undecided: None,
                 });
                 keys.push(key.clone());
             }
@@ -195,7 +195,9 @@ async fn read_or_wait(
         parked.register();
         // What came between the read and the registration woke nobody.
         let outcome = read(broker, &targets, limits).await;
-        if is_enough(&outcome) || broker.is_stopping() {
+        // A partition that is stepped again is asked for with the next fetch, which may then be served.
+        let may_be_served = targets.iter().any(Wanted::is_decided_by_now);
+        if is_enough(&outcome) || may_be_served || broker.is_stopping() {
             return outcome;
         }
         tokio::select! {
@@ -254,20 +256,24 @@ impl<'a> Parked<'a> {
         }
     }
 
-    fn partitions(&self) -> impl Iterator<Item = (&Arc<Partition>, &FetchPartition)> {
+    fn partitions(&self) -> impl Iterator<Item = (&Arc<Partition>, &Wanted)> {
         let targets = self.targets.iter();
         // What gives nothing now is not waited for.
         let targets = targets.filter(|wanted| !wanted.is_held_back);
-        targets.filter_map(|wanted| Some((wanted.target.as_ref().ok()?, &wanted.requested)))
+        targets.filter_map(|wanted| Some((wanted.target.as_ref().ok()?, wanted)))
     }
 
     /// Asks to be woken when a partition can be read further than now.
     fn register(&self) {
-        for (partition, requested) in self.partitions() {
+        for (partition, wanted) in self.partitions() {
             let waiters = waiters_of(partition, self.isolation);
             waiters.take_out(&self.waiter);
             let readable_end = self.isolation.upper_bound(&partition.reader());
-            let needed = Offset(requested.fetch_offset).max(readable_end);
+            let needed = match wanted.undecided {
+                None => Offset(wanted.requested.fetch_offset).max(readable_end),
+                // More records are no use to it.
+                Some(_) => Offset(i64::MAX),
+            };
             waiters.register(needed, &self.waiter);
         }
     }

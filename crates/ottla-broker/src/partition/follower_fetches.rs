@@ -1,18 +1,29 @@
 //! The partitions of one follower's fetch on their way through the inboxes: whether each is served is decided by whoever
-//! holds its run token, and the fetch goes on when all have said so.
+//! holds its run token, and the fetch goes on when all have said so, or when it has waited long enough: a partition whose
+//! disk hangs must not keep the follower from all others.
 //!
 //! One allocation for a fetch, and no wait where the tokens are free: then all is decided on the thread that asks.
+//!
+//! A fetch that goes on leaves its turn in the inbox. When that comes, what the follower had is noted, and fetches that
+//! are parked without this partition are woken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ottla_replica::{FetchRefusal, FollowerFetch};
-use ottla_types::ErrorCode;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Partition, PartitionEvent};
 use crate::Broker;
+
+/// How long a fetch waits for partitions that somebody else steps. Long for a step, and short beside
+/// `replica.fetch.wait.max.ms`.
+const WAIT: Duration = Duration::from_millis(10);
+/// From so many turns on that wait in one inbox, fetches leave the partition out at once. More than a partition has
+/// followers, each of which fetches it once at a time.
+const MAX_TURNS: usize = 16;
 
 /// What a leader says of a follower's fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,18 +33,44 @@ pub(crate) enum FollowerVerdict {
         is_in_sync: bool,
     },
     Refused(FetchRefusal),
+    /// The partition has not come to it.
+    Undecided(LateTurns),
+}
+
+/// How many fetches a partition had decided too late at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LateTurns(u64);
+
+/// The fetches of followers that wait for a partition to be stepped.
+#[derive(Debug, Default)]
+pub(crate) struct FollowerTurns {
+    waiting: AtomicUsize,
+    /// Those that were decided when their fetch had gone on.
+    late: AtomicU64,
+}
+
+impl FollowerTurns {
+    fn late(&self) -> LateTurns {
+        LateTurns(self.late.load(Ordering::Acquire))
+    }
+
+    /// Whether a turn has come late since then: the partition is stepped again.
+    pub(crate) fn has_moved_since(&self, before: LateTurns) -> bool {
+        self.late() != before
+    }
 }
 
 /// What the leaders say of the partitions of one fetch.
 #[derive(Debug)]
 pub(crate) struct FollowerFetches {
-    verdicts: Mutex<Vec<FollowerVerdict>>,
+    /// `None` when the fetch has gone on.
+    verdicts: Mutex<Option<Vec<FollowerVerdict>>>,
     /// Partitions that have not said anything.
     remaining: AtomicUsize,
     decided: Notify,
 }
 
-/// The place of one partition among those of its fetch. Counts as decided when it is dropped.
+/// The place of one partition among those of its fetch. Counts as over when it is dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
     fetches: Arc<FollowerFetches>,
@@ -44,33 +81,59 @@ impl FollowerFetches {
     /// Puts fetches into the inboxes of their partitions, and returns what these say, in the same order.
     pub(crate) async fn decide(
         broker: &Arc<Broker>,
-        fetches: impl ExactSizeIterator<Item = (Arc<Partition>, FollowerFetch)>,
+        fetches: Vec<(Arc<Partition>, FollowerFetch)>,
     ) -> Vec<FollowerVerdict> {
-        // Stands for a partition that is gone before it is asked.
-        let gone = FetchRefusal::Error(ErrorCode::NotLeaderOrFollower);
-        let count = fetches.len();
+        let undecided = fetches
+            .iter()
+            .map(|(partition, _)| FollowerVerdict::Undecided(partition.follower_turns.late()));
         let all = Arc::new(FollowerFetches {
-            verdicts: Mutex::new(vec![FollowerVerdict::Refused(gone); count]),
-            remaining: AtomicUsize::new(count),
+            verdicts: Mutex::new(Some(undecided.collect())),
+            remaining: AtomicUsize::new(fetches.len()),
             decided: Notify::new(),
         });
-        for (index, (partition, fetch)) in fetches.enumerate() {
+        for (index, (partition, fetch)) in fetches.into_iter().enumerate() {
             let turn = Turn {
                 fetches: Arc::clone(&all),
                 index,
             };
-            partition.put(broker, PartitionEvent::FollowerFetch(fetch, turn));
+            let waiting = &partition.follower_turns.waiting;
+            if waiting.load(Ordering::Acquire) < MAX_TURNS {
+                waiting.fetch_add(1, Ordering::AcqRel);
+                partition.put(broker, PartitionEvent::FollowerFetch(fetch, turn));
+            }
         }
-        while all.remaining.load(Ordering::Acquire) > 0 {
-            all.decided.notified().await;
+        if !all.are_all_decided() {
+            let wait = async {
+                while !all.are_all_decided() {
+                    all.decided.notified().await;
+                }
+            };
+            // What is undecided then is left out.
+            let _ = tokio::time::timeout(WAIT, wait).await;
         }
-        std::mem::take(&mut *all.verdicts.lock())
+        all.verdicts.lock().take().unwrap_or_default()
+    }
+
+    fn are_all_decided(&self) -> bool {
+        self.remaining.load(Ordering::Acquire) == 0
     }
 }
 
 impl Turn {
-    pub(super) fn decide(self, verdict: FollowerVerdict) {
-        self.fetches.verdicts.lock()[self.index] = verdict;
+    pub(super) fn decide(self, partition: &Partition, verdict: FollowerVerdict) {
+        let turns = &partition.follower_turns;
+        turns.waiting.fetch_sub(1, Ordering::AcqRel);
+        let is_late = match &mut *self.fetches.verdicts.lock() {
+            Some(verdicts) => {
+                verdicts[self.index] = verdict;
+                false
+            }
+            None => true,
+        };
+        if is_late {
+            turns.late.fetch_add(1, Ordering::AcqRel);
+            partition.followers.wake_all();
+        }
     }
 }
 

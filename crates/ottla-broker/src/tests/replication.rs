@@ -710,3 +710,95 @@ async fn throttled_replicas_catch_up_at_their_rate() {
         cluster.until_the_same(&[1, 2]).await;
     }
 }
+
+/// What broker 2 asks of broker 1, from the start of its log on.
+async fn fetch_as_follower(cluster: &Cluster, max_wait_ms: i32) -> PartitionData {
+    let mut request = fetch_from(TOPIC, 0, 0);
+    request.max_wait_ms = max_wait_ms;
+    request.min_bytes = 1;
+    request.replica_id = 2;
+    let response = cluster.connect(1).await.ask(12, &request).await;
+    response.responses[0].partitions[0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
+    let mut cluster = Cluster::start(2, &[]).await;
+    cluster.create_topic(&[1, 2], &[]).await;
+    cluster.produce(1, 1, &["a"]).await;
+    cluster.stop(2).await;
+    let partition = cluster.partition(1);
+    let broker = Arc::clone(cluster.member(1).broker());
+    let hang = || {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (partition, broker) = (Arc::clone(&partition), Arc::clone(&broker));
+        let hung = tokio::spawn(async move {
+            let wait = move |_: &mut ottla_log::Log| drop(released.recv());
+            partition.with_log(&broker, wait).await
+        });
+        (release, hung)
+    };
+
+    let (release, hung) = hang();
+    let began = Instant::now();
+    let answer = fetch_as_follower(&cluster, 50).await;
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(answer.error_code, 0);
+    assert!(!has_records(&answer), "the leader has not said that it serves it");
+    for _ in 0..40 {
+        fetch_as_follower(&cluster, 0).await;
+    }
+    drop(release);
+    hung.await.expect("it ends");
+    assert!(has_records(&fetch_as_follower(&cluster, 50).await));
+
+    // One that is parked is told as soon as it may be served.
+    let (release, hung) = hang();
+    let began = Instant::now();
+    let (answer, ()) = tokio::join!(fetch_as_follower(&cluster, 30_000), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(release);
+    });
+    assert!(began.elapsed() < Duration::from_secs(15));
+    assert!(!has_records(&answer));
+    hung.await.expect("it ends");
+    assert!(has_records(&fetch_as_follower(&cluster, 50).await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
+    let cluster = Cluster::start(2, &[]).await;
+    cluster
+        .create_topic(
+            &[1, 2],
+            &[("flush.messages", "1"), ("min.insync.replicas", "2")],
+        )
+        .await;
+    assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
+    let follower = cluster.partition(2);
+    assert_eq!(follower.reader().recovery_point().0, 1);
+    // Its disk takes its time.
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(parking_lot::Mutex::new(released));
+    for _ in 0..crate::log_dirs::THREADS_PER_DIRECTORY {
+        let released = Arc::clone(&released);
+        let jobs = follower.home().threads.jobs.clone();
+        jobs.start(move || drop(released.lock().recv()));
+    }
+    let produced = cluster.produce(1, -1, &["b"]);
+    tokio::pin!(produced);
+    let in_file = async {
+        while follower.reader().log_end_offset().0 < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    };
+    tokio::select! {
+        answer = &mut produced => panic!("acknowledged by a file: {answer:?}"),
+        () = in_file => {}
+    }
+    assert_eq!(follower.reader().recovery_point().0, 1);
+    drop(release);
+    assert_eq!(code(&produced.await), ErrorCode::None);
+    assert_eq!(follower.reader().recovery_point().0, 2);
+}

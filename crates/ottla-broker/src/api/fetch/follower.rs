@@ -57,13 +57,14 @@ impl Follower {
                 Some((Arc::clone(partition), fetch))
             })
             .collect();
-        let verdicts = FollowerFetches::decide(broker, fetches.into_iter()).await;
+        let verdicts = FollowerFetches::decide(broker, fetches).await;
         for (index, verdict) in served.into_iter().zip(verdicts) {
             let wanted = &mut targets[index];
             match verdict {
                 FollowerVerdict::Served { is_in_sync } => {
                     wanted.is_held_back = is_held_back(broker, wanted, is_in_sync);
                 }
+                FollowerVerdict::Undecided(before) => wanted.undecided = Some(before),
                 // The reading finds the same and names the place.
                 FollowerVerdict::Refused(FetchRefusal::Diverging(_)) => {}
                 FollowerVerdict::Refused(FetchRefusal::Error(code)) => {

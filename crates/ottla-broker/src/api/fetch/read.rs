@@ -18,7 +18,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 use rustix::io::ReadWriteFlags;
 
 use crate::log_dirs::Share;
-use crate::partition::Partition;
+use crate::partition::{LateTurns, Partition};
 use crate::stalls;
 
 /// One page is looked at in so many bytes of a region.
@@ -67,6 +67,18 @@ pub(crate) struct Wanted {
     pub(crate) requested: FetchPartition,
     /// The replica is throttled, and gets no records now.
     pub(crate) is_held_back: bool,
+    /// The leader has not come to say whether it serves the follower, which gets no records before that.
+    pub(crate) undecided: Option<LateTurns>,
+}
+
+impl Wanted {
+    /// Whether there may be a decision for a follower that was left without one.
+    pub(crate) fn is_decided_by_now(&self) -> bool {
+        let (Ok(partition), Some(before)) = (&self.target, self.undecided) else {
+            return false;
+        };
+        partition.follower_turns.has_moved_since(before)
+    }
 }
 
 /// All that a request reads.
@@ -147,6 +159,7 @@ pub(crate) fn read_all<'t>(
         let answer = match target {
             Err(answer) => PartitionData::clone(answer),
             Ok(partition) => {
+                let size = Some(size).filter(|_| wanted.undecided.is_none());
                 let read = read_one(partition, requested, limits, size, lookup);
                 watched.end_part(&partition.topic_partition);
                 match read {
@@ -188,11 +201,12 @@ struct ReadSize {
     min_one_message: bool,
 }
 
+/// Without a size nothing is read, and the disk left alone.
 fn read_one(
     partition: &Partition,
     requested: &FetchPartition,
     limits: ReadLimits,
-    size: ReadSize,
+    size: Option<ReadSize>,
     lookup: Lookup<'_>,
 ) -> Result<PartitionData, Miss> {
     let isolation = limits.isolation;
@@ -217,6 +231,9 @@ fn read_one(
         aborted_transactions: None,
         records: Some(Records::Bytes(bytes::Bytes::new())),
         ..Default::default()
+    };
+    let Some(size) = size else {
+        return Ok(answer);
     };
     if let Some(diverging) = diverging_epoch(&reader, requested)? {
         answer.diverging_epoch = diverging;
@@ -391,6 +408,7 @@ mod tests {
                 target: Ok(node.partition(*index)),
                 requested,
                 is_held_back: false,
+                undecided: None,
             }
         };
         let targets: Vec<Wanted> = order.iter().map(target).collect();

@@ -56,7 +56,7 @@ impl Stepped {
             }
             Err(refusal) => FollowerVerdict::Refused(refusal),
         };
-        turn.decide(verdict);
+        turn.decide(partition, verdict);
     }
 
     /// Takes what the leader answered to an order.
