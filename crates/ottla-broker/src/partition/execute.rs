@@ -311,7 +311,12 @@ impl Stepped {
         let messages = std::mem::take(&mut self.unwritten_legacy);
         let bytes = batches.iter().map(RecordBatch::size_in_bytes);
         let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
-        if !partition.home.load().space.take(bytes.sum::<usize>() as u64) {
+        if !partition
+            .home
+            .load()
+            .space
+            .take(bytes.sum::<usize>() as u64)
+        {
             batches.clear();
             self.unwritten = batches;
             self.stage.clear();

@@ -744,7 +744,10 @@ async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
     let answer = fetch_as_follower(&cluster, 50).await;
     assert!(began.elapsed() < Duration::from_secs(5));
     assert_eq!(answer.error_code, 0);
-    assert!(!has_records(&answer), "the leader has not said that it serves it");
+    assert!(
+        !has_records(&answer),
+        "the leader has not said that it serves it"
+    );
     for _ in 0..40 {
         fetch_as_follower(&cluster, 0).await;
     }

@@ -690,12 +690,21 @@ fn messages_of_an_old_format_are_written_as_they_are() {
             is_in_sync,
         })
     };
-    assert_eq!(story.written(15), [high_watermark(15), fetch(15, None, false)]);
+    assert_eq!(
+        story.written(15),
+        [high_watermark(15), fetch(15, None, false)]
+    );
     story.answer(15, records(&[(15, 1, 4)], 16));
-    assert_eq!(story.written(16), [high_watermark(16), fetch(16, Some(4), true)]);
+    assert_eq!(
+        story.written(16),
+        [high_watermark(16), fetch(16, Some(4), true)]
+    );
     // Behind a batch, one of an old format has the log forget its epochs.
     story.answer(16, any_records([message(16)].into_iter(), 17));
-    assert_eq!(story.written(17), [high_watermark(17), fetch(17, None, true)]);
+    assert_eq!(
+        story.written(17),
+        [high_watermark(17), fetch(17, None, true)]
+    );
 }
 
 #[test]

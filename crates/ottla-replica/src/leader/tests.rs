@@ -24,7 +24,13 @@ impl Story {
     /// Broker 1 leads in epoch 4, with this ISR, from an empty log.
     fn leader_with(isr: &[i32], min_insync_replicas: usize, flush_messages: i64) -> Story {
         let mut story = Story {
-            replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), Offset(0), None),
+            replica: Replica::new(
+                ReplicaConfig::new(ME),
+                Offset(0),
+                Offset(0),
+                Offset(0),
+                None,
+            ),
             partition_epoch: 0,
         };
         let effects = story.step(elected(4, isr, min_insync_replicas, flush_messages));
@@ -231,7 +237,13 @@ fn too_few_in_sync_replicas_refuse_acks_all_only() {
 #[test]
 fn min_insync_replicas_counts_at_most_the_replicas_there_are() {
     let mut story = Story {
-        replica: Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), Offset(0), None),
+        replica: Replica::new(
+            ReplicaConfig::new(ME),
+            Offset(0),
+            Offset(0),
+            Offset(0),
+            None,
+        ),
         partition_epoch: 0,
     };
     story.step(Event::LeaderElected {
@@ -511,7 +523,13 @@ fn a_new_epoch_of_the_same_leader_keeps_what_waits() {
 #[test]
 fn the_checkpointed_high_watermark_catches_up_at_election() {
     let mut story = Story {
-        replica: Replica::new(ReplicaConfig::new(ME), Offset(8), Offset(5), Offset(8), None),
+        replica: Replica::new(
+            ReplicaConfig::new(ME),
+            Offset(8),
+            Offset(5),
+            Offset(8),
+            None,
+        ),
         partition_epoch: 0,
     };
     assert_eq!(
@@ -525,7 +543,14 @@ fn the_checkpointed_high_watermark_catches_up_at_election() {
         ]
     );
     assert_eq!(
-        Replica::<u32>::new(ReplicaConfig::new(ME), Offset(3), Offset(5), None).high_watermark(),
+        Replica::<u32>::new(
+            ReplicaConfig::new(ME),
+            Offset(3),
+            Offset(5),
+            Offset(3),
+            None
+        )
+        .high_watermark(),
         Offset(3)
     );
 }
@@ -585,8 +610,13 @@ fn changed_settings_are_in_force_at_once_and_elect_nobody() {
         }]
     );
 
-    let mut offline: Replica<u32> =
-        Replica::new(ReplicaConfig::new(ME), Offset(0), Offset(0), Offset(0), None);
+    let mut offline: Replica<u32> = Replica::new(
+        ReplicaConfig::new(ME),
+        Offset(0),
+        Offset(0),
+        Offset(0),
+        None,
+    );
     let mut effects = Vec::new();
     offline.step(settings(1), &mut effects);
     assert_eq!(effects, []);

@@ -284,8 +284,7 @@ impl Cluster {
             }
             if !is_up && self.random.per_mille(10 * haste) {
                 // The controller is not told of a kill that has cost nothing.
-                let is_clean =
-                    !self.dirty.contains(&node) || self.flushes == Flushes::EachRecord;
+                let is_clean = !self.dirty.contains(&node) || self.flushes == Flushes::EachRecord;
                 self.start(node, is_clean);
             }
             if is_up && is_fenced && self.random.per_mille(20 * haste) {
@@ -345,7 +344,8 @@ impl Cluster {
         if self.random.per_mille(50) {
             self.nodes[node].tick(time_ms, &mut out);
         }
-        if self.nodes[node].is_flushing() && self.random.per_mille(300) {
+        let flushed_per_mille = if self.is_healing { 1_000 } else { 300 };
+        if self.nodes[node].is_flushing() && self.random.per_mille(flushed_per_mille) {
             self.nodes[node].end_flush(&mut out);
         }
         if self.random.per_mille(10) {
