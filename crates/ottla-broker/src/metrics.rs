@@ -64,9 +64,18 @@ pub enum Metric {
     ColdReads,
     /// Fetches whose positions could not be told from memory and the page cache.
     ColdLookups,
+    /// Bytes of records that leaders gave to the replicas here.
+    ReplicationBytesIn,
+    /// Bytes of records that followers were given.
+    ReplicationBytesOut,
+    /// The controller has added a replica to the ISR of a partition that is led here.
+    IsrExpands,
+    IsrShrinks,
+    /// Proposals of another ISR that came to nothing.
+    FailedIsrUpdates,
 }
 
-const METRICS: usize = Metric::ColdLookups as usize + 1;
+const METRICS: usize = Metric::FailedIsrUpdates as usize + 1;
 
 /// All counters of a broker.
 #[derive(Debug, Default)]

@@ -206,6 +206,9 @@ pub struct Partition {
     leader_epoch: AtomicI32,
     /// `i64::MIN` where this replica does not lead.
     leader_epoch_start_offset: AtomicI64,
+    /// How far a follower was behind when it heard of its leader last; -1 where that is not known.
+    fetch_lag: AtomicI64,
+    has_failed_fetching: AtomicBool,
     /// When the first parked acknowledgement gives up and a task already waits for that; `i64::MAX`
     /// where none does.
     timer_ms: AtomicI64,
@@ -280,6 +283,8 @@ impl Partition {
             is_lost: AtomicBool::new(false),
             leader_epoch: AtomicI32::new(LeaderEpoch::UNKNOWN.0),
             leader_epoch_start_offset: AtomicI64::new(i64::MIN),
+            fetch_lag: AtomicI64::new(-1),
+            has_failed_fetching: AtomicBool::new(false),
             timer_ms: AtomicI64::new(i64::MAX),
         })
     }
@@ -316,6 +321,16 @@ impl Partition {
 
     pub fn leader_epoch(&self) -> LeaderEpoch {
         LeaderEpoch(self.leader_epoch.load(Ordering::Acquire))
+    }
+
+    /// How far this follower was behind its leader's high watermark when it last heard of it.
+    pub(crate) fn fetch_lag(&self) -> Option<i64> {
+        Some(self.fetch_lag.load(Ordering::Relaxed)).filter(|&lag| lag >= 0)
+    }
+
+    /// Whether this follower was fenced by its leader and waits for newer metadata.
+    pub(crate) fn has_failed_fetching(&self) -> bool {
+        self.has_failed_fetching.load(Ordering::Relaxed)
     }
 
     /// Whether this leader may not know of all that its predecessor had committed: its high watermark lies before the
@@ -561,6 +576,11 @@ impl Partition {
         self.leader_epoch.store(leader_epoch, Ordering::Release);
         self.is_leader.store(is_leader, Ordering::Release);
         self.is_lost.store(replica.is_lost(), Ordering::Release);
+        let fetch_lag = replica.fetch_lag().unwrap_or(-1);
+        self.fetch_lag.store(fetch_lag, Ordering::Relaxed);
+        let has_failed = replica.has_failed_fetching();
+        self.has_failed_fetching
+            .store(has_failed, Ordering::Relaxed);
         if before != (leader_epoch, is_leader) {
             self.wake_all();
         }

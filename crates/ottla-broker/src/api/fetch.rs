@@ -134,7 +134,7 @@ pub(crate) async fn handle(
             read_or_wait(broker, Arc::clone(&targets), limits, wait).await
         }
     };
-    count(&targets, &outcome.answers);
+    count(broker, follower, &targets, &outcome.answers);
     if follower.is_some() {
         follower::count_throttled(broker, &targets, &outcome.answers);
     }
@@ -155,14 +155,22 @@ pub(crate) async fn handle(
     }
 }
 
-fn count(targets: &[Wanted], answers: &[PartitionData]) {
+fn count(
+    broker: &Broker,
+    follower: Option<Follower>,
+    targets: &[Wanted],
+    answers: &[PartitionData],
+) {
     for (wanted, answer) in targets.iter().zip(answers) {
         if let Ok(partition) = &wanted.target {
             let metrics = &partition.topic_metrics;
             metrics.add(TopicMetric::TotalFetchRequests, 1);
             let bytes = answer.records.as_ref().map_or(0, |records| records.len());
             if bytes > 0 {
-                metrics.add(TopicMetric::BytesOut, bytes);
+                match follower {
+                    Some(_) => broker.metrics.add(Metric::ReplicationBytesOut, bytes),
+                    None => metrics.add(TopicMetric::BytesOut, bytes),
+                }
             }
         }
     }

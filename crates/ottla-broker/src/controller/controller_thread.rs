@@ -9,7 +9,7 @@
 //! back.
 //!
 //! A full disk refuses requests and nothing else: what was decided and is not on disk is taken back, and
-//! the controller goes on. Any other error of the log ends the thread for good, and the node with it:
+//! the controller goes on, and what it follows waits for space (`disk_space`). Any other error of the log ends the thread for good, and the node with it:
 //! what was not answered is refused.
 //!
 //! In Kafka: `KafkaRaftClientDriver`, `KafkaRaftClient.poll`, `QuorumController`, `MetadataLoader`,
@@ -17,6 +17,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -39,6 +40,7 @@ use crate::quorum::work::Work;
 
 mod committed;
 mod deciding;
+mod disk_space;
 mod effects;
 mod peers;
 
@@ -111,6 +113,7 @@ pub(crate) struct Controller {
     sessions: BrokerSessions,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
+    stop_requested: Arc<AtomicBool>,
 }
 
 impl Controller {
@@ -190,6 +193,7 @@ impl Controller {
             waiting_to_catch_up: Vec::new(),
             snapshot_progress,
             is_shut_down: false,
+            stop_requested: Arc::default(),
         }
     }
 
@@ -231,7 +235,11 @@ impl Controller {
             Ok(()) => self.close(),
             Err(error) => {
                 self.refuse_pending(ErrorCode::KafkaStorageError);
-                on_failure(error.to_string());
+                match error.is_disk_full && self.is_stop_requested() {
+                    // It waited for space; the next start fetches again what is missing.
+                    true => tracing::warn!("stopped on a full disk: {error}"),
+                    false => on_failure(error.to_string()),
+                }
                 // Whoever waits for an answer learns that there is none.
                 drop(self);
                 return refuse_all(work, stop);

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::{
-    AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError, whole_segments,
+    AppendError, AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError, whole_segments,
 };
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
@@ -283,10 +283,14 @@ impl MetadataLog {
         self.log
             .append(std::slice::from_ref(batch), now)
             .map(drop)
-            .map_err(|error| match &error.reason {
-                AppendErrorReason::DiskFull(storage) => self.storage_error(storage),
-                _ => self.error(error.to_string()),
-            })
+            .map_err(|error| self.append_error(&error))
+    }
+
+    fn append_error(&self, error: &AppendError) -> MetadataLogError {
+        match &error.reason {
+            AppendErrorReason::DiskFull(storage) => self.storage_error(storage),
+            _ => self.error(error.to_string()),
+        }
     }
 
     /// Forces everything appended to disk and says up to where that is.
@@ -354,7 +358,7 @@ impl MetadataLog {
             fs::rename(&partial, &path)?;
             File::open(&self.dir)?.sync_all()
         };
-        write().map_err(|error| self.error(format!("cannot write quorum-state: {error}")))
+        write().map_err(|error| self.io_error("write", &path, error))
     }
 
     /// Writes `partition.metadata` if it is missing. Nothing here reads it; Kafka's tools may.
@@ -451,6 +455,10 @@ impl MetadataLog {
             reason,
             is_disk_full: false,
         }
+    }
+
+    fn io_error(&self, operation: &'static str, path: &Path, error: io::Error) -> MetadataLogError {
+        self.storage_error(&StorageError::new(operation, path, error))
     }
 
     fn storage_error(&self, error: &StorageError) -> MetadataLogError {

@@ -12,6 +12,7 @@ mod cluster;
 mod groups;
 mod logs;
 mod network;
+mod replication;
 mod requests;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     broker_topics::collect(broker, &mut families);
     requests::collect(broker, &mut families);
     network::collect(broker, &mut families);
+    replication::collect(broker, &mut families);
     logs::collect(broker, &mut families);
     groups::collect(broker, &mut families);
     client_telemetry::collect(broker, &mut families);

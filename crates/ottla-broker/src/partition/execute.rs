@@ -115,7 +115,7 @@ impl Stepped {
             PartitionEvent::LetAppendsGo => self.held.let_go(),
             PartitionEvent::Replica(event) => {
                 self.write(partition, broker);
-                self.note_refusal(&event);
+                self.note_answer(broker, &event);
                 self.step(partition, broker, event);
             }
             PartitionEvent::FollowerFetch(fetch, turn) => {

@@ -1,6 +1,7 @@
 //! How the rest of the node reaches the thread of the quorum.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -22,6 +23,8 @@ pub(crate) struct QuorumHandle {
     work: Arc<mpsc::Sender<Work>>,
     status: Arc<ArcSwap<QuorumStatus>>,
     cluster_id: ByteString,
+    /// The thread looks at it while it waits for something else than work.
+    stop_requested: Arc<AtomicBool>,
 }
 
 /// The thread of the quorum is not there any more.
@@ -43,6 +46,7 @@ pub(crate) fn start(
         work: Arc::clone(&work),
         status: controller.status(),
         cluster_id: ByteString::from(controller.cluster_id()),
+        stop_requested: controller.stop_requested(),
     };
     controller.set_network(|config, cluster_id| QuorumNetwork::new(config, cluster_id, &work));
     drop(work);
@@ -107,6 +111,7 @@ impl QuorumHandle {
     /// Ends the thread; returns when its log is closed.
     pub async fn stop(&self) {
         let (sender, stopped) = oneshot::channel();
+        self.stop_requested.store(true, Ordering::Release);
         if self.send(Work::Stop(sender)).is_ok() {
             // An error means that the thread has ended, which is what was asked for.
             let _ = stopped.await;

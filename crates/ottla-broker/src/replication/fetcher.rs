@@ -11,6 +11,7 @@
 //! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`, `BrokerBlockingSender`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,6 +32,7 @@ use super::fetchers::fetcher_number;
 use super::leader_offsets::Questions;
 use super::orders::{Order, Orders};
 use crate::Broker;
+use crate::metrics::Metric;
 use crate::net::{PeerConnection, PeerError, PeerSettings};
 use crate::partition::Partition;
 
@@ -51,6 +53,9 @@ pub(crate) struct Fetcher {
     number: u32,
     orders: Orders,
     questions: Questions,
+    /// Requests that it has sent, and bytes of records that came.
+    requests: AtomicU64,
+    bytes: AtomicU64,
 }
 
 /// What a leader answered to an order.
@@ -103,6 +108,8 @@ impl Fetcher {
             number,
             orders: Orders::default(),
             questions: Questions::default(),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
         });
         let (running, broker) = (Arc::clone(&fetcher), Arc::clone(broker));
         tokio::spawn(async move {
@@ -115,8 +122,14 @@ impl Fetcher {
     }
 
     /// By what the fetchers of a broker are told apart.
-    pub(super) fn key(&self) -> (BrokerId, u32) {
+    pub(crate) fn key(&self) -> (BrokerId, u32) {
         (self.leader, self.number)
+    }
+
+    /// How many requests it has sent, and how many bytes of records came.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.requests), read(&self.bytes))
     }
 
     /// Whether this is the fetcher that asks that leader for the partition.
@@ -233,6 +246,7 @@ impl Fetcher {
             return Ok(());
         };
         let request = |version| self.request(broker, &config, session, change, version);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let response = connection.send_with(request).await?;
         match session.on_answer(&response) {
             Ok(()) => {}
@@ -259,6 +273,8 @@ impl Fetcher {
                 let answer = LeaderAnswer { order, result };
                 let size = answer.size_in_bytes();
                 bytes += size;
+                self.bytes.fetch_add(size as u64, Ordering::Relaxed);
+                broker.metrics.add(Metric::ReplicationBytesIn, size as u64);
                 if partition.settings().is_throttled_as_follower {
                     let throttle = &broker.replication.follower_throttle;
                     throttle.record(&config, size as u64, broker.now_ms());

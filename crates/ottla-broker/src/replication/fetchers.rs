@@ -28,12 +28,24 @@ impl Fetchers {
         leader: BrokerId,
         topic_partition: &TopicPartition,
     ) -> Arc<Fetcher> {
-        let number = fetcher_number(topic_partition, broker.config().num_replica_fetchers);
+        let number = self.number_of(broker, topic_partition);
         let mut fetchers = self.fetchers.lock();
         let fetcher = fetchers
             .entry((leader, number))
             .or_insert_with(|| Fetcher::start(broker, leader, number));
         Arc::clone(fetcher)
+    }
+
+    /// Which of a leader's fetchers asks it for a partition.
+    pub(crate) fn number_of(&self, broker: &Broker, topic_partition: &TopicPartition) -> u32 {
+        fetcher_number(topic_partition, broker.config().num_replica_fetchers)
+    }
+
+    /// By leader and number.
+    pub(crate) fn all(&self) -> Vec<Arc<Fetcher>> {
+        let mut all: Vec<_> = self.fetchers.lock().values().cloned().collect();
+        all.sort_unstable_by_key(|fetcher| fetcher.key());
+        all
     }
 
     /// Forgets a fetcher that no partition holds, and so none can give an order. Asked by its task, which holds it as well.

@@ -27,6 +27,7 @@ use ottla_types::{BrokerId, DirectoryId, ErrorCode, TopicPartition};
 use super::client::Client;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 use super::topic_id;
+use crate::metrics::Metric;
 use crate::{Broker, Endpoint, Partition, RunningBroker};
 
 const TOPIC: &str = "orders";
@@ -424,6 +425,26 @@ async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
         .await;
     cluster.until_the_same(&[1, 2]).await;
     assert_eq!(values(&cluster.partition(2)), ["a", "b", "d"]);
+    let counted = |id: i32, metric| cluster.member(id).broker().metrics.get(metric);
+    assert_eq!(counted(1, Metric::IsrShrinks), 1);
+    assert_eq!(counted(1, Metric::IsrExpands), 1);
+    let replicated = counted(2, Metric::ReplicationBytesIn);
+    assert!(replicated > 0);
+    // Of "a" as well, which the process before this one had fetched.
+    assert!(counted(1, Metric::ReplicationBytesOut) > replicated);
+    assert_eq!(cluster.partition(2).fetch_lag(), Some(0));
+    assert_eq!(cluster.partition(1).fetch_lag(), None);
+    let families = crate::metrics::collect(cluster.member(2).broker());
+    let text = crate::metrics::to_openmetrics(families);
+    for line in [
+        "kafka_server_replicafetchermanager_maxlag{clientId=\"Replica\"} 0.0\n",
+        "kafka_server_fetcherlagmetrics_consumerlag{clientId=\"ReplicaFetcherThread-0-1\",\
+         topic=\"orders\",partition=\"0\"} 0.0\n",
+        "kafka_server_brokertopicmetrics_bytesout_total{} 0.0\n",
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+    assert!(text.contains("kafka_server_fetcherstats_requests_total{brokerHost=\"127.0.0.1\""));
     assert_eq!(code(&cluster.produce(1, -1, &["e"]).await), ErrorCode::None);
 }
 
@@ -733,7 +754,7 @@ async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
         let (release, released) = std::sync::mpsc::channel::<()>();
         let (partition, broker) = (Arc::clone(&partition), Arc::clone(&broker));
         let hung = tokio::spawn(async move {
-            let wait = move |_: &mut ottla_log::Log| drop(released.recv());
+            let wait = move |_: &mut ottla_log::Log| released.recv().is_err();
             partition.with_log(&broker, wait).await
         });
         (release, hung)
@@ -786,7 +807,9 @@ async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
     for _ in 0..crate::log_dirs::THREADS_PER_DIRECTORY {
         let released = Arc::clone(&released);
         let jobs = follower.home().threads.jobs.clone();
-        jobs.start(move || drop(released.lock().recv()));
+        jobs.start(move || {
+            let _ = released.lock().recv();
+        });
     }
     let produced = cluster.produce(1, -1, &["b"]);
     tokio::pin!(produced);

@@ -14,7 +14,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::{Controller, Publish, timestamp};
 use crate::controller::{ControllerRequest, Facts};
-use crate::metadata::metadata_log::MetadataLogError;
+use crate::metadata::metadata_log::{MetadataLog, MetadataLogError};
 use crate::metadata::record_batches::{ControlValue, control_batch, records_batch};
 use crate::quorum::work::{Decide, Decided, Reply};
 
@@ -221,7 +221,7 @@ impl Controller {
             self.log
                 .error(format!("control records cannot be encoded: {error}"))
         })?;
-        self.log.append(&batch, now)?;
+        self.when_there_is_space(|log| log.append(&batch, now))?;
         let Some(deciding) = &mut self.deciding else {
             return Err(self.log.error("only a leader appends to it".to_owned()));
         };
@@ -264,10 +264,17 @@ impl Controller {
             {
                 self.activate()?;
             }
-            let Some(deciding) = self.deciding.as_mut().filter(|it| it.is_unflushed) else {
+            let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_unflushed) else {
                 break;
             };
-            let end_offset = self.log.flush()?;
+            let end_offset = match deciding.has_unflushed_control {
+                // It cannot be taken back.
+                true => self.when_there_is_space(MetadataLog::flush)?,
+                false => self.log.flush()?,
+            };
+            let Some(deciding) = &mut self.deciding else {
+                break;
+            };
             has_flushed = true;
             deciding.is_unflushed = false;
             deciding.has_unflushed_control = false;

@@ -5,7 +5,7 @@ use ottla_raft::{Effect, Event, FetchData, RequestId, Response, SnapshotId};
 use ottla_types::{ErrorCode, Offset};
 
 use super::{Controller, timestamp};
-use crate::metadata::metadata_log::MetadataLogError;
+use crate::metadata::metadata_log::{MetadataLog, MetadataLogError};
 use crate::quorum::outgoing::Payload;
 use crate::quorum::served::ServedData;
 
@@ -20,7 +20,9 @@ impl Controller {
             match effect {
                 Effect::PersistElectionState(election) => {
                     let kraft_version = self.quorum.kraft_version();
-                    self.log.write_election_state(&election, kraft_version)?;
+                    self.when_there_is_space(|log| {
+                        log.write_election_state(&election, kraft_version)
+                    })?;
                 }
                 Effect::StartEpoch {
                     epoch,
@@ -42,7 +44,7 @@ impl Controller {
                 Effect::TruncateLog { end_offset } => self.truncate(end_offset)?,
                 Effect::CreateSnapshot(id) => {
                     tracing::info!("fetching snapshot {id} of the metadata log from the leader");
-                    self.log.begin_snapshot(id)?;
+                    self.when_there_is_space(|log| log.begin_snapshot(id))?;
                 }
                 Effect::AppendSnapshot {
                     snapshot, position, ..
@@ -50,7 +52,9 @@ impl Controller {
                     let Payload::SnapshotBytes(bytes) = std::mem::take(&mut self.incoming) else {
                         return Err(self.log.error("a snapshot came without bytes".to_owned()));
                     };
-                    self.log.append_to_snapshot(snapshot, position, &bytes)?;
+                    self.when_there_is_space(|log| {
+                        log.append_to_snapshot(snapshot, position, &bytes)
+                    })?;
                 }
                 Effect::InstallSnapshot(id) => next = Some(self.install_snapshot(id)?),
                 Effect::AdvanceHighWatermark(offset) => {
@@ -124,10 +128,10 @@ impl Controller {
             .into_iter()
             .take_while(|(_, decoded)| decoded.last_offset < end_offset)
             .unzip();
-        self.log.append_fetched(&batches, timestamp())?;
+        self.when_there_is_space(|log| log.append_fetched(&batches, timestamp()))?;
         self.uncommitted.extend(decoded);
         if flush {
-            self.log.flush()?;
+            self.when_there_is_space(MetadataLog::flush)?;
         }
         self.log.maintain()
     }
@@ -138,7 +142,7 @@ impl Controller {
             "the metadata log is cut back to offset {end_offset}, where the leader's goes on"
         );
         self.log.truncate_to(end_offset, timestamp())?;
-        self.log.flush()?;
+        self.when_there_is_space(MetadataLog::flush)?;
         while self
             .uncommitted
             .back()

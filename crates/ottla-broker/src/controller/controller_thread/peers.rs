@@ -35,6 +35,15 @@ impl Trouble {
             self.told = Some(Instant::now());
         }
     }
+
+    /// Notes it, for those who ask why.
+    pub fn set(&mut self, reason: String) {
+        self.reason = Some(reason);
+    }
+
+    pub fn forget(&mut self) {
+        self.reason = None;
+    }
 }
 
 impl Controller {

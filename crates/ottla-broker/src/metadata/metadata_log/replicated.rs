@@ -33,16 +33,24 @@ pub(super) struct PartialSnapshot {
 }
 
 impl MetadataLog {
-    /// Appends batches as the leader wrote them; they are not on disk before `flush`.
+    /// Appends batches as the leader wrote them; they are not on disk before `flush`. Those that are in the log already are
+    /// left out: a full disk may have taken some and refused the rest.
     pub fn append_fetched(
         &mut self,
         batches: &[RecordBatch],
         now: Timestamp,
     ) -> Result<(), MetadataLogError> {
+        #[cfg(test)]
+        if let Some(kind) = self.faults.0.take() {
+            return Err(self.storage_error(&super::fault(kind)));
+        }
+        let log_end_offset = self.log.log_end_offset();
+        let is_there = |batch: &RecordBatch| batch.header.base_offset < log_end_offset;
+        let missing = batches.iter().position(|batch| !is_there(batch));
         self.log
-            .append(batches, now)
+            .append(&batches[missing.unwrap_or(batches.len())..], now)
             .map(drop)
-            .map_err(|error| self.error(format!("cannot append what was fetched: {error}")))
+            .map_err(|error| self.append_error(&error))
     }
 
     /// Everything from the batch at `from` to the end of the log.
@@ -110,8 +118,7 @@ impl MetadataLog {
             "{id}-{:016x}.checkpoint.part",
             rand::random::<u64>()
         ));
-        let file = File::create(&path)
-            .map_err(|error| self.error(format!("cannot begin snapshot {id}: {error}")))?;
+        let file = File::create(&path).map_err(|error| self.io_error("create", &path, error))?;
         self.partial_snapshot = Some(PartialSnapshot {
             id,
             path,
@@ -128,14 +135,21 @@ impl MetadataLog {
         position: i64,
         bytes: &Bytes,
     ) -> Result<(), MetadataLogError> {
-        let written = match &mut self.partial_snapshot {
-            Some(partial) if partial.id == id && partial.size_bytes as i64 == position => partial
-                .file
-                .write_all_at(bytes, partial.size_bytes)
-                .map(|()| partial.size_bytes += bytes.len() as u64),
-            _ => Err(io::Error::other("it was not begun there")),
+        let partial = self.partial_snapshot.as_mut();
+        let Some(partial) = partial.filter(|it| it.id == id && it.size_bytes as i64 == position)
+        else {
+            return Err(self.error(format!("snapshot {id} was not begun at {position}")));
         };
-        written.map_err(|error| self.error(format!("cannot write snapshot {id}: {error}")))
+        match partial.file.write_all_at(bytes, partial.size_bytes) {
+            Ok(()) => {
+                partial.size_bytes += bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                let path = partial.path.clone();
+                Err(self.io_error("write", &path, error))
+            }
+        }
     }
 
     /// Puts the snapshot that was fetched in the place of everything in the log. What it says is read first, so

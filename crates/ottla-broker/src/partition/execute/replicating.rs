@@ -14,6 +14,7 @@ use ottla_types::{BrokerId, LeaderEpoch, Offset};
 
 use super::Stepped;
 use crate::Broker;
+use crate::metrics::Metric;
 use crate::partition::follower_fetches::Turn;
 use crate::partition::{FollowerVerdict, Partition, PartitionEvent};
 use crate::replication::{AlterPartitions, Answered, Fetcher, LeaderAnswer};
@@ -34,6 +35,8 @@ pub(super) struct Replicating {
     fetcher: Option<Arc<Fetcher>>,
     /// The proposal that the controller refused last.
     refused: Option<AlterPartition>,
+    /// The proposal that was made last adds a replica.
+    proposes_more: bool,
 }
 
 impl Stepped {
@@ -154,19 +157,25 @@ impl Stepped {
         broker: &Arc<Broker>,
         proposal: AlterPartition,
     ) {
+        self.replicating.proposes_more = proposal.new_isr.len() > self.replica.isr().len();
         let is_again = self.replicating.refused.take().as_ref() == Some(&proposal);
         AlterPartitions::submit(broker, partition, proposal, is_again);
     }
 
-    /// Notes a refusal: the same proposal, made again at once, is held back a little.
-    pub(super) fn note_refusal(&mut self, event: &Event<super::Ack>) {
-        if let Event::PartitionAltered {
-            proposal,
-            result: Err(_),
-        } = event
-        {
-            self.replicating.refused = Some(proposal.clone());
-        }
+    /// Notes what the controller said of a proposal. After a refusal the same one, made again at once, is held back a little.
+    pub(super) fn note_answer(&mut self, broker: &Broker, event: &Event<super::Ack>) {
+        let Event::PartitionAltered { proposal, result } = event else {
+            return;
+        };
+        let metric = match result {
+            Ok(_) if self.replicating.proposes_more => Metric::IsrExpands,
+            Ok(_) => Metric::IsrShrinks,
+            Err(_) => {
+                self.replicating.refused = Some(proposal.clone());
+                Metric::FailedIsrUpdates
+            }
+        };
+        broker.metrics.add(metric, 1);
     }
 
     /// Has the log cut next, before anything else.

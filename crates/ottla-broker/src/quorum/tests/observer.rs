@@ -10,7 +10,7 @@ use ottla_protocol::messages::CreateTopicsRequest;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use parking_lot::Mutex;
 
-use crate::controller::controller_thread::Publish;
+use crate::controller::controller_thread::{Controller, Publish};
 use crate::controller::format::{FormatOptions, InitialQuorum, format, read_identity};
 use crate::quorum::{self, QuorumHandle};
 use crate::tests::TestBroker;
@@ -24,6 +24,15 @@ struct Observer {
 
 impl Observer {
     fn start(dir: &Path, leader: &TestBroker, cluster_id: &str) -> Observer {
+        Observer::start_with(dir, leader, cluster_id, |_| {})
+    }
+
+    fn start_with(
+        dir: &Path,
+        leader: &TestBroker,
+        cluster_id: &str,
+        prepare: impl FnOnce(&mut Controller),
+    ) -> Observer {
         let mut properties = Properties::new("the test");
         for (key, value) in [
             ("process.roles", "broker"),
@@ -53,7 +62,8 @@ impl Observer {
         let identity = read_identity(&config)
             .expect("reads")
             .expect("is formatted");
-        let controller = quorum::open(&config, &identity).expect("opens");
+        let mut controller = quorum::open(&config, &identity).expect("opens");
+        prepare(&mut controller);
         let published = Arc::<Mutex<Vec<MetadataDelta>>>::default();
         let publish: Publish = {
             let published = Arc::clone(&published);
@@ -195,4 +205,38 @@ async fn an_observer_of_another_cluster_is_told_so_and_takes_nothing() {
     );
     assert_eq!(observer.handle.status().log_end_offset.value(), 0);
     observer.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_observer_waits_for_space_on_a_full_disk_and_can_be_stopped_meanwhile() {
+    let leader = TestBroker::start().await;
+    create(&leader, "before").await;
+    let cluster_id = leader.broker().cluster_id();
+    let fill = |controller: &mut Controller| {
+        controller.log().faults = (
+            Some(std::io::ErrorKind::StorageFull),
+            Some(std::io::ErrorKind::StorageFull),
+        );
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let observer = Observer::start_with(dir.path(), &leader, &cluster_id, fill);
+    let trouble = async {
+        while observer.handle.status().trouble.is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, trouble)
+        .await
+        .expect("it says so");
+    same(&observer.caught_up().await, &leader);
+    assert_eq!(observer.handle.status().trouble, None);
+    observer.handle.stop().await;
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let observer = Observer::start_with(dir.path(), &leader, &cluster_id, fill);
+    while observer.handle.status().trouble.is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let stopped = tokio::time::timeout(Duration::from_millis(900), observer.handle.stop());
+    stopped.await.expect("it does not wait for space");
 }
