@@ -22,7 +22,7 @@ pub(crate) mod status;
 mod handle;
 
 pub(crate) use handle::{QuorumHandle, start};
-pub(crate) use open::{open, static_voters};
+pub(crate) use open::{bootstrap_servers, open, static_voters};
 pub use status::QuorumStatus;
 
 #[cfg(test)]

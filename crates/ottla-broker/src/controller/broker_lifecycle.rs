@@ -9,7 +9,9 @@
 //! save (another cluster, features that are not known here) ends the start at once instead of after
 //! `initial.broker.registration.timeout.ms`. And a broker whose epoch the controller does not know any more
 //! registers again, where Kafka's repeats its heartbeat until somebody restarts it: the controller refuses
-//! while another process lives under that id, so that two cannot take it from each other.
+//! while another process lives under that id, so that two cannot take it from each other. A broker that is to stop and
+//! that no controller answers waits for a session, where Kafka's waits 5 minutes: after a session the controllers take it
+//! for dead, and it has nothing left to give away.
 //! While logs are loaded the controller is asked less and less often, where Kafka's broker asks every 10 ms, and a stop
 //! is asked for more than twice before the broker goes back to its usual pace.
 
@@ -38,6 +40,8 @@ pub(crate) struct LifecycleSettings {
     pub registration_timeout_ms: u64,
     /// `log.dir.failure.timeout.ms`
     pub dir_failure_timeout_ms: u64,
+    /// `broker.session.timeout.ms`, which counts at the controllers, and is the same there as a rule.
+    pub session_timeout_ms: u64,
 }
 
 /// The broker's place in its cluster.
@@ -66,6 +70,8 @@ pub(crate) struct BrokerLifecycle {
     next_ms: Option<u64>,
     catch_up_retry_ms: u64,
     shutdown_retry_ms: u64,
+    /// Until when the controller has to answer a broker that is to stop; `None` before it is.
+    let_go_deadline_ms: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +121,8 @@ pub(crate) enum Effect {
     Unfenced,
     /// The broker may stop: nothing is asked of the controller any more.
     LetGo,
+    /// The broker has to stop without having given its partitions away: no controller answers.
+    GiveUpLeaving,
     /// The broker cannot go on.
     Fail(LifecycleFailure),
 }
@@ -160,6 +168,7 @@ impl BrokerLifecycle {
             next_ms: Some(now_ms),
             catch_up_retry_ms: FIRST_CATCH_UP_RETRY_MS,
             shutdown_retry_ms: FIRST_SHUTDOWN_RETRY_MS,
+            let_go_deadline_ms: None,
         }
     }
 
@@ -184,7 +193,8 @@ impl BrokerLifecycle {
         let deadlines = untold.map(|dir| dir.deadline_ms);
         let times = deadlines
             .chain(self.next_ms)
-            .chain(self.registration_deadline_ms);
+            .chain(self.registration_deadline_ms)
+            .chain(self.let_go_deadline_ms);
         match self.state {
             BrokerState::ShuttingDown => None,
             _ => times.min(),
@@ -239,6 +249,7 @@ impl BrokerLifecycle {
         match self.state {
             BrokerState::Running => {
                 self.state = BrokerState::PendingControlledShutdown;
+                self.expect_answer(now_ms);
                 self.communicate_at(now_ms);
             }
             BrokerState::PendingControlledShutdown => {}
@@ -255,6 +266,8 @@ impl BrokerLifecycle {
     ) {
         match answer {
             Ok(broker_epoch) => {
+                // Of a registration that is new the controller has not heard that the broker knows it.
+                self.is_fenced |= broker_epoch != self.broker_epoch;
                 self.broker_epoch = broker_epoch;
                 self.is_registered = true;
                 if self.registration_deadline_ms.take().is_some() {
@@ -297,6 +310,9 @@ impl BrokerLifecycle {
             }
         }
         self.is_fenced = answer.is_fenced;
+        if self.let_go_deadline_ms.is_some() {
+            self.expect_answer(now_ms);
+        }
         let interval_ms = self.settings.heartbeat_interval_ms;
         match self.state {
             BrokerState::Starting => {
@@ -342,6 +358,11 @@ impl BrokerLifecycle {
         if failed.any(|dir| !dir.is_told && dir.deadline_ms <= now_ms) {
             return self.fail(LifecycleFailure::DirectoryNotTold, effects);
         }
+        if self.let_go_deadline_ms.is_some_and(|at| at <= now_ms) {
+            self.state = BrokerState::ShuttingDown;
+            effects.push(Effect::GiveUpLeaving);
+            return;
+        }
         if self.next_ms.is_some_and(|at| at <= now_ms) {
             self.next_ms = None;
             self.is_in_flight = true;
@@ -384,6 +405,12 @@ impl BrokerLifecycle {
     fn retry_later(&mut self, now_ms: u64) {
         self.is_hurried = false;
         self.communicate_within(now_ms, self.settings.heartbeat_interval_ms);
+    }
+
+    /// A broker that is to stop waits for the next answer this long.
+    fn expect_answer(&mut self, now_ms: u64) {
+        let session_ms = self.settings.session_timeout_ms;
+        self.let_go_deadline_ms = Some(now_ms.saturating_add(session_ms));
     }
 
     fn let_go(&mut self, effects: &mut Vec<Effect>) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ottla_config::BrokerConfig;
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerRegistrationRequest};
-use ottla_types::{BrokerEpoch, DirectoryId, ErrorCode};
+use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
@@ -174,17 +174,21 @@ impl Member {
             heartbeat_interval_ms: millis(config.broker_heartbeat_interval_ms.into()).max(1),
             registration_timeout_ms: millis(config.initial_broker_registration_timeout_ms.into()),
             dir_failure_timeout_ms: millis(config.log_dir_failure_timeout_ms),
+            session_timeout_ms: millis(config.broker_session_timeout_ms.into()),
         };
         let mut lifecycle = BrokerLifecycle::new(settings, self.broker.now_ms());
         let mut under_way: Option<Answer<'_>> = None;
         let mut event = Event::TimePassed;
         loop {
-            let was_fenced = lifecycle.is_fenced();
+            let before = (lifecycle.is_fenced(), lifecycle.broker_epoch());
             let effects = lifecycle.step(self.broker.now_ms(), event);
             let broker_epoch = lifecycle.broker_epoch();
             self.broker_epoch
                 .store(broker_epoch.value(), Ordering::Release);
-            self.tell_of_fence(was_fenced, lifecycle.is_fenced());
+            // With a new registration it is fenced, whatever its heartbeats were.
+            if before.1 == broker_epoch {
+                self.tell_of_fence(before.0, lifecycle.is_fenced());
+            }
             for effect in effects {
                 match effect {
                     Effect::SendRegistration => under_way = Some(Box::pin(self.register())),
@@ -195,6 +199,14 @@ impl Member {
                     Effect::CaughtUp => tracing::info!("the broker knows the cluster as it is"),
                     Effect::Unfenced => drop(self.phase.send_replace(Phase::Unfenced)),
                     Effect::LetGo => return drop(self.phase.send_replace(Phase::LetGo)),
+                    Effect::GiveUpLeaving => {
+                        tracing::warn!(
+                            "no controller has answered for {} ms (broker.session.timeout.ms): this broker stops \
+                             without having given its partitions away",
+                            settings.session_timeout_ms
+                        );
+                        return drop(self.phase.send_replace(Phase::LetGo));
+                    }
                     Effect::Fail(failure) => return self.fail(failure),
                 }
             }
@@ -320,6 +332,14 @@ impl Member {
     }
 }
 
+/// What to do about controllers of another cluster.
+pub(super) fn of_other_cluster(id: BrokerId, cluster_id: &str) -> String {
+    format!(
+        "the directories of node {id} belong to cluster {cluster_id}, and the controllers to another one; give the \
+         controllers of that cluster, or directories that were formatted with the id of theirs"
+    )
+}
+
 /// What is wrong, and what to do about it.
 fn reason_of(
     failure: LifecycleFailure,
@@ -347,11 +367,9 @@ fn reason_of(
              controller.quorum.bootstrap.servers, controller.quorum.voters or log.dirs",
             trouble.unwrap_or("no controller answers")
         ),
-        LifecycleFailure::Refused(ErrorCode::InconsistentClusterId) => format!(
-            "the directories of node {id} belong to cluster {}, and the controllers to another one; give the \
-             controllers of that cluster, or directories that were formatted with the id of theirs",
-            registration.cluster_id
-        ),
+        LifecycleFailure::Refused(ErrorCode::InconsistentClusterId) => {
+            of_other_cluster(BrokerId(id), &registration.cluster_id)
+        }
         LifecycleFailure::Refused(ErrorCode::UnsupportedVersion) => {
             let known = registration.features.iter().map(|feature| {
                 let (min, max) = (feature.min_supported_version, feature.max_supported_version);

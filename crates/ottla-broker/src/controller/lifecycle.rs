@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, Listener};
@@ -22,7 +23,7 @@ use super::ControllerHandle;
 use super::channel::{ActiveController, ControllerChannel, WhoLeads};
 use super::controller_thread::{Controller, Publish};
 use super::format::NodeIdentity;
-use super::heartbeats::Heartbeats;
+use super::heartbeats::{self, Heartbeats};
 use super::local_host::canonical_host_name;
 use crate::Broker;
 use crate::log_dirs::LogDirs;
@@ -30,6 +31,9 @@ use crate::metadata::publish::publish;
 use crate::quorum::{self, QuorumHandle};
 
 mod controller_node;
+
+/// How often a start looks whether anybody can be followed.
+const LOOK_AT_QUORUM: Duration = Duration::from_millis(50);
 
 /// The controller of this node and this node's registration with it.
 #[derive(Debug)]
@@ -104,6 +108,18 @@ impl Membership {
                 reason.to_owned()
             }),
             reason = heartbeats.failed() => Err(reason),
+            () = self.meets_other_cluster() => Err(heartbeats::of_other_cluster(
+                broker.broker_id(),
+                &self.cluster_id,
+            )),
+        }
+    }
+
+    /// Ends when all of the controllers that this node was given have said that they belong to another cluster. None of
+    /// them would ever take it in.
+    async fn meets_other_cluster(&self) {
+        while !self.controller.quorum().status().is_of_other_cluster {
+            tokio::time::sleep(LOOK_AT_QUORUM).await;
         }
     }
 

@@ -99,7 +99,7 @@ fn quorum_config(config: &BrokerConfig) -> QuorumConfig {
 }
 
 /// Whom to ask who leads: `controller.quorum.bootstrap.servers`, or the configured voters.
-fn bootstrap_servers(config: &BrokerConfig) -> Vec<Node> {
+pub(crate) fn bootstrap_servers(config: &BrokerConfig) -> Vec<Node> {
     let voters = config
         .controller_quorum_voters
         .iter()

@@ -22,6 +22,8 @@ pub struct QuorumStatus {
     pub is_caught_up: bool,
     /// Why nobody is followed, as far as is known: a sentence for people without a full stop.
     pub trouble: Option<String>,
+    /// All of the nodes that this one was given to ask belong to another cluster.
+    pub is_of_other_cluster: bool,
     /// When the status was taken.
     pub updated: Timestamp,
 }
@@ -39,6 +41,7 @@ impl QuorumStatus {
             is_active: quorum.is_active_leader(),
             is_caught_up: false,
             trouble: None,
+            is_of_other_cluster: false,
             updated,
         }
     }

@@ -8,6 +8,7 @@ const SETTINGS: LifecycleSettings = LifecycleSettings {
     heartbeat_interval_ms: 2_000,
     registration_timeout_ms: 60_000,
     dir_failure_timeout_ms: 30_000,
+    session_timeout_ms: 9_000,
 };
 const CAUGHT_UP: HeartbeatAnswer = HeartbeatAnswer {
     is_caught_up: true,
@@ -189,6 +190,7 @@ fn a_broker_that_the_controller_does_not_know_registers_again() {
         assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
         assert_eq!(broker.broker_epoch(), BrokerEpoch(9));
         // Fenced until it has seen its new registration.
+        assert!(broker.is_fenced());
         assert_eq!(broker.step(5_030, answered(CAUGHT_UP)), []);
         assert!(broker.is_fenced());
         assert_eq!(broker.next_wakeup_ms(), Some(7_030));
@@ -267,4 +269,28 @@ fn a_broker_that_leads_nothing_stops_at_once() {
     broker.step(1_100, Event::ShutdownRequested);
     let unknown = Event::HeartbeatAnswered(Err(ErrorCode::StaleBrokerEpoch));
     assert_eq!(broker.step(1_110, unknown), [Effect::LetGo]);
+}
+
+#[test]
+fn a_broker_that_no_controller_answers_stops_after_a_session() {
+    let unanswered = || Event::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
+    let mut broker = running();
+    broker.step(2_000, Event::ShutdownRequested);
+    for now_ms in [4_000, 6_000, 8_000] {
+        assert_eq!(broker.step(now_ms, unanswered()), []);
+        broker.step(now_ms + 2_000, Event::TimePassed);
+    }
+    // Also while a heartbeat is under way.
+    assert_eq!(broker.next_wakeup_ms(), Some(11_000));
+    let effects = broker.step(11_000, Event::TimePassed);
+    assert_eq!(effects, [Effect::GiveUpLeaving]);
+    assert_eq!(broker.next_wakeup_ms(), None);
+
+    // One that answers has more time: it moves what the broker leads.
+    let mut broker = running();
+    broker.step(2_000, Event::ShutdownRequested);
+    broker.step(10_900, answered(UNFENCED));
+    assert_eq!(broker.step(19_800, unanswered()), []);
+    let effects = broker.step(19_900, Event::TimePassed);
+    assert_eq!(effects, [Effect::GiveUpLeaving]);
 }

@@ -1,13 +1,16 @@
 //! What other nodes of the quorum answer and ask, and what is told to people of their silence.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use bytestring::ByteString;
 use ottla_raft::{Event, ReplicaState, Request, RequestId, Response};
 use ottla_types::{ErrorCode, Offset};
 use tokio::sync::oneshot;
 
 use super::{Controller, timestamp};
 use crate::metadata::metadata_log::MetadataLogError;
+use crate::quorum::bootstrap_servers;
 use crate::quorum::network::{Answered, Failure};
 use crate::quorum::outgoing::{Payload, Received, Unusable};
 use crate::quorum::served::{QuorumDescription, ServedData};
@@ -22,6 +25,8 @@ const MAX_ASKED: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Trouble {
     reason: Option<String>,
+    /// Those of the nodes that this one was given to ask that say they belong to another cluster.
+    foreign: HashSet<(ByteString, u16)>,
     /// When something was told last.
     told: Option<Instant>,
 }
@@ -72,6 +77,7 @@ impl Controller {
         };
         match received {
             Ok(Received { response, payload }) => {
+                self.trouble.foreign.clear();
                 self.note_answer(&response);
                 self.incoming = payload;
                 let outcome = self.step(Event::ResponseReceived {
@@ -85,6 +91,10 @@ impl Controller {
             // What it says cannot be skipped, and cannot be understood by asking again.
             Err((_, reason, Unusable::Undecodable(_))) => Err(self.log.error(reason)),
             Err((error, reason, _)) => {
+                if error == ErrorCode::InconsistentClusterId {
+                    let address = (from.host.clone(), from.port);
+                    self.trouble.foreign.insert(address);
+                }
                 self.trouble.report(&reason);
                 if self.trouble.reason.as_ref() != Some(&reason) {
                     self.trouble.reason = Some(reason);
@@ -172,6 +182,12 @@ impl Controller {
         let mut status = QuorumStatus::of(&self.quorum, timestamp());
         status.is_caught_up = self.is_caught_up;
         status.trouble = self.trouble.reason.clone();
+        let given = bootstrap_servers(&self.file_config);
+        status.is_of_other_cluster = !given.is_empty()
+            && given.iter().all(|node| {
+                let address = (node.host.clone(), node.port);
+                self.trouble.foreign.contains(&address)
+            });
         self.status.store(std::sync::Arc::new(status));
     }
 }

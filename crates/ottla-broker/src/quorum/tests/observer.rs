@@ -10,6 +10,7 @@ use ottla_protocol::messages::CreateTopicsRequest;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use parking_lot::Mutex;
 
+use crate::Broker;
 use crate::controller::controller_thread::{Controller, Publish};
 use crate::controller::format::{FormatOptions, InitialQuorum, format, read_identity};
 use crate::quorum::{self, QuorumHandle};
@@ -20,6 +21,37 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Observer {
     handle: QuorumHandle,
     published: Arc<Mutex<Vec<MetadataDelta>>>,
+}
+
+/// What a broker is told that follows `leader`, with a directory of a cluster.
+fn formatted(dir: &Path, leader: &TestBroker, cluster_id: &str) -> BrokerConfig {
+    let mut properties = Properties::new("the test");
+    for (key, value) in [
+        ("process.roles", "broker"),
+        ("node.id", "2"),
+        ("listeners", "PLAINTEXT://127.0.0.1:0"),
+        ("controller.listener.names", "CONTROLLER"),
+        (
+            "controller.quorum.bootstrap.servers",
+            &leader.controller_address().to_string(),
+        ),
+        ("log.dirs", dir.to_str().expect("characters")),
+    ] {
+        properties.set(key, value);
+    }
+    let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+    if read_identity(&config).expect("reads").is_none() {
+        let options = FormatOptions {
+            cluster_id: cluster_id.to_owned(),
+            quorum: InitialQuorum::None,
+            metadata_version: MetadataVersion::LATEST_PRODUCTION,
+            feature_levels: Default::default(),
+            scram_records: Vec::new(),
+            ignore_formatted: false,
+        };
+        format(&config, &options).expect("formats");
+    }
+    config
 }
 
 impl Observer {
@@ -33,32 +65,7 @@ impl Observer {
         cluster_id: &str,
         prepare: impl FnOnce(&mut Controller),
     ) -> Observer {
-        let mut properties = Properties::new("the test");
-        for (key, value) in [
-            ("process.roles", "broker"),
-            ("node.id", "2"),
-            ("listeners", "PLAINTEXT://127.0.0.1:0"),
-            ("controller.listener.names", "CONTROLLER"),
-            (
-                "controller.quorum.bootstrap.servers",
-                &leader.controller_address().to_string(),
-            ),
-            ("log.dirs", dir.to_str().expect("characters")),
-        ] {
-            properties.set(key, value);
-        }
-        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
-        if read_identity(&config).expect("reads").is_none() {
-            let options = FormatOptions {
-                cluster_id: cluster_id.to_owned(),
-                quorum: InitialQuorum::None,
-                metadata_version: MetadataVersion::LATEST_PRODUCTION,
-                feature_levels: Default::default(),
-                scram_records: Vec::new(),
-                ignore_formatted: false,
-            };
-            format(&config, &options).expect("formats");
-        }
+        let config = formatted(dir, leader, cluster_id);
         let identity = read_identity(&config)
             .expect("reads")
             .expect("is formatted");
@@ -204,6 +211,7 @@ async fn an_observer_of_another_cluster_is_told_so_and_takes_nothing() {
         format!("{address} belongs to another cluster than AAAAAAAAAAAAAAAAAAAAZA")
     );
     assert_eq!(observer.handle.status().log_end_offset.value(), 0);
+    assert!(observer.handle.status().is_of_other_cluster);
     observer.handle.stop().await;
 }
 
@@ -239,4 +247,18 @@ async fn an_observer_waits_for_space_on_a_full_disk_and_can_be_stopped_meanwhile
     }
     let stopped = tokio::time::timeout(Duration::from_millis(900), observer.handle.stop());
     stopped.await.expect("it does not wait for space");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_of_another_cluster_says_so_at_once() {
+    let leader = TestBroker::start().await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = formatted(dir.path(), &leader, "AAAAAAAAAAAAAAAAAAAAZA");
+    let started = tokio::time::timeout(PATIENCE, Broker::start(config)).await;
+    let Err(error) = started.expect("long before it gives up to register") else {
+        panic!("it belongs to another cluster");
+    };
+    let error = error.to_string();
+    let reason = "the directories of node 2 belong to cluster AAAAAAAAAAAAAAAAAAAAZA, and the controllers to another";
+    assert!(error.contains(reason), "{error}");
 }
