@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ottla_coordinator::WriteId;
 use ottla_coordinator::group::{GroupCoordinator, GroupCoordinatorConfig};
 use ottla_log::LogReader;
 use ottla_records::RecordBatch;
@@ -23,23 +24,26 @@ pub(super) const CONCURRENT_LOADS: usize = 4;
 /// The most bytes that the records of one batch may decompress to.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
-/// The coordinator as the log of the partition describes it; the error is for people. `None` if the shard
-/// was closed meanwhile.
+/// A coordinator as the log of its partition describes it.
+pub(super) struct Loaded {
+    pub(super) coordinator: GroupCoordinator,
+    /// What of the log is not committed counts to this write, and is committed when the high watermark is here.
+    pub(super) uncommitted: Option<(WriteId, Offset)>,
+}
+
+/// Reads a partition up to the end of the log: what is there is going to be committed, unless this broker loses the lead,
+/// and decisions have to be made on it. While too few replicas are in sync that may take long, and groups go on. The error
+/// is for people. `None` if the shard was closed meanwhile.
 pub(super) async fn load(
     broker: &Arc<Broker>,
     shard: &Shard,
     config: Arc<GroupCoordinatorConfig>,
-) -> Option<Result<GroupCoordinator, String>> {
+) -> Option<Result<Loaded, String>> {
     // Asked through the inbox, so that everything that came before the election is in the log.
     let end = shard
         .partition
         .with_log(broker, |log| log.log_end_offset())
         .await?;
-    // What is in the log of the leader is going to be committed, unless it loses the leadership; until
-    // it is, nobody may be told of it.
-    if !shard.await_high_watermark(end).await {
-        return None;
-    }
     let _turn = broker.groups.loading.acquire().await.ok()?;
     let (reader, loading) = (shard.partition.reader().clone(), Arc::clone(broker));
     let threads = shard.partition.home().threads.reads.clone();
@@ -52,8 +56,9 @@ fn read_log(
     reader: &LogReader,
     end: Offset,
     config: Arc<GroupCoordinatorConfig>,
-) -> Result<GroupCoordinator, String> {
+) -> Result<Loaded, String> {
     let mut coordinator = GroupCoordinator::new(config);
+    let mut uncommitted = None;
     let mut next = reader.log_start_offset();
     while next < end {
         let read = reader
@@ -71,6 +76,9 @@ fn read_log(
             let Ok(batch) = batch else {
                 break;
             };
+            if uncommitted.is_none() && batch.header.next_offset() > reader.high_watermark() {
+                uncommitted = Some((coordinator.begin_uncommitted(), end));
+            }
             replay(broker, &mut coordinator, &batch)?;
             next = batch.header.next_offset();
         }
@@ -78,7 +86,10 @@ fn read_log(
             return Err(format!("the batch at offset {next} cannot be read"));
         }
     }
-    Ok(coordinator)
+    Ok(Loaded {
+        coordinator,
+        uncommitted,
+    })
 }
 
 fn replay(

@@ -221,9 +221,9 @@ impl Shard {
         });
     }
 
-    /// Waits for the other replicas. Clients are told when that takes too long, but the records stay in
-    /// the log and still count when they are committed.
-    async fn await_commit(
+    /// Waits for the other replicas. Clients are told when that takes too long, those who come later as well, but the
+    /// records stay in the log and still count when they are committed.
+    pub(super) async fn await_commit(
         self: &Arc<Self>,
         broker: &Arc<Broker>,
         first: WriteId,
@@ -232,12 +232,13 @@ impl Shard {
     ) {
         let timeout = Duration::from_millis(commit_timeout_ms(broker));
         let mut committed = std::pin::pin!(self.await_high_watermark(end));
-        let is_committed = match tokio::time::timeout(timeout, &mut committed).await {
-            Ok(is_committed) => is_committed,
-            Err(_) => {
-                self.tell_of_delay(broker, first, last);
-                self.run_outbox(broker);
-                committed.await
+        let is_committed = loop {
+            match tokio::time::timeout(timeout, &mut committed).await {
+                Ok(is_committed) => break is_committed,
+                Err(_) => {
+                    self.tell_of_delay(broker, first, last);
+                    self.run_outbox(broker);
+                }
             }
         };
         if is_committed {
@@ -296,5 +297,5 @@ impl Shard {
 }
 
 fn commit_timeout_ms(broker: &Broker) -> u64 {
-    u64::try_from(broker.config().offsets_commit_timeout_ms).unwrap_or(0)
+    u64::try_from(broker.config().offsets_commit_timeout_ms).map_or(1, |ms| ms.max(1))
 }

@@ -15,7 +15,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Timestamp, TopicId, TopicName};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use super::load;
+use super::load::{self, Loaded};
 use super::outbox::Outbox;
 use crate::Broker;
 use crate::partition::Partition;
@@ -74,13 +74,16 @@ impl Shard {
         });
     }
 
-    fn on_loaded(self: &Arc<Self>, broker: &Arc<Broker>, loaded: Result<GroupCoordinator, String>) {
+    fn on_loaded(self: &Arc<Self>, broker: &Arc<Broker>, loaded: Result<Loaded, String>) {
         let mut state = self.state.lock();
         if !matches!(*state, State::Loading) {
             return;
         }
-        let mut coordinator = match loaded {
-            Ok(coordinator) => coordinator,
+        let Loaded {
+            mut coordinator,
+            uncommitted,
+        } = match loaded {
+            Ok(loaded) => loaded,
             Err(error) => {
                 let partition = &self.partition.topic_partition;
                 tracing::error!(%partition, "groups cannot be coordinated: {error}");
@@ -100,6 +103,10 @@ impl Shard {
             self.enact(broker, active, outcome);
         }
         drop(state);
+        if let Some((write, end)) = uncommitted {
+            let (shard, broker) = (Arc::clone(self), Arc::clone(broker));
+            tokio::spawn(async move { shard.await_commit(&broker, write, write, end).await });
+        }
         self.run_outbox(broker);
         tokio::spawn(Arc::clone(self).run_timers(Arc::clone(broker)));
     }

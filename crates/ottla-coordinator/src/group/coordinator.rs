@@ -41,6 +41,8 @@ pub struct GroupCoordinator {
     deferred: VecDeque<(WriteId, Deferred)>,
     outstanding: VecDeque<WriteId>,
     next_write: WriteId,
+    /// While the log is replayed behind what is committed: the write to which that counts.
+    pub(super) replaying: Option<WriteId>,
     /// The offset that the next record is expected to get in the log.
     pub(super) next_record_offset: i64,
 }
@@ -154,12 +156,24 @@ impl GroupCoordinator {
             deferred: VecDeque::new(),
             outstanding: VecDeque::new(),
             next_write: WriteId(1),
+            replaying: None,
             next_record_offset: 0,
         }
     }
 
+    /// What is replayed from here on is in the log and not committed, as after a fail-over while too few replicas are in
+    /// sync. Decisions are made on it, and nobody is told of it before `on_records_committed` for the write that is returned.
+    pub fn begin_uncommitted(&mut self) -> WriteId {
+        let write = self.next_write;
+        self.next_write = WriteId(write.0 + 1);
+        self.outstanding.push_back(write);
+        self.replaying = Some(write);
+        write
+    }
+
     /// The log has been replayed up to its end. Sets the timers that the loaded groups need.
     pub fn on_loaded(&mut self, now: Timestamp) -> Outcome {
+        self.replaying = None;
         let mut effects = self.effects();
         let config = Arc::clone(&self.config);
         let cx = Context {
@@ -432,6 +446,39 @@ impl GroupCoordinator {
         self.journal
             .push_back((write, Change::Group(group_id.clone())));
         true
+    }
+
+    /// Sets or removes a group as the log says.
+    pub(super) fn replay_group_as(&mut self, group_id: &ByteString, group: Option<ClassicGroup>) {
+        let Some(write) = self.replaying else {
+            match group {
+                Some(group) => {
+                    let slot = Timeline::of_committed(group);
+                    self.groups.insert(group_id.clone(), slot);
+                }
+                None => drop(self.groups.remove(group_id)),
+            }
+            return;
+        };
+        let slot = self.groups.entry(group_id.clone()).or_default();
+        slot.set(write, group);
+        self.journal
+            .push_back((write, Change::Group(group_id.clone())));
+    }
+
+    /// Sets or removes a committed offset as the log says.
+    pub(super) fn replay_offset_as(
+        &mut self,
+        group_id: &ByteString,
+        partition: &TopicAndPartition,
+        offset: Option<OffsetAndMetadata>,
+    ) {
+        let Some(write) = self.replaying else {
+            return self.offsets.set_committed(group_id, partition, offset);
+        };
+        self.offsets.set(write, group_id, partition, offset);
+        let change = Change::Offset(group_id.clone(), partition.clone());
+        self.journal.push_back((write, change));
     }
 
     /// The group as decided last.

@@ -165,23 +165,21 @@ impl Offsets {
         producers.insert(producer_id);
     }
 
-    /// Ends the transaction of `producer_id`. A committed offset counts unless a later commit of the
-    /// same partition is there already.
-    pub(crate) fn end_transaction(&mut self, producer_id: i64, is_commit: bool) {
-        let Some(by_group) = self.pending.remove(&producer_id) else {
-            return;
-        };
+    /// Ends the transaction of `producer_id`. Returns its offsets, which count if it is committed, unless a later commit of
+    /// the same partition is there already.
+    pub(crate) fn end_transaction(
+        &mut self,
+        producer_id: i64,
+    ) -> Vec<(ByteString, TopicAndPartition, OffsetAndMetadata)> {
+        let by_group = self.pending.remove(&producer_id).unwrap_or_default();
+        let mut ended = Vec::new();
         for (group_id, by_partition) in by_group {
             for (partition, offset) in by_partition {
                 self.close(&group_id, &partition, producer_id);
-                let is_newer = self
-                    .latest(&group_id, &partition)
-                    .is_none_or(|existing| offset.record_offset > existing.record_offset);
-                if is_commit && is_newer {
-                    self.set_committed(&group_id, &partition, Some(offset));
-                }
+                ended.push((group_id.clone(), partition, offset));
             }
         }
+        ended
     }
 
     pub(crate) fn has_open_transaction(&self, group_id: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Reading the log back into a coordinator, before it takes requests.
 //!
-//! Every record is committed by then. Records of types that are not served stay in the log; of them
+//! What is committed is visible at once, and what is not (`GroupCoordinator::begin_uncommitted`) when it is. Records of types that are not served stay in the log; of them
 //! only the ids of their groups are remembered (`foreign.rs`).
 //! Source: `GroupCoordinatorShard.replay`, `GroupMetadataManager.replay`,
 //! `OffsetMetadataManager.replay`, `CoordinatorLoaderImpl`.
@@ -19,7 +19,6 @@ use super::coordinator::GroupCoordinator;
 use super::foreign::ForeignGroupType;
 use super::member::owned;
 use super::offsets::OffsetAndMetadata;
-use crate::timeline::Timeline;
 
 /// A record of the log cannot be understood, so the groups in this partition cannot be served.
 #[derive(Debug, Error)]
@@ -92,9 +91,7 @@ impl GroupCoordinator {
                 Some(GroupRecordValue::GroupMetadata(value)) => {
                     self.replay_group(offset, owned(&key.group), &value)?;
                 }
-                _ => {
-                    self.groups.remove(&key.group);
-                }
+                _ => self.replay_group_as(&owned(&key.group), None),
             },
             GroupRecordKey::ConsumerGroupMetadata(key) => {
                 let group_type = ForeignGroupType::Consumer;
@@ -116,7 +113,15 @@ impl GroupCoordinator {
 
     /// Takes in the control record that ends a transaction.
     pub fn replay_end_transaction_marker(&mut self, producer_id: ProducerId, is_commit: bool) {
-        self.offsets.end_transaction(producer_id.value(), is_commit);
+        let ended = self.offsets.end_transaction(producer_id.value());
+        for (group_id, partition, offset) in ended {
+            let existing = self.offsets.latest(&group_id, &partition);
+            let is_newer =
+                existing.is_none_or(|existing| offset.record_offset > existing.record_offset);
+            if is_commit && is_newer {
+                self.replay_offset_as(&group_id, &partition, Some(offset));
+            }
+        }
     }
 
     fn replay_offset(
@@ -129,19 +134,17 @@ impl GroupCoordinator {
         now: Timestamp,
     ) {
         let Some(value) = value else {
-            self.offsets.set_committed(&group_id, &partition, None);
+            self.replay_offset_as(&group_id, &partition, None);
             self.offsets.forget_pending(&group_id, &partition);
             return;
         };
-        if !self.groups.contains_key(&group_id) && !self.foreign.contains(&group_id) {
+        if self.group(&group_id).is_none() && !self.foreign.contains(&group_id) {
             let group = ClassicGroup::empty(group_id.clone(), now.value());
-            self.groups
-                .insert(group_id.clone(), Timeline::of_committed(group));
+            self.replay_group_as(&group_id, Some(group));
         }
         let committed = OffsetAndMetadata::from_record(offset.value(), &value);
         if producer_id == ProducerId::NONE {
-            self.offsets
-                .set_committed(&group_id, &partition, Some(committed));
+            self.replay_offset_as(&group_id, &partition, Some(committed));
         } else {
             let producer_id = producer_id.value();
             self.offsets
@@ -162,7 +165,7 @@ impl GroupCoordinator {
             });
         };
         self.foreign.remove(&group_id);
-        self.groups.insert(group_id, Timeline::of_committed(group));
+        self.replay_group_as(&group_id, Some(group));
         Ok(())
     }
 
@@ -174,7 +177,9 @@ impl GroupCoordinator {
     ) {
         if exists {
             // A group that only had offsets so far has become one of this type.
-            self.groups.remove(group_id);
+            if self.group(group_id).is_some() {
+                self.replay_group_as(group_id, None);
+            }
             self.foreign.insert(owned(group_id), group_type);
         } else {
             self.foreign.remove(group_id);

@@ -341,3 +341,82 @@ fn deleting_a_group_takes_the_offsets_of_open_transactions_too() {
 fn a_member_id_names_its_client() {
     assert_eq!(full("c#1"), "c-01010101-0101-4101-8101-010101010101");
 }
+
+#[test]
+fn what_was_loaded_and_is_not_committed_is_shown_when_it_is() {
+    let mut script = Script::new();
+    let (now, none) = (script.now(), ProducerId::NONE);
+    let replay = |script: &mut Script, at: i64, producer: ProducerId, offset: i64| {
+        let (key, value) = transactional_commit(offset);
+        let replayed = script
+            .coordinator
+            .replay(Offset(at), producer, &key, Some(&value), now);
+        replayed.unwrap();
+    };
+    replay(&mut script, 0, none, 5);
+    let producer = ProducerId(9);
+    replay(&mut script, 1, producer, 8);
+    let uncommitted = script.coordinator.begin_uncommitted();
+    script
+        .coordinator
+        .replay_end_transaction_marker(producer, true);
+    replay(&mut script, 3, none, 9);
+    script.coordinator.on_loaded(now);
+    check(
+        script.fetch_offset(&fetching()),
+        "reply 1: fetch NONE t-0=5@-1'' t-1=-1@-1''",
+    );
+    check(script.fetch_stable_offset(&fetching()), "");
+    let late = script.coordinator.on_write_timed_out(uncommitted, now);
+    let text = script.render(late);
+    assert!(text.starts_with("reply 2: fetch"), "{text}");
+    check(script.fetch_stable_offset(&fetching()), "");
+    let committed = script.coordinator.on_records_committed(uncommitted, now);
+    check(
+        script.render(committed),
+        "reply 3: fetch NONE t-0=9@-1'' t-1=-1@-1''",
+    );
+    check(
+        script.fetch_offset(&fetching()),
+        "reply 4: fetch NONE t-0=9@-1'' t-1=-1@-1''",
+    );
+}
+
+#[test]
+fn a_group_that_a_tombstone_not_committed_has_ended_is_shown_until_it_is_committed() {
+    let mut script = Script::new();
+    let (now, none) = (script.now(), ProducerId::NONE);
+    let (key, value) = transactional_commit(5);
+    let coordinator = &mut script.coordinator;
+    coordinator
+        .replay(Offset(0), none, &key, Some(&value), now)
+        .unwrap();
+    let uncommitted = coordinator.begin_uncommitted();
+    coordinator
+        .replay(Offset(1), none, &key, None, now)
+        .unwrap();
+    let group =
+        GroupRecordKey::GroupMetadata(ottla_protocol::coordinator_records::GroupMetadataKey {
+            group: "g".into(),
+        });
+    let group = group.encode().unwrap();
+    coordinator
+        .replay(Offset(2), none, &group, None, now)
+        .unwrap();
+    coordinator.on_loaded(now);
+    let state = |script: &Script| {
+        let described = script.coordinator.describe_group(&"g".into(), false);
+        described.group_state.to_string()
+    };
+    assert_eq!(state(&script), "Empty");
+    check(
+        script.fetch_offset(&fetching()),
+        "reply 1: fetch NONE t-0=5@-1'' t-1=-1@-1''",
+    );
+    script.coordinator.on_records_committed(uncommitted, now);
+    assert_eq!(state(&script), "Dead");
+    check(
+        script.fetch_offset(&fetching()),
+        "reply 2: fetch NONE t-0=-1@-1'' t-1=-1@-1''",
+    );
+}
