@@ -13,6 +13,7 @@ use ottla_client::{
     FetchedBatch, OffsetReset, Producer, ProducerConfig, ProducerInterceptor, ProducerRecord,
     RecordMetadata,
 };
+use ottla_protocol::ApiKey;
 use parking_lot::Mutex;
 
 use cluster::{Cluster, read, record};
@@ -142,6 +143,10 @@ async fn producers_and_consumers_measure_themselves_under_kafkas_names() {
 #[tokio::test]
 async fn a_transaction_measures_what_kafkas_does() {
     let cluster = Cluster::start().await;
+    let client = cluster.admin.client();
+    if !client.serves(ApiKey::EndTxn).await.expect("an answer") {
+        return;
+    }
     let topic = cluster.topic("transacted", 1).await;
     let producer = cluster.producer(ProducerConfig {
         transactional_id: Some(cluster.name("t")),
