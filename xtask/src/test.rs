@@ -22,11 +22,12 @@ use crate::workspace;
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// The suites test what the broker does, not how fast: their binary is built without optimisation across crates, which takes
+/// The suites test what the broker does, not how fast: their binary is a release in all but the optimisation that takes
 /// long. `bench-peer` builds its own.
-const QUICK_RELEASE: [(&str, &str); 2] = [
+const QUICK_RELEASE: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
 ];
 
 #[derive(clap::Args)]
