@@ -11,12 +11,9 @@ pub(crate) mod handle;
 
 pub(crate) mod channel;
 
-mod broker_lifecycle;
 pub(crate) mod heartbeats;
 
 pub(crate) mod requests;
-
-mod broker_sessions;
 
 pub(crate) mod lifecycle;
 mod local_host;
@@ -32,7 +29,6 @@ pub(crate) mod dir_reports;
 pub(crate) mod auto_topic_creation;
 
 pub use crate::quorum::QuorumStatus;
-pub use broker_sessions::BrokerSessions;
 pub use handle::ControllerHandle;
 pub use lifecycle::Membership;
 pub use requests::{ControllerRequest, Facts};

@@ -14,6 +14,7 @@ use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch,
 use crate::brokers::check_broker_epoch;
 use crate::decision::{ControllerContext, Decision};
 use crate::partition_change::{Election, PartitionChange, is_unclean_election_enabled};
+use crate::planted::{self, Bug};
 
 pub fn alter_partition(
     context: &ControllerContext<'_>,
@@ -133,13 +134,13 @@ fn validate(
         // The leader knows more than this controller, which is then no longer the active one.
         return Err(ErrorCode::NotController);
     }
-    if leader_epoch < partition.leader_epoch {
+    if leader_epoch < partition.leader_epoch && !planted::has(Bug::TakeIsrOfAnyEpoch) {
         return Err(ErrorCode::FencedLeaderEpoch);
     }
-    if leader != partition.leader {
+    if leader != partition.leader && !planted::has(Bug::TakeIsrOfAnyEpoch) {
         return Err(ErrorCode::InvalidRequest);
     }
-    if partition_epoch < partition.partition_epoch {
+    if partition_epoch < partition.partition_epoch && !planted::has(Bug::TakeIsrOfAnyEpoch) {
         return Err(ErrorCode::InvalidUpdateVersion);
     }
     let ids: Vec<BrokerId> = isr.iter().map(|state| BrokerId(state.broker_id)).collect();
@@ -163,7 +164,8 @@ fn validate(
     let is_eligible = |state: &BrokerState| {
         let id = BrokerId(state.broker_id);
         context.image.cluster.is_broker_active(id)
-            && (state.broker_epoch == BrokerEpoch::UNKNOWN.value()
+            && (planted::has(Bug::IgnoreBrokerEpoch)
+                || state.broker_epoch == BrokerEpoch::UNKNOWN.value()
                 || state.broker_epoch == context.image.cluster.broker_epoch(id).value())
     };
     if !isr.iter().all(is_eligible) {

@@ -8,6 +8,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
+
 mod decision;
 
 mod topic_names;
@@ -30,6 +33,10 @@ mod features;
 
 mod brokers;
 
+mod broker_sessions;
+
+mod broker_lifecycle;
+
 mod partition_change;
 
 mod alter_partition;
@@ -48,6 +55,11 @@ mod producer_ids;
 
 mod bootstrap;
 
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+
 #[cfg(test)]
 mod test_support;
 
@@ -56,6 +68,11 @@ pub use alter_partition::alter_partition;
 pub use assign_replicas_to_dirs::assign_replicas_to_dirs;
 pub use auto_create_topics::{InternalTopic, creatable_topic};
 pub use bootstrap::{BootstrapOptions, activation_records, bootstrap_records};
+pub use broker_lifecycle::{
+    BrokerLifecycle, Heartbeat, HeartbeatAnswer, LifecycleEffect, LifecycleEvent, LifecycleFailure,
+    LifecycleSettings,
+};
+pub use broker_sessions::BrokerSessions;
 pub use brokers::{
     BrokerState, fence_broker, heartbeat, register_broker, register_controller, unregister_broker,
 };

@@ -14,6 +14,7 @@ use ottla_types::{BrokerId, DirectoryId, PartitionIndex};
 
 use crate::create_topics::default_directory;
 use crate::decision::ControllerContext;
+use crate::planted::{self, Bug};
 
 /// Whom an election may choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,7 +219,9 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         if let Some(leader) = self.last_known_leader() {
             return (leader, true);
         }
-        if self.election == Election::Unclean
+        let is_unclean_allowed =
+            self.election == Election::Unclean || planted::has(Bug::AlwaysElectUncleanly);
+        if is_unclean_allowed
             && let Some(&leader) = self
                 .target_replicas
                 .iter()
@@ -413,7 +416,9 @@ pub(crate) fn leader_and_isr_updates(
             if is_unclean_election_enabled(context, topic) {
                 change.election = Election::Unclean;
             }
-            change.unclean_shutdown_replicas.extend(unclean);
+            if !planted::has(Bug::KeepUncleanEligible) {
+                change.unclean_shutdown_replicas.extend(unclean);
+            }
             change
                 .target_isr
                 .retain(|&replica| Some(replica) != leaving && Some(replica) != unclean);

@@ -8,6 +8,7 @@ use ottla_types::{BrokerEpoch, BrokerId, ErrorCode};
 
 use crate::brokers::check_broker_epoch;
 use crate::decision::{ControllerContext, Decision};
+use crate::planted::{self, Bug};
 
 /// How many ids a broker gets at a time.
 pub const PRODUCER_ID_BLOCK_SIZE: i32 = 1000;
@@ -39,7 +40,10 @@ pub fn allocate_producer_ids(
     let record = MetadataRecord::ProducerIds(ProducerIdsRecord {
         broker_id: broker.value(),
         broker_epoch: epoch.value(),
-        next_producer_id,
+        next_producer_id: match planted::has(Bug::RepeatProducerIds) {
+            true => start,
+            false => next_producer_id,
+        },
         ..Default::default()
     });
     let response = AllocateProducerIdsResponse {

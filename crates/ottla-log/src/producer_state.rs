@@ -51,7 +51,7 @@ pub struct CompletedTxn {
 }
 
 impl ProducerState {
-    pub(crate) fn new(expiration_ms: i64) -> Self {
+    pub fn new(expiration_ms: i64) -> Self {
         Self {
             producers: HashMap::new(),
             ongoing: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl ProducerState {
     }
 
     /// Applies a batch that is in the log. Returns the transaction that it ended.
-    pub(crate) fn apply(&mut self, batch: &RecordBatch) -> Option<CompletedTxn> {
+    pub fn apply(&mut self, batch: &RecordBatch) -> Option<CompletedTxn> {
         let header = &batch.header;
         if !header.has_producer_id() {
             return None;

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_types::{BrokerId, Offset};
 
+use crate::planted::{self, Bug};
 use crate::{KRaftVersion, ReplicaKey, RequestId, Voter, VoterEndpoint, VoterSet};
 
 /// How long an observer is remembered that does not fetch.
@@ -42,9 +43,6 @@ pub(crate) struct LeaderState {
     pub is_resign_requested: bool,
     pub pending_change: Option<PendingVoterChange>,
     pub kraft_version_upgrade: KRaftVersionUpgrade,
-    /// Planted: commits records of earlier epochs before one of its own is.
-    #[cfg(test)]
-    commits_earlier_epochs: bool,
 }
 
 /// What the leader knows of one replica.
@@ -168,15 +166,7 @@ impl LeaderState {
             is_resign_requested: false,
             pending_change: None,
             kraft_version_upgrade: upgrade,
-            #[cfg(test)]
-            commits_earlier_epochs: false,
         }
-    }
-
-    #[cfg(test)]
-    pub fn planted(mut self, commits_earlier_epochs: bool) -> LeaderState {
-        self.commits_earlier_epochs = commits_earlier_epochs;
-        self
     }
 
     pub fn voter_states(&self) -> impl Iterator<Item = &ReplicaState> {
@@ -269,9 +259,8 @@ impl LeaderState {
         let is_news = self
             .high_watermark
             .is_none_or(|current| replicated > current);
-        let has_record_of_epoch = replicated > self.epoch_start_offset;
-        #[cfg(test)]
-        let has_record_of_epoch = has_record_of_epoch || self.commits_earlier_epochs;
+        let has_record_of_epoch =
+            replicated > self.epoch_start_offset || planted::has(Bug::CommitEarlierEpochs);
         if is_news && has_record_of_epoch {
             self.high_watermark = Some(replicated);
         }

@@ -14,6 +14,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
+
 mod event;
 mod message;
 
@@ -28,6 +31,11 @@ mod election_state;
 mod log_state;
 mod snapshot;
 mod voter_set;
+
+#[cfg(not(any(test, feature = "planted-bugs")))]
+mod planted;
+#[cfg(any(test, feature = "planted-bugs"))]
+pub mod planted;
 
 #[cfg(test)]
 mod simulation;

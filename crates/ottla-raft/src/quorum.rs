@@ -68,8 +68,6 @@ pub struct Quorum {
     now_ms: u64,
     random: u64,
     effects: Vec<Effect>,
-    #[cfg(test)]
-    pub(crate) bug: Option<crate::simulation::bugs::Bug>,
 }
 
 impl Quorum {
@@ -123,8 +121,6 @@ impl Quorum {
             now_ms: 0,
             random: 0,
             effects: Vec::new(),
-            #[cfg(test)]
-            bug: None,
         })
     }
 
@@ -314,11 +310,6 @@ impl Quorum {
 
     fn is_leader(&self) -> bool {
         matches!(self.state, EpochState::Leader(_))
-    }
-
-    #[cfg(test)]
-    fn has_bug(&self, bug: crate::simulation::bugs::Bug) -> bool {
-        self.bug == Some(bug)
     }
 
     // What the shell may ask.

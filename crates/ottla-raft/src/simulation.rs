@@ -6,7 +6,6 @@
 //!
 //! A seed that fails is named, with the last things that happened; `docs/testing.md` says how it is repeated.
 
-pub(crate) mod bugs;
 mod checkers;
 mod disk;
 mod network;

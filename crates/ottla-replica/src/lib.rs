@@ -29,6 +29,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
+
 mod ack;
 mod event;
 mod follower;
@@ -36,7 +39,10 @@ mod follower_fetch;
 mod isr;
 mod leader;
 mod parked_acks;
+#[cfg(not(any(test, feature = "planted-bugs")))]
 mod planted;
+#[cfg(any(test, feature = "planted-bugs"))]
+pub mod planted;
 mod read_replica;
 mod registration;
 mod remote_replica;

@@ -1,9 +1,9 @@
-//! Bugs that tests plant, to show that the checkers of the simulation find them. Outside of tests there are
-//! none: `has` is constantly false.
+//! Bugs that simulations plant, to show that their checkers find them. Without the feature `planted-bugs`, and outside of
+//! this crate's tests, there are none: `has` is constantly false.
 
 /// What can be broken on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bug {
+pub enum Bug {
     /// The high watermark counts the committed ISR, without the member that is being added.
     CommittedIsrForHighWatermark,
     /// A registration that says nothing new makes the leader forget what it proposed.
@@ -34,16 +34,18 @@ pub(crate) enum Bug {
     LowerHighWatermark,
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "planted-bugs")))]
 pub(crate) const fn has(_: Bug) -> bool {
     false
 }
 
-#[cfg(test)]
-pub(crate) use in_tests::{has, plant};
+#[cfg(any(test, feature = "planted-bugs"))]
+pub(crate) use in_simulations::has;
+#[cfg(any(test, feature = "planted-bugs"))]
+pub use in_simulations::plant;
 
-#[cfg(test)]
-mod in_tests {
+#[cfg(any(test, feature = "planted-bugs"))]
+mod in_simulations {
     use std::cell::Cell;
 
     use super::Bug;
@@ -57,7 +59,7 @@ mod in_tests {
     }
 
     /// Plants a bug on this thread, in place of the one before.
-    pub(crate) fn plant(bug: Option<Bug>) {
+    pub fn plant(bug: Option<Bug>) {
         PLANTED.set(bug);
     }
 }

@@ -5,6 +5,7 @@
 mod binary;
 mod broker_process;
 mod mounts;
+pub mod simulation;
 mod stalling_proxy;
 
 pub use binary::ottla_binary;

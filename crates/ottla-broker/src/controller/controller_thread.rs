@@ -23,13 +23,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use ottla_config::BrokerConfig;
+use ottla_controller::BrokerSessions;
 use ottla_metadata::{MetadataDelta, MetadataImage, MetadataLoader};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
 use ottla_types::{BrokerId, ErrorCode, Offset, Timestamp};
 use tokio::sync::oneshot;
 
-use super::BrokerSessions;
 use crate::metadata::metadata_log::{LoadedMetadata, MetadataLog, MetadataLogError};
 use crate::metadata::record_batches::MetadataBatch;
 use crate::quorum::network::QuorumNetwork;
@@ -75,7 +75,7 @@ pub(crate) struct Opened {
 pub(crate) struct Controller {
     log: MetadataLog,
     quorum: Quorum,
-    /// Where the clock of the quorum begins.
+    /// Where the clock of the quorum and of the sessions begins.
     clock: Instant,
     /// `None` before the thread runs.
     network: Option<QuorumNetwork>,
@@ -109,6 +109,8 @@ pub(crate) struct Controller {
     leader_high_watermark: Option<Offset>,
     is_caught_up: bool,
     waiting_to_catch_up: Vec<oneshot::Sender<MetadataImage>>,
+    /// Whoever begins to publish when the record at that offset is in the image.
+    waiting_to_publish: Vec<(Offset, oneshot::Sender<()>)>,
     snapshot_progress: SnapshotProgress,
     sessions: BrokerSessions,
     status: Arc<ArcSwap<QuorumStatus>>,
@@ -191,6 +193,7 @@ impl Controller {
             leader_high_watermark: None,
             is_caught_up: false,
             waiting_to_catch_up: Vec::new(),
+            waiting_to_publish: Vec::new(),
             snapshot_progress,
             is_shut_down: false,
             stop_requested: Arc::default(),
@@ -269,10 +272,11 @@ impl Controller {
                 // Nobody can ask any more.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            self.sessions.on_held_up(began.elapsed());
+            let held_up_ms = began.elapsed().as_millis() as u64;
+            self.sessions.on_held_up(held_up_ms, self.now_ms());
             self.fence_silent_brokers()?;
             self.settle_or_refuse(publish)?;
-            if self.moment().now_ms >= self.quorum.wake_at_ms() {
+            if self.now_ms() >= self.quorum.wake_at_ms() {
                 self.step(Event::Ticked)?;
                 self.settle_or_refuse(publish)?;
             }
@@ -289,7 +293,7 @@ impl Controller {
 
     /// For how long there is nothing to do unless somebody asks.
     fn idle_time(&self) -> Duration {
-        let now_ms = self.moment().now_ms;
+        let now_ms = self.now_ms();
         Duration::from_millis(self.quorum.wake_at_ms().saturating_sub(now_ms))
             .min(self.session_check().unwrap_or(IDLE_CHECK))
             .min(IDLE_CHECK)
@@ -319,9 +323,8 @@ impl Controller {
                     let _ = sender.send(self.describe());
                 }
                 Work::CatchUp(sender) => self.waiting_to_catch_up.push(sender),
-                Work::BeginPublishing(sender) => {
-                    self.begin_publishing(publish);
-                    let _ = sender.send(());
+                Work::BeginPublishing(offset, sender) => {
+                    self.waiting_to_publish.push((offset, sender));
                 }
                 Work::Stop(stopped) => {
                     *stop = Some(stopped);
@@ -354,9 +357,13 @@ impl Controller {
 
     fn moment(&self) -> Moment {
         Moment {
-            now_ms: self.clock.elapsed().as_millis() as u64,
+            now_ms: self.now_ms(),
             random: rand::random(),
         }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.elapsed().as_millis() as u64
     }
 
     fn close(self) {

@@ -1,7 +1,7 @@
 //! Carries out what the broker's lifecycle asks for: sends its registration and its heartbeats to the controller, and
 //! tells the rest of the broker what came of them.
 //!
-//! One task per broker whose controller is another process. What is decided stands in `broker_lifecycle`; here are
+//! One task per broker whose controller is another process. What is decided stands in `ottla_controller::BrokerLifecycle`; here are
 //! the clock, the connection, and the sentences for people.
 //!
 //! Kafka: the event queue of `BrokerLifecycleManager`.
@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
+use ottla_controller::{
+    BrokerLifecycle, Heartbeat, HeartbeatAnswer, LifecycleEffect as Effect,
+    LifecycleEvent as Event, LifecycleFailure, LifecycleSettings,
+};
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerRegistrationRequest};
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::broker_lifecycle::{
-    BrokerLifecycle, Effect, Event, Heartbeat, HeartbeatAnswer, LifecycleFailure, LifecycleSettings,
-};
 use super::channel::ControllerChannel;
 use crate::Broker;
 use crate::complaints::Complaints;

@@ -17,7 +17,7 @@ use ottla_protocol::messages::controller_registration_request;
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest,
 };
-use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Uuid};
+use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Offset, Uuid};
 
 use super::ControllerHandle;
 use super::channel::{ActiveController, ControllerChannel, WhoLeads};
@@ -132,7 +132,13 @@ impl Membership {
         // Before that, another process may be this broker: logs are not made for its partitions, and those that
         // are here stay as they were left.
         heartbeats.registered().await?;
-        self.controller.quorum().begin_publishing().await;
+        // What stands before its registration says what the broker was in an earlier life: with that it would lead on
+        // where it led then, in the same epoch, without what it has lost since.
+        let registration = Offset(self.broker_epoch().value());
+        self.controller
+            .quorum()
+            .begin_publishing(registration)
+            .await;
         log_dirs.set_strays_aside();
         heartbeats.on_directories_changed(
             log_dirs.offline_directory_ids(),

@@ -3,7 +3,7 @@
 //! A request is whole in itself: a broker whose controller is another process would send the same
 //! message there.
 
-use ottla_controller::{ControllerContext, Decision};
+use ottla_controller::{BrokerSessions, ControllerContext, Decision};
 use ottla_protocol::ApiRequest;
 use ottla_protocol::messages::{
     AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
@@ -13,9 +13,7 @@ use ottla_protocol::messages::{
     DeleteTopicsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
     UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
-use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset};
-
-use super::BrokerSessions;
+use ottla_types::Offset;
 
 /// What the controller knows besides image and configuration.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +23,8 @@ pub struct Facts<'a> {
     pub next_offset: Offset,
     /// Which brokers were heard of lately.
     pub sessions: &'a BrokerSessions,
+    /// Of the clock that the sessions go by.
+    pub now_ms: u64,
 }
 
 /// A request to the controller.
@@ -75,15 +75,10 @@ impl ControllerRequest for BrokerRegistrationRequest {
         context: &mut ControllerContext<'_>,
         facts: &Facts<'_>,
     ) -> Decision<Self::Response> {
-        let new_epoch = BrokerEpoch(facts.next_offset.value());
-        let id = BrokerId(self.broker_id);
-        let is_known = facts.sessions.is_valid(id);
-        let decision =
-            ottla_controller::register_broker(context, self, facts.cluster_id, new_epoch, is_known);
-        if decision.response.error_code == ErrorCode::None.code() {
-            facts.sessions.touch(id, Offset(-1));
-        }
-        decision
+        let (next_offset, now_ms) = (facts.next_offset, facts.now_ms);
+        facts
+            .sessions
+            .register(context, self, facts.cluster_id, next_offset, now_ms)
     }
 }
 
@@ -93,29 +88,6 @@ impl ControllerRequest for BrokerHeartbeatRequest {
         context: &mut ControllerContext<'_>,
         facts: &Facts<'_>,
     ) -> Decision<Self::Response> {
-        // A broker's epoch is the offset from which its registration was written, so that whoever has
-        // seen the epoch's offset has seen the registration, as far as it matters: partition changes of
-        // the same batch come with it.
-        let register_offset = Offset(self.broker_epoch);
-        let id = BrokerId(self.broker_id);
-        let is_stopping = context
-            .image
-            .cluster
-            .broker(id)
-            .is_some_and(|broker| broker.in_controlled_shutdown);
-        let may_finish_shutdown = match is_stopping {
-            true => facts.sessions.may_finish_shutdown(id, context.image),
-            false => {
-                facts.sessions.end_shutdown(id);
-                true
-            }
-        };
-        let decision =
-            ottla_controller::heartbeat(context, self, register_offset, may_finish_shutdown);
-        if decision.response.error_code == ErrorCode::None.code() {
-            let metadata_offset = Offset(self.current_metadata_offset);
-            facts.sessions.touch(id, metadata_offset);
-        }
-        decision
+        facts.sessions.heartbeat(context, self, facts.now_ms)
     }
 }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use bytestring::ByteString;
 use ottla_metadata::MetadataImage;
 use ottla_raft::{Request, Response};
+use ottla_types::Offset;
 use tokio::sync::oneshot;
 
 use super::network::QuorumNetwork;
@@ -99,11 +100,11 @@ impl QuorumHandle {
         image.await.ok()
     }
 
-    /// Has everything that is committed published as one change, and each change of it from then on. Returns
-    /// when the first is published, or the thread has ended.
-    pub async fn begin_publishing(&self) {
+    /// Has everything that is committed published as one change, as soon as the record at `offset` is in it, and each change
+    /// of it from then on. Returns when the first is published, or the thread has ended.
+    pub async fn begin_publishing(&self, offset: Offset) {
         let (sender, published) = oneshot::channel();
-        if self.send(Work::BeginPublishing(sender)).is_ok() {
+        if self.send(Work::BeginPublishing(offset, sender)).is_ok() {
             let _ = published.await;
         }
     }

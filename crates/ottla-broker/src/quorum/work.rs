@@ -4,7 +4,7 @@ use ottla_controller::ControllerContext;
 use ottla_metadata::MetadataImage;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Request, Response};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, Offset};
 use tokio::sync::oneshot;
 
 use super::network::Answered;
@@ -25,8 +25,8 @@ pub(crate) enum Work {
     Describe(oneshot::Sender<Option<QuorumDescription>>),
     /// Answer with the committed image as soon as everything that the leader calls committed is in it.
     CatchUp(oneshot::Sender<MetadataImage>),
-    /// Publish what is committed, and every change of it from now on.
-    BeginPublishing(oneshot::Sender<()>),
+    /// Publish what is committed, and every change of it from now on, as soon as the record at that offset is in it.
+    BeginPublishing(Offset, oneshot::Sender<()>),
     /// Write everything out and end. A leader gives the lead away first.
     Stop(oneshot::Sender<()>),
 }

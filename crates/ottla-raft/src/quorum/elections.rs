@@ -7,6 +7,7 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use super::{LAST_EPOCH, Quorum};
 use crate::epoch_state::{EpochElection, EpochState};
+use crate::planted::{self, Bug};
 use crate::{
     BeginQuorumEpochRequest, CurrentLeader, EndQuorumEpochRequest, QuorumEpochResponse, ReplicaKey,
     Role, VoteRequest, VoteResponse, VoterEndpoint,
@@ -34,10 +35,8 @@ impl Quorum {
         if !self.is_meant_for_this_node(request.voter) {
             return self.vote_response(ErrorCode::InvalidVoterKey, false);
         }
-        let is_log_up_to_date = log_end.is_up_to_date_with(self.log.end());
-        #[cfg(test)]
         let is_log_up_to_date =
-            is_log_up_to_date || self.has_bug(crate::simulation::bugs::Bug::VoteForAnyLog);
+            log_end.is_up_to_date_with(self.log.end()) || planted::has(Bug::VoteForAnyLog);
         let is_granted = candidate.id != self.local.key.id
             && self
                 .state
@@ -68,11 +67,9 @@ impl Quorum {
             }
             _ => return,
         }
-        #[cfg(test)]
-        if self.has_bug(crate::simulation::bugs::Bug::VoteIsNotPersisted) {
-            return;
+        if !planted::has(Bug::VoteIsNotPersisted) {
+            self.persist();
         }
-        self.persist();
     }
 
     fn vote_response(&self, error: ErrorCode, is_granted: bool) -> VoteResponse {

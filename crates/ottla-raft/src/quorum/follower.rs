@@ -7,6 +7,7 @@ use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use super::Quorum;
 use crate::epoch_state::{EpochState, SnapshotDownload};
+use crate::planted::{self, Bug};
 use crate::{
     Effect, FetchData, FetchResponse, FetchSnapshotResponse, KRaftVersion, LogBatch, LogEnd,
     SnapshotId, VoterSet,
@@ -73,11 +74,9 @@ impl Quorum {
         if end_offset < self.log.end_offset() {
             self.effects.push(Effect::TruncateLog { end_offset });
             self.log.truncate_to(end_offset);
-            #[cfg(test)]
-            if self.has_bug(crate::simulation::bugs::Bug::VotersSurviveTruncation) {
-                return true;
+            if !planted::has(Bug::VotersSurviveTruncation) {
+                self.control.truncate_new_entries(end_offset);
             }
-            self.control.truncate_new_entries(end_offset);
         }
         true
     }
@@ -118,9 +117,8 @@ impl Quorum {
         }
         if !batches.is_empty() && end_offset > batches[0].base_offset {
             // An observer that is about to be made a voter counts before it knows.
-            let flush = self.is_voter() || self.can_become_voter;
-            #[cfg(test)]
-            let flush = flush && !self.has_bug(crate::simulation::bugs::Bug::FollowerDoesNotFlush);
+            let flush = (self.is_voter() || self.can_become_voter)
+                && !planted::has(Bug::FollowerDoesNotFlush);
             self.effects
                 .push(Effect::AppendFetched { end_offset, flush });
             if flush {

@@ -10,6 +10,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::Quorum;
 use crate::epoch_state::EpochState;
+use crate::planted::{self, Bug};
 use crate::{
     ControlRecord, Effect, FetchData, FetchRequest, FetchResponse, FetchSnapshotRequest,
     FetchSnapshotResponse, OffsetValidity, RequestId, Response, Role, SnapshotId,
@@ -84,11 +85,8 @@ impl Quorum {
                 OffsetValidity::Valid => FetchData::Empty,
             },
         };
-        #[cfg(test)]
         let data = match data {
-            FetchData::Diverging(_) if self.has_bug(crate::simulation::bugs::Bug::NoTruncation) => {
-                FetchData::Empty
-            }
+            FetchData::Diverging(_) if planted::has(Bug::NoTruncation) => FetchData::Empty,
             data => data,
         };
         let is_prefix = matches!(data, FetchData::Empty | FetchData::ReadFrom { .. });
@@ -220,8 +218,7 @@ impl Quorum {
         self.log.append_up_to(end_offset);
         let end_offset = self.log.end_offset();
         self.complete_delayed_fetches(|request| request.log_end.offset < end_offset);
-        #[cfg(test)]
-        if self.has_bug(crate::simulation::bugs::Bug::CountUnflushed) {
+        if planted::has(Bug::CountUnflushed) {
             self.on_log_flushed(end_offset);
         }
     }

@@ -14,6 +14,7 @@ use crate::epoch_state::{
     UnattachedState,
 };
 use crate::leader_state::LeaderState;
+use crate::planted::{self, Bug};
 use crate::{
     ControlRecord, ControlRecordHistory, Effect, ElectionState, Node, ReplicaKey, VoterEndpoint,
 };
@@ -58,10 +59,7 @@ impl Quorum {
         } else {
             unattached(None, election.voted)
         };
-        #[cfg(test)]
-        if self.has_bug(crate::simulation::bugs::Bug::LeadOnAfterRestart)
-            && matches!(self.state, EpochState::Resigned(_))
-        {
+        if planted::has(Bug::LeadOnAfterRestart) && matches!(self.state, EpochState::Resigned(_)) {
             self.state = EpochState::Candidate(CandidateState {
                 election: EpochElection::new(self.voters(), local.id),
                 election_deadline_ms,
@@ -268,11 +266,7 @@ impl Quorum {
             election_deadline_ms: self.now_ms + self.random_election_timeout_ms(),
         });
         self.enter(epoch, state);
-        #[cfg(test)]
-        let is_written = !self.has_bug(crate::simulation::bugs::Bug::CandidateIsNotPersisted);
-        #[cfg(not(test))]
-        let is_written = true;
-        if is_written {
+        if !planted::has(Bug::CandidateIsNotPersisted) {
             self.persist();
         }
         self.on_become_candidate();
@@ -297,9 +291,6 @@ impl Quorum {
             self.config.fetch_timeout_ms,
             self.now_ms,
         );
-        #[cfg(test)]
-        let leader =
-            leader.planted(self.has_bug(crate::simulation::bugs::Bug::CommitEarlierEpochs));
         let granting_voters = leader.granting_voters.clone();
         self.enter(self.epoch, EpochState::Leader(Box::new(leader)));
         self.persist();

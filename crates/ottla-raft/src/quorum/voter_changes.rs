@@ -12,6 +12,7 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use super::Quorum;
 use crate::leader_state::{KRaftVersionUpgrade, PendingVoterChange, VoterChange};
+use crate::planted::{self, Bug};
 use crate::{
     AddVoterRequest, ApiVersionsResponse, ControlRecord, Effect, KRaftVersion, Moment, Node,
     QuorumEpochResponse, RemoveVoterRequest, Request, RequestId, Response, UpdateVoterRequest,
@@ -337,12 +338,7 @@ impl Quorum {
         let Some(leader) = self.leader_state() else {
             return Err((ErrorCode::NotLeaderOrFollower, None));
         };
-        #[cfg(not(test))]
-        let is_pending = leader.pending_change.is_some();
-        #[cfg(test)]
-        let is_pending = leader.pending_change.is_some()
-            && self.bug != Some(crate::simulation::bugs::Bug::ChangesOverlap);
-        if is_pending {
+        if leader.pending_change.is_some() && !planted::has(Bug::ChangesOverlap) {
             return refuse(
                 ErrorCode::RequestTimedOut,
                 "Request timed out waiting for leader to handle previous voter change request",
@@ -366,10 +362,7 @@ impl Quorum {
             .control
             .last_voters_offset()
             .is_some_and(|offset| offset < high_watermark);
-        #[cfg(test)]
-        let is_committed =
-            is_committed || self.has_bug(crate::simulation::bugs::Bug::ChangesOverlap);
-        if !is_committed {
+        if !is_committed && !planted::has(Bug::ChangesOverlap) {
             return refuse(
                 ErrorCode::RequestTimedOut,
                 "Request timed out waiting for voters to commit the latest voter change",

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use bytestring::ByteString;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Uuid};
 
-use super::bugs::Bug;
 use super::disk::{Disk, Entry, Value, batches_of};
 use super::network::{Message, Payload};
 use crate::{
@@ -27,7 +26,6 @@ pub(super) struct SimNode {
     pub disk: Disk,
     /// `None` while the node is down.
     pub quorum: Option<Quorum>,
-    pub bug: Option<Bug>,
     /// Raised with every start: what belongs to an earlier life is void.
     pub life: u64,
     /// Up to where the node has applied what is committed.
@@ -98,7 +96,6 @@ impl SimNode {
             bootstrap,
             disk: Disk::default(),
             quorum: None,
-            bug: None,
             life: 0,
             applied: 0,
             is_shut_down: false,
@@ -139,7 +136,7 @@ impl SimNode {
             .quorum_state
             .as_deref()
             .map(|text| ElectionState::from_json(text).expect("was written"));
-        let mut quorum = Quorum::new(QuorumOptions {
+        let quorum = Quorum::new(QuorumOptions {
             config: self.config.clone(),
             local: self.voter(),
             can_become_voter: self.can_become_voter,
@@ -159,7 +156,6 @@ impl SimNode {
             log: self.disk.log_state(),
         })
         .expect("starts");
-        quorum.bug = self.bug;
         self.quorum = Some(quorum);
         self.applied = self
             .disk

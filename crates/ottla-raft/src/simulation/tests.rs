@@ -1,5 +1,5 @@
-use super::bugs::Bug;
 use super::world::{Outcome, Setup, run};
+use crate::planted::{Bug, plant};
 
 /// Seeds that every run of the tests tries; `OTTLA_RAFT_SEEDS=from..to` tries others.
 const SEEDS: std::ops::Range<u64> = 0..24;
@@ -16,7 +16,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn a_quorum_keeps_its_promises_under_faults_and_agrees_after_them() {
     let mut total = Outcome::default();
     for seed in seeds() {
-        let outcome = run(Setup::of(seed), None).unwrap_or_else(|failure| panic!("{failure}"));
+        let outcome = run(Setup::of(seed)).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(outcome.committed > 50, "seed {seed}: {outcome:?}");
         total.events += outcome.events;
         total.committed += outcome.committed;
@@ -34,19 +34,21 @@ fn a_quorum_keeps_its_promises_under_faults_and_agrees_after_them() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    assert_eq!(run(Setup::of(7), None), run(Setup::of(7), None));
+    assert_eq!(run(Setup::of(7)), run(Setup::of(7)));
 }
 
 /// Within how many seeds the checkers find a planted bug.
 fn finds(bug: Bug, within: u64) {
+    plant(Some(bug));
     let found = (0..within).find_map(|seed| {
-        let outcome = std::panic::catch_unwind(|| run(Setup::of(seed), Some(bug)));
+        let outcome = std::panic::catch_unwind(|| run(Setup::of(seed)));
         match outcome {
             Ok(Ok(_)) => None,
             Ok(Err(failure)) => Some(failure),
             Err(_) => Some(format!("seed {seed}: a panic")),
         }
     });
+    plant(None);
     let failure = found.unwrap_or_else(|| panic!("{bug:?} is not found within {within} seeds"));
     // `OTTLA_RAFT_HISTORY` shows what led there.
     let shown = match std::env::var_os("OTTLA_RAFT_HISTORY") {

@@ -6,7 +6,6 @@ use std::fmt::Write;
 
 use ottla_types::{BrokerId, ErrorCode, Offset};
 
-use super::bugs::Bug;
 use super::checkers::Checkers;
 use super::disk::SnapshotContent;
 use super::network::{Message, Network, Payload};
@@ -126,8 +125,8 @@ pub(super) struct World {
     pub(super) history: VecDeque<String>,
 }
 
-pub(super) fn run(setup: Setup, bug: Option<Bug>) -> Result<Outcome, String> {
-    let mut world = World::new(setup, bug);
+pub(super) fn run(setup: Setup) -> Result<Outcome, String> {
+    let mut world = World::new(setup);
     world.run().map_err(|failure| {
         let mut text = format!("seed {}: {failure}\n", world.setup.seed);
         for line in &world.history {
@@ -140,7 +139,7 @@ pub(super) fn run(setup: Setup, bug: Option<Bug>) -> Result<Outcome, String> {
 }
 
 impl World {
-    fn new(setup: Setup, bug: Option<Bug>) -> World {
+    fn new(setup: Setup) -> World {
         let (election_timeout_ms, fetch_timeout_ms) = match setup.is_hasty {
             true => (150, 700),
             false => (1_000, 2_000),
@@ -152,11 +151,8 @@ impl World {
             ..QuorumConfig::default()
         };
         let voter_ids: Vec<i32> = (1..=setup.voters).collect();
-        let plain = |id: i32, voters: VoterSet| {
-            let mut node = SimNode::new(id, config.clone(), voters, voter_ids.clone());
-            node.bug = bug;
-            node
-        };
+        let plain =
+            |id: i32, voters: VoterSet| SimNode::new(id, config.clone(), voters, voter_ids.clone());
         let voters: Vec<Voter> = voter_ids
             .iter()
             .map(|&id| plain(id, VoterSet::empty()).voter())

@@ -94,7 +94,7 @@ impl Controller {
     }
 
     /// From nothing to what there is now, in one change.
-    pub(super) fn begin_publishing(&mut self, publish: &mut Publish) {
+    fn begin_publishing(&mut self, publish: &mut Publish) {
         if !std::mem::replace(&mut self.is_publishing, true) {
             publish(&MetadataDelta::between(
                 MetadataImage::empty(),
@@ -103,8 +103,9 @@ impl Controller {
         }
     }
 
-    /// Tells those who wait for it that this node knows what its cluster is.
-    pub(super) fn answer_caught_up(&mut self) {
+    /// Tells those who wait for it that this node knows what its cluster is, and begins to publish where the image has
+    /// what that waits for.
+    pub(super) fn answer_caught_up(&mut self, publish: &mut Publish) {
         if !self.is_caught_up && self.has_caught_up() {
             self.is_caught_up = true;
             self.update_status();
@@ -114,6 +115,13 @@ impl Controller {
                 // Whoever asked may have gone.
                 let _ = sender.send(self.image.clone());
             }
+        }
+        let image_end_offset = self.image_end_offset;
+        let is_there = |(offset, _): &mut (Offset, _)| *offset < image_end_offset;
+        let reached: Vec<_> = self.waiting_to_publish.extract_if(.., is_there).collect();
+        for (_, sender) in reached {
+            self.begin_publishing(publish);
+            let _ = sender.send(());
         }
     }
 

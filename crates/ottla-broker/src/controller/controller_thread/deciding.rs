@@ -135,18 +135,20 @@ impl Controller {
             cluster_id: &self.cluster_id,
             next_offset: self.log.log_end_offset(),
             sessions: &self.sessions,
+            now_ms: self.now_ms(),
         };
         Some(decide(&mut context, &facts))
     }
 
     /// Requests may be decided from here on; first what a new leader has to write.
     pub(super) fn activate(&mut self) -> Result<(), MetadataLogError> {
+        let now_ms = self.now_ms();
         let Some(deciding) = self.deciding.as_mut().filter(|it| !it.is_activated) else {
             return Ok(());
         };
         deciding.is_activated = true;
         deciding.is_activation_due = false;
-        self.sessions.begin(deciding.loader.image());
+        self.sessions.begin(deciding.loader.image(), now_ms);
         let is_in_transaction = deciding.loader.is_in_transaction();
         let bootstrap = std::mem::take(&mut self.bootstrap);
         let records = self.with_context(|context, _| {
@@ -286,7 +288,7 @@ impl Controller {
         }
         self.publish_committed(publish);
         self.release(publish);
-        self.answer_caught_up();
+        self.answer_caught_up(publish);
         match has_flushed {
             true => self.log.maintain(),
             false => Ok(()),
@@ -372,7 +374,7 @@ impl Controller {
         let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_activated) else {
             return Ok(());
         };
-        for id in self.sessions.silent(deciding.loader.image()) {
+        for id in self.sessions.silent(deciding.loader.image(), self.now_ms()) {
             tracing::info!("broker {id} is fenced: it was not heard of for its session timeout");
             let records =
                 self.with_context(|context, _| ottla_controller::fence_broker(context, id));
@@ -387,7 +389,8 @@ impl Controller {
     /// How long this node may sleep while it has sessions to watch.
     pub(super) fn session_check(&self) -> Option<Duration> {
         let deciding = self.deciding.as_ref().filter(|it| it.is_activated)?;
-        self.sessions.look_every(deciding.loader.image())
+        let look_every_ms = self.sessions.look_every_ms(deciding.loader.image())?;
+        Some(Duration::from_millis(look_every_ms))
     }
 
     /// Answers everything that waits to be committed with an error.

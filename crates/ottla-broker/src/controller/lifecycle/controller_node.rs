@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataDelta;
-use ottla_types::{BrokerEpoch, ErrorCode};
+use ottla_types::{BrokerEpoch, ErrorCode, Offset};
 
 use super::{Membership, controller_registration, publish_to, stop_node, who_leads};
 use crate::Broker;
@@ -67,7 +67,7 @@ async fn register(broker: Arc<Broker>, controller: ControllerHandle, config: Bro
         if controller.quorum().caught_up().await.is_none() {
             return;
         }
-        controller.quorum().begin_publishing().await;
+        controller.quorum().begin_publishing(Offset(-1)).await;
         let request = controller_registration(&config);
         loop {
             match controller.submit(request.clone()).await {

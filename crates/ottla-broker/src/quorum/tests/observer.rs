@@ -8,6 +8,7 @@ use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::{MetadataDelta, MetadataImage, MetadataVersion};
 use ottla_protocol::messages::CreateTopicsRequest;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_types::Offset;
 use parking_lot::Mutex;
 
 use crate::Broker;
@@ -133,7 +134,7 @@ async fn an_observer_has_what_the_leader_committed_and_follows_it() {
     same(&observer.caught_up().await, &leader);
     assert!(observer.published.lock().is_empty(), "nobody wants it yet");
 
-    observer.handle.begin_publishing().await;
+    observer.handle.begin_publishing(Offset(-1)).await;
     let first = observer.published.lock()[0].clone();
     assert_eq!(observer.published.lock().len(), 1, "in one change");
     assert!(first.before.topics.is_empty());
@@ -151,6 +152,27 @@ async fn an_observer_has_what_the_leader_committed_and_follows_it() {
     let observers = described.expect("leads").observer_states;
     assert_eq!(observers.len(), 1);
     assert_eq!(observers[0].key.id.value(), 2);
+    observer.handle.stop().await;
+}
+
+/// A broker acts by nothing that stands before its registration.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_published_before_the_record_that_was_asked_for() {
+    let leader = TestBroker::start().await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let cluster_id = leader.broker().cluster_id();
+    let observer = Observer::start(dir.path(), &leader, &cluster_id);
+    let known = observer.caught_up().await.provenance.last_contained_offset;
+    let publishing = observer.handle.begin_publishing(known.plus(1));
+    tokio::pin!(publishing);
+    let waited = tokio::time::timeout(Duration::from_millis(50), &mut publishing);
+    assert!(waited.await.is_err() && observer.published.lock().is_empty());
+    create(&leader, "next").await;
+    tokio::time::timeout(PATIENCE, publishing)
+        .await
+        .expect("in time");
+    let first = observer.published.lock()[0].clone();
+    assert!(first.before.topics.is_empty() && first.after.topics.by_name("next").is_some());
     observer.handle.stop().await;
 }
 
@@ -184,7 +206,7 @@ async fn an_observer_that_comes_late_begins_with_a_snapshot_and_one_that_comes_a
     create(&leader, "meanwhile").await;
     let again = Observer::start(dir.path(), &leader, &cluster_id);
     again.caught_up().await;
-    again.handle.begin_publishing().await;
+    again.handle.begin_publishing(Offset(-1)).await;
     same(&again.sees("meanwhile").await, &leader);
     again.handle.stop().await;
 }

@@ -1,9 +1,9 @@
-//! Pure: the life of this broker under controllers elsewhere. An event in, effects out.
+//! The life of a broker under controllers elsewhere: the other end of `brokers`. An event in, effects out.
 //!
 //! It registers the broker, sends heartbeats, says when it may serve, and gives its partitions away before it
 //! stops. One request is under way at a time; what becomes due meanwhile goes out when the answer is there. It
 //! owns the broker's epoch and the times at which something is due. It never touches a clock, a socket or the
-//! rest of the broker: `heartbeats` carries out the effects and reports back.
+//! rest of the broker: a shell carries out the effects and reports back.
 //!
 //! In Kafka: `BrokerLifecycleManager`. Three things are otherwise. A registration that no later attempt could
 //! save (another cluster, features that are not known here) ends the start at once instead of after
@@ -19,8 +19,6 @@ use std::collections::BTreeMap;
 
 use ottla_types::{BrokerEpoch, DirectoryId, ErrorCode};
 
-use crate::BrokerState;
-
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +31,7 @@ const FIRST_SHUTDOWN_RETRY_MS: u64 = 50;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LifecycleSettings {
+pub struct LifecycleSettings {
     /// `broker.heartbeat.interval.ms`
     pub heartbeat_interval_ms: u64,
     /// `initial.broker.registration.timeout.ms`
@@ -44,11 +42,22 @@ pub(crate) struct LifecycleSettings {
     pub session_timeout_ms: u64,
 }
 
+/// How far the broker has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Starting,
+    /// It knows the cluster as it is, and loads its logs.
+    Recovery,
+    Running,
+    PendingControlledShutdown,
+    ShuttingDown,
+}
+
 /// The broker's place in its cluster.
 #[derive(Debug)]
-pub(crate) struct BrokerLifecycle {
+pub struct BrokerLifecycle {
     settings: LifecycleSettings,
-    state: BrokerState,
+    stage: Stage,
     broker_epoch: BrokerEpoch,
     /// The controller knows the broker under `broker_epoch`.
     is_registered: bool,
@@ -83,7 +92,7 @@ struct FailedDirectory {
 
 /// What happens to the broker.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Event {
+pub enum LifecycleEvent {
     /// The logs are loaded and the metadata is in force.
     ReadyToUnfence,
     /// Which directories have failed, and which get no new logs.
@@ -102,7 +111,7 @@ pub(crate) enum Event {
 
 /// What the controller says to a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct HeartbeatAnswer {
+pub struct HeartbeatAnswer {
     pub is_caught_up: bool,
     pub is_fenced: bool,
     pub should_shut_down: bool,
@@ -110,7 +119,7 @@ pub(crate) struct HeartbeatAnswer {
 
 /// What is to be done.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Effect {
+pub enum LifecycleEffect {
     SendRegistration,
     SendHeartbeat(Heartbeat),
     /// The controller has taken the broker in, for the first time.
@@ -129,7 +138,7 @@ pub(crate) enum Effect {
 
 /// A heartbeat without what only the shell knows: who sends it, and what metadata is in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Heartbeat {
+pub struct Heartbeat {
     pub want_fence: bool,
     pub want_shut_down: bool,
     pub failed_directories: Vec<DirectoryId>,
@@ -138,7 +147,7 @@ pub(crate) struct Heartbeat {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LifecycleFailure {
+pub enum LifecycleFailure {
     /// Within `initial.broker.registration.timeout.ms`; with what the controller last said, if it said anything.
     NotRegistered(Option<ErrorCode>),
     /// No later attempt could succeed.
@@ -150,10 +159,10 @@ pub(crate) enum LifecycleFailure {
 
 impl BrokerLifecycle {
     /// The first registration is due at once.
-    pub(crate) fn new(settings: LifecycleSettings, now_ms: u64) -> BrokerLifecycle {
+    pub fn new(settings: LifecycleSettings, now_ms: u64) -> BrokerLifecycle {
         BrokerLifecycle {
             settings,
-            state: BrokerState::Starting,
+            stage: Stage::Starting,
             broker_epoch: BrokerEpoch::UNKNOWN,
             is_registered: false,
             registration_deadline_ms: Some(now_ms.saturating_add(settings.registration_timeout_ms)),
@@ -173,46 +182,46 @@ impl BrokerLifecycle {
     }
 
     /// The epoch of the last registration; unknown before the first.
-    pub(crate) fn broker_epoch(&self) -> BrokerEpoch {
+    pub fn broker_epoch(&self) -> BrokerEpoch {
         self.broker_epoch
     }
 
     /// Whether the controller keeps clients away from this broker that is to have some, as far as it has said.
-    pub(crate) fn is_fenced(&self) -> bool {
+    pub fn is_fenced(&self) -> bool {
         // One that asks to stop is fenced because it asks.
         let is_stopping = matches!(
-            self.state,
-            BrokerState::PendingControlledShutdown | BrokerState::ShuttingDown
+            self.stage,
+            Stage::PendingControlledShutdown | Stage::ShuttingDown
         );
         self.is_fenced && !is_stopping
     }
 
-    /// When [`Event::TimePassed`] is due.
-    pub(crate) fn next_wakeup_ms(&self) -> Option<u64> {
+    /// When [`LifecycleEvent::TimePassed`] is due.
+    pub fn next_wakeup_ms(&self) -> Option<u64> {
         let untold = self.failed_directories.values().filter(|dir| !dir.is_told);
         let deadlines = untold.map(|dir| dir.deadline_ms);
         let times = deadlines
             .chain(self.next_ms)
             .chain(self.registration_deadline_ms)
             .chain(self.let_go_deadline_ms);
-        match self.state {
-            BrokerState::ShuttingDown => None,
+        match self.stage {
+            Stage::ShuttingDown => None,
             _ => times.min(),
         }
     }
 
-    pub(crate) fn step(&mut self, now_ms: u64, event: Event) -> Vec<Effect> {
+    pub fn step(&mut self, now_ms: u64, event: LifecycleEvent) -> Vec<LifecycleEffect> {
         let mut effects = Vec::new();
-        if self.state == BrokerState::ShuttingDown {
+        if self.stage == Stage::ShuttingDown {
             return effects;
         }
         match event {
-            Event::ReadyToUnfence => {
+            LifecycleEvent::ReadyToUnfence => {
                 self.is_ready_to_unfence = true;
                 self.catch_up_retry_ms = FIRST_CATCH_UP_RETRY_MS;
                 self.communicate_at(now_ms);
             }
-            Event::DirectoriesChanged { failed, cordoned } => {
+            LifecycleEvent::DirectoriesChanged { failed, cordoned } => {
                 for directory in failed {
                     let deadline_ms = now_ms.saturating_add(self.settings.dir_failure_timeout_ms);
                     let failed = FailedDirectory {
@@ -226,33 +235,33 @@ impl BrokerLifecycle {
                     self.communicate_at(now_ms);
                 }
             }
-            Event::RegistrationOutdated => {
+            LifecycleEvent::RegistrationOutdated => {
                 self.is_registered = false;
                 self.communicate_at(now_ms);
             }
-            Event::ShutdownRequested => self.on_shutdown_requested(now_ms, &mut effects),
-            Event::RegistrationAnswered(answer) => {
+            LifecycleEvent::ShutdownRequested => self.on_shutdown_requested(now_ms, &mut effects),
+            LifecycleEvent::RegistrationAnswered(answer) => {
                 self.is_in_flight = false;
                 self.on_registration_answered(now_ms, answer, &mut effects);
             }
-            Event::HeartbeatAnswered(answer) => {
+            LifecycleEvent::HeartbeatAnswered(answer) => {
                 self.is_in_flight = false;
                 self.on_heartbeat_answered(now_ms, answer, &mut effects);
             }
-            Event::TimePassed => {}
+            LifecycleEvent::TimePassed => {}
         }
         self.do_what_is_due(now_ms, &mut effects);
         effects
     }
 
-    fn on_shutdown_requested(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
-        match self.state {
-            BrokerState::Running => {
-                self.state = BrokerState::PendingControlledShutdown;
+    fn on_shutdown_requested(&mut self, now_ms: u64, effects: &mut Vec<LifecycleEffect>) {
+        match self.stage {
+            Stage::Running => {
+                self.stage = Stage::PendingControlledShutdown;
                 self.expect_answer(now_ms);
                 self.communicate_at(now_ms);
             }
-            BrokerState::PendingControlledShutdown => {}
+            Stage::PendingControlledShutdown => {}
             // It leads nothing that could be given away.
             _ => self.let_go(effects),
         }
@@ -262,7 +271,7 @@ impl BrokerLifecycle {
         &mut self,
         now_ms: u64,
         answer: Result<BrokerEpoch, ErrorCode>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LifecycleEffect>,
     ) {
         match answer {
             Ok(broker_epoch) => {
@@ -271,7 +280,7 @@ impl BrokerLifecycle {
                 self.broker_epoch = broker_epoch;
                 self.is_registered = true;
                 if self.registration_deadline_ms.take().is_some() {
-                    effects.push(Effect::Registered);
+                    effects.push(LifecycleEffect::Registered);
                 }
                 self.communicate_at(now_ms);
             }
@@ -290,13 +299,13 @@ impl BrokerLifecycle {
         &mut self,
         now_ms: u64,
         answer: Result<HeartbeatAnswer, ErrorCode>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<LifecycleEffect>,
     ) {
         let told = std::mem::take(&mut self.directories_in_flight);
         let answer = match answer {
             Ok(answer) => answer,
             Err(ErrorCode::StaleBrokerEpoch | ErrorCode::BrokerIdNotRegistered) => {
-                if self.state == BrokerState::PendingControlledShutdown {
+                if self.stage == Stage::PendingControlledShutdown {
                     return self.let_go(effects);
                 }
                 self.is_registered = false;
@@ -314,40 +323,40 @@ impl BrokerLifecycle {
             self.expect_answer(now_ms);
         }
         let interval_ms = self.settings.heartbeat_interval_ms;
-        match self.state {
-            BrokerState::Starting => {
+        match self.stage {
+            Stage::Starting => {
                 if answer.is_caught_up {
-                    self.state = BrokerState::Recovery;
-                    effects.push(Effect::CaughtUp);
+                    self.stage = Stage::Recovery;
+                    effects.push(LifecycleEffect::CaughtUp);
                     self.catch_up_retry_ms = FIRST_CATCH_UP_RETRY_MS;
                 }
                 let wait_ms = self.catch_up_retry_ms.min(interval_ms);
                 self.catch_up_retry_ms = wait_ms.saturating_mul(2);
                 self.communicate_within(now_ms, wait_ms);
             }
-            BrokerState::Recovery => {
+            Stage::Recovery => {
                 if !answer.is_fenced {
-                    self.state = BrokerState::Running;
-                    effects.push(Effect::Unfenced);
+                    self.stage = Stage::Running;
+                    effects.push(LifecycleEffect::Unfenced);
                 }
                 self.communicate_within(now_ms, interval_ms);
             }
-            BrokerState::Running => self.communicate_within(now_ms, interval_ms),
-            BrokerState::PendingControlledShutdown if answer.should_shut_down => {
+            Stage::Running => self.communicate_within(now_ms, interval_ms),
+            Stage::PendingControlledShutdown if answer.should_shut_down => {
                 self.let_go(effects);
             }
-            BrokerState::PendingControlledShutdown => {
+            Stage::PendingControlledShutdown => {
                 let wait_ms = self.shutdown_retry_ms.min(interval_ms);
                 self.shutdown_retry_ms = wait_ms.saturating_mul(2);
                 self.communicate_within(now_ms, wait_ms);
             }
-            BrokerState::ShuttingDown => {}
+            Stage::ShuttingDown => {}
         }
     }
 
     /// Sends what is due, and fails where something should have happened by now.
-    fn do_what_is_due(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
-        if self.state == BrokerState::ShuttingDown {
+    fn do_what_is_due(&mut self, now_ms: u64, effects: &mut Vec<LifecycleEffect>) {
+        if self.stage == Stage::ShuttingDown {
             return;
         }
         if self.registration_deadline_ms.is_some_and(|at| at <= now_ms) {
@@ -359,16 +368,16 @@ impl BrokerLifecycle {
             return self.fail(LifecycleFailure::DirectoryNotTold, effects);
         }
         if self.let_go_deadline_ms.is_some_and(|at| at <= now_ms) {
-            self.state = BrokerState::ShuttingDown;
-            effects.push(Effect::GiveUpLeaving);
+            self.stage = Stage::ShuttingDown;
+            effects.push(LifecycleEffect::GiveUpLeaving);
             return;
         }
         if self.next_ms.is_some_and(|at| at <= now_ms) {
             self.next_ms = None;
             self.is_in_flight = true;
             effects.push(match self.is_registered {
-                true => Effect::SendHeartbeat(self.heartbeat()),
-                false => Effect::SendRegistration,
+                true => LifecycleEffect::SendHeartbeat(self.heartbeat()),
+                false => LifecycleEffect::SendRegistration,
             });
         }
     }
@@ -376,10 +385,10 @@ impl BrokerLifecycle {
     fn heartbeat(&mut self) -> Heartbeat {
         let failed: Vec<DirectoryId> = self.failed_directories.keys().copied().collect();
         self.directories_in_flight.clone_from(&failed);
-        let has_caught_up = self.state != BrokerState::Starting;
+        let has_caught_up = self.stage != Stage::Starting;
         Heartbeat {
             want_fence: !self.is_ready_to_unfence,
-            want_shut_down: self.state == BrokerState::PendingControlledShutdown,
+            want_shut_down: self.stage == Stage::PendingControlledShutdown,
             failed_directories: failed,
             cordoned_directories: has_caught_up.then(|| self.cordoned_directories.clone()),
         }
@@ -413,14 +422,14 @@ impl BrokerLifecycle {
         self.let_go_deadline_ms = Some(now_ms.saturating_add(session_ms));
     }
 
-    fn let_go(&mut self, effects: &mut Vec<Effect>) {
-        self.state = BrokerState::ShuttingDown;
-        effects.push(Effect::LetGo);
+    fn let_go(&mut self, effects: &mut Vec<LifecycleEffect>) {
+        self.stage = Stage::ShuttingDown;
+        effects.push(LifecycleEffect::LetGo);
     }
 
-    fn fail(&mut self, failure: LifecycleFailure, effects: &mut Vec<Effect>) {
-        self.state = BrokerState::ShuttingDown;
-        effects.push(Effect::Fail(failure));
+    fn fail(&mut self, failure: LifecycleFailure, effects: &mut Vec<LifecycleEffect>) {
+        self.stage = Stage::ShuttingDown;
+        effects.push(LifecycleEffect::Fail(failure));
     }
 }
 

@@ -2,21 +2,28 @@
 //! silent for `broker.session.timeout.ms` is fenced.
 //!
 //! Not part of the log: a new active controller gives every broker a whole session anew, as Kafka's does. A broker
-//! in the controller's own process sends no heartbeats, and is never silent.
+//! in the controller's own process sends no heartbeats, and is never silent. Times are milliseconds of a clock of the
+//! caller's that never goes back.
 //!
 //! In Kafka: `BrokerHeartbeatManager`, `BrokerHeartbeatTracker`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use ottla_metadata::MetadataImage;
-use ottla_types::{BrokerId, Offset};
+use ottla_protocol::messages::{
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset};
+
+use crate::brokers::{heartbeat, register_broker};
+use crate::{ControllerContext, Decision};
 
 /// Asked and told by one thread, by decisions that see the controller otherwise unchanged.
 #[derive(Debug)]
 pub struct BrokerSessions {
-    timeout: Duration,
+    timeout_ms: u64,
     own_broker: Option<BrokerId>,
     heard: RefCell<BTreeMap<BrokerId, Heard>>,
     /// Up to where the others have to have seen the log before a broker that stops may go, inclusive.
@@ -25,7 +32,7 @@ pub struct BrokerSessions {
 
 #[derive(Clone, Copy, Debug)]
 struct Heard {
-    at: Instant,
+    at_ms: u64,
     /// What the broker has seen of the metadata log, inclusive.
     metadata_offset: Offset,
 }
@@ -33,17 +40,67 @@ struct Heard {
 impl BrokerSessions {
     pub fn new(timeout_ms: i32, own_broker: Option<BrokerId>) -> BrokerSessions {
         BrokerSessions {
-            timeout: Duration::from_millis(u64::try_from(timeout_ms).unwrap_or_default().max(1)),
+            timeout_ms: u64::try_from(timeout_ms).unwrap_or_default().max(1),
             own_broker,
             heard: RefCell::default(),
             shutdown_offsets: RefCell::default(),
         }
     }
 
+    /// Registers a broker, whose session begins. `next_offset` is where the next record will stand.
+    pub fn register(
+        &self,
+        context: &ControllerContext<'_>,
+        request: &BrokerRegistrationRequest,
+        cluster_id: &str,
+        next_offset: Offset,
+        now_ms: u64,
+    ) -> Decision<BrokerRegistrationResponse> {
+        let new_epoch = BrokerEpoch(next_offset.value());
+        let id = BrokerId(request.broker_id);
+        let is_known = self.is_valid(id, now_ms);
+        let decision = register_broker(context, request, cluster_id, new_epoch, is_known);
+        if decision.response.error_code == ErrorCode::None.code() {
+            self.touch(id, Offset(-1), now_ms);
+        }
+        decision
+    }
+
+    /// Acts on a heartbeat, with which the session goes on.
+    pub fn heartbeat(
+        &self,
+        context: &ControllerContext<'_>,
+        request: &BrokerHeartbeatRequest,
+        now_ms: u64,
+    ) -> Decision<BrokerHeartbeatResponse> {
+        // A broker's epoch is the offset from which its registration was written, so that whoever has
+        // seen the epoch's offset has seen the registration, as far as it matters: partition changes of
+        // the same batch come with it.
+        let register_offset = Offset(request.broker_epoch);
+        let id = BrokerId(request.broker_id);
+        let is_stopping = context
+            .image
+            .cluster
+            .broker(id)
+            .is_some_and(|broker| broker.in_controlled_shutdown);
+        let may_finish_shutdown = match is_stopping {
+            true => self.may_finish_shutdown(id, context.image),
+            false => {
+                self.end_shutdown(id);
+                true
+            }
+        };
+        let decision = heartbeat(context, request, register_offset, may_finish_shutdown);
+        if decision.response.error_code == ErrorCode::None.code() {
+            self.touch(id, Offset(request.current_metadata_offset), now_ms);
+        }
+        decision
+    }
+
     /// The controller has just become active: everybody has a whole session.
-    pub fn begin(&self, image: &MetadataImage) {
+    pub fn begin(&self, image: &MetadataImage, now_ms: u64) {
         let heard = Heard {
-            at: Instant::now(),
+            at_ms: now_ms,
             metadata_offset: Offset(-1),
         };
         self.shutdown_offsets.borrow_mut().clear();
@@ -55,9 +112,9 @@ impl BrokerSessions {
             .collect();
     }
 
-    pub fn touch(&self, broker: BrokerId, metadata_offset: Offset) {
+    fn touch(&self, broker: BrokerId, metadata_offset: Offset, now_ms: u64) {
         let heard = Heard {
-            at: Instant::now(),
+            at_ms: now_ms,
             metadata_offset,
         };
         self.heard.borrow_mut().insert(broker, heard);
@@ -65,36 +122,35 @@ impl BrokerSessions {
 
     /// Nobody could be heard for so long, because the thread that hears was held up, as by a disk that hung. That is
     /// nobody's silence.
-    pub fn on_held_up(&self, held_up: Duration) {
+    pub fn on_held_up(&self, held_up_ms: u64, now_ms: u64) {
         // What each round takes is not: with it, a busy controller would never take anybody for silent.
-        if held_up < self.timeout / 8 {
+        if held_up_ms < self.timeout_ms / 8 {
             return;
         }
-        let now = Instant::now();
         for heard in self.heard.borrow_mut().values_mut() {
-            heard.at = (heard.at + held_up).min(now);
+            heard.at_ms = (heard.at_ms + held_up_ms).min(now_ms);
         }
     }
 
     /// Whether a broker was heard of within its session. The one in this process registers when it starts, and
     /// whoever was registered as it before is gone.
-    pub fn is_valid(&self, broker: BrokerId) -> bool {
+    fn is_valid(&self, broker: BrokerId, now_ms: u64) -> bool {
         Some(broker) != self.own_broker
             && self
                 .heard
                 .borrow()
                 .get(&broker)
-                .is_some_and(|heard| heard.at.elapsed() < self.timeout)
+                .is_some_and(|heard| now_ms.saturating_sub(heard.at_ms) < self.timeout_ms)
     }
 
     /// The broker goes on, or begins anew.
-    pub fn end_shutdown(&self, broker: BrokerId) {
+    fn end_shutdown(&self, broker: BrokerId) {
         self.shutdown_offsets.borrow_mut().remove(&broker);
     }
 
     /// Whether every other active broker has seen who leads in the place of one that stops: what was decided when
     /// this was asked first.
-    pub fn may_finish_shutdown(&self, broker: BrokerId, image: &MetadataImage) -> bool {
+    fn may_finish_shutdown(&self, broker: BrokerId, image: &MetadataImage) -> bool {
         let offset = *self
             .shutdown_offsets
             .borrow_mut()
@@ -115,33 +171,30 @@ impl BrokerSessions {
 
     /// The active brokers that have been silent for too long. Who is active and was never heard of has a whole
     /// session from the first look on.
-    pub fn silent(&self, image: &MetadataImage) -> Vec<BrokerId> {
+    pub fn silent(&self, image: &MetadataImage, now_ms: u64) -> Vec<BrokerId> {
         let mut heard = self.heard.borrow_mut();
-        let now = Instant::now();
         image
             .cluster
             .brokers()
             .filter(|broker| !broker.fenced && Some(broker.id) != self.own_broker)
             .filter(|broker| {
                 let heard = heard.entry(broker.id).or_insert(Heard {
-                    at: now,
+                    at_ms: now_ms,
                     metadata_offset: Offset(-1),
                 });
-                now.saturating_duration_since(heard.at) >= self.timeout
+                now_ms.saturating_sub(heard.at_ms) >= self.timeout_ms
             })
             .map(|broker| broker.id)
             .collect()
     }
 
     /// How often to look who is silent, while there is anybody who may be.
-    pub fn look_every(&self, image: &MetadataImage) -> Option<Duration> {
+    pub fn look_every_ms(&self, image: &MetadataImage) -> Option<u64> {
         let mut others = image
             .cluster
             .brokers()
             .filter(|broker| !broker.fenced && Some(broker.id) != self.own_broker);
-        others
-            .next()
-            .map(|_| (self.timeout / 8).max(Duration::from_millis(1)))
+        others.next().map(|_| (self.timeout_ms / 8).max(1))
     }
 }
 
@@ -152,31 +205,28 @@ mod tests {
     #[test]
     fn the_broker_of_this_process_may_register_again_at_once() {
         let sessions = BrokerSessions::new(9000, Some(BrokerId(1)));
-        sessions.touch(BrokerId(1), Offset(7));
-        assert!(!sessions.is_valid(BrokerId(1)));
+        sessions.touch(BrokerId(1), Offset(7), 100);
+        assert!(!sessions.is_valid(BrokerId(1), 100));
     }
 
     #[test]
     fn the_time_in_which_nobody_could_be_heard_counts_against_nobody() {
         let sessions = BrokerSessions::new(80, None);
-        sessions.touch(BrokerId(1), Offset(7));
-        std::thread::sleep(Duration::from_millis(90));
-        assert!(!sessions.is_valid(BrokerId(1)));
-        sessions.on_held_up(Duration::from_millis(9));
-        assert!(!sessions.is_valid(BrokerId(1)), "it was not held up");
-        sessions.on_held_up(Duration::from_millis(90));
-        assert!(sessions.is_valid(BrokerId(1)));
-        std::thread::sleep(Duration::from_millis(90));
-        assert!(!sessions.is_valid(BrokerId(1)));
+        sessions.touch(BrokerId(1), Offset(7), 0);
+        assert!(!sessions.is_valid(BrokerId(1), 90));
+        sessions.on_held_up(9, 90);
+        assert!(!sessions.is_valid(BrokerId(1), 90), "it was not held up");
+        sessions.on_held_up(90, 90);
+        assert!(sessions.is_valid(BrokerId(1), 90));
+        assert!(!sessions.is_valid(BrokerId(1), 180));
     }
 
     #[test]
     fn a_session_lasts_from_one_heartbeat_to_the_next() {
         let sessions = BrokerSessions::new(40, None);
-        assert!(!sessions.is_valid(BrokerId(1)));
-        sessions.touch(BrokerId(1), Offset(7));
-        assert!(sessions.is_valid(BrokerId(1)));
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(!sessions.is_valid(BrokerId(1)));
+        assert!(!sessions.is_valid(BrokerId(1), 0));
+        sessions.touch(BrokerId(1), Offset(7), 0);
+        assert!(sessions.is_valid(BrokerId(1), 39));
+        assert!(!sessions.is_valid(BrokerId(1), 40));
     }
 }

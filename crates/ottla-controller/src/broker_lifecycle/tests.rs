@@ -38,21 +38,21 @@ fn heartbeat() -> Heartbeat {
     }
 }
 
-fn registered(epoch: i64) -> Event {
-    Event::RegistrationAnswered(Ok(BrokerEpoch(epoch)))
+fn registered(epoch: i64) -> LifecycleEvent {
+    LifecycleEvent::RegistrationAnswered(Ok(BrokerEpoch(epoch)))
 }
 
-fn refused(code: ErrorCode) -> Event {
-    Event::RegistrationAnswered(Err(code))
+fn refused(code: ErrorCode) -> LifecycleEvent {
+    LifecycleEvent::RegistrationAnswered(Err(code))
 }
 
-fn answered(answer: HeartbeatAnswer) -> Event {
-    Event::HeartbeatAnswered(Ok(answer))
+fn answered(answer: HeartbeatAnswer) -> LifecycleEvent {
+    LifecycleEvent::HeartbeatAnswered(Ok(answer))
 }
 
-fn directories(failed: &[u128], cordoned: &[u128]) -> Event {
+fn directories(failed: &[u128], cordoned: &[u128]) -> LifecycleEvent {
     let ids = |ids: &[u128]| ids.iter().map(|id| Uuid::from_u128(*id)).collect();
-    Event::DirectoriesChanged {
+    LifecycleEvent::DirectoriesChanged {
         failed: ids(failed),
         cordoned: ids(cordoned),
     }
@@ -60,8 +60,8 @@ fn directories(failed: &[u128], cordoned: &[u128]) -> Event {
 
 fn begun() -> BrokerLifecycle {
     let mut broker = BrokerLifecycle::new(SETTINGS, 0);
-    let effects = broker.step(0, Event::TimePassed);
-    assert_eq!(effects, [Effect::SendRegistration]);
+    let effects = broker.step(0, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::SendRegistration]);
     broker
 }
 
@@ -70,11 +70,11 @@ fn running() -> BrokerLifecycle {
     let mut broker = begun();
     broker.step(900, registered(5));
     broker.step(950, answered(CAUGHT_UP));
-    broker.step(960, Event::TimePassed);
-    broker.step(970, Event::ReadyToUnfence);
+    broker.step(960, LifecycleEvent::TimePassed);
+    broker.step(970, LifecycleEvent::ReadyToUnfence);
     broker.step(980, answered(CAUGHT_UP));
     let effects = broker.step(1_000, answered(UNFENCED));
-    assert_eq!(effects, [Effect::Unfenced]);
+    assert_eq!(effects, [LifecycleEffect::Unfenced]);
     assert_eq!(broker.next_wakeup_ms(), Some(3_000));
     broker
 }
@@ -88,44 +88,50 @@ fn a_broker_registers_catches_up_and_is_unfenced() {
         ..heartbeat()
     };
     let effects = broker.step(10, registered(5));
-    let first = Effect::SendHeartbeat(starting.clone());
-    assert_eq!(effects, [Effect::Registered, first]);
+    let first = LifecycleEffect::SendHeartbeat(starting.clone());
+    assert_eq!(effects, [LifecycleEffect::Registered, first]);
     assert_eq!(broker.broker_epoch(), BrokerEpoch(5));
     assert_eq!(broker.step(20, answered(BEHIND)), []);
     assert_eq!(broker.next_wakeup_ms(), Some(30));
-    let effects = broker.step(30, Event::TimePassed);
-    assert_eq!(effects, [Effect::SendHeartbeat(starting.clone())]);
+    let effects = broker.step(30, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(starting.clone())]);
     assert_eq!(broker.step(35, answered(BEHIND)), []);
     assert_eq!(broker.next_wakeup_ms(), Some(55));
-    let effects = broker.step(55, Event::TimePassed);
-    assert_eq!(effects, [Effect::SendHeartbeat(starting)]);
-    assert_eq!(broker.step(60, answered(CAUGHT_UP)), [Effect::CaughtUp]);
+    let effects = broker.step(55, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(starting)]);
+    assert_eq!(
+        broker.step(60, answered(CAUGHT_UP)),
+        [LifecycleEffect::CaughtUp]
+    );
     assert_eq!(broker.next_wakeup_ms(), Some(70));
-    let effects = broker.step(65, Event::ReadyToUnfence);
-    assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+    let effects = broker.step(65, LifecycleEvent::ReadyToUnfence);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(heartbeat())]);
     assert!(broker.is_fenced());
-    assert_eq!(broker.step(80, answered(UNFENCED)), [Effect::Unfenced]);
+    assert_eq!(
+        broker.step(80, answered(UNFENCED)),
+        [LifecycleEffect::Unfenced]
+    );
     assert!(!broker.is_fenced());
     assert_eq!(broker.next_wakeup_ms(), Some(2_080));
-    let effects = broker.step(2_080, Event::TimePassed);
-    assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+    let effects = broker.step(2_080, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(heartbeat())]);
     assert_eq!(broker.step(2_090, answered(UNFENCED)), []);
 }
 
 #[test]
 fn what_is_due_while_a_request_is_under_way_follows_its_answer_at_once() {
     let mut broker = running();
-    broker.step(3_000, Event::TimePassed);
+    broker.step(3_000, LifecycleEvent::TimePassed);
     assert_eq!(broker.step(3_001, directories(&[], &[7])), []);
     let cordoned = Heartbeat {
         cordoned_directories: Some(vec![Uuid::from_u128(7)]),
         ..heartbeat()
     };
     let effects = broker.step(3_002, answered(UNFENCED));
-    assert_eq!(effects, [Effect::SendHeartbeat(cordoned)]);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(cordoned)]);
     // Not after a failure: that would hurry a controller in trouble.
     broker.step(3_003, directories(&[], &[]));
-    let failed = Event::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
+    let failed = LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
     assert_eq!(broker.step(3_004, failed), []);
     assert_eq!(broker.next_wakeup_ms(), Some(5_004));
 }
@@ -137,22 +143,22 @@ fn an_id_in_use_is_tried_until_the_time_is_up() {
     for attempt in 0..29 {
         let now_ms = attempt * 2_000 + 1;
         assert_eq!(broker.step(now_ms, refused(in_use)), []);
-        let effects = broker.step(now_ms + 2_000, Event::TimePassed);
-        assert_eq!(effects, [Effect::SendRegistration]);
+        let effects = broker.step(now_ms + 2_000, LifecycleEvent::TimePassed);
+        assert_eq!(effects, [LifecycleEffect::SendRegistration]);
     }
     assert_eq!(broker.next_wakeup_ms(), Some(60_000));
-    let effects = broker.step(60_000, Event::TimePassed);
+    let effects = broker.step(60_000, LifecycleEvent::TimePassed);
     let failure = LifecycleFailure::NotRegistered(Some(in_use));
-    assert_eq!(effects, [Effect::Fail(failure)]);
+    assert_eq!(effects, [LifecycleEffect::Fail(failure)]);
     assert_eq!(broker.next_wakeup_ms(), None);
 }
 
 #[test]
 fn a_controller_that_never_answers_is_waited_for_as_long() {
     let mut broker = begun();
-    let effects = broker.step(60_000, Event::TimePassed);
+    let effects = broker.step(60_000, LifecycleEvent::TimePassed);
     let failure = LifecycleFailure::NotRegistered(None);
-    assert_eq!(effects, [Effect::Fail(failure)]);
+    assert_eq!(effects, [LifecycleEffect::Fail(failure)]);
 }
 
 #[test]
@@ -163,11 +169,14 @@ fn what_cannot_be_saved_ends_the_start_at_once() {
         ErrorCode::InvalidRegistration,
     ] {
         let effects = begun().step(5, refused(code));
-        assert_eq!(effects, [Effect::Fail(LifecycleFailure::Refused(code))]);
+        assert_eq!(
+            effects,
+            [LifecycleEffect::Fail(LifecycleFailure::Refused(code))]
+        );
     }
     // A broker that serves goes on: the controller may have been brought to another version.
     let mut broker = running();
-    broker.step(1_100, Event::RegistrationOutdated);
+    broker.step(1_100, LifecycleEvent::RegistrationOutdated);
     assert_eq!(
         broker.step(1_200, refused(ErrorCode::UnsupportedVersion)),
         []
@@ -182,12 +191,15 @@ fn a_broker_that_the_controller_does_not_know_registers_again() {
         ErrorCode::BrokerIdNotRegistered,
     ] {
         let mut broker = running();
-        broker.step(3_000, Event::TimePassed);
-        assert_eq!(broker.step(3_010, Event::HeartbeatAnswered(Err(code))), []);
-        let effects = broker.step(5_010, Event::TimePassed);
-        assert_eq!(effects, [Effect::SendRegistration]);
+        broker.step(3_000, LifecycleEvent::TimePassed);
+        assert_eq!(
+            broker.step(3_010, LifecycleEvent::HeartbeatAnswered(Err(code))),
+            []
+        );
+        let effects = broker.step(5_010, LifecycleEvent::TimePassed);
+        assert_eq!(effects, [LifecycleEffect::SendRegistration]);
         let effects = broker.step(5_020, registered(9));
-        assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+        assert_eq!(effects, [LifecycleEffect::SendHeartbeat(heartbeat())]);
         assert_eq!(broker.broker_epoch(), BrokerEpoch(9));
         // Fenced until it has seen its new registration.
         assert!(broker.is_fenced());
@@ -200,11 +212,11 @@ fn a_broker_that_the_controller_does_not_know_registers_again() {
 #[test]
 fn an_outdated_registration_is_sent_again_at_once() {
     let mut broker = running();
-    let effects = broker.step(1_100, Event::RegistrationOutdated);
-    assert_eq!(effects, [Effect::SendRegistration]);
+    let effects = broker.step(1_100, LifecycleEvent::RegistrationOutdated);
+    assert_eq!(effects, [LifecycleEffect::SendRegistration]);
     // Amended, not made anew: the epoch stays.
     let effects = broker.step(1_110, registered(5));
-    assert_eq!(effects, [Effect::SendHeartbeat(heartbeat())]);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(heartbeat())]);
 }
 
 #[test]
@@ -215,25 +227,25 @@ fn a_failed_directory_is_told_until_the_controller_knows() {
         ..heartbeat()
     };
     let effects = broker.step(1_100, directories(&[7], &[]));
-    assert_eq!(effects, [Effect::SendHeartbeat(telling.clone())]);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(telling.clone())]);
     broker.step(1_200, answered(UNFENCED));
     // It stays in what is sent, and nothing fails any more.
-    let effects = broker.step(40_000, Event::TimePassed);
-    assert_eq!(effects, [Effect::SendHeartbeat(telling)]);
+    let effects = broker.step(40_000, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(telling)]);
 }
 
 #[test]
 fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker() {
     let mut broker = running();
     broker.step(1_100, directories(&[7], &[]));
-    let failed = Event::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
+    let failed = LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
     broker.step(30_000, failed);
     // Said once more: the time counts from the first.
     broker.step(30_500, directories(&[7], &[]));
     assert_eq!(broker.next_wakeup_ms(), Some(31_100));
-    let effects = broker.step(31_100, Event::TimePassed);
+    let effects = broker.step(31_100, LifecycleEvent::TimePassed);
     let failure = LifecycleFailure::DirectoryNotTold;
-    assert_eq!(effects, [Effect::Fail(failure)]);
+    assert_eq!(effects, [LifecycleEffect::Fail(failure)]);
 }
 
 #[test]
@@ -243,54 +255,60 @@ fn a_broker_stops_when_the_controller_lets_it() {
         want_shut_down: true,
         ..heartbeat()
     };
-    let effects = broker.step(1_100, Event::ShutdownRequested);
-    assert_eq!(effects, [Effect::SendHeartbeat(asking.clone())]);
-    assert_eq!(broker.step(1_110, Event::ShutdownRequested), []);
+    let effects = broker.step(1_100, LifecycleEvent::ShutdownRequested);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(asking.clone())]);
+    assert_eq!(broker.step(1_110, LifecycleEvent::ShutdownRequested), []);
     // Soon at first, then less and less often.
     broker.step(1_120, answered(UNFENCED));
     assert_eq!(broker.next_wakeup_ms(), Some(1_170));
-    let effects = broker.step(1_170, Event::TimePassed);
-    assert_eq!(effects, [Effect::SendHeartbeat(asking)]);
+    let effects = broker.step(1_170, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::SendHeartbeat(asking)]);
     broker.step(1_180, answered(CAUGHT_UP));
     assert!(!broker.is_fenced());
     assert_eq!(broker.next_wakeup_ms(), Some(1_280));
-    broker.step(1_280, Event::TimePassed);
-    assert_eq!(broker.step(1_290, answered(MAY_STOP)), [Effect::LetGo]);
+    broker.step(1_280, LifecycleEvent::TimePassed);
+    assert_eq!(
+        broker.step(1_290, answered(MAY_STOP)),
+        [LifecycleEffect::LetGo]
+    );
     assert!(!broker.is_fenced());
     assert_eq!(broker.next_wakeup_ms(), None);
-    assert_eq!(broker.step(1_300, Event::ReadyToUnfence), []);
+    assert_eq!(broker.step(1_300, LifecycleEvent::ReadyToUnfence), []);
 }
 
 #[test]
 fn a_broker_that_leads_nothing_stops_at_once() {
     let mut broker = begun();
-    assert_eq!(broker.step(10, Event::ShutdownRequested), [Effect::LetGo]);
+    assert_eq!(
+        broker.step(10, LifecycleEvent::ShutdownRequested),
+        [LifecycleEffect::LetGo]
+    );
     let mut broker = running();
-    broker.step(1_100, Event::ShutdownRequested);
-    let unknown = Event::HeartbeatAnswered(Err(ErrorCode::StaleBrokerEpoch));
-    assert_eq!(broker.step(1_110, unknown), [Effect::LetGo]);
+    broker.step(1_100, LifecycleEvent::ShutdownRequested);
+    let unknown = LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::StaleBrokerEpoch));
+    assert_eq!(broker.step(1_110, unknown), [LifecycleEffect::LetGo]);
 }
 
 #[test]
 fn a_broker_that_no_controller_answers_stops_after_a_session() {
-    let unanswered = || Event::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
+    let unanswered = || LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
     let mut broker = running();
-    broker.step(2_000, Event::ShutdownRequested);
+    broker.step(2_000, LifecycleEvent::ShutdownRequested);
     for now_ms in [4_000, 6_000, 8_000] {
         assert_eq!(broker.step(now_ms, unanswered()), []);
-        broker.step(now_ms + 2_000, Event::TimePassed);
+        broker.step(now_ms + 2_000, LifecycleEvent::TimePassed);
     }
     // Also while a heartbeat is under way.
     assert_eq!(broker.next_wakeup_ms(), Some(11_000));
-    let effects = broker.step(11_000, Event::TimePassed);
-    assert_eq!(effects, [Effect::GiveUpLeaving]);
+    let effects = broker.step(11_000, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::GiveUpLeaving]);
     assert_eq!(broker.next_wakeup_ms(), None);
 
     // One that answers has more time: it moves what the broker leads.
     let mut broker = running();
-    broker.step(2_000, Event::ShutdownRequested);
+    broker.step(2_000, LifecycleEvent::ShutdownRequested);
     broker.step(10_900, answered(UNFENCED));
     assert_eq!(broker.step(19_800, unanswered()), []);
-    let effects = broker.step(19_900, Event::TimePassed);
-    assert_eq!(effects, [Effect::GiveUpLeaving]);
+    let effects = broker.step(19_900, LifecycleEvent::TimePassed);
+    assert_eq!(effects, [LifecycleEffect::GiveUpLeaving]);
 }

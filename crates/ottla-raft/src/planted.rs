@@ -1,7 +1,9 @@
-//! Bugs to plant, so that the checkers are seen to find something. None exists outside of tests.
+//! Bugs that simulations plant, to show that their checkers find them. Without the feature `planted-bugs`, and outside of
+//! this crate's tests, there are none: `has` is constantly false.
 
+/// What can be broken on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bug {
+pub enum Bug {
     /// A vote is given before it is in `quorum-state`: after a crash it is given again, to another.
     VoteIsNotPersisted,
     /// So is the vote for oneself.
@@ -22,4 +24,34 @@ pub(crate) enum Bug {
     VotersSurviveTruncation,
     /// Voters are changed before the last change is committed.
     ChangesOverlap,
+}
+
+#[cfg(not(any(test, feature = "planted-bugs")))]
+pub(crate) const fn has(_: Bug) -> bool {
+    false
+}
+
+#[cfg(any(test, feature = "planted-bugs"))]
+pub(crate) use in_simulations::has;
+#[cfg(any(test, feature = "planted-bugs"))]
+pub use in_simulations::plant;
+
+#[cfg(any(test, feature = "planted-bugs"))]
+mod in_simulations {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn has(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// Plants a bug on this thread, in place of the one before.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
 }

@@ -1,0 +1,155 @@
+//! What the nodes and the clients of a run say to each other.
+
+use ottla_protocol::messages::{
+    AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest, AlterPartitionResponse, AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
+    BrokerRegistrationResponse, CreateTopicsRequest, CreateTopicsResponse, ElectLeadersRequest,
+};
+use ottla_raft::{Request, Response};
+use ottla_records::RecordBatch;
+use ottla_replica::{FetchPosition, FetchRefusal, LeaderOffsets};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, TopicIdPartition};
+
+use super::metadata_log::{MetadataBatch, SnapshotContent};
+
+/// Brokers are below it, controllers from here on, then clients.
+pub(crate) const FIRST_CONTROLLER: i32 = 101;
+pub(crate) const FIRST_CLIENT: i32 = 1001;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub from: i32,
+    pub to: i32,
+    /// An answer goes to the life that asked, as over a connection.
+    pub to_life: Option<u64>,
+    /// Of the sender: where the answer goes.
+    pub from_life: u64,
+    pub body: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Quorum {
+        /// Under which id the node that asked knows the one that it asked.
+        known_as: BrokerId,
+        correlation_id: u64,
+        payload: QuorumPayload,
+    },
+    /// To the active controller.
+    Ask {
+        correlation_id: u64,
+        request: ControllerRequest,
+    },
+    Answer {
+        correlation_id: u64,
+        response: Result<ControllerResponse, ErrorCode>,
+    },
+    Fetch {
+        correlation_id: u64,
+        broker_epoch: BrokerEpoch,
+        partitions: Vec<(TopicIdPartition, FetchPosition, Offset)>,
+    },
+    Fetched {
+        correlation_id: u64,
+        /// Or nothing, where the connection broke.
+        partitions: Option<Vec<(TopicIdPartition, FetchPosition, FetchAnswer)>>,
+    },
+    ListOffsets {
+        partition: TopicIdPartition,
+        leader_epoch: LeaderEpoch,
+    },
+    OffsetsListed {
+        partition: TopicIdPartition,
+        leader_epoch: LeaderEpoch,
+        result: Result<LeaderOffsets, ErrorCode>,
+    },
+    Client {
+        correlation_id: u64,
+        request: ClientRequest,
+    },
+    ToClient {
+        correlation_id: u64,
+        response: ClientResponse,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum QuorumPayload {
+    Request(Request),
+    Response {
+        response: Response,
+        batches: Vec<MetadataBatch>,
+        snapshot: Option<SnapshotContent>,
+    },
+    Failure(ErrorCode),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ControllerRequest {
+    Register(BrokerRegistrationRequest),
+    Heartbeat(BrokerHeartbeatRequest),
+    AlterPartition(AlterPartitionRequest),
+    AssignDirectories(AssignReplicasToDirsRequest),
+    AllocateProducerIds(AllocateProducerIdsRequest),
+    CreateTopics(CreateTopicsRequest),
+    ElectLeaders(ElectLeadersRequest),
+    Reassign(AlterPartitionReassignmentsRequest),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ControllerResponse {
+    Registered(BrokerRegistrationResponse),
+    Heartbeat(BrokerHeartbeatResponse),
+    AlteredPartition(AlterPartitionResponse),
+    DirectoriesAssigned,
+    ProducerIds(AllocateProducerIdsResponse),
+    TopicsCreated(CreateTopicsResponse),
+    LeadersElected,
+    Reassigned,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum FetchAnswer {
+    Records {
+        batches: Vec<RecordBatch>,
+        high_watermark: Offset,
+        log_start_offset: Offset,
+    },
+    Refused(FetchRefusal),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ClientRequest {
+    Metadata,
+    InitProducerId,
+    Produce {
+        partition: TopicIdPartition,
+        batch: RecordBatch,
+        timeout_ms: u64,
+    },
+    Fetch {
+        partition: TopicIdPartition,
+        offset: Offset,
+        leader_epoch: Option<LeaderEpoch>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ClientResponse {
+    /// Who leads what, in which epoch, and who else has it.
+    Metadata(Vec<LedPartition>),
+    ProducerId(i64),
+    Produced(Result<Offset, ErrorCode>),
+    Fetched(Result<Vec<RecordBatch>, ErrorCode>),
+    /// Nobody listens there, or what was asked for cannot be had there now.
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LedPartition {
+    pub partition: TopicIdPartition,
+    pub leader: BrokerId,
+    pub leader_epoch: LeaderEpoch,
+    pub replicas: Vec<BrokerId>,
+}
