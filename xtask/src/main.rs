@@ -15,6 +15,7 @@ mod golden_records;
 mod mixed_cluster;
 mod peer;
 mod report_in_browser;
+mod sim;
 mod take_over;
 mod test;
 mod tidy;
@@ -59,6 +60,8 @@ enum Command {
     MixedCluster(mixed_cluster::Options),
     /// Do to a cluster what administrators do, with Kafka's tools and with Ottla's, and compare what they print.
     ClusterAdmin(cluster_admin::Options),
+    /// Run a whole cluster in one thread, simulated: a seed with its history, or new seeds for a while.
+    Sim(sim::Options),
     /// Put a broker of Ottla's under one of Kafka's controllers, and work on it with Kafka's tools, step by step.
     UnderControllers(under_controllers::Options),
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
@@ -85,6 +88,7 @@ fn main() {
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
         Command::ClusterAdmin(options) => cluster_admin::run(&options),
+        Command::Sim(options) => sim::run(&options),
         Command::UnderControllers(options) => under_controllers::run(&options),
         Command::BenchPeer(options) => bench_peer::run(&options),
         Command::Report(options) => report_in_browser::run(&options),

@@ -30,6 +30,9 @@ const QUICK_RELEASE: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
 ];
 
+/// The simulation has to find them. The same for all that is built for tests, so that nothing is built twice.
+const PLANTED_BUGS: &str = "ottla-testkit/planted-bugs";
+
 #[derive(clap::Args)]
 pub struct Options {
     /// Only these suites, by name.
@@ -92,6 +95,8 @@ const SUITES: &[Suite] = &[
                 "--workspace",
                 "--all-targets",
                 "--locked",
+                "--features",
+                PLANTED_BUGS,
                 "--",
                 "--deny",
                 "warnings",
@@ -102,7 +107,16 @@ const SUITES: &[Suite] = &[
         lane: Lane::Tests,
         name: "unit",
         what: "tests beside the code, and of the broker's process",
-        command: || cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]),
+        command: || {
+            cargo(&[
+                "test",
+                "--workspace",
+                "--no-fail-fast",
+                "--locked",
+                "--features",
+                PLANTED_BUGS,
+            ])
+        },
     },
     Suite {
         lane: Lane::Tests,

@@ -1,4 +1,4 @@
-//! What tests of several crates share: the real broker as a process of its own.
+//! What tests of several crates share: the real broker as a process of its own, and a whole cluster in one thread, simulated.
 //!
 //! Development only: nothing of the product depends on this crate.
 

@@ -135,10 +135,10 @@ impl Membership {
         // What stands before its registration says what the broker was in an earlier life: with that it would lead on
         // where it led then, in the same epoch, without what it has lost since.
         let registration = Offset(self.broker_epoch().value());
-        self.controller
-            .quorum()
-            .begin_publishing(registration)
-            .await;
+        tokio::select! {
+            () = self.controller.quorum().begin_publishing(registration) => {}
+            reason = heartbeats.failed() => return Err(reason),
+        }
         log_dirs.set_strays_aside();
         heartbeats.on_directories_changed(
             log_dirs.offline_directory_ids(),

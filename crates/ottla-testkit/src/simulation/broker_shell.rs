@@ -128,6 +128,10 @@ impl BrokerShell {
             }
             around.disk.partitions.remove(&key);
         }
+        let settings = ReplicaSettings {
+            min_insync_replicas: self.min_insync_replicas,
+            flush_messages: self.flush_messages,
+        };
         let leaders = changes.leaders.iter().map(|replica| (replica, true));
         let followers = changes.followers.iter().map(|replica| (replica, false));
         for (replica, is_leader) in leaders.chain(followers) {
@@ -150,10 +154,7 @@ impl BrokerShell {
                         replicas: registration.replicas.clone(),
                         isr: registration.isr.clone(),
                         brokers: replica_brokers(registration, &delta.after),
-                        settings: ReplicaSettings {
-                            min_insync_replicas: self.min_insync_replicas,
-                            flush_messages: self.flush_messages,
-                        },
+                        settings,
                     },
                     now_ms: around.now_ms,
                 },
@@ -161,6 +162,7 @@ impl BrokerShell {
                     leader: registration.leader,
                     leader_epoch: registration.leader_epoch,
                     partition_epoch: registration.partition_epoch,
+                    settings,
                 },
             };
             shell.take(event, around)?;
@@ -321,7 +323,10 @@ impl BrokerShell {
         }
         fetcher.under_way = None;
         let Some(partitions) = partitions else {
-            fetcher.not_before_ms = around.now_ms + FETCH_BACKOFF_MS;
+            fetcher.not_before_ms = match planted::has(Bug::GiveUpFetching) {
+                true => u64::MAX,
+                false => around.now_ms + FETCH_BACKOFF_MS,
+            };
             return Ok(());
         };
         for (key, order, answer) in partitions {

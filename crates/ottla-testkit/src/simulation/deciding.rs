@@ -107,7 +107,10 @@ impl QuorumShell {
             refuse(ErrorCode::NotController, around);
             return Ok(());
         };
-        around.note(|| format!("decides {request:?} -> {response:?} with {records:?}"));
+        let is_plain = matches!(request, ControllerRequest::Heartbeat(_)) && records.is_empty();
+        if !is_plain {
+            around.note(|| format!("decides {request:?} -> {response:?} with {records:?}"));
+        }
         if around.disk.is_full && !records.is_empty() {
             refuse(ErrorCode::KafkaStorageError, around);
             return Ok(());

@@ -20,6 +20,8 @@ pub(crate) struct PartitionLog {
     producers: ProducerState,
     /// Up to where it survives a loss of power, exclusive.
     flushed: i64,
+    /// Raised when it is cut.
+    generation: u64,
     pub high_watermark: Offset,
     /// As in `replication-offset-checkpoint`.
     checkpointed: Offset,
@@ -33,6 +35,7 @@ impl PartitionLog {
             epochs: LeaderEpochs::default(),
             producers: ProducerState::new(i64::MAX),
             flushed: 0,
+            generation: 0,
             high_watermark: Offset(0),
             checkpointed: Offset(0),
         }
@@ -46,6 +49,15 @@ impl PartitionLog {
         self.batches
             .last()
             .map_or(Offset(self.start), |batch| batch.header.next_offset())
+    }
+
+    /// Up to where it survives a loss of power, exclusive.
+    pub(crate) fn flushed(&self) -> Offset {
+        Offset(self.flushed)
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     pub(crate) fn batches(&self) -> &[RecordBatch] {
@@ -131,6 +143,7 @@ impl PartitionLog {
             .batches
             .partition_point(|batch| batch.header.next_offset() <= to);
         self.batches.truncate(kept);
+        self.generation += 1;
         let end = self.end();
         self.epochs.truncate_from_end(end);
         self.flushed = self.flushed.min(end.0);
@@ -143,6 +156,7 @@ impl PartitionLog {
         *self = PartitionLog {
             start: start.0,
             flushed: start.0,
+            generation: self.generation + 1,
             high_watermark: start,
             checkpointed: start,
             ..PartitionLog::new()

@@ -10,6 +10,8 @@ pub enum Bug {
     TakeEveryBatch,
     /// The controller answers when its records are in its own log.
     AnswerBeforeCommit,
+    /// A follower whose leader could not be reached once does not ask it again.
+    GiveUpFetching,
     /// A broker acts by the metadata from before its registration: it may lead on where it led before a crash.
     ServeBeforeRegistration,
 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use ottla_log::ProducerStage;
 use ottla_records::RecordBatch;
+use ottla_records::legacy::AnyBatch;
 use ottla_replica::{
     AckOutcome, AlterPartition, Append, Effect, Event, FetchPosition, FetchRefusal, Fetched,
     FollowerFetch, ProducerVerdict, Replica, ReplicaConfig, RequiredAcks,
@@ -79,7 +80,13 @@ impl ReplicaShell {
         };
         ReplicaShell {
             key,
-            replica: Replica::new(config, log.end(), log.high_watermark, log.latest_epoch()),
+            replica: Replica::new(
+                config,
+                log.end(),
+                log.high_watermark,
+                log.flushed(),
+                log.latest_epoch(),
+            ),
             stage: ProducerStage::default(),
             unwritten: Vec::new(),
             order: None,
@@ -181,7 +188,7 @@ impl ReplicaShell {
                 high_watermark,
                 log_start_offset,
             }) => Ok(Fetched::Records {
-                batches,
+                batches: batches.into_iter().map(AnyBatch::Current).collect(),
                 high_watermark,
                 log_start_offset,
                 local_log_start_offset: log.start(),
@@ -227,6 +234,11 @@ impl ReplicaShell {
     fn step(&mut self, event: Event<Ack>, around: &mut Surroundings<'_>) -> Result<(), Stopped> {
         let shown = match &event {
             Event::ClockTicked { .. } => None,
+            // Nothing new.
+            Event::FetchAnswered {
+                result: Ok(Fetched::Records { batches, .. }),
+                ..
+            } if batches.is_empty() => None,
             event => Some(format!("{event:?}")).filter(|_| around.history.is_kept()),
         };
         let mut effects = Vec::new();
@@ -277,6 +289,7 @@ impl ReplicaShell {
                 log_of_mut(key, around).assign_epoch(leader_epoch, start_offset);
             }
             Effect::WriteLog { batch } => self.unwritten.push(batch),
+            Effect::WriteLegacy { message } => panic!("nobody sends {message:?}"),
             Effect::Flush { up_to } => self.start_flush(up_to, around),
             Effect::AdvanceHighWatermark { high_watermark } => {
                 let (id, epoch) = (around.id, self.replica.leader_epoch());
@@ -364,13 +377,19 @@ impl ReplicaShell {
     pub(crate) fn on_flushed(
         &mut self,
         up_to: Offset,
+        generation: u64,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Stopped> {
         let wanted = match std::mem::replace(&mut self.flush, FlushState::Idle) {
             FlushState::Running(wanted) => wanted,
             FlushState::Idle => None,
         };
-        log_of_mut(self.key, around).flush(up_to);
+        let log = log_of_mut(self.key, around);
+        // What was cut off meanwhile, and what took its place, was not flushed.
+        if log.generation() == generation {
+            log.flush(up_to);
+        }
+        let up_to = log.flushed();
         if let Some(wanted) = wanted.filter(|&wanted| wanted > up_to) {
             self.start_flush(wanted, around);
         }

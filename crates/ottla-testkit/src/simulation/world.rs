@@ -39,6 +39,7 @@ pub(super) enum Happening {
         life: u64,
         partition: TopicIdPartition,
         up_to: Offset,
+        generation: u64,
     },
     ClientTick {
         client: i32,
@@ -270,10 +271,11 @@ impl World {
                 life,
                 partition,
                 up_to,
+                generation,
             } => self.with_process(node, Some(life), |process, around| {
                 let broker = process.broker.as_mut().expect("only brokers flush");
                 match broker.replicas.get_mut(&partition) {
-                    Some(shell) => shell.on_flushed(up_to, around),
+                    Some(shell) => shell.on_flushed(up_to, generation, around),
                     None => Ok(()),
                 }
             }),
@@ -347,12 +349,14 @@ impl World {
                 Out::Send { to, to_life, body } => self.send(id, node_life, to, to_life, *body),
                 Out::Flush { partition } => {
                     let after_ms = 1 + self.random.below(30);
-                    let up_to = self.nodes[&id].disk.partitions[&partition].end();
+                    let log = &self.nodes[&id].disk.partitions[&partition];
+                    let (up_to, generation) = (log.end(), log.generation());
                     let flushed = Happening::Flushed {
                         node: id,
                         life: node_life,
                         partition,
                         up_to,
+                        generation,
                     };
                     self.schedule(after_ms, flushed);
                 }
@@ -642,7 +646,9 @@ impl World {
                 response,
             } => {
                 let (now_ms, from) = (self.now_ms, message.from);
-                if self.history.is_kept() {
+                let is_plain =
+                    matches!(&response, ClientResponse::Fetched(Ok(batches)) if batches.is_empty());
+                if !is_plain {
                     let id = message.to;
                     self.note(|| format!("{} is told by {}: {response:?}", name(id), name(from)));
                 }

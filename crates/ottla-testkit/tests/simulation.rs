@@ -1,0 +1,188 @@
+//! Seeds of the simulated cluster: new ones each time, one twice, and those that find the planted bugs.
+//!
+//! `OTTLA_SIM_SECONDS=600 cargo test -p ottla-testkit --test simulation new_seeds` tries more of them;
+//! `cargo xtask sim --seed N` repeats one. The planted bugs need the feature `planted-bugs`.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ottla_testkit::simulation::{self, Outcome};
+
+/// How long new seeds are tried.
+const SECONDS: u64 = 15;
+/// A machine on which nothing gets on still tries some.
+const LEAST_SEEDS: u64 = 8;
+
+#[test]
+fn new_seeds_find_nothing() {
+    let seconds = std::env::var("OTTLA_SIM_SECONDS").ok();
+    let seconds = seconds.map_or(SECONDS, |seconds| seconds.parse().expect("seconds"));
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let first = since_epoch.expect("after 1970").as_secs() * 1_000;
+    let (began, mut total, mut seed) = (Instant::now(), Outcome::default(), first);
+    while began.elapsed() < Duration::from_secs(seconds) || seed < first + LEAST_SEEDS {
+        let outcome = simulation::run(seed);
+        assert_eq!(
+            outcome.finding, None,
+            "cargo xtask sim --seed {seed} says how"
+        );
+        total.add(&outcome);
+        seed += 1;
+    }
+    let seeds = seed - first;
+    println!("{seeds} seeds from {first} on: {total:?}");
+    // A simulation in which nothing happens finds nothing either.
+    assert!(total.crashes > seeds && total.leader_epochs as u64 > seeds);
+    assert!(total.acknowledged_batches as u64 > 50 * seeds);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_to_the_byte() {
+    let (outcome, history) = simulation::replay(7);
+    assert!(history.len() > 1_000);
+    assert_eq!((outcome.clone(), history), simulation::replay(7));
+    assert_eq!(
+        outcome,
+        simulation::run(7),
+        "whether anybody reads it or not"
+    );
+    assert_ne!(outcome, simulation::run(8));
+}
+
+#[cfg(feature = "planted-bugs")]
+mod planted {
+    use ottla_controller::planted::Bug as Controller;
+    use ottla_raft::planted::Bug as Quorum;
+    use ottla_replica::planted::Bug as Replica;
+    use ottla_testkit::simulation;
+    use ottla_testkit::simulation::planted::{Bug as Shell, Planted, plant};
+
+    /// The bug, the checker that finds it (or an assertion of the product), and within how many seeds.
+    const BUGS: &[(Planted, &str, u64)] = &[
+        (
+            Planted::Quorum(Quorum::VoteIsNotPersisted),
+            "metadata-leaders",
+            100,
+        ),
+        (
+            Planted::Quorum(Quorum::VoteForAnyLog),
+            "metadata-leaders",
+            100,
+        ),
+        (
+            Planted::Quorum(Quorum::LeadOnAfterRestart),
+            "metadata-leaders",
+            100,
+        ),
+        (
+            Planted::Quorum(Quorum::FollowerDoesNotFlush),
+            "metadata-committed",
+            100,
+        ),
+        (
+            Planted::Quorum(Quorum::CommitEarlierEpochs),
+            "metadata-committed",
+            100,
+        ),
+        (Planted::Quorum(Quorum::NoTruncation), "convergence", 100),
+        (
+            Planted::Controller(Controller::IgnoreBrokerEpoch),
+            "acknowledged",
+            100,
+        ),
+        (
+            Planted::Controller(Controller::KeepUncleanEligible),
+            "acknowledged",
+            100,
+        ),
+        (
+            Planted::Controller(Controller::AlwaysElectUncleanly),
+            "acknowledged",
+            100,
+        ),
+        (
+            Planted::Controller(Controller::TakeIsrOfAnyEpoch),
+            "acknowledged",
+            100,
+        ),
+        (
+            Planted::Controller(Controller::RepeatProducerIds),
+            "idempotence",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::AcknowledgeWhenWritten),
+            "acknowledged",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::ShrinkBeforeItIsCommitted),
+            "acknowledged",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::AdvanceUnderMinIsr),
+            "committed-records",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::KeepDivergingRecords),
+            "log-matching",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::TrustFetchOffset),
+            "committed-records",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::LowerHighWatermark),
+            "high-watermarks",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::TakeStaleAnswers),
+            "committed-records",
+            100,
+        ),
+        (
+            Planted::Replica(Replica::CommittedIsrForHighWatermark),
+            "acknowledged",
+            100,
+        ),
+        (
+            Planted::Shell(Shell::ReadPastHighWatermark),
+            "consumers",
+            100,
+        ),
+        (Planted::Shell(Shell::TakeEveryBatch), "idempotence", 100),
+        (
+            Planted::Shell(Shell::AnswerBeforeCommit),
+            "metadata-committed",
+            100,
+        ),
+        (
+            Planted::Shell(Shell::ServeBeforeRegistration),
+            "partition-leaders",
+            100,
+        ),
+        (Planted::Shell(Shell::GiveUpFetching), "convergence", 100),
+    ];
+
+    #[test]
+    fn bugs_are_found() {
+        let mut missed = Vec::new();
+        for &(bug, checker, within) in BUGS {
+            plant(Some(bug));
+            let found = (0..within).find_map(|seed| {
+                let finding = simulation::run(seed).finding?;
+                Some((seed, finding))
+            });
+            plant(None);
+            match found {
+                Some((seed, finding)) => println!("{bug:?}: seed {seed}: {finding}"),
+                None => missed.push((bug, checker, within)),
+            }
+        }
+        assert_eq!(missed, []);
+    }
+}

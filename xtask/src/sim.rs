@@ -1,0 +1,46 @@
+//! `cargo xtask sim`: seeds of the simulated cluster of `ottla-testkit`, one with its history or new ones for a while.
+//!
+//! The simulation is not linked into this program: it would have every command wait for half of the product to be built.
+
+use anyhow::{Context, Result};
+
+use crate::workspace;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Repeat this seed and print all that happens in it.
+    #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "from"])]
+    seed: Option<u64>,
+    /// Run one seed after the other for so long, up to the first that finds something.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    seconds: u64,
+    /// The first of these seeds; without it, seeds that nobody has run.
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let mut command = workspace::cargo();
+    command.args([
+        "run",
+        "--quiet",
+        "--package",
+        "ottla-testkit",
+        "--bin",
+        "simulate",
+        "--",
+    ]);
+    match (options.seed, options.from) {
+        (Some(seed), _) => command.args(["--seed", &seed.to_string()]),
+        (None, from) => {
+            command.args(["--seconds", &options.seconds.to_string()]);
+            command.args(
+                from.iter()
+                    .flat_map(|from| ["--from".to_owned(), from.to_string()]),
+            )
+        }
+    };
+    let status = command.status().context("cargo run")?;
+    // What it found stands above.
+    std::process::exit(status.code().unwrap_or(1));
+}
