@@ -59,113 +59,97 @@ mod planted {
     /// The bug, the checker that finds it (or an assertion of the product), and within how many seeds.
     const BUGS: &[(Planted, &str, u64)] = &[
         (
-            Planted::Quorum(Quorum::VoteIsNotPersisted),
-            "metadata-leaders",
-            100,
-        ),
-        (
-            Planted::Quorum(Quorum::VoteForAnyLog),
-            "metadata-leaders",
-            100,
-        ),
-        (
-            Planted::Quorum(Quorum::LeadOnAfterRestart),
-            "metadata-leaders",
-            100,
-        ),
-        (
-            Planted::Quorum(Quorum::FollowerDoesNotFlush),
-            "metadata-committed",
-            100,
-        ),
-        (
-            Planted::Quorum(Quorum::CommitEarlierEpochs),
-            "metadata-committed",
-            100,
-        ),
-        (Planted::Quorum(Quorum::NoTruncation), "convergence", 100),
-        (
-            Planted::Controller(Controller::IgnoreBrokerEpoch),
-            "acknowledged",
-            100,
-        ),
-        (
             Planted::Controller(Controller::KeepUncleanEligible),
             "acknowledged",
-            100,
+            25,
         ),
         (
             Planted::Controller(Controller::AlwaysElectUncleanly),
             "acknowledged",
-            100,
+            25,
         ),
         (
             Planted::Controller(Controller::TakeIsrOfAnyEpoch),
             "acknowledged",
-            100,
+            25,
         ),
         (
             Planted::Controller(Controller::RepeatProducerIds),
             "idempotence",
-            100,
+            10,
         ),
         (
             Planted::Replica(Replica::AcknowledgeWhenWritten),
             "acknowledged",
-            100,
+            25,
         ),
         (
             Planted::Replica(Replica::ShrinkBeforeItIsCommitted),
             "acknowledged",
-            100,
+            25,
         ),
         (
             Planted::Replica(Replica::AdvanceUnderMinIsr),
             "committed-records",
-            100,
+            25,
         ),
         (
             Planted::Replica(Replica::KeepDivergingRecords),
             "log-matching",
-            100,
+            25,
         ),
         (
             Planted::Replica(Replica::TrustFetchOffset),
             "committed-records",
-            100,
+            25,
         ),
         (
             Planted::Replica(Replica::LowerHighWatermark),
             "high-watermarks",
-            100,
+            25,
         ),
         (
             Planted::Replica(Replica::TakeStaleAnswers),
             "committed-records",
-            100,
-        ),
-        (
-            Planted::Replica(Replica::CommittedIsrForHighWatermark),
-            "acknowledged",
-            100,
+            15,
         ),
         (
             Planted::Shell(Shell::ReadPastHighWatermark),
             "consumers",
-            100,
+            10,
         ),
-        (Planted::Shell(Shell::TakeEveryBatch), "idempotence", 100),
+        (Planted::Shell(Shell::TakeEveryBatch), "idempotence", 10),
         (
             Planted::Shell(Shell::AnswerBeforeCommit),
             "metadata-committed",
-            100,
+            25,
         ),
         (
             Planted::Shell(Shell::ServeBeforeRegistration),
             "partition-leaders",
-            100,
+            25,
         ),
-        (Planted::Shell(Shell::GiveUpFetching), "convergence", 100),
+        (Planted::Shell(Shell::GiveUpFetching), "convergence", 10),
+        (
+            Planted::Quorum(Quorum::VoteForAnyLog),
+            "metadata-leaders",
+            10,
+        ),
+        (
+            Planted::Quorum(Quorum::LeadOnAfterRestart),
+            "metadata-leaders",
+            10,
+        ),
+        (
+            Planted::Quorum(Quorum::FollowerDoesNotFlush),
+            "metadata-leaders",
+            10,
+        ),
+        (
+            Planted::Quorum(Quorum::NoTruncation),
+            "metadata-committed",
+            10,
+        ),
     ];
 
     #[test]

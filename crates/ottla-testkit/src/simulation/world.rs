@@ -349,7 +349,10 @@ impl World {
                 Out::Send { to, to_life, body } => self.send(id, node_life, to, to_life, *body),
                 Out::Flush { partition } => {
                     let after_ms = 1 + self.random.below(30);
-                    let log = &self.nodes[&id].disk.partitions[&partition];
+                    // The step may have removed it.
+                    let Some(log) = self.nodes[&id].disk.partitions.get(&partition) else {
+                        continue;
+                    };
                     let (up_to, generation) = (log.end(), log.generation());
                     let flushed = Happening::Flushed {
                         node: id,
