@@ -46,10 +46,34 @@ impl ConfigChange {
     }
 }
 
+/// Who looks at the settings of a broker: whether it can take them while it runs, that broker alone knows, and looks before
+/// it hands the request on. The controller, which has taken it from any broker, does not look again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum JudgedBy {
+    Broker,
+    Controller,
+}
+
 /// `IncrementalAlterConfigs`: each setting says what happens to it.
 pub fn incremental_alter_configs(
     context: &ControllerContext<'_>,
     request: &IncrementalAlterConfigsRequest,
+) -> Decision<IncrementalAlterConfigsResponse> {
+    change_configs(context, request, JudgedBy::Controller)
+}
+
+/// What the broker that is asked has to say about it before the controller is.
+pub fn judge_incremental_alter_configs(
+    context: &ControllerContext<'_>,
+    request: &IncrementalAlterConfigsRequest,
+) -> Decision<IncrementalAlterConfigsResponse> {
+    change_configs(context, request, JudgedBy::Broker)
+}
+
+fn change_configs(
+    context: &ControllerContext<'_>,
+    request: &IncrementalAlterConfigsRequest,
+    judged_by: JudgedBy,
 ) -> Decision<IncrementalAlterConfigsResponse> {
     let names: Vec<_> = request
         .resources
@@ -77,7 +101,9 @@ pub fn incremental_alter_configs(
                 .collect();
             incremental_changes(&configs).and_then(|changes| {
                 let resource = config_resource(resource.resource_type, &resource.resource_name)?;
-                check_dynamic_broker_configs(context, &resource, &changes, Others::Kept)?;
+                if judged_by == JudgedBy::Broker {
+                    check_dynamic_broker_configs(context, &resource, &changes, Others::Kept)?;
+                }
                 changed_config_records(context, &resource, &changes, false)
             })
         };
@@ -111,6 +137,22 @@ pub fn alter_configs(
     context: &ControllerContext<'_>,
     request: &AlterConfigsRequest,
 ) -> Decision<AlterConfigsResponse> {
+    replace_configs(context, request, JudgedBy::Controller)
+}
+
+/// What the broker that is asked has to say about it before the controller is.
+pub fn judge_alter_configs(
+    context: &ControllerContext<'_>,
+    request: &AlterConfigsRequest,
+) -> Decision<AlterConfigsResponse> {
+    replace_configs(context, request, JudgedBy::Broker)
+}
+
+fn replace_configs(
+    context: &ControllerContext<'_>,
+    request: &AlterConfigsRequest,
+    judged_by: JudgedBy,
+) -> Decision<AlterConfigsResponse> {
     let names: Vec<_> = request
         .resources
         .iter()
@@ -131,7 +173,9 @@ pub fn alter_configs(
                 .collect();
             incremental_changes(&configs).and_then(|changes| {
                 let resource = config_resource(resource.resource_type, &resource.resource_name)?;
-                check_dynamic_broker_configs(context, &resource, &changes, Others::Removed)?;
+                if judged_by == JudgedBy::Broker {
+                    check_dynamic_broker_configs(context, &resource, &changes, Others::Removed)?;
+                }
                 replaced_config_records(context, &resource, changes)
             })
         };

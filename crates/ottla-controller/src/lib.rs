@@ -63,7 +63,9 @@ pub mod planted;
 #[cfg(test)]
 mod test_support;
 
-pub use alter_configs::{alter_configs, incremental_alter_configs};
+pub use alter_configs::{
+    alter_configs, incremental_alter_configs, judge_alter_configs, judge_incremental_alter_configs,
+};
 pub use alter_partition::alter_partition;
 pub use assign_replicas_to_dirs::assign_replicas_to_dirs;
 pub use auto_create_topics::{InternalTopic, creatable_topic};

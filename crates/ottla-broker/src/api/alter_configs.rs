@@ -6,6 +6,7 @@ use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceRespon
 use ottla_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
 use crate::controller::own_settings;
+use crate::dispatch::Endpoint;
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -18,9 +19,13 @@ pub(crate) async fn handle(
         .iter()
         .map(|resource| (resource.resource_type, resource.resource_name.clone()))
         .collect();
-    let answer = match broker.controller_elsewhere(context) {
-        Some(channel) => own_settings::alter_configs(broker, channel, context, request).await,
-        None => broker.ask_controller(request).await,
+    let answer = match Endpoint::of(context.listener()) {
+        Endpoint::Broker => {
+            let hand_on = async |request| broker.forward(context, request).await;
+            own_settings::alter_configs(broker, request, hand_on).await
+        }
+        // The broker that was asked has judged them.
+        Endpoint::Controller => broker.ask_controller(request).await,
     };
     match answer {
         Ok(response) => response,

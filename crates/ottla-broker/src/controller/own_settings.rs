@@ -1,8 +1,8 @@
-//! Changes of brokers' settings, on their way to a controller elsewhere.
+//! Changes of brokers' settings, on their way from the broker that is asked to the controller, be that here or elsewhere.
 //!
 //! Whether a broker can take a setting while it runs is known to that broker alone: the controller looks at the names of
 //! a broker's settings, and at its own. So the broker that is asked judges them first, refuses what it cannot take, and
-//! forwards the rest. It judges by the metadata that is in force here; what the controller decides is what counts.
+//! hands on the rest. It judges by the metadata that is in force here; what the controller decides is what counts.
 //!
 //! Kafka: `ConfigAdminManager.preprocess`, `copyWithoutPreprocessed`, `reassembleIncrementalResponse`.
 
@@ -15,23 +15,21 @@ use ottla_protocol::messages::{
 };
 use ottla_types::ErrorCode;
 
-use super::channel::ControllerChannel;
-use crate::{Broker, RequestContext};
+use crate::Broker;
 
 #[cfg(test)]
 mod tests;
 
 /// The two requests have the same shape and no type in common.
 macro_rules! judged_and_forwarded {
-    ($function:ident, $request:ty => $response:ty) => {
+    ($function:ident, $judge:ident, $request:ty => $response:ty) => {
         pub(crate) async fn $function(
             broker: &Broker,
-            channel: &ControllerChannel,
-            context: &RequestContext,
             mut request: $request,
+            hand_on: impl AsyncFnOnce($request) -> Result<$response, ErrorCode>,
         ) -> Result<$response, ErrorCode> {
             let judgement = judge(broker, |context| {
-                ottla_controller::$function(context, &request).response
+                ottla_controller::$judge(context, &request).response
             });
             let is_refused = |kind: i8, error_code: i16| {
                 kind == ConfigResourceType::Broker.code() && error_code != ErrorCode::None.code()
@@ -39,7 +37,7 @@ macro_rules! judged_and_forwarded {
             let mut refused = judgement.responses;
             refused.retain(|resource| is_refused(resource.resource_type, resource.error_code));
             if refused.is_empty() {
-                return channel.forward(context, &request).await;
+                return hand_on(request).await;
             }
             let asked_for: Vec<(i8, ByteString)> = request
                 .resources
@@ -54,7 +52,7 @@ macro_rules! judged_and_forwarded {
             });
             let mut response = match request.resources.is_empty() {
                 true => <$response>::default(),
-                false => channel.forward(context, &request).await?,
+                false => hand_on(request).await?,
             };
             response.responses.extend(refused);
             // As they were asked for.
@@ -68,8 +66,8 @@ macro_rules! judged_and_forwarded {
     };
 }
 
-judged_and_forwarded!(incremental_alter_configs, IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse);
-judged_and_forwarded!(alter_configs, AlterConfigsRequest => AlterConfigsResponse);
+judged_and_forwarded!(incremental_alter_configs, judge_incremental_alter_configs, IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse);
+judged_and_forwarded!(alter_configs, judge_alter_configs, AlterConfigsRequest => AlterConfigsResponse);
 
 /// What this node would answer if it had to decide.
 fn judge<T>(broker: &Broker, decide: impl FnOnce(&ControllerContext<'_>) -> T) -> T {

@@ -50,26 +50,51 @@ fn incremental(
     name: &'static str,
     changes: &[Change],
 ) -> Decision<IncrementalAlterConfigsResponse> {
-    incremental_alter_configs(
-        &cluster.context(),
-        &IncrementalAlterConfigsRequest {
-            resources: vec![IncrementalResource {
-                resource_type,
-                resource_name: name.into(),
-                configs: changes
-                    .iter()
-                    .map(|&(name, config_operation, value)| IncrementalConfig {
-                        name: name.into(),
-                        config_operation,
-                        value: value.map(Into::into),
-                        ..Default::default()
-                    })
-                    .collect(),
-                ..Default::default()
-            }],
+    let request = one_resource(resource_type, name, changes);
+    judge_incremental_alter_configs(&cluster.context(), &request)
+}
+
+fn one_resource(
+    resource_type: i8,
+    name: &'static str,
+    changes: &[Change],
+) -> IncrementalAlterConfigsRequest {
+    let configs = changes.iter();
+    IncrementalAlterConfigsRequest {
+        resources: vec![IncrementalResource {
+            resource_type,
+            resource_name: name.into(),
+            configs: configs
+                .map(|&(name, config_operation, value)| IncrementalConfig {
+                    name: name.into(),
+                    config_operation,
+                    value: value.map(Into::into),
+                    ..Default::default()
+                })
+                .collect(),
             ..Default::default()
-        },
-    )
+        }],
+        ..Default::default()
+    }
+}
+
+/// They come from the broker that they are of, by way of its listener or another process's controller.
+#[test]
+fn a_controller_takes_the_settings_of_every_broker_that_it_knows() {
+    let mut cluster = Cluster::with_brokers(&[1, 2]);
+    let rate = "leader.replication.throttled.rate";
+    let mut change = |broker| {
+        let request = one_resource(BROKER, broker, &[(rate, SET, Some("1000"))]);
+        let decision = incremental_alter_configs(&cluster.context(), &request);
+        let code = decision.response.responses[0].error_code;
+        (ErrorCode::from_code(code), decision.records)
+    };
+    for broker in ["1", "2"] {
+        let stored = record(BROKER, broker, rate, Some("1000"));
+        assert_eq!(change(broker), (ErrorCode::None, vec![stored]));
+    }
+    assert_eq!(change("7"), (ErrorCode::BrokerIdNotRegistered, vec![]));
+    assert_eq!(change("x"), (ErrorCode::InvalidRequest, vec![]));
 }
 
 fn records(resource_type: i8, name: &'static str, changes: &[Change]) -> Vec<MetadataRecord> {

@@ -13,7 +13,7 @@ use ottla_types::BrokerId;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::controller::channel::ActiveController;
+use crate::controller::channel::{ActiveController, ControllerChannel};
 use crate::tests::peer::{Asked, broker_only_config, client_context, peer};
 
 const VERSION: i16 = 1;
@@ -86,7 +86,8 @@ async fn alter(resources: Vec<AlterConfigsResource>) -> (Vec<ErrorCode>, Vec<Byt
         resources,
         ..Default::default()
     };
-    let response = incremental_alter_configs(&broker, &channel, &context, request).await;
+    let hand_on = async |request| channel.forward(&context, &request).await;
+    let response = incremental_alter_configs(&broker, request, hand_on).await;
     let codes = response.unwrap().responses.into_iter();
     let codes = codes.map(|it| ErrorCode::from_code(it.error_code));
     let seen = seen.lock().clone();
