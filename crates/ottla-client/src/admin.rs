@@ -25,11 +25,16 @@ pub use topics::{NewTopic, PartitionDescription, TopicDescription};
 #[derive(Clone)]
 pub struct Admin {
     client: Client,
+    /// It knows controllers only, and asks the active one for everything.
+    is_of_controllers: bool,
 }
 
 impl Admin {
     pub fn new(client: Client) -> Admin {
-        Admin { client }
+        Admin {
+            client,
+            is_of_controllers: false,
+        }
     }
 
     pub fn client(&self) -> &Client {

@@ -10,6 +10,7 @@ mod admin_client;
 mod broken_pipe;
 mod connection_warnings;
 mod java_exceptions;
+mod java_maps;
 mod java_numbers;
 mod local_time;
 mod performance;

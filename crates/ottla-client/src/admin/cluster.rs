@@ -81,7 +81,10 @@ impl Admin {
             false => active.host.to_string(),
         };
         config.bootstrap_servers = vec![format!("{host}:{}", active.port)];
-        Ok(Admin::new(Client::unconnected(config)))
+        Ok(Admin {
+            client: Client::unconnected(config),
+            is_of_controllers: true,
+        })
     }
 
     /// The cluster's id and nodes.

@@ -164,7 +164,8 @@ impl Admin {
             ConfigResourceType::Broker | ConfigResourceType::BrokerLogger
         );
         match name.parse() {
-            Ok(id) if of_a_broker => self.client.node(id).await,
+            // A controller changes the settings of every broker.
+            Ok(id) if of_a_broker && !self.is_of_controllers => self.client.node(id).await,
             _ => self.client.any_node().await,
         }
     }

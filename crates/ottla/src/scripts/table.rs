@@ -63,7 +63,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand", Serves("metadata-quorum", "`add-controller` and `remove-controller` need a cluster that serves AddRaftVoter and RemoveRaftVoter")),
     script("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", NotServed("the metadata log is shown by `ottla dump-log --cluster-metadata-decoder --files FILE`")),
     script("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance", Serves("producer-perf-test", "with `--throughput` latencies count from when records were due, not from when they were sent; failed records are counted instead of shown one by one")),
-    script("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", Serves("reassign-partitions", "")),
+    script("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", Serves("reassign-partitions", "an error is its sentence alone, without the stack trace that Kafka's tool prints behind it")),
     script("kafka-replica-verification", "org.apache.kafka.tools.ReplicaVerificationTool", Serves("replica-verification", "a partition that has no record of the time of `--time` is read from its end, where Kafka\'s tool fails")),
     script("kafka-run-class", "", Serves("", "runs the script of the class that is named; no other Java class")),
     script("kafka-server-start", "kafka.Kafka", Serves("server-start", "settings of the Java process have no effect; a note says so")),

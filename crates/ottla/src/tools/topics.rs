@@ -14,7 +14,7 @@ use ottla_protocol::messages::list_partition_reassignments_response::OngoingPart
 use ottla_types::{ErrorCode, Uuid};
 
 use super::topic_filter::TopicFilter;
-use super::{admin_client, block_on, is_internal_topic, report_on_stdout};
+use super::{admin_client, block_on, is_internal_topic, java_maps, report_on_stdout};
 
 /// Create, list, describe, alter and delete topics.
 ///
@@ -322,9 +322,10 @@ async fn describe(args: &TopicsArgs, admin: &Admin) -> anyhow::Result<()> {
         || args.under_min_isr_partitions
         || args.at_min_isr_partitions;
     for topic in &described {
-        let configs = admin
+        let mut configs = admin
             .describe_configs(ConfigResourceType::Topic, &topic.name, false)
             .await?;
+        java_maps::sort_by_hash(&mut configs, |config| &config.name);
         let own: Vec<String> = configs
             .iter()
             .filter(|config| config.config_source != ConfigSource::Default.code())

@@ -71,12 +71,12 @@ impl Assignment {
 
 /// Reads `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}`.
 pub(super) fn read_assignment(path: &str) -> anyhow::Result<Assignment> {
-    parse_assignment(&read(path)?).with_context(|| path.to_owned())
+    parse_assignment(&read(path)?)
 }
 
 /// Reads `{"version":1,"topics":[{"topic":"t"}]}`.
 pub(super) fn read_topics(path: &str) -> anyhow::Result<Vec<String>> {
-    parse_topics(&read(path)?).with_context(|| path.to_owned())
+    parse_topics(&read(path)?)
 }
 
 fn read(path: &str) -> anyhow::Result<String> {

@@ -1,0 +1,47 @@
+//! The order in which a `HashMap` of Java gives what it holds, in which some of Kafka's tools print: by bucket, and within a
+//! bucket by when it was put in. Scripts that compare a whole line with what it was before see no difference then.
+
+/// Sorts what was put into a map of strings, one after the other, as the map gives it.
+pub(super) fn sort_by_hash<T>(entries: &mut [T], key: impl Fn(&T) -> &str) {
+    let buckets = buckets(entries.len());
+    entries.sort_by_key(|entry| spread(hash_code(key(entry))) & (buckets - 1));
+}
+
+/// How many there are when so many entries were put in: `HashMap` begins with 16 and doubles above three quarters.
+fn buckets(entries: usize) -> u32 {
+    let mut buckets: u32 = 16;
+    while buckets < 1 << 30 && entries > buckets as usize / 4 * 3 {
+        buckets *= 2;
+    }
+    buckets
+}
+
+/// `String.hashCode`
+fn hash_code(text: &str) -> u32 {
+    text.encode_utf16().fold(0, |hash: u32, unit| {
+        hash.wrapping_mul(31).wrapping_add(u32::from(unit))
+    })
+}
+
+/// `HashMap.hash`
+fn spread(hash: u32) -> u32 {
+    hash ^ (hash >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_javas() {
+        assert_eq!(hash_code("min.insync.replicas"), 268_940_301);
+        assert_eq!(
+            [12, 13, 24, 25, 48, 49].map(buckets),
+            [16, 32, 32, 64, 64, 128]
+        );
+        // What `new HashMap<>()` gave for these names among as many others.
+        let mut names = vec!["b", "a", "p", "q"];
+        sort_by_hash(&mut names, |name| name);
+        assert_eq!(names, ["p", "a", "q", "b"]);
+    }
+}
