@@ -282,6 +282,27 @@ fn bytes_that_are_no_batches_are_refused_and_a_batch_cut_off_is_left_out() {
     assert!(matches!(answered(two), Err(Unusable::Corrupt(_))));
 }
 
+/// It is neither left out nor asked for again: this node does not know what its cluster has become.
+#[test]
+fn a_record_of_a_newer_release_is_named() {
+    let newer = b"\x01\x63\x02";
+    let mut batch = ottla_records::RecordBatchBuilder::new(ottla_records::Compression::None)
+        .base_offset(Offset(42))
+        .partition_leader_epoch(LeaderEpoch(5));
+    batch.append(ottla_types::Timestamp(1), None, Some(newer), &[]);
+    let data = ServedData::Records(Records::from(batch.build_in_place()));
+    let answer = fetch_response(FetchData::Empty);
+    let wire = api::fetch_metadata_log::write(&answer, data, &LISTENER, 18);
+    let read = WireResponse::Fetch(over_the_wire(&wire, 18)).read(&LISTENER);
+    let Err(refused @ Unusable::Undecodable(_)) = read else {
+        panic!("{read:?}");
+    };
+    let sentence = refused.to_string();
+    for words in ["record type 99 version 2", "newer release"] {
+        assert!(sentence.contains(words), "{sentence}");
+    }
+}
+
 #[test]
 fn an_answer_about_something_else_is_none() {
     let wire = ottla_protocol::messages::VoteResponse::default();

@@ -4,7 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::{LeaderEpoch, Offset};
+
 use super::*;
+use crate::controller::controller_thread::timestamp;
 use crate::metadata::metadata_log::{METADATA_DIR, QUORUM_STATE_FILE};
 use crate::metadata::snapshot_file::BOOTSTRAP_FILE;
 use crate::preflight::{Preflight, Severity, Unformatted};
@@ -54,6 +59,23 @@ impl Files {
         let mut bytes = fs::read(path).unwrap();
         change(&mut bytes);
         fs::write(path, bytes).unwrap();
+    }
+
+    /// Adds a batch of one record to the log, as the leader that wrote the last one would.
+    fn append(&self, value: &[u8]) {
+        self.edit(&self.log(), |bytes| {
+            let number = |at: usize| i32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+            let mut last = 0;
+            while last + 12 + (number(last + 8) as usize) < bytes.len() {
+                last += 12 + number(last + 8) as usize;
+            }
+            let base_offset = i64::from_be_bytes(bytes[last..last + 8].try_into().unwrap());
+            let mut batch = RecordBatchBuilder::new(Compression::None)
+                .base_offset(Offset(base_offset).plus(i64::from(number(last + 23)) + 1))
+                .partition_leader_epoch(LeaderEpoch(number(last + 12)));
+            batch.append(timestamp(), None, Some(value), &[]);
+            bytes.extend_from_slice(&batch.build_in_place());
+        });
     }
 }
 
@@ -121,6 +143,27 @@ const CASES: &[Case] = &[
             });
         },
         expected: Refused(&["00000000000000000000.log", "damaged at byte"]),
+    },
+    Case {
+        found: "the metadata log holds a record of a type, or in a version, that came after 4.3.1",
+        decision: "the start is refused with the record's type and version: what it means is not known",
+        kafka: SAME,
+        damage: |files| files.append(b"\x01\x63\x00"),
+        expected: Refused(&["99"]),
+    },
+    Case {
+        found: "the metadata log raises `metadata.version` to a level that came after 4.3.1",
+        decision: "the start is refused with the level",
+        kafka: SAME,
+        damage: |files| {
+            let record = MetadataRecord::from(FeatureLevelRecord {
+                name: "metadata.version".into(),
+                feature_level: 99,
+                ..Default::default()
+            });
+            files.append(&record.encode().unwrap());
+        },
+        expected: Refused(&["99"]),
     },
     Case {
         found: "the metadata log ends before its newest snapshot",
