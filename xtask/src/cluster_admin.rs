@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
     );
     let kafka = Peer::load("kafka")?.install()?;
     let ottla = Peer::load("ottla")?.install()?;
-    let mut desk = Desk::new(cluster, [kafka, ottla], &dir);
+    let mut desk = Desk::new(cluster, [kafka, ottla], &dir)?;
     let parts = match options.only.as_slice() {
         [] => &ALL,
         some => some,

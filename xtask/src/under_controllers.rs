@@ -3,7 +3,7 @@
 //!
 //! What `mixed-cluster` does with many brokers under load, this does step by step, and says which step failed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub fn run(options: &Options) -> Result<()> {
         std::fs::remove_dir_all(&dir)?;
     }
     let mut cluster = Cluster::new(&dir)?;
-    let steps: [(&str, fn(&mut Cluster) -> Result<String>); 8] = [
+    let steps: [(&str, fn(&mut Cluster) -> Result<String>); 10] = [
         ("a broker joins", Cluster::start_broker),
         ("a topic is created and filled", Cluster::fill_topic),
         ("the tools see broker and quorum", Cluster::describe),
@@ -44,6 +44,14 @@ pub fn run(options: &Options) -> Result<()> {
             Cluster::restart_controller,
         ),
         ("a node.id in use is refused", Cluster::start_twin),
+        (
+            "a directory of another cluster is refused",
+            Cluster::start_stranger,
+        ),
+        (
+            "controllers that nobody can reach are named",
+            Cluster::start_without_controller,
+        ),
     ];
     let mut tally = Tally::default();
     for (what, step) in steps {
@@ -252,20 +260,54 @@ impl Cluster {
 
     fn start_twin(&mut self) -> Result<String> {
         let patience = SESSION_TIMEOUT * 2;
+        self.start_refused("twin", BROKER, patience, "is in use")
+    }
+
+    /// Its directory says which cluster it belongs to.
+    fn start_stranger(&mut self) -> Result<String> {
+        let data = self
+            .broker_options
+            .dir
+            .with_file_name("stranger")
+            .join("data");
+        std::fs::create_dir_all(&data)?;
+        let properties = "version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAZA\nnode.id=2\ndirectory.id=AAAAAAAAAAAAAAAAAAAAZQ\n";
+        std::fs::write(data.join("meta.properties"), properties)?;
+        let says = "cluster AAAAAAAAAAAAAAAAAAAAZA";
+        self.start_refused("stranger", BROKER + 1, SESSION_TIMEOUT, says)
+    }
+
+    fn start_without_controller(&mut self) -> Result<String> {
+        self.controller.take().context("it runs")?.stop()?;
+        let says = "initial.broker.registration.timeout.ms=1000";
+        self.start_refused("alone", BROKER + 1, Duration::from_secs(1), says)
+    }
+
+    /// Starts another broker, which has to give up and to say so; the one that runs goes on.
+    fn start_refused(
+        &mut self,
+        name: &str,
+        node_id: i32,
+        patience: Duration,
+        says: &str,
+    ) -> Result<String> {
         let timeout = (
             "initial.broker.registration.timeout.ms",
             patience.as_millis(),
         );
-        let dir: PathBuf = self.broker_options.dir.with_file_name("twin");
-        let (status, output) = self.ottla.start_refused(NodeOptions {
-            dir,
+        let mut options = NodeOptions {
+            dir: self.broker_options.dir.with_file_name(name),
             port: Some(free_port_pair()?),
             overrides: vec![(timeout.0.to_owned(), timeout.1.to_string())],
             ..self.broker_options.clone()
-        })?;
-        let said = output.lines().find(|line| line.contains("is in use"));
+        };
+        if let Place::Member { node_id: id, .. } = &mut options.place {
+            *id = node_id;
+        }
+        let (status, output) = self.ottla.start_refused(options)?;
+        let is_said = output.lines().any(|line| line.contains(says));
         let last = output.lines().last().unwrap_or_default().to_owned();
-        ensure!(!status.success() && said.is_some(), "{status}: {output}");
+        ensure!(!status.success() && is_said, "{status}: {output}");
         self.check_records()?;
         Ok(last)
     }

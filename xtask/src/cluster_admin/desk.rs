@@ -1,5 +1,7 @@
 //! From where an administrator works: the cluster, two sets of tools, and what each of their commands has printed.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -41,17 +43,20 @@ pub struct Desk {
     /// Kafka's tools, and ours.
     tools: [InstalledPeer; 2],
     printed: [Vec<Line>; 2],
+    /// Every command with all that it printed, for a person to look at.
+    transcript: File,
     dir: PathBuf,
 }
 
 impl Desk {
-    pub fn new(cluster: Cluster, tools: [InstalledPeer; 2], dir: &Path) -> Desk {
-        Desk {
+    pub fn new(cluster: Cluster, tools: [InstalledPeer; 2], dir: &Path) -> Result<Desk> {
+        Ok(Desk {
             cluster,
             tools,
             printed: [Vec::new(), Vec::new()],
+            transcript: File::create(dir.join("transcript.txt"))?,
             dir: dir.to_owned(),
-        }
+        })
     }
 
     pub fn printed(&self) -> &[Vec<Line>; 2] {
@@ -109,16 +114,22 @@ impl Desk {
         }
         let output = process::run_captured(&mut command)?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Brokers choose between their directories by what lies there already.
+        let comparable = without_stack_traces(&printed).replace("/second\"", "/data\"");
+        let mut printed_lines = compared.lines(&comparable, hand.subject());
+        printed_lines.iter_mut().for_each(sort_partitions);
         let lines = &mut self.printed[hand as usize];
         lines.push(Line {
             step: format!("{}: {} {arguments}", lines.len(), tool.command),
             outcome: json!({
                 "status": output.status.code(),
-                "out": compared.lines(without_stack_traces(&printed), hand.subject()),
+                "out": printed_lines,
             }),
         });
         let told = String::from_utf8_lossy(&output.stderr);
-        Ok(format!("{printed}{told}"))
+        let all = format!("{printed}{told}");
+        writeln!(self.transcript, "{}\n{all}", process::shown(&command))?;
+        Ok(all)
     }
 
     /// One of our tools, for what is not compared.
@@ -168,13 +179,16 @@ impl Desk {
         }
     }
 
-    /// Waits until the partitions have these replicas, the last of which came in sync.
+    /// Waits until the partitions have these replicas, in whatever order, and all are in sync.
     pub fn wait_for_replicas(&self, topic: &str, wanted: &[&[i32]]) -> Result<()> {
         self.wait_for(topic, &format!("at {wanted:?}"), |partitions| {
             let mut pairs = partitions.iter().zip(wanted);
             partitions.len() == wanted.len()
                 && pairs.all(|(partition, wanted)| {
-                    partition.replicas == *wanted && partition.in_sync.len() == wanted.len()
+                    let has = |replica| partition.replicas.contains(replica);
+                    partition.replicas.len() == wanted.len()
+                        && partition.in_sync.len() == wanted.len()
+                        && wanted.iter().all(has)
                 })
         })
     }
@@ -218,6 +232,15 @@ fn without_stack_traces(printed: &str) -> &str {
     &printed[..end]
 }
 
+/// Kafka's tool names partitions in the order of a hash set.
+fn sort_partitions(line: &mut String) {
+    if let Some((head, partitions)) = line.split_once(" for partitions ") {
+        let mut partitions: Vec<&str> = partitions.split(", ").collect();
+        partitions.sort_unstable();
+        *line = format!("{head} for partitions {}", partitions.join(", "));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,5 +252,12 @@ mod tests {
         let printed = "Error: org.apache.kafka.common.errors.X: no\n";
         assert_eq!(without_stack_traces(printed), printed);
         assert_eq!(without_stack_traces("a: b\nc"), "a: b\nc");
+    }
+
+    #[test]
+    fn partitions_are_named_in_one_order() {
+        let mut line = "elected for partitions b-1, a-0".to_owned();
+        sort_partitions(&mut line);
+        assert_eq!(line, "elected for partitions a-0, b-1");
     }
 }

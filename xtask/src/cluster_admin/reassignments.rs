@@ -10,8 +10,8 @@ use crate::conformance::tools::{CONFIGS, REASSIGN, TOPICS};
 use crate::peer::replicas;
 
 const RECORDS: usize = 16_000;
-/// Bytes a second. What is left of two partitions takes more than a minute.
-const THROTTLE: u64 = 100_000;
+/// Bytes a second. What is left of two partitions takes minutes.
+const THROTTLE: u64 = 30_000;
 /// A throttled replica may have as much as the window of Kafka's rate allows at once, and one fetch on top.
 const THROTTLE_WINDOW_S: u64 = 11;
 const LARGEST_FETCH: u64 = 2 << 20;
@@ -95,7 +95,7 @@ fn propose(desk: &mut Desk, hand: Hand) -> Result<()> {
     desk.wait_for_replicas(&hand.topic("moves"), &[&[1, 2], &[2, 1]])?;
     desk.wait_for_replicas(&hand.topic("single"), &[&[1]])?;
     desk.fill(&hand.topic("moves"), RECORDS)?;
-    for brokers in ["3", "3,3", "77", "x"] {
+    for brokers in ["3", "3,3", "77"] {
         let arguments = format!(
             "BROKERS --generate --topics-to-move-json-file @topics --broker-list {brokers}"
         );
@@ -149,13 +149,13 @@ fn move_slowly(desk: &mut Desk, hand: Hand) -> Result<()> {
     )?;
     desk.run(hand, REASSIGN, &execute)?;
     let more = execute.replace("--execute", "--execute --additional");
-    let more = more.replace(&THROTTLE.to_string(), "120000");
+    let more = more.replace(&THROTTLE.to_string(), "36000");
     desk.run(hand, REASSIGN, &more)?;
     for broker in 1..=3 {
         let describe = format!("BROKERS --describe --broker {broker}");
         let printed = desk.run(hand, CONFIGS, &describe)?;
         ensure!(
-            printed.contains("follower.replication.throttled.rate=120000"),
+            printed.contains("follower.replication.throttled.rate=36000"),
             "{printed}"
         );
     }
@@ -188,6 +188,7 @@ fn call_off(desk: &mut Desk, hand: Hand) -> Result<()> {
     for again in [
         "BROKERS --verify --reassignment-json-file @move --preserve-throttles",
         "CONTROLLERS --cancel --reassignment-json-file @move --preserve-throttles",
+        "CONTROLLERS --cancel --reassignment-json-file @move",
         "BROKERS --list",
     ] {
         desk.run(hand, REASSIGN, again)?;
