@@ -113,6 +113,8 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
 fn cargo_test(node: &Node, targets: &[&str]) -> Command {
     let mut command = workspace::cargo();
     command.args(["test", "--package", "ottla-client", "--locked"]);
+    // What one file has found says nothing of the others.
+    command.arg("--no-fail-fast");
     for target in targets {
         command.args(["--test", target]);
     }
