@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use crate::process::OwnedChild;
 
+/// Chromium asks a person before it lets a page save more than that, and here is none.
+const SAVED_PER_PAGE: u32 = 10;
 /// Of any one answer, on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,23 +33,13 @@ pub fn save_all(chromium: &Command, report: &Path, downloads: &Path) -> Result<u
         json!({"targetId": page["targetId"], "flatten": true}),
     )?;
     browser.session = Some(attached["sessionId"].clone());
-    let url = format!("file://{}#check", report.display());
-    browser.call("Page.navigate", json!({"url": url}))?;
-    let began = Instant::now();
-    // The page has drawn all its plots when it has looked at them.
-    while browser.evaluate("document.body && document.body.dataset.checked || null")? == Value::Null
-    {
-        ensure!(began.elapsed() < PATIENCE, "the page does not draw");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let buttons = browser.evaluate("document.querySelectorAll('figure .tools button').length")?;
-    let buttons = buttons.as_u64().context("no number of buttons")?;
     let mut saved = 0;
-    for index in 0..buttons {
-        let kind = browser.evaluate(&format!(
-            "(() => {{ const button = document.querySelectorAll('figure .tools button')[{index}]; \
-             button.scrollIntoView(); button.click(); return button.textContent; }})()"
-        ))?;
+    let mut buttons = browser.open(report, 0)?;
+    while saved < buttons {
+        if saved > 0 && saved.is_multiple_of(SAVED_PER_PAGE) {
+            buttons = browser.open(report, saved)?;
+        }
+        let kind = browser.click(saved)?;
         let begins = browser.event("Browser.downloadWillBegin", |_| true)?;
         let done = browser.event("Browser.downloadProgress", |it| {
             it["guid"] == begins["guid"] && it["state"] != "inProgress"
@@ -56,8 +48,7 @@ pub fn save_all(chromium: &Command, report: &Path, downloads: &Path) -> Result<u
         ensure!(done["state"] == "completed", "{name} was not saved: {done}");
         let file = downloads.join(begins["guid"].as_str().unwrap_or_default());
         let bytes = std::fs::read(&file).with_context(|| format!("{name} is not there"))?;
-        let kind = kind.as_str().unwrap_or_default();
-        check(kind, name, &bytes).with_context(|| format!("button {index}: {name}"))?;
+        check(&kind, name, &bytes).with_context(|| format!("button {saved}: {name}"))?;
         saved += 1;
     }
     Ok(saved)
@@ -169,11 +160,45 @@ impl Browser {
         }
     }
 
-    /// As if a person had done it: without that only the first of many downloads is let through.
+    /// Opens the report anew and waits until it has drawn all its plots. Gives the number of its buttons.
+    fn open(&mut self, report: &Path, visit: u32) -> Result<u32> {
+        let url = format!("file://{}?{visit}#check", report.display());
+        self.call("Page.navigate", json!({"url": url}))?;
+        let began = Instant::now();
+        // It has drawn them when it has looked at them.
+        let is_drawn = format!(
+            "Boolean(location.search === '?{visit}' && document.body && document.body.dataset.checked)"
+        );
+        while self.evaluate(&is_drawn)? != true {
+            ensure!(began.elapsed() < PATIENCE, "the page does not draw");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let buttons = self.evaluate("document.querySelectorAll('figure .tools button').length")?;
+        let buttons = buttons.as_u64().and_then(|it| u32::try_from(it).ok());
+        buttons.context("no number of buttons")
+    }
+
+    /// Clicks a button where a person would, and gives what it says.
+    fn click(&mut self, index: u32) -> Result<String> {
+        let found = self.evaluate(&format!(
+            "(() => {{ const button = document.querySelectorAll('figure .tools button')[{index}]; \
+             button.scrollIntoView({{ block: 'center' }}); const box = button.getBoundingClientRect(); \
+             return [button.textContent, box.x + box.width / 2, box.y + box.height / 2]; }})()"
+        ))?;
+        for kind in ["mousePressed", "mouseReleased"] {
+            self.call(
+                "Input.dispatchMouseEvent",
+                json!({"type": kind, "x": found[1], "y": found[2], "button": "left", "clickCount": 1}),
+            )?;
+        }
+        let kind = found[0].as_str().context("a button without a text")?;
+        Ok(kind.to_owned())
+    }
+
     fn evaluate(&mut self, expression: &str) -> Result<Value> {
         let mut answer = self.call(
             "Runtime.evaluate",
-            json!({"expression": expression, "userGesture": true, "returnByValue": true}),
+            json!({"expression": expression, "returnByValue": true}),
         )?;
         ensure!(
             answer["exceptionDetails"].is_null(),
