@@ -83,6 +83,8 @@ pub struct Broker {
     state: AtomicU8,
     /// Becomes true when the broker begins to stop.
     stopping: watch::Sender<bool>,
+    /// Becomes true when the stop is to wait for no other node.
+    hurried: watch::Sender<bool>,
     /// Why the broker cannot go on: a sentence for people. The first reason wins.
     failure: OnceLock<String>,
 }
@@ -164,6 +166,7 @@ impl Broker {
             started: Instant::now(),
             state: AtomicU8::new(BrokerState::Starting as u8),
             stopping: watch::Sender::new(false),
+            hurried: watch::Sender::new(false),
             failure: OnceLock::new(),
             config: ArcSwap::from_pointee(config),
         }
@@ -264,7 +267,7 @@ impl Broker {
         self.membership.get()
     }
 
-    /// The task that keeps this broker in its cluster, where the controller is another process.
+    /// The task that keeps this broker in its cluster; `None` for a node that is no broker.
     pub(crate) fn heartbeats(&self) -> Option<&Heartbeats> {
         self.membership.get()?.heartbeats()
     }
@@ -276,7 +279,7 @@ impl Broker {
             .map(|membership| &membership.controller)
     }
 
-    /// Has the controller decide a request: see [`ControllerHandle::submit`].
+    /// Has the controller decide what this broker asks for itself: see [`ControllerHandle::submit`].
     pub(crate) async fn ask_controller<R: ControllerRequest>(
         &self,
         request: R,
@@ -290,8 +293,22 @@ impl Broker {
         }
     }
 
+    /// Has this node's controller decide a request, if it is the active one.
+    pub(crate) async fn decide_here<R: ControllerRequest>(
+        &self,
+        request: R,
+    ) -> Result<R::Response, ErrorCode>
+    where
+        R::Response: Send + 'static,
+    {
+        match self.controller() {
+            Some(controller) => controller.decide_here(Arc::new(request)).await,
+            None => Err(ErrorCode::NotController),
+        }
+    }
+
     /// Has the controller decide what a client asks for, as the client: a controller elsewhere is told its principal and
-    /// address.
+    /// address. Who has come to a controller's listener looks for the active one himself.
     pub(crate) async fn forward<R: ControllerRequest>(
         &self,
         context: &RequestContext,
@@ -300,9 +317,10 @@ impl Broker {
     where
         R::Response: Send + 'static,
     {
-        match self.controller_elsewhere(context) {
-            Some(channel) => channel.forward(context, &request).await,
-            None => self.ask_controller(request).await,
+        match (Endpoint::of(context.listener()), self.controller()) {
+            (Endpoint::Broker, Some(controller)) => controller.forward(context, request).await,
+            (Endpoint::Broker, None) => Err(ErrorCode::NotController),
+            (Endpoint::Controller, _) => self.decide_here(request).await,
         }
     }
 
@@ -405,6 +423,19 @@ impl Broker {
         let mut stopping = self.stopping.subscribe();
         // The sender lives as long as the broker, so waiting cannot fail.
         let _ = stopping.wait_for(|&stopping| stopping).await;
+    }
+
+    /// Has a stop that is under way, or that comes, wait for no other node: who leads after this one is then left to the
+    /// controllers, who will miss it, and nothing of what is on disk is lost.
+    pub fn hurry(&self) {
+        self.hurried.send_replace(true);
+    }
+
+    /// Ends when the stop is to wait for no other node.
+    pub(crate) async fn hurried(&self) {
+        let mut hurried = self.hurried.subscribe();
+        // The sender lives as long as the broker, so waiting cannot fail.
+        let _ = hurried.wait_for(|&hurried| hurried).await;
     }
 
     pub fn is_stopping(&self) -> bool {

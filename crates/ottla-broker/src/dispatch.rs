@@ -138,8 +138,8 @@ const APIS: &[Api] = &[
     api!(CONTROLLER, VoteRequest, vote),
     api!(CONTROLLER, BeginQuorumEpochRequest, begin_quorum_epoch),
     api!(CONTROLLER, EndQuorumEpochRequest, end_quorum_epoch),
-    api!(CONTROLLER, AddRaftVoterRequest, add_raft_voter),
-    api!(CONTROLLER, RemoveRaftVoterRequest, remove_raft_voter),
+    api!(BOTH, AddRaftVoterRequest, add_raft_voter),
+    api!(BOTH, RemoveRaftVoterRequest, remove_raft_voter),
     api!(CONTROLLER, UpdateRaftVoterRequest, update_raft_voter),
     api!(CONTROLLER, BrokerRegistrationRequest, broker_registration),
     api!(CONTROLLER, BrokerHeartbeatRequest, broker_heartbeat),
@@ -174,6 +174,33 @@ pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
 /// Whether this broker offers an API of the table: client telemetry only where somebody takes it.
 pub(crate) fn is_offered(broker: &Broker, api_key: ApiKey) -> bool {
     broker.telemetry.is_offered() || !telemetry::is_telemetry_api(api_key)
+}
+
+/// Whether brokers hand an API on to the active controller. In Kafka: `ApiKeys.forwardable`.
+pub(crate) fn is_forwardable(api_key: ApiKey) -> bool {
+    matches!(
+        api_key,
+        ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::CreateAcls
+            | ApiKey::DeleteAcls
+            | ApiKey::AlterConfigs
+            | ApiKey::CreatePartitions
+            | ApiKey::CreateDelegationToken
+            | ApiKey::RenewDelegationToken
+            | ApiKey::ExpireDelegationToken
+            | ApiKey::ElectLeaders
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::AlterPartitionReassignments
+            | ApiKey::ListPartitionReassignments
+            | ApiKey::AlterClientQuotas
+            | ApiKey::AlterUserScramCredentials
+            | ApiKey::DescribeQuorum
+            | ApiKey::UpdateFeatures
+            | ApiKey::UnregisterBroker
+            | ApiKey::AddRaftVoter
+            | ApiKey::RemoveRaftVoter
+    )
 }
 
 /// Has a request answered by its handler.

@@ -210,6 +210,7 @@ impl LogDirs {
     }
 
     /// The ids of the directories that are online.
+    #[cfg(test)]
     pub(crate) fn online_directory_ids(&self) -> Vec<DirectoryId> {
         self.online().map(|dir| dir.directory_id).collect()
     }

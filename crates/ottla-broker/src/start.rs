@@ -1,9 +1,10 @@
 //! Starts a broker and stops it again.
 //!
 //! Starting goes from the disk outwards: what can be refused is refused before anything is touched, and
-//! the listeners are bound last but one, so that a client that connects finds a broker that works.
-//! Stopping goes the other way: requests in flight are answered, then the logs are flushed, and the
-//! marker of a clean stop is written last.
+//! clients are let in last, so that one that connects finds a broker that works. Only the controller of the
+//! node answers before: the others need its vote, and may need its lead, to start themselves.
+//! Stopping goes the other way: the partitions are given away, requests in flight are answered, the logs are
+//! flushed and the marker of a clean stop is written; the controller goes last, as in `KafkaRaftServer`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,15 +16,16 @@ use ottla_metadata::MetadataImage;
 use ottla_types::TopicPartition;
 use tokio::task::JoinHandle;
 
-use crate::controller::Membership;
 use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::dir_reports::DirReports;
-use crate::controller::format::{NodeIdentity, format_standalone, not_formatted, read_identity};
+use crate::controller::format::{format_standalone, not_formatted, read_identity};
+use crate::controller::{ControllerHandle, Membership};
+use crate::dispatch::Endpoint;
 use crate::http::HttpServer;
 use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use crate::metadata::publish::apply_dynamic_settings;
 use crate::metrics::{self, Metric};
-use crate::net::{BoundListener, ListenerInfo, accept_connections};
+use crate::net::{BoundListener, Connection, ListenerInfo, accept_connections};
 use crate::preflight::Unformatted;
 use crate::replication;
 use crate::stalls;
@@ -31,6 +33,8 @@ use crate::{Broker, BrokerState};
 
 /// How long requests in flight may take to be answered at a stop.
 const DRAIN: Duration = Duration::from_secs(5);
+/// How long a controller that leads tries to give the lead away at a stop. In Kafka: `KafkaRaftClientDriver.shutdown`.
+const LEAD_AWAY: Duration = Duration::from_secs(5);
 /// How many logs are brought to rest at once at a stop: their fsyncs share what the disk does.
 const LOGS_CLOSED_AT_ONCE: usize = 16;
 /// How long after a partition could not be opened that is tried again.
@@ -58,6 +62,8 @@ pub struct RunningBroker {
     broker: Arc<Broker>,
     listeners: Vec<Arc<ListenerInfo>>,
     tasks: Vec<JoinHandle<()>>,
+    /// Those that accept connections to the controller.
+    controller_tasks: Vec<JoinHandle<()>>,
     /// Ends by itself when the broker stops.
     reporter: JoinHandle<()>,
     /// Answers until everything else has ended.
@@ -115,8 +121,12 @@ impl Broker {
             Some(bound) => Some(HttpServer::start(Arc::clone(&broker), bound).map_err(StartError)?),
             None => None,
         };
+        let (of_controller, of_broker): (Vec<_>, Vec<_>) = bound
+            .into_iter()
+            .partition(|bound| bound.info.is_controller);
         let joining = Arc::clone(&broker);
-        tokio::task::spawn_blocking(move || join_cluster(&joining, unformatted))
+        let joined = move || join_cluster(&joining, unformatted, of_controller);
+        let controller_tasks = tokio::task::spawn_blocking(joined)
             .await
             .map_err(|error| StartError(format!("the start was broken off: {error}")))?
             .map_err(StartError)?;
@@ -141,7 +151,7 @@ impl Broker {
         ))));
         let resuming = Arc::clone(&broker);
         tokio::task::spawn_blocking(move || resuming.resume_moves());
-        for bound in bound {
+        for bound in of_broker {
             tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
         }
         broker.set_state(BrokerState::Running);
@@ -149,14 +159,20 @@ impl Broker {
             broker,
             listeners,
             tasks,
+            controller_tasks,
             reporter,
             http,
         })
     }
 }
 
-/// Reads or formats the directories, starts the controller and joins its cluster. Blocks.
-fn join_cluster(broker: &Arc<Broker>, unformatted: Unformatted) -> Result<(), String> {
+/// Reads or formats the directories, takes part in the metadata quorum and joins its cluster. Returns what accepts
+/// connections to the controller. Blocks.
+fn join_cluster(
+    broker: &Arc<Broker>,
+    unformatted: Unformatted,
+    of_controller: Vec<BoundListener>,
+) -> Result<Vec<JoinHandle<()>>, String> {
     let config = BrokerConfig::clone(&broker.config());
     let locks = DirLocks::take(&config)?;
     let read = || read_identity(&config).map_err(|error| error.to_string());
@@ -167,70 +183,50 @@ fn join_cluster(broker: &Arc<Broker>, unformatted: Unformatted) -> Result<(), St
     }
     let identity = identity.ok_or_else(|| not_formatted(&config))?;
     let log_dirs = Arc::new(LogDirs::new(locks, &identity));
-    let roles = config.process_roles;
-    let joined = match (roles.broker, roles.controller) {
-        (true, true) => load_and_lead(broker, &config, &identity, &log_dirs),
-        (true, false) => load_and_follow(broker, &config, &identity, &log_dirs),
-        (false, _) => Membership::control(broker, &config, &identity, &log_dirs)
-            .map(|membership| broker.set_membership(membership)),
+    let membership = match config.process_roles.broker {
+        true => Membership::join(broker, &config, &identity, log_dirs.epoch_of_clean_stop()),
+        false => Membership::control(broker, &config, &identity, &log_dirs),
     };
+    // Before it is complete: what is published asks the controller for things.
+    let joined = membership.map(|membership| broker.set_membership(membership));
+    let accepting: Vec<_> = match joined {
+        Ok(()) => of_controller
+            .into_iter()
+            .map(|bound| tokio::spawn(accept_connections(Arc::clone(broker), bound)))
+            .collect(),
+        Err(_) => Vec::new(),
+    };
+    let joined = joined.and_then(|()| load_and_serve(broker, &config, &log_dirs));
     if joined.is_err() {
+        accepting.iter().for_each(JoinHandle::abort);
         log_dirs.abandon();
     }
-    joined
+    joined.map(|()| accepting)
 }
 
-/// Joins a cluster whose controllers are other processes. Blocks.
-fn load_and_follow(
+/// Loads the logs as the cluster says that they are to be, and has clients sent to this broker; a node that is none
+/// has nothing to load. Blocks.
+fn load_and_serve(
     broker: &Arc<Broker>,
     file_config: &BrokerConfig,
-    identity: &NodeIdentity,
     log_dirs: &Arc<LogDirs>,
 ) -> Result<(), String> {
-    let runtime = tokio::runtime::Handle::current();
-    let previous_broker_epoch = log_dirs.epoch_of_clean_stop();
-    let joining = Membership::join(broker, file_config, identity, previous_broker_epoch)?;
-    // Before it is complete: what is published asks the controller for things.
-    broker.set_membership(joining);
     let (Some(membership), Some(heartbeats)) = (broker.membership(), broker.heartbeats()) else {
-        unreachable!("the membership was set just now, with controllers elsewhere");
+        return Ok(());
     };
-    let joined = (|| {
+    let runtime = tokio::runtime::Handle::current();
+    let served = (|| {
         let image = runtime.block_on(membership.catch_up(broker, heartbeats))?;
+        // Before the logs, so that each is opened with the settings of its topic, over those that the cluster
+        // and this broker were given while they ran.
         let config = apply_dynamic_settings(broker, file_config, &image);
         load_logs(broker, &config, &image, log_dirs)?;
         runtime.block_on(membership.serve(heartbeats, log_dirs))
     })();
-    if joined.is_err() {
+    if served.is_err() {
         runtime.block_on(membership.abandon());
     }
-    joined
-}
-
-/// Leads the metadata quorum in this process, and joins the cluster that it makes. Blocks.
-fn load_and_lead(
-    broker: &Arc<Broker>,
-    config: &BrokerConfig,
-    identity: &NodeIdentity,
-    log_dirs: &Arc<LogDirs>,
-) -> Result<(), String> {
-    // Before the logs, so that each is opened with the settings of its topic, over those that the cluster
-    // and this broker were given while they ran.
-    let file_config = config;
-    let controller = Membership::lead(file_config, identity)?;
-    let image = controller.image().clone();
-    let config = apply_dynamic_settings(broker, file_config, &image);
-    load_logs(broker, &config, &image, log_dirs)?;
-    let membership = Membership::start(
-        broker,
-        file_config,
-        identity,
-        controller,
-        log_dirs.previous_broker_epoch(),
-    )?;
-    broker.set_membership(membership);
-    log_dirs.set_strays_aside();
-    Ok(())
+    served
 }
 
 /// Opens the logs with the settings that their topics have in the image, and takes the directories into use.
@@ -275,50 +271,65 @@ impl RunningBroker {
 
     /// Answers what is in flight, then brings everything to the disk.
     pub async fn stop(mut self) {
-        self.broker
-            .set_state(BrokerState::PendingControlledShutdown);
-        // Clients are served until other brokers lead what this one leads. One that cannot go on asks nobody.
-        if let Some(heartbeats) = self.broker.heartbeats()
-            && self.broker.failure().is_none()
-            && self.broker.config().controlled_shutdown_enable
-        {
-            heartbeats.leave().await;
+        let broker = Arc::clone(&self.broker);
+        broker.set_state(BrokerState::PendingControlledShutdown);
+        let has_successors = has_successors(&broker);
+        if has_successors {
+            // Clients are served until other brokers lead what this one leads.
+            leave(&broker).await;
         }
-        self.broker.begin_stop();
+        broker.begin_stop();
         // Members that wait for their group would keep their connections from draining.
-        self.broker.groups.stop();
-        // A broker that cannot go on keeps nobody waiting: what was not answered is not answered, and the
-        // controller, which may be what has failed, is not asked. Kafka halts at once.
-        let is_broken = self.broker.failure().is_some();
-        let connections = &self.broker.connections;
-        connections.for_each(|connection| connection.drain());
-        let drained = connections.none_left();
-        if is_broken || tokio::time::timeout(DRAIN, drained).await.is_err() {
-            connections.for_each(|connection| connection.close());
-        }
+        broker.groups.stop();
+        self.drain(Endpoint::Broker).await;
         for task in &self.tasks {
             task.abort();
         }
-        self.broker.set_state(BrokerState::ShuttingDown);
+        broker.set_state(BrokerState::ShuttingDown);
         // It only writes a file; a panic in it has been reported where it happened.
         let _ = (&mut self.reporter).await;
-        if let Some(membership) = self.broker.membership() {
-            match membership.heartbeats() {
-                Some(heartbeats) => heartbeats.abort(),
-                None if is_broken || !self.broker.config().process_roles.broker => {}
-                None => membership.leave(self.broker.broker_id()).await,
+        if let Some(membership) = broker.membership() {
+            if !has_successors {
+                leave(&broker).await;
             }
-            self.broker.replication.end();
-            self.broker.directory_moves.stop().await;
+            if let Some(heartbeats) = membership.heartbeats() {
+                heartbeats.abort();
+            }
+            broker.replication.end();
+            broker.directory_moves.stop().await;
             self.stop_cleaner().await;
             let unclosed = self.close_logs().await;
-            membership.controller.stop().await;
-            if let Some(log_dirs) = self.broker.log_dirs() {
+            // Gives the lead away while the others can still be told where they have to ask.
+            stop_controller(&broker, &membership.controller).await;
+            for task in &self.controller_tasks {
+                task.abort();
+            }
+            self.drain(Endpoint::Controller).await;
+            if let Some(log_dirs) = broker.log_dirs() {
                 let (log_dirs, broker_epoch) = (Arc::clone(log_dirs), membership.broker_epoch());
                 let close = move || log_dirs.close(broker_epoch, &unclosed);
                 // A panic has been reported where it happened; without the marker the next start recovers.
                 let _ = tokio::task::spawn_blocking(close).await;
             }
+        }
+    }
+
+    /// Has the requests of such clients answered that are in flight, and closes their connections. A broker that cannot
+    /// go on keeps nobody waiting: what was not answered is not answered. Kafka halts at once.
+    async fn drain(&self, endpoint: Endpoint) {
+        let connections = &self.broker.connections;
+        let each = |act: fn(&Connection)| {
+            connections.for_each(|connection| {
+                if Endpoint::of(&connection.listener) == endpoint {
+                    act(connection);
+                }
+            });
+        };
+        each(Connection::drain);
+        let drained = connections.none_left(endpoint == Endpoint::Controller);
+        let is_broken = self.broker.failure().is_some();
+        if is_broken || tokio::time::timeout(DRAIN, drained).await.is_err() {
+            each(Connection::close);
         }
     }
 
@@ -364,6 +375,39 @@ impl RunningBroker {
         }
         unclosed
     }
+}
+
+/// Whether there may be somebody to lead what this broker leads: then it is given away first. A broker that is its whole
+/// cluster serves its clients to the end.
+fn has_successors(broker: &Broker) -> bool {
+    let controls_itself = broker
+        .quorum()
+        .is_some_and(|quorum| quorum.status().is_active);
+    let id = broker.broker_id();
+    let metadata = broker.metadata();
+    let mut brokers = metadata.cluster.brokers();
+    !controls_itself || brokers.any(|other| other.id != id && !other.fenced)
+}
+
+/// Has the controller move the leaders away. One that cannot go on asks nobody.
+async fn leave(broker: &Broker) {
+    if let Some(heartbeats) = broker.heartbeats()
+        && broker.failure().is_none()
+        && broker.config().controlled_shutdown_enable
+    {
+        tokio::select! {
+            () = heartbeats.leave() => {}
+            () = broker.hurried() => {}
+        }
+    }
+}
+
+async fn stop_controller(broker: &Broker, controller: &ControllerHandle) {
+    tokio::select! {
+        () = controller.stop(LEAD_AWAY) => return,
+        () = broker.hurried() => {}
+    }
+    controller.stop(Duration::ZERO).await;
 }
 
 /// Tries again and again to open partitions that could not be opened.

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bad_input;
+mod changing_voters;
 mod client;
 mod compaction;
 mod controller_listener;

@@ -1,4 +1,4 @@
-//! The life of a broker under controllers elsewhere: the other end of `brokers`. An event in, effects out.
+//! The life of a broker under its controllers: the other end of `brokers`. An event in, effects out.
 //!
 //! It registers the broker, sends heartbeats, says when it may serve, and gives its partitions away before it
 //! stops. One request is under way at a time; what becomes due meanwhile goes out when the answer is there. It
@@ -26,8 +26,8 @@ mod tests;
 /// that one whose logs take long to load does not keep the controller busy.
 const FIRST_CATCH_UP_RETRY_MS: u64 = 10;
 /// How soon the controller is asked again whether the broker may stop, the first time; likewise twice as long each
-/// further time. It says yes at the third at the earliest.
-const FIRST_SHUTDOWN_RETRY_MS: u64 = 50;
+/// further time. It says yes at the third at the earliest, or at the second where there is nobody else.
+const FIRST_SHUTDOWN_RETRY_MS: u64 = 10;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -329,6 +329,12 @@ impl BrokerLifecycle {
                     self.stage = Stage::Recovery;
                     effects.push(LifecycleEffect::CaughtUp);
                     self.catch_up_retry_ms = FIRST_CATCH_UP_RETRY_MS;
+                }
+                // Where the logs were loaded before it had caught up, one answer says both.
+                if answer.is_caught_up && !answer.is_fenced {
+                    self.stage = Stage::Running;
+                    effects.push(LifecycleEffect::Unfenced);
+                    return self.communicate_within(now_ms, interval_ms);
                 }
                 let wait_ms = self.catch_up_retry_ms.min(interval_ms);
                 self.catch_up_retry_ms = wait_ms.saturating_mul(2);

@@ -175,9 +175,11 @@ impl Quorum {
                     leader.is_resign_requested = true;
                 }
             }
+            // Asked again, it may be in a greater hurry, and never in a lesser.
             Event::ShutdownRequested { timeout_ms } => {
-                self.shutdown_deadline_ms
-                    .get_or_insert(self.now_ms.saturating_add(timeout_ms));
+                let deadline_ms = self.now_ms.saturating_add(timeout_ms);
+                let before_ms = self.shutdown_deadline_ms.unwrap_or(deadline_ms);
+                self.shutdown_deadline_ms = Some(before_ms.min(deadline_ms));
             }
         }
         self.poll();

@@ -32,6 +32,9 @@ pub struct ServerArgs {
     /// A setting that goes before the one in the file; may be given more than once.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    /// Ends when the process with this id does, which has started it.
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    ends_with: Option<i32>,
     /// Names what keeps a thread that serves sockets for so many milliseconds or longer (10 if no number is given): sets
     /// ottla.trace.stalls.ms.
     #[arg(long, value_name = "MS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
@@ -58,6 +61,9 @@ pub fn run(args: ServerArgs) -> ExitCode {
 }
 
 fn try_run(args: &ServerArgs) -> Result<(), String> {
+    if let Some(parent) = args.ends_with {
+        end_with(parent)?;
+    }
     let mut properties = read_properties(args.properties.as_deref(), &args.overrides)?;
     if let Some(ms) = args.trace_stalls {
         properties.set("ottla.trace.stalls.ms", &ms.to_string());
@@ -81,6 +87,20 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
     runtime.block_on(serve(config, unformatted))
+}
+
+/// Asks the kernel to stop this process, as an operator would, when its parent ends in whatever way.
+fn end_with(parent: i32) -> Result<(), String> {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|error| format!("cannot be told when process {parent} ends: {error}"))?;
+    // It may have ended before.
+    match getppid().map(Pid::as_raw_pid) {
+        Some(pid) if pid == parent => Ok(()),
+        _ => Err(format!(
+            "process {parent}, which has started this one, has ended"
+        )),
+    }
 }
 
 /// Looks at everything before anything is touched, as `ottla preflight` does: refuses what it refuses, and
@@ -204,7 +224,7 @@ async fn serve(config: BrokerConfig, unformatted: Unformatted) -> Result<(), Str
         () = signals.next() => {}
         () = running.broker().stopping() => {}
     }
-    stop(running).await
+    stop(running, &mut signals).await
 }
 
 /// Starts the broker. One that is asked to stop before it has started is stopped in order when it has, so that the next
@@ -227,7 +247,10 @@ async fn start(
     }
     println!("Stopping when the start is through; a second signal ends it at once.");
     tokio::select! {
-        started = &mut starting => stop(started.map_err(|error| error.0)?).await.map(|()| None),
+        started = &mut starting => {
+            let running = started.map_err(|error| error.0)?;
+            stop(running, signals).await.map(|()| None)
+        }
         () = signals.next() => {
             eprintln!("ottla: ended during the start; the next one recovers the logs");
             // What loads logs cannot be broken off, and a runtime that is dropped waits for it. To be killed here
@@ -237,10 +260,21 @@ async fn start(
     }
 }
 
-async fn stop(running: RunningBroker) -> Result<(), String> {
+/// Stops in order. A signal meanwhile, and it waits for no other node any more: of a cluster that stops as a whole,
+/// somebody is the last, and has nobody to give its partitions to.
+async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), String> {
     println!("Stopping.");
     let broker = Arc::clone(running.broker());
-    running.stop().await;
+    let stopping = running.stop();
+    tokio::pin!(stopping);
+    tokio::select! {
+        () = &mut stopping => {}
+        () = signals.next() => {
+            println!("Waiting for no other node any more.");
+            broker.hurry();
+            stopping.await;
+        }
+    }
     println!("Stopped.");
     match broker.failure() {
         Some(reason) => Err(reason.to_owned()),

@@ -1,4 +1,4 @@
-//! AddRaftVoter (KIP-853): a controller becomes a voter of the metadata quorum.
+//! AddRaftVoter (KIP-853): a controller becomes a voter of the metadata quorum. The leader decides: a broker hands it on.
 //!
 //! Kafka: `KafkaRaftClient.handleAddVoterRequest`, `RaftUtil.addVoterResponse`.
 
@@ -13,7 +13,7 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AddRaftVoterRequest,
 ) -> AddRaftVoterResponse {
     let answered = |error: ErrorCode, message: Option<String>| AddRaftVoterResponse {
@@ -21,18 +21,16 @@ pub(crate) async fn handle(
         error_message: error_message(error, message),
         ..Default::default()
     };
+    if let Some(channel) = broker.controller_elsewhere(context) {
+        let answer = channel.forward(context, &request).await;
+        return answer.unwrap_or_else(|error| answered(error, None));
+    }
     let Some(quorum) = broker.quorum() else {
         return answered(ErrorCode::BrokerNotAvailable, None);
     };
     let requested = request.cluster_id.as_ref();
     if let Err((error, message)) = check_cluster_id_in_words(requested, quorum.cluster_id()) {
         return answered(error, Some(message));
-    }
-    // It would be one of two voters for good: it cannot start beside another, nor could the other remove it alone.
-    if broker.config().is_combined() {
-        let message = "this node has process.roles=broker,controller, and leads a quorum of one: a quorum of several \
-                       needs nodes with process.roles=controller";
-        return answered(ErrorCode::InvalidRequest, Some(message.to_owned()));
     }
     let request = read(request);
     match quorum.ask(request).await {

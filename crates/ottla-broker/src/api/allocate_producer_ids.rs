@@ -13,7 +13,7 @@ pub(crate) async fn handle(
     _context: &RequestContext,
     request: AllocateProducerIdsRequest,
 ) -> AllocateProducerIdsResponse {
-    match broker.ask_controller(request).await {
+    match broker.decide_here(request).await {
         Ok(response) => response,
         Err(error) => AllocateProducerIdsResponse {
             error_code: error.code(),

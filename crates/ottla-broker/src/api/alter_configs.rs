@@ -25,7 +25,7 @@ pub(crate) async fn handle(
             own_settings::alter_configs(broker, request, hand_on).await
         }
         // The broker that was asked has judged them.
-        Endpoint::Controller => broker.ask_controller(request).await,
+        Endpoint::Controller => broker.decide_here(request).await,
     };
     match answer {
         Ok(response) => response,

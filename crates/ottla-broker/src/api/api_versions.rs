@@ -1,7 +1,10 @@
 //! ApiVersions (KIP-35, KIP-511, KIP-584): what the broker serves and which features the cluster has.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use bytestring::ByteString;
+use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::api_versions_response::{
     ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
@@ -9,7 +12,8 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::dispatch::{Endpoint, is_offered, served_apis, served_versions};
+use crate::broker::SupportedFeature;
+use crate::dispatch::{Endpoint, is_forwardable, is_offered, served_apis, served_versions};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -31,7 +35,18 @@ pub(crate) async fn handle(
         context.connection.set_client_software(name, version);
     }
     let endpoint = Endpoint::of(context.listener());
-    let features = broker.features();
+    let mut features = broker.features();
+    if endpoint == Endpoint::Controller {
+        // The leader of the quorum asks for it before it takes this node for a voter, who may know nothing yet.
+        features
+            .supported
+            .retain(|it| &*it.name != KRAFT_VERSION.name);
+        features.supported.push(SupportedFeature {
+            name: ByteString::from_static(KRAFT_VERSION.name),
+            min_level: 0,
+            max_level: KRAFT_VERSION.served_by_ottla,
+        });
+    }
     // Before version 4, clients cannot read a feature that may be at level 0 (KAFKA-17492).
     let may_be_zero = context.api_version >= 4;
     let supported = features.supported.iter();
@@ -40,6 +55,7 @@ pub(crate) async fn handle(
         api_keys: served_apis(endpoint)
             .into_iter()
             .filter(|(key, _)| is_offered(broker, *key))
+            .filter_map(|(key, versions)| Some((key, at_leader(broker, context, key, versions)?)))
             .map(|(key, versions)| ApiVersion {
                 api_key: key.code(),
                 // Produce says 0 though it is served from 3 on: see `lowest_advertised_version`.
@@ -72,6 +88,30 @@ pub(crate) async fn handle(
     }
 }
 
+/// The versions of an API that can be answered: what is handed on, in those that the active controller serves as well.
+/// `None` where there are none. Kafka: `ApiVersionsResponse.intersectForwardableApis`.
+fn at_leader(
+    broker: &Broker,
+    context: &RequestContext,
+    key: ApiKey,
+    versions: RangeInclusive<i16>,
+) -> Option<RangeInclusive<i16>> {
+    if !is_forwardable(key) {
+        return Some(versions);
+    }
+    let channel = broker.controller_elsewhere(context);
+    match channel.and_then(|channel| channel.versions_at_leader(key)) {
+        Some(served) => in_both(&versions, &served),
+        None => Some(versions),
+    }
+}
+
+fn in_both(here: &RangeInclusive<i16>, there: &RangeInclusive<i16>) -> Option<RangeInclusive<i16>> {
+    let first = *here.start().max(there.start());
+    let last = *here.end().min(there.end());
+    (first <= last).then_some(first..=last)
+}
+
 /// What a client with a version from the future is told, in version 0: which versions of ApiVersions
 /// itself there are.
 pub(crate) fn unsupported_version() -> ApiVersionsResponse {
@@ -101,6 +141,14 @@ fn is_software_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_handed_on_is_advertised_in_the_versions_of_both() {
+        assert_eq!(in_both(&(2..=7), &(0..=5)), Some(2..=5));
+        assert_eq!(in_both(&(2..=7), &(3..=9)), Some(3..=7));
+        assert_eq!(in_both(&(2..=7), &(0..=1)), None);
+        assert_eq!(in_both(&(2..=7), &(RangeInclusive::new(0, -1))), None);
+    }
 
     #[test]
     fn software_names_are_judged_as_kafka_judges_them() {

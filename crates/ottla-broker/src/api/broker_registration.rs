@@ -13,7 +13,7 @@ pub(crate) async fn handle(
     _context: &RequestContext,
     request: BrokerRegistrationRequest,
 ) -> BrokerRegistrationResponse {
-    match broker.ask_controller(request).await {
+    match broker.decide_here(request).await {
         Ok(response) => response,
         Err(error) => BrokerRegistrationResponse {
             error_code: error.code(),

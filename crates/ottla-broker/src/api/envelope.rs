@@ -12,8 +12,9 @@ use ottla_protocol::messages::{EnvelopeRequest, EnvelopeResponse, RequestHeader}
 use ottla_protocol::{ApiKey, Message, Reader};
 use ottla_types::ErrorCode;
 
+use crate::dispatch::{self, is_forwardable};
 use crate::net::Answer;
-use crate::{Broker, RequestContext, dispatch};
+use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -71,31 +72,4 @@ fn read_header(request: EnvelopeRequest) -> Option<(RequestHeader, Reader)> {
     let mut reader = Reader::new(data);
     let header = RequestHeader::decode(&mut reader, header_version).ok()?;
     Some((header, reader))
-}
-
-/// What brokers hand on. In Kafka: `ApiKeys.forwardable`.
-fn is_forwardable(api_key: ApiKey) -> bool {
-    matches!(
-        api_key,
-        ApiKey::CreateTopics
-            | ApiKey::DeleteTopics
-            | ApiKey::CreateAcls
-            | ApiKey::DeleteAcls
-            | ApiKey::AlterConfigs
-            | ApiKey::CreatePartitions
-            | ApiKey::CreateDelegationToken
-            | ApiKey::RenewDelegationToken
-            | ApiKey::ExpireDelegationToken
-            | ApiKey::ElectLeaders
-            | ApiKey::IncrementalAlterConfigs
-            | ApiKey::AlterPartitionReassignments
-            | ApiKey::ListPartitionReassignments
-            | ApiKey::AlterClientQuotas
-            | ApiKey::AlterUserScramCredentials
-            | ApiKey::DescribeQuorum
-            | ApiKey::UpdateFeatures
-            | ApiKey::UnregisterBroker
-            | ApiKey::AddRaftVoter
-            | ApiKey::RemoveRaftVoter
-    )
 }

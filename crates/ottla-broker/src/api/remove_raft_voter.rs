@@ -1,4 +1,5 @@
-//! RemoveRaftVoter (KIP-853): a controller is no voter of the metadata quorum any more.
+//! RemoveRaftVoter (KIP-853): a controller is no voter of the metadata quorum any more. The leader decides: a broker hands
+//! it on.
 //!
 //! Kafka: `KafkaRaftClient.handleRemoveVoterRequest`, `RaftUtil.removeVoterResponse`.
 
@@ -13,7 +14,7 @@ use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: RemoveRaftVoterRequest,
 ) -> RemoveRaftVoterResponse {
     let answered = |error: ErrorCode, message: Option<String>| RemoveRaftVoterResponse {
@@ -21,6 +22,10 @@ pub(crate) async fn handle(
         error_message: error_message(error, message),
         ..Default::default()
     };
+    if let Some(channel) = broker.controller_elsewhere(context) {
+        let answer = channel.forward(context, &request).await;
+        return answer.unwrap_or_else(|error| answered(error, None));
+    }
     let Some(quorum) = broker.quorum() else {
         return answered(ErrorCode::BrokerNotAvailable, None);
     };

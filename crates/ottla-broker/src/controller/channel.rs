@@ -14,10 +14,14 @@
 //! Kafka: `NodeToControllerChannelManagerImpl`, `NodeToControllerRequestThread`, `ForwardingManagerImpl`.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
 use bytestring::ByteString;
+use hashbrown::HashMap;
 use ottla_config::BrokerConfig;
 use ottla_protocol::messages::{
     DefaultPrincipalData, EnvelopeRequest, RequestHeader, ResponseHeader,
@@ -59,6 +63,8 @@ pub(crate) type WhoLeads = Box<dyn Fn() -> Result<ActiveController, String> + Se
 /// Sends requests to the active controller.
 pub(crate) struct ControllerChannel {
     who_leads: WhoLeads,
+    /// What the controller serves that was connected to last.
+    served: Arc<ArcSwapOption<ServedByController>>,
     heartbeats: Line,
     alter_partition: Line,
     directory_assignments: Line,
@@ -71,9 +77,17 @@ impl std::fmt::Debug for ControllerChannel {
     }
 }
 
+/// The versions of the APIs that a controller has said it serves.
+struct ServedByController {
+    controller: BrokerId,
+    versions: HashMap<ApiKey, RangeInclusive<i16>>,
+}
+
 /// A connection for one purpose, with those that wait for it.
 struct Line {
+    own_id: BrokerId,
     settings: PeerSettings,
+    served: Arc<ArcSwapOption<ServedByController>>,
     /// How long a request may be tried; `None` for as long as its asker waits.
     retry_timeout: Option<Duration>,
     /// Whoever sends holds it until the answer is there.
@@ -100,19 +114,32 @@ enum Attempt<T> {
 impl ControllerChannel {
     pub(crate) fn new(config: &BrokerConfig, who_leads: WhoLeads) -> ControllerChannel {
         let heartbeat_interval = millis(config.broker_heartbeat_interval_ms.into());
+        let served = Arc::<ArcSwapOption<ServedByController>>::default();
+        let line = |retry_timeout| Line::new(config, retry_timeout, Arc::clone(&served));
         ControllerChannel {
             who_leads,
             // One that is late is of no use: the next would wait behind it.
-            heartbeats: Line::new(config, Some(heartbeat_interval)),
+            heartbeats: line(Some(heartbeat_interval)),
             // Nothing else could be done about it, and the partition waits for it.
-            alter_partition: Line::new(config, None),
-            directory_assignments: Line::new(config, Some(RETRY_TIMEOUT)),
-            forwarding: Line::new(config, Some(RETRY_TIMEOUT)),
+            alter_partition: line(None),
+            directory_assignments: line(Some(RETRY_TIMEOUT)),
+            forwarding: line(Some(RETRY_TIMEOUT)),
+            served,
         }
     }
 
+    /// Which versions of an API the active controller serves, empty for none. `None` while it has not said so: nobody
+    /// leads, or it was not connected to yet.
+    pub(crate) fn versions_at_leader(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
+        let leader = (self.who_leads)().ok()?;
+        let served = self.served.load();
+        let served = served.as_ref().filter(|it| it.controller == leader.id)?;
+        let versions = served.versions.get(&api).cloned();
+        Some(versions.unwrap_or(RangeInclusive::new(0, -1)))
+    }
+
     /// Sends a request of the broker's own. `REQUEST_TIMED_OUT` where no controller has taken it in time: nothing is
-    /// known of its fate then.
+    /// known of its fate then. `NOT_CONTROLLER` where the lead has come to this node itself.
     pub(crate) async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ErrorCode> {
         let line = match R::API_KEY {
             ApiKey::BrokerHeartbeat | ApiKey::BrokerRegistration => &self.heartbeats,
@@ -157,9 +184,15 @@ impl ControllerChannel {
 }
 
 impl Line {
-    fn new(config: &BrokerConfig, retry_timeout: Option<Duration>) -> Line {
+    fn new(
+        config: &BrokerConfig,
+        retry_timeout: Option<Duration>,
+        served: Arc<ArcSwapOption<ServedByController>>,
+    ) -> Line {
         let socket_timeout = millis(config.controller_socket_timeout_ms.into());
         Line {
+            own_id: BrokerId(config.node_id),
+            served,
             settings: PeerSettings {
                 client_id: ByteString::from(config.node_id.to_string()),
                 request_timeout: retry_timeout.map_or(socket_timeout, |it| it.min(socket_timeout)),
@@ -220,12 +253,19 @@ async fn attempt<R: ApiRequest>(
         Ok(leader) => leader,
         Err(reason) => return Attempt::Failed(reason),
     };
+    if leader.id == line.own_id {
+        return Attempt::Refused(ErrorCode::NotController);
+    }
     let is_usable = |it: &Connected| !it.connection.is_closed() && it.controller == leader.id;
     if !connected.as_ref().is_some_and(is_usable) {
         *connected = None;
         let opening = PeerConnection::open(&leader.host, leader.port, &line.settings);
         match timeout_at(deadline, opening).await {
             Ok(Ok(connection)) => {
+                line.served.store(Some(Arc::new(ServedByController {
+                    controller: leader.id,
+                    versions: connection.served().clone(),
+                })));
                 *connected = Some(Connected {
                     connection,
                     controller: leader.id,

@@ -54,8 +54,6 @@ use peers::Trouble;
 const MAX_REQUESTS_PER_FLUSH: usize = 256;
 /// How often an idle thread looks whether a snapshot is due by time.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
-/// How long a leader that stops tries to give the lead away. In Kafka: `KafkaRaftClientDriver.shutdown`.
-const SHUTDOWN_TIMEOUT_MS: u64 = 5_000;
 
 /// Told of every committed change, one after the other, on this thread.
 pub(crate) type Publish = Box<dyn FnMut(&MetadataDelta) + Send>;
@@ -326,11 +324,12 @@ impl Controller {
                 Work::BeginPublishing(offset, sender) => {
                     self.waiting_to_publish.push((offset, sender));
                 }
-                Work::Stop(stopped) => {
+                Work::Stop {
+                    timeout_ms,
+                    stopped,
+                } => {
                     *stop = Some(stopped);
-                    self.step(Event::ShutdownRequested {
-                        timeout_ms: SHUTDOWN_TIMEOUT_MS,
-                    })?;
+                    self.step(Event::ShutdownRequested { timeout_ms })?;
                 }
             }
             self.settle_or_refuse(publish)?;
@@ -378,7 +377,7 @@ fn refuse_all(work: &mpsc::Receiver<Work>, stop: Option<oneshot::Sender<()>>) {
     let mut stop = stop;
     while stop.is_none() {
         match work.recv() {
-            Ok(Work::Stop(stopped)) => stop = Some(stopped),
+            Ok(Work::Stop { stopped, .. }) => stop = Some(stopped),
             // Dropping it drops the sender of the answer, which tells the one who waits.
             Ok(refused) => drop(refused),
             Err(mpsc::RecvError) => return,

@@ -1,8 +1,8 @@
 //! Carries out what the broker's lifecycle asks for: sends its registration and its heartbeats to the controller, and
 //! tells the rest of the broker what came of them.
 //!
-//! One task per broker whose controller is another process. What is decided stands in `ottla_controller::BrokerLifecycle`; here are
-//! the clock, the connection, and the sentences for people.
+//! One task per broker, wherever its controller is. What is decided stands in `ottla_controller::BrokerLifecycle`; here are
+//! the clock, the way to the controller, and the sentences for people.
 //!
 //! Kafka: the event queue of `BrokerLifecycleManager`.
 
@@ -22,7 +22,7 @@ use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::channel::ControllerChannel;
+use super::ControllerHandle;
 use crate::Broker;
 use crate::complaints::Complaints;
 
@@ -57,7 +57,7 @@ impl Heartbeats {
     /// registration.
     pub(crate) fn start(
         broker: &Arc<Broker>,
-        channel: Arc<ControllerChannel>,
+        controller: ControllerHandle,
         registration: BrokerRegistrationRequest,
         broker_epoch: Arc<AtomicI64>,
     ) -> Heartbeats {
@@ -65,7 +65,7 @@ impl Heartbeats {
         let (phase, watched) = watch::channel(Phase::Joining);
         let member = Member {
             broker: Arc::clone(broker),
-            channel,
+            controller,
             registration,
             broker_epoch,
             phase,
@@ -157,7 +157,7 @@ impl Heartbeats {
 /// What the task works with.
 struct Member {
     broker: Arc<Broker>,
-    channel: Arc<ControllerChannel>,
+    controller: ControllerHandle,
     /// The same each time: it says which life of the broker this is.
     registration: BrokerRegistrationRequest,
     broker_epoch: Arc<AtomicI64>,
@@ -243,7 +243,7 @@ impl Member {
     }
 
     async fn register(&self) -> Event {
-        let answer = self.channel.send(&self.registration).await;
+        let answer = self.controller.submit(self.registration.clone()).await;
         let answer = answer.and_then(|response| {
             ErrorCode::from_code(response.error_code).into_result()?;
             Ok(BrokerEpoch(response.broker_epoch))
@@ -284,7 +284,7 @@ impl Member {
                 .filter(|_| is_cordoning_known),
             ..Default::default()
         };
-        let answer = self.channel.send(&request).await.and_then(|response| {
+        let answer = self.controller.submit(request).await.and_then(|response| {
             ErrorCode::from_code(response.error_code).into_result()?;
             Ok(HeartbeatAnswer {
                 is_caught_up: response.is_caught_up,
@@ -292,7 +292,7 @@ impl Member {
                 should_shut_down: response.should_shut_down,
             })
         });
-        let id = request.broker_id;
+        let id = self.registration.broker_id;
         match &answer {
             Ok(_) | Err(ErrorCode::RequestTimedOut) => {}
             Err(ErrorCode::StaleBrokerEpoch | ErrorCode::BrokerIdNotRegistered) => {
@@ -323,7 +323,7 @@ impl Member {
 
     fn fail(&self, failure: LifecycleFailure) {
         let config = self.broker.config();
-        let trouble = self.channel.trouble();
+        let trouble = self.controller.trouble();
         let reason = reason_of(failure, &config, &self.registration, trouble.as_deref());
         let before = self.phase.send_replace(Phase::Failed(reason.clone()));
         // Before that whoever starts the broker is told.

@@ -1,8 +1,8 @@
-//! The life of this node in the cluster: it leads the quorum, registers itself as controller and broker,
-//! is unfenced, and on a clean stop gives its partitions away first. Where the controllers are other processes,
-//! `heartbeats` registers it and keeps it registered.
+//! The life of this node in the cluster: it takes part in the metadata quorum, as a voter or as one that follows, and is
+//! registered, as broker, as controller or as both. A broker is one under any controller, also under that of its own
+//! process: `heartbeats` registers it, keeps it registered, and gives its partitions away before it stops.
 //!
-//! Kafka does the same in `BrokerLifecycleManager`, `ControllerRegistrationManager`, `SharedServer`.
+//! Kafka does the same in `SharedServer`, `BrokerServer`, `ControllerServer`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,17 +11,17 @@ use std::time::Duration;
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, Listener};
 use ottla_controller::local_supported_features;
-use ottla_metadata::{MetadataDelta, MetadataImage};
+use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::broker_registration_request;
 use ottla_protocol::messages::controller_registration_request;
-use ottla_protocol::messages::{
-    BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest,
-};
-use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode, Offset, Uuid};
+use ottla_protocol::messages::{BrokerRegistrationRequest, ControllerRegistrationRequest};
+use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, Offset, Uuid};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::ControllerHandle;
 use super::channel::{ActiveController, ControllerChannel, WhoLeads};
-use super::controller_thread::{Controller, Publish};
+use super::controller_thread::Publish;
 use super::format::NodeIdentity;
 use super::heartbeats::{self, Heartbeats};
 use super::local_host::canonical_host_name;
@@ -41,8 +41,10 @@ pub struct Membership {
     pub controller: ControllerHandle,
     cluster_id: ByteString,
     broker_epoch: Arc<AtomicI64>,
-    /// `None` where the controller is this process.
+    /// `None` for a node that is no broker.
     heartbeats: Option<Heartbeats>,
+    /// Ends when this node has asked once to be registered as a controller, or never will.
+    controller_registration: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Membership {
@@ -59,9 +61,10 @@ impl Membership {
         self.heartbeats.as_ref()
     }
 
-    /// Follows the quorum of controllers elsewhere, and begins to register this broker with them: it is fenced, and
-    /// nothing is published, until [`catch_up`](Self::catch_up) and [`serve`](Self::serve). Within the runtime. Reads
-    /// and writes files: not for a thread that serves connections.
+    /// Takes part in the quorum, and begins to register this broker with its controllers: it is fenced, and nothing is
+    /// published, until [`catch_up`](Self::catch_up) and [`serve`](Self::serve). The others may ask a voter from here on;
+    /// before they do, nobody may lead. Within the runtime. Reads and writes files: not for a thread that serves
+    /// connections.
     ///
     /// `previous_broker_epoch` is what the markers of the last clean stop say, -1 without them.
     pub(crate) fn join(
@@ -70,29 +73,38 @@ impl Membership {
         identity: &NodeIdentity,
         previous_broker_epoch: BrokerEpoch,
     ) -> Result<Membership, String> {
-        let follower = quorum::open(file_config, identity)?;
+        let member = quorum::open(file_config, identity)?;
         let quorum = quorum::start(
-            follower,
+            member,
             publish_to(broker, file_config.clone()),
             stop_node(broker),
         )?;
         broker.set_quorum(quorum.clone());
-        let channel = Arc::new(ControllerChannel::new(file_config, who_leads(&quorum)));
+        let controller = find_controllers(file_config, &quorum);
         let directories = identity.directory_ids.values().copied().collect();
         let registration =
             broker_registration(file_config, identity, directories, previous_broker_epoch);
         let broker_epoch = Arc::new(AtomicI64::new(BrokerEpoch::UNKNOWN.value()));
         let heartbeats = Heartbeats::start(
             broker,
-            Arc::clone(&channel),
+            controller.clone(),
             registration,
             Arc::clone(&broker_epoch),
         );
+        let (asked_once, controller_registration) = oneshot::channel();
+        if file_config.process_roles.controller {
+            let (broker, controller) = (Arc::clone(broker), controller.clone());
+            let file_config = file_config.clone();
+            tokio::spawn(async move {
+                controller_node::register(&broker, &controller, &file_config, asked_once).await;
+            });
+        }
         Ok(Membership {
-            controller: ControllerHandle::new(quorum, Some(channel)),
+            controller,
             cluster_id: ByteString::from(identity.cluster_id.clone()),
             broker_epoch,
             heartbeats: Some(heartbeats),
+            controller_registration: Mutex::new(Some(controller_registration)),
         })
     }
 
@@ -132,6 +144,11 @@ impl Membership {
         // Before that, another process may be this broker: logs are not made for its partitions, and those that
         // are here stay as they were left.
         heartbeats.registered().await?;
+        let controller_registration = self.controller_registration.lock().take();
+        if let Some(asked_once) = controller_registration {
+            // An error means that there was nothing to ask.
+            let _ = asked_once.await;
+        }
         // What stands before its registration says what the broker was in an earlier life: with that it would lead on
         // where it led then, in the same epoch, without what it has lost since.
         let registration = Offset(self.broker_epoch().value());
@@ -152,109 +169,14 @@ impl Membership {
         if let Some(heartbeats) = &self.heartbeats {
             heartbeats.abort();
         }
-        self.controller.stop().await;
+        self.controller.stop(Duration::ZERO).await;
     }
+}
 
-    /// Opens the metadata log and takes the lead of its quorum. What the cluster was when the node stopped is
-    /// known then; nothing is published yet.
-    pub(crate) fn lead(
-        file_config: &BrokerConfig,
-        identity: &NodeIdentity,
-    ) -> Result<Controller, String> {
-        quorum::open(file_config, identity)
-    }
-
-    /// Starts the controller and joins this node to its cluster. When it returns, the image is published
-    /// and the broker is unfenced. Reads and writes files: not for a thread that serves connections.
-    ///
-    /// `previous_broker_epoch` is what the marker of the last clean stop says, -1 without one.
-    pub(crate) fn start(
-        broker: &Arc<Broker>,
-        file_config: &BrokerConfig,
-        identity: &NodeIdentity,
-        mut controller: Controller,
-        previous_broker_epoch: BrokerEpoch,
-    ) -> Result<Membership, String> {
-        let file_config = file_config.clone();
-        let failed = |error: crate::metadata::metadata_log::MetadataLogError| error.to_string();
-        controller
-            .decide_now(&controller_registration(&file_config))
-            .map_err(failed)?;
-        let online = match broker.log_dirs() {
-            Some(log_dirs) => log_dirs.online_directory_ids(),
-            None => identity.directory_ids.values().copied().collect(),
-        };
-        let registration =
-            broker_registration(&file_config, identity, online, previous_broker_epoch);
-        let registered = controller.decide_now(&registration).map_err(failed)?;
-        if registered.error_code != ErrorCode::None.code() {
-            return Err(format!(
-                "the broker cannot be registered: {}",
-                ErrorCode::from_code(registered.error_code)
-            ));
-        }
-        let cordoned = broker
-            .log_dirs()
-            .map(|log_dirs| log_dirs.cordoned_directory_ids());
-        // The broker is this process: it has seen its registration.
-        let unfence = BrokerHeartbeatRequest {
-            broker_id: file_config.node_id,
-            broker_epoch: registered.broker_epoch,
-            current_metadata_offset: i64::MAX,
-            cordoned_log_dirs: cordoned,
-            ..Default::default()
-        };
-        controller.decide_now(&unfence).map_err(failed)?;
-
-        // One fsync for all of it, and one change from nothing to what there is now, so that every
-        // partition is opened once.
-        controller
-            .commit(&mut (Box::new(|_: &MetadataDelta| {}) as Publish))
-            .map_err(failed)?;
-        let initial = MetadataDelta::between(MetadataImage::empty(), controller.image().clone());
-        publish(broker, &file_config, &initial);
-
-        let quorum = quorum::start(
-            controller,
-            publish_to(broker, file_config),
-            stop_node(broker),
-        )?;
-        broker.set_quorum(quorum.clone());
-        Ok(Membership {
-            controller: ControllerHandle::new(quorum, None),
-            cluster_id: ByteString::from(identity.cluster_id.clone()),
-            broker_epoch: Arc::new(AtomicI64::new(registered.broker_epoch)),
-            heartbeats: None,
-        })
-    }
-
-    /// Tells the controller that this broker stops: it leads nothing from then on. Before the logs are
-    /// closed, so that the stop is a clean one.
-    pub async fn leave(&self, broker: BrokerId) {
-        // Twice at most: the first moves the leaders, the second fences.
-        for _ in 0..2 {
-            let request = BrokerHeartbeatRequest {
-                broker_id: broker.value(),
-                broker_epoch: self.broker_epoch().value(),
-                current_metadata_offset: i64::MAX,
-                want_shut_down: true,
-                ..Default::default()
-            };
-            match self.controller.submit(request).await {
-                Ok(response) if response.should_shut_down => return,
-                Ok(response) if response.error_code == ErrorCode::None.code() => {}
-                Ok(response) => {
-                    let code = ErrorCode::from_code(response.error_code);
-                    tracing::warn!("the controller does not let this broker go: {code}");
-                    return;
-                }
-                Err(code) => {
-                    tracing::warn!("the controller does not answer: {code}");
-                    return;
-                }
-            }
-        }
-    }
+/// The way to whoever decides, this node or another.
+fn find_controllers(config: &BrokerConfig, quorum: &QuorumHandle) -> ControllerHandle {
+    let channel = Arc::new(ControllerChannel::new(config, who_leads(quorum)));
+    ControllerHandle::new(quorum.clone(), Some(channel), BrokerId(config.node_id))
 }
 
 /// Who leads, as the thread of the quorum knows it.

@@ -28,7 +28,7 @@ pub struct Facts<'a> {
 }
 
 /// A request to the controller.
-pub trait ControllerRequest: ApiRequest + Send + 'static {
+pub trait ControllerRequest: ApiRequest + Send + Sync + 'static {
     fn decide(
         &self,
         context: &mut ControllerContext<'_>,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytestring::ByteString;
@@ -134,7 +134,6 @@ impl Connection {
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     next_id: AtomicU64,
-    count: AtomicUsize,
     open: Mutex<Open>,
     /// Raised when a connection has closed.
     room: Notify,
@@ -266,15 +265,15 @@ impl Connections {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, listener, peer_addr, now_ms));
         open.by_id.insert(id, Arc::clone(&connection));
-        self.count.fetch_add(1, Ordering::AcqRel);
         Ok(Registered {
             connections: Arc::clone(self),
             connection,
         })
     }
 
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire)
+        self.open.lock().totals.iter().sum()
     }
 
     /// Ends when a connection closes after this was called.
@@ -285,11 +284,11 @@ impl Connections {
         closing
     }
 
-    /// Ends when no connection is open.
-    pub(crate) async fn none_left(&self) {
+    /// Ends when no connection is open to listeners of the controller, or to the others.
+    pub(crate) async fn none_left(&self, to_controller: bool) {
         loop {
             let closing = self.closing();
-            if self.count() == 0 {
+            if self.open.lock().totals[usize::from(to_controller)] == 0 {
                 return;
             }
             closing.await;
@@ -356,7 +355,6 @@ impl Drop for Registered {
                 open.per_ip.remove(&address);
             }
         }
-        self.connections.count.fetch_sub(1, Ordering::AcqRel);
         drop(open);
         self.connections.room.notify_waiters();
     }

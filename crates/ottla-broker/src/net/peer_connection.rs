@@ -229,6 +229,11 @@ impl PeerConnection {
         &self.address
     }
 
+    /// The versions of the APIs that the peer serves.
+    pub(crate) fn served(&self) -> &HashMap<ApiKey, RangeInclusive<i16>> {
+        &self.served
+    }
+
     /// Whether the connection is of no more use.
     pub(crate) fn is_closed(&self) -> bool {
         self.in_flight.state.lock().closed.is_some()

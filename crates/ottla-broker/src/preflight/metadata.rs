@@ -65,7 +65,6 @@ pub(super) fn examine(
     if config.is_combined() {
         quorum(config, own, &loaded, &place, look);
         brokers(config, &image, &place, look);
-        topics(config, &image, &place, look);
     }
     security(config, &image, &place, look);
     dynamic_settings(config, &image, look);
@@ -245,31 +244,21 @@ fn quorum(
             }
         },
     };
-    let ids: Vec<BrokerId> = voters.voters().map(|voter| voter.key.id).collect();
-    if ids.len() > 1 {
-        let what = format!(
-            "the metadata quorum has {} voters, nodes {}, and a node with process.roles=broker,controller leads \
-             a quorum of one",
-            ids.len(),
-            some_of(&ids)
-        );
-        let change = "remove the other voters with kafka-metadata-quorum remove-controller, or in \
-                      controller.quorum.voters";
-        return look.refuse("quorum", place, what, change);
-    }
-    let Some(voter) = voters.voters().next() else {
+    // Beside others it may be another disk of a node that is to be voted in again (KIP-853); alone it would wait for ever.
+    let mut of_quorum = voters.voters();
+    let (Some(voter), None) = (of_quorum.next(), of_quorum.next()) else {
         return;
     };
     let is_own_directory = match (voter.key.directory_id, own.directory_id) {
         (Some(voting), Some(own)) => voting == own,
         _ => true,
     };
-    if voter.key.id.value() != config.node_id || !is_own_directory {
+    if voter.key.id.value() == config.node_id && !is_own_directory {
         let what = format!(
             "the voter of the metadata quorum is node {} with another metadata directory than this one",
             voter.key.id
         );
-        let change = "give the node.id and the metadata.log.dir that were formatted together";
+        let change = "give the metadata.log.dir that was formatted with it";
         look.refuse("quorum", place, what, change);
     }
 }
@@ -323,31 +312,7 @@ fn brokers(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut
             some_of(&others)
         );
         let change = "if they are gone for good, unregister them with kafka-cluster unregister";
-        look.warn("brokers", place, what, change);
-    }
-}
-
-fn topics(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut Look) {
-    let own = BrokerId(config.node_id);
-    let mut elsewhere = BTreeSet::new();
-    let mut brokers: BTreeSet<BrokerId> = BTreeSet::new();
-    for topic in image.topics.iter() {
-        for (_, partition) in topic.partitions() {
-            for other in partition.replicas.iter().filter(|id| **id != own) {
-                brokers.insert(*other);
-                elsewhere.insert(topic.name.to_string());
-            }
-        }
-    }
-    if !elsewhere.is_empty() {
-        let what = format!(
-            "{} replicas on other brokers ({}), and clusters of several nodes are not served yet: {}",
-            count(elsewhere.len(), "topic has", "topics have"),
-            some_of(&brokers),
-            some_of(&elsewhere)
-        );
-        let change = "move the replicas to this broker alone with kafka-reassign-partitions";
-        look.refuse("replication", place, what, change);
+        look.note("brokers", place, what, change);
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytestring::ByteString;
@@ -26,6 +27,8 @@ pub(crate) struct QuorumHandle {
     cluster_id: ByteString,
     /// The thread looks at it while it waits for something else than work.
     stop_requested: Arc<AtomicBool>,
+    /// The thread does nothing any more.
+    has_ended: Arc<AtomicBool>,
 }
 
 /// The thread of the quorum is not there any more.
@@ -33,8 +36,7 @@ pub(crate) struct QuorumHandle {
 pub(crate) struct ThreadEnded;
 
 /// Starts the thread; has to be called within the runtime. Nothing is published before
-/// [`QuorumHandle::begin_publishing`], unless the node has committed what it starts with already. `on_failure` is told why
-/// the log cannot be used any more; the node must stop then.
+/// [`QuorumHandle::begin_publishing`]. `on_failure` is told why the log cannot be used any more; the node must stop then.
 pub(crate) fn start(
     mut controller: Controller,
     mut publish: Publish,
@@ -48,7 +50,9 @@ pub(crate) fn start(
         status: controller.status(),
         cluster_id: ByteString::from(controller.cluster_id()),
         stop_requested: controller.stop_requested(),
+        has_ended: Arc::default(),
     };
+    let has_ended = Arc::clone(&handle.has_ended);
     controller.set_network(|config, cluster_id| QuorumNetwork::new(config, cluster_id, &work));
     drop(work);
     thread::Builder::new()
@@ -57,6 +61,7 @@ pub(crate) fn start(
             // What is published starts tasks: coordinators load, partitions flush.
             let _runtime = runtime.enter();
             controller.run(&receiver, &mut publish, on_failure);
+            has_ended.store(true, Ordering::Release);
         })
         .map_err(|error| format!("cannot start the thread of the controller: {error}"))?;
     Ok(handle)
@@ -71,6 +76,11 @@ impl QuorumHandle {
     /// Which cluster it is the quorum of.
     pub fn cluster_id(&self) -> &ByteString {
         &self.cluster_id
+    }
+
+    /// Whether nothing will be done any more: the node stops.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// The work is dropped where the thread has ended.
@@ -109,11 +119,16 @@ impl QuorumHandle {
         }
     }
 
-    /// Ends the thread; returns when its log is closed.
-    pub async fn stop(&self) {
+    /// Ends the thread; returns when its log is closed. A leader tries for so long to give the lead away. May be asked
+    /// again while it is under way, with less time.
+    pub async fn stop(&self, timeout: Duration) {
         let (sender, stopped) = oneshot::channel();
         self.stop_requested.store(true, Ordering::Release);
-        if self.send(Work::Stop(sender)).is_ok() {
+        let work = Work::Stop {
+            timeout_ms: timeout.as_millis() as u64,
+            stopped: sender,
+        };
+        if self.send(work).is_ok() {
             // An error means that the thread has ended, which is what was asked for.
             let _ = stopped.await;
         }
@@ -125,5 +140,20 @@ impl fmt::Debug for QuorumHandle {
         f.debug_struct("QuorumHandle")
             .field("status", &self.status)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl QuorumHandle {
+    /// Of a node that knows nobody, and never will.
+    pub fn of_nobody() -> QuorumHandle {
+        let (work, _) = mpsc::channel();
+        QuorumHandle {
+            work: Arc::new(work),
+            status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of_nobody())),
+            cluster_id: ByteString::new(),
+            stop_requested: Arc::default(),
+            has_ended: Arc::default(),
+        }
     }
 }

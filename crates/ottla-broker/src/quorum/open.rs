@@ -35,8 +35,8 @@ pub(crate) fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Con
         control_records.set_static_voters(static_voters(config)?);
     }
     let voters = control_records.last_voters();
-    if config.process_roles.broker && can_become_voter {
-        check_only_voter(voters, local.key)?;
+    if voters.is_empty() && bootstrap_servers(config).is_empty() {
+        return Err(no_quorum());
     }
     let is_only_voter = voters.is_only_voter(local.key);
     let quorum = Quorum::new(QuorumOptions {
@@ -44,10 +44,8 @@ pub(crate) fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Con
         local,
         can_become_voter,
         listener_name: ByteString::from(controller_listener_name(config)),
-        bootstrap_servers: match is_only_voter {
-            true => Vec::new(),
-            false => bootstrap_servers(config),
-        },
+        // Also for the only voter, who may be voted out.
+        bootstrap_servers: bootstrap_servers(config),
         control_records,
         election: loaded.election.clone(),
         log: log.state(),
@@ -117,28 +115,6 @@ pub(crate) fn bootstrap_servers(config: &BrokerConfig) -> Vec<Node> {
             port,
         })
         .collect()
-}
-
-/// A node that is broker and controller in one has no other voter beside it: it would have to answer them before
-/// it knows its cluster.
-fn check_only_voter(voters: &VoterSet, local: ReplicaKey) -> Result<(), String> {
-    if voters.is_empty() {
-        return Err(no_quorum());
-    }
-    if !voters.is_voter(local) {
-        return Err(format!(
-            "node {} is not one of the voters of the metadata quorum",
-            local.id
-        ));
-    }
-    if !voters.is_only_voter(local) {
-        return Err(format!(
-            "the metadata quorum has {} voters; a node with process.roles=broker,controller leads a quorum of \
-             one: give it one role, with its data kept where it is",
-            voters.len()
-        ));
-    }
-    Ok(())
 }
 
 /// What the first controller of the cluster begins with, while the log does not say it. A broker never writes

@@ -46,3 +46,23 @@ impl QuorumStatus {
         }
     }
 }
+
+#[cfg(test)]
+impl QuorumStatus {
+    pub(crate) fn of_nobody() -> QuorumStatus {
+        QuorumStatus {
+            leader: None,
+            leader_endpoint: None,
+            epoch: LeaderEpoch(0),
+            high_watermark: Offset(-1),
+            log_end_offset: Offset::ZERO,
+            kraft_version: KRaftVersion::V0,
+            voters: VoterSet::empty(),
+            is_active: false,
+            is_caught_up: false,
+            trouble: None,
+            is_of_other_cluster: false,
+            updated: Timestamp(0),
+        }
+    }
+}

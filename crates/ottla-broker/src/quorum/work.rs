@@ -27,8 +27,11 @@ pub(crate) enum Work {
     CatchUp(oneshot::Sender<MetadataImage>),
     /// Publish what is committed, and every change of it from now on, as soon as the record at that offset is in it.
     BeginPublishing(Offset, oneshot::Sender<()>),
-    /// Write everything out and end. A leader gives the lead away first.
-    Stop(oneshot::Sender<()>),
+    /// Write everything out and end. A leader gives the lead away first, for so long at most.
+    Stop {
+        timeout_ms: u64,
+        stopped: oneshot::Sender<()>,
+    },
 }
 
 /// Decides a request and says how to answer it. Dropped where this node is not the active controller: whoever

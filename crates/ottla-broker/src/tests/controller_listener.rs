@@ -109,23 +109,6 @@ async fn members_of_another_quorum_are_told_so() {
     refusal!(RemoveRaftVoterRequest, 0);
 }
 
-/// It could not start again beside another voter.
-#[tokio::test]
-async fn a_combined_node_stays_the_only_voter() {
-    let broker = TestBroker::start().await;
-    let mut client = controller_of(&broker).await;
-    let request = AddRaftVoterRequest {
-        cluster_id: None,
-        voter_id: 2,
-        voter_directory_id: ottla_types::Uuid::from_random([7; 16]).unwrap(),
-        ..Default::default()
-    };
-    let answer = client.ask(1, &request).await;
-    assert_eq!(answer.error_code, ErrorCode::InvalidRequest.code());
-    let message = answer.error_message.unwrap_or_default();
-    assert!(message.contains("leads a quorum of one"), "{message}");
-}
-
 #[tokio::test]
 async fn what_is_no_request_about_the_metadata_log_is_refused() {
     let broker = TestBroker::start().await;

@@ -539,7 +539,11 @@ async fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_brok
     for (timeout_ms, ends) in [("100", true), ("3600000", false)] {
         let node = Node::start(&[("log.dir.failure.timeout.ms", timeout_ms)]).await;
         create(&mut node.connect().await, 2).await;
-        node.broker().controller().unwrap().stop().await;
+        node.broker()
+            .controller()
+            .unwrap()
+            .stop(std::time::Duration::ZERO)
+            .await;
         let error = std::io::Error::from_raw_os_error(libc::EIO);
         let error = StorageError::new("write to", Path::new("x"), error);
         let log_dirs = node.broker().log_dirs().unwrap();

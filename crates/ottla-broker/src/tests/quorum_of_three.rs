@@ -1,4 +1,4 @@
-//! Three controllers that share a quorum, in one process and over sockets.
+//! Three nodes that share a quorum, in one process and over sockets: controllers, or brokers and controllers in one.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -6,8 +6,10 @@ use std::time::Duration;
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::messages::alter_client_quotas_request::{EntityData, EntryData, OpData};
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::{
-    AlterClientQuotasRequest, DescribeQuorumRequest, VoteRequest, describe_quorum_request,
+    AlterClientQuotasRequest, CreateTopicsRequest, DescribeQuorumRequest, VoteRequest,
+    describe_quorum_request,
 };
 use ottla_types::ErrorCode;
 
@@ -28,6 +30,11 @@ struct Quorum {
 
 impl Quorum {
     async fn start() -> Quorum {
+        Quorum::start_as("controller", "").await
+    }
+
+    /// With these roles, and listeners in front of the controller's.
+    async fn start_as(roles: &str, listeners: &str) -> Quorum {
         let data = tempfile::tempdir().expect("a directory");
         let held: Vec<TcpListener> = (0..3)
             .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
@@ -51,9 +58,13 @@ impl Quorum {
             let dir = quorum._data.path().join(format!("node-{index}"));
             let mut properties = Properties::new("the test");
             for (key, value) in [
-                ("process.roles", "controller"),
+                ("process.roles", roles),
                 ("node.id", &(index + 1).to_string()),
-                ("listeners", &format!("CONTROLLER://127.0.0.1:{port}")),
+                (
+                    "listeners",
+                    &format!("{listeners}CONTROLLER://127.0.0.1:{port}"),
+                ),
+                ("offsets.topic.replication.factor", "1"),
                 ("controller.listener.names", "CONTROLLER"),
                 ("controller.quorum.voters", &voters.join(",")),
                 ("ottla.accept.unserved", "quotas"),
@@ -74,8 +85,14 @@ impl Quorum {
             quorum.configs.push(config);
             quorum.nodes.push(None);
         }
-        for index in 0..3 {
-            quorum.restart(index).await;
+        // Together: a broker waits for somebody who leads.
+        let starts = quorum.configs.iter().map(|config| {
+            let config = config.clone();
+            tokio::spawn(async move { Broker::start(config).await })
+        });
+        for (index, start) in starts.collect::<Vec<_>>().into_iter().enumerate() {
+            let started = start.await.expect("no panic").expect("the node starts");
+            quorum.nodes[index] = Some(started);
         }
         quorum
     }
@@ -192,6 +209,101 @@ async fn a_majority_decides_and_another_leads_when_the_leader_stops() {
     assert!(described.high_watermark.value() > 0);
     for node in quorum.nodes.into_iter().flatten() {
         node.stop().await;
+    }
+}
+
+/// A client of a node that is a broker as well.
+async fn client_of(node: &RunningBroker) -> Client {
+    let mut listeners = node.listeners().iter();
+    let of_broker = listeners.find(|listener| Endpoint::of(listener) == Endpoint::Broker);
+    Client::connect(of_broker.expect("is a broker").local_addr).await
+}
+
+/// Waits until that is so at a node.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waited).await;
+    waited.unwrap_or_else(|_| panic!("it takes too long until {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_are_brokers_too_give_lead_and_leaders_away_and_come_back() {
+    let mut quorum = Quorum::start_as("broker,controller", "PLAINTEXT://127.0.0.1:0,").await;
+    quorum.write("alice").await;
+    quorum.all_know(1).await;
+    let first = quorum.active().await;
+    let other = (first + 1) % 3;
+
+    // What a client asks of a broker is decided elsewhere, and known here afterwards.
+    let node = quorum.nodes[other].as_ref().expect("runs");
+    let created = client_of(node)
+        .await
+        .ask(
+            7,
+            &CreateTopicsRequest {
+                topics: vec![CreatableTopic {
+                    name: "orders".into(),
+                    num_partitions: 6,
+                    replication_factor: 3,
+                    ..Default::default()
+                }],
+                timeout_ms: 10_000,
+                ..Default::default()
+            },
+        )
+        .await;
+    assert_eq!(created.topics[0].error_code, 0, "{created:?}");
+    let broker = std::sync::Arc::clone(node.broker());
+    let led_by = |id: i32| {
+        let image = broker.metadata();
+        let topic = image.topics.by_name("orders");
+        topic.map_or(0, |topic| {
+            let partitions = topic.partitions();
+            partitions
+                .filter(|(_, it)| it.leader == ottla_types::BrokerId(id))
+                .count()
+        })
+    };
+    let first_id = first as i32 + 1;
+    until("each leads two", || (1..=3).all(|id| led_by(id) == 2)).await;
+
+    // The active controller goes, which is a broker: nobody waits for its session to end.
+    quorum.nodes[first].take().expect("runs").stop().await;
+    assert_eq!(led_by(first_id), 0, "its partitions are led by others");
+    assert_eq!((1..=3).map(led_by).sum::<usize>(), 6);
+    assert_ne!(quorum.active().await, first);
+    quorum.write("bob").await;
+    quorum.all_know(2).await;
+
+    quorum.restart(first).await;
+    quorum.write("carol").await;
+    quorum.all_know(3).await;
+    let node = quorum.nodes[first].as_ref().expect("runs");
+    let image = node.broker().metadata().clone();
+    let unfenced = image.cluster.brokers().filter(|broker| !broker.fenced);
+    assert_eq!(unfenced.count(), 3);
+    // All at once, as when their machines are shut down: whoever is last has nobody to ask.
+    let stops = quorum.nodes.into_iter().flatten().map(|node| {
+        tokio::spawn(async move {
+            let broker = std::sync::Arc::clone(node.broker());
+            let stopping = node.stop();
+            tokio::pin!(stopping);
+            if tokio::time::timeout(Duration::from_secs(3), &mut stopping)
+                .await
+                .is_err()
+            {
+                broker.hurry();
+                stopping.await;
+            }
+        })
+    });
+    for stop in stops.collect::<Vec<_>>() {
+        let stopped = tokio::time::timeout(Duration::from_secs(20), stop).await;
+        stopped.expect("in time").expect("no panic");
     }
 }
 

@@ -119,6 +119,19 @@ fn a_broker_registers_catches_up_and_is_unfenced() {
 }
 
 #[test]
+fn one_answer_may_say_that_a_broker_has_caught_up_and_is_unfenced() {
+    let mut broker = begun();
+    broker.step(5, LifecycleEvent::ReadyToUnfence);
+    broker.step(10, registered(5));
+    let effects = broker.step(20, answered(UNFENCED));
+    assert_eq!(
+        effects,
+        [LifecycleEffect::CaughtUp, LifecycleEffect::Unfenced]
+    );
+    assert_eq!(broker.next_wakeup_ms(), Some(2_020));
+}
+
+#[test]
 fn what_is_due_while_a_request_is_under_way_follows_its_answer_at_once() {
     let mut broker = running();
     broker.step(3_000, LifecycleEvent::TimePassed);
@@ -260,15 +273,15 @@ fn a_broker_stops_when_the_controller_lets_it() {
     assert_eq!(broker.step(1_110, LifecycleEvent::ShutdownRequested), []);
     // Soon at first, then less and less often.
     broker.step(1_120, answered(UNFENCED));
-    assert_eq!(broker.next_wakeup_ms(), Some(1_170));
-    let effects = broker.step(1_170, LifecycleEvent::TimePassed);
+    assert_eq!(broker.next_wakeup_ms(), Some(1_130));
+    let effects = broker.step(1_130, LifecycleEvent::TimePassed);
     assert_eq!(effects, [LifecycleEffect::SendHeartbeat(asking)]);
-    broker.step(1_180, answered(CAUGHT_UP));
+    broker.step(1_140, answered(CAUGHT_UP));
     assert!(!broker.is_fenced());
-    assert_eq!(broker.next_wakeup_ms(), Some(1_280));
-    broker.step(1_280, LifecycleEvent::TimePassed);
+    assert_eq!(broker.next_wakeup_ms(), Some(1_160));
+    broker.step(1_160, LifecycleEvent::TimePassed);
     assert_eq!(
-        broker.step(1_290, answered(MAY_STOP)),
+        broker.step(1_170, answered(MAY_STOP)),
         [LifecycleEffect::LetGo]
     );
     assert!(!broker.is_fenced());

@@ -259,7 +259,6 @@ fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
              the following: --standalone, --initial-controllers, or --no-initial-controllers."
         )
     };
-    warn_of_many_voters(&config, &quorum);
     let report = format(
         &config,
         &FormatOptions {
@@ -281,26 +280,6 @@ fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A directory for one of several controllers that is a broker as well is formatted, since Apache Kafka can run
-/// on it, and whoever means to run Ottla on it learns now that it will not start.
-fn warn_of_many_voters(config: &BrokerConfig, quorum: &InitialQuorum) {
-    let (count, source) = match quorum {
-        InitialQuorum::Static => (
-            config.controller_quorum_voters.len(),
-            "controller.quorum.voters",
-        ),
-        InitialQuorum::Controllers(controllers) => (controllers.len(), "--initial-controllers"),
-        InitialQuorum::Standalone | InitialQuorum::None => return,
-    };
-    if count > 1 && config.is_combined() {
-        eprintln!(
-            "WARN {source} names {count} controllers. With process.roles=broker,controller Ottla leads a quorum of \
-             one for now and will refuse to start on this directory; Apache Kafka will not. For a single node \
-             name one controller, this one; for several, give each node one role."
-        );
-    }
 }
 
 pub(super) fn parse_release(text: &str) -> anyhow::Result<MetadataVersion> {

@@ -154,3 +154,25 @@ async fn an_envelope_that_is_refused_is_the_brokers_fault_and_not_the_clients() 
         assert_eq!(answer.unwrap_err(), told);
     }
 }
+
+#[tokio::test]
+async fn what_the_leader_serves_is_known_once_it_is_connected_to() {
+    let port = peer(SERVED, |asked| allocated(&asked, 1_000)).await;
+    let leader = Arc::new(AtomicU16::new(port));
+    let channel = channel(&leader);
+    assert_eq!(channel.versions_at_leader(ApiKey::CreateTopics), None);
+    let request = AllocateProducerIdsRequest::default();
+    channel.send(&request).await.unwrap();
+    let versions = channel.versions_at_leader(ApiKey::AllocateProducerIds);
+    assert_eq!(versions, Some(0..=0));
+    let none = channel.versions_at_leader(ApiKey::CreateTopics).unwrap();
+    assert!(none.is_empty());
+    // Another leader has not said what it serves.
+    leader.store(1, Ordering::Relaxed);
+    let of_another = channel.versions_at_leader(ApiKey::AllocateProducerIds);
+    assert_eq!(of_another, None);
+    // What has come to this node itself is not sent anywhere.
+    leader.store(4, Ordering::Relaxed);
+    let here = channel.send(&request).await;
+    assert_eq!(here.unwrap_err(), ErrorCode::NotController);
+}

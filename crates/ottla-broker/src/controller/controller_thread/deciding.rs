@@ -13,7 +13,7 @@ use ottla_raft::{ControlRecord, Event};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::{Controller, Publish, timestamp};
-use crate::controller::{ControllerRequest, Facts};
+use crate::controller::Facts;
 use crate::metadata::metadata_log::{MetadataLog, MetadataLogError};
 use crate::metadata::record_batches::{ControlValue, control_batch, records_batch};
 use crate::quorum::work::{Decide, Decided, Reply};
@@ -79,18 +79,6 @@ impl Controller {
             self.refresh_config();
         }
         Ok(())
-    }
-
-    /// Decides a request at once, for the start of the node, before the thread runs.
-    pub fn decide_now<R: ControllerRequest>(
-        &mut self,
-        request: &R,
-    ) -> Result<R::Response, MetadataLogError> {
-        let decision = self.with_context(|context, facts| request.decide(context, facts));
-        let decision =
-            decision.ok_or_else(|| self.log.error("this node does not lead it".to_owned()))?;
-        self.append(decision.records)?;
-        Ok(decision.response)
     }
 
     /// Decides a request, if this node is the active controller.
@@ -243,14 +231,6 @@ impl Controller {
         deciding
             .pending
             .extend(delta.map(|delta| (end, Pending::Delta(Box::new(delta)))));
-        Ok(())
-    }
-
-    /// Forces everything to disk, for the start of the node, before the thread runs: what is there then is the
-    /// caller's to publish, and every change of it is published from there on.
-    pub fn commit(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
-        self.settle(publish)?;
-        self.is_publishing = true;
         Ok(())
     }
 

@@ -36,9 +36,9 @@ impl Story {
             .expect("reads")
             .expect("is formatted");
         let mut controller = quorum::open(&config, &identity).expect("leads");
-        controller
-            .commit(&mut (Box::new(|_: &MetadataDelta| {}) as Publish))
-            .expect("commits");
+        let mut publish: Publish = Box::new(|_| {});
+        controller.settle(&mut publish).expect("commits");
+        controller.begin_publishing(&mut publish);
         Story {
             controller,
             answers: Arc::default(),
@@ -165,7 +165,11 @@ fn another_error_stops_the_node() {
         while answers.lock().is_empty() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        sender.send(Work::Stop(stop)).expect("is received");
+        let stop = Work::Stop {
+            timeout_ms: 0,
+            stopped: stop,
+        };
+        sender.send(stop).expect("is received");
         let failure = serving.join().expect("joins").expect("the node is told");
         assert!(failure.contains("metadata log"), "{failure}");
         assert_eq!(*answers.lock(), [("a", REFUSED)]);

@@ -8,7 +8,8 @@ use ottla_types::{BrokerId, Uuid};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::controller::channel::ActiveController;
+use crate::controller::channel::{ActiveController, ControllerChannel};
+use crate::quorum::QuorumHandle;
 use crate::tests::peer::{Asked, broker_only_config, peer};
 
 const SERVED: &[(ApiKey, i16)] = &[
@@ -35,8 +36,9 @@ fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
     };
     let broker = Arc::new(Broker::new(config));
     let epoch = Arc::<AtomicI64>::default();
-    let channel = Arc::new(channel);
-    let heartbeats = Heartbeats::start(&broker, channel, registration, Arc::clone(&epoch));
+    let channel = Some(Arc::new(channel));
+    let controller = ControllerHandle::new(QuorumHandle::of_nobody(), channel, BrokerId(4));
+    let heartbeats = Heartbeats::start(&broker, controller, registration, Arc::clone(&epoch));
     (heartbeats, epoch)
 }
 

@@ -1,5 +1,5 @@
-//! A node that is a controller and no broker: it takes part in the metadata quorum, and decides for brokers elsewhere
-//! while it leads.
+//! A node that is a controller: it takes part in the metadata quorum, and decides for brokers while it leads. One that is a
+//! broker as well begins as brokers do.
 //!
 //! Kafka: `ControllerServer`, `ControllerRegistrationManager`.
 
@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataDelta;
-use ottla_types::{BrokerEpoch, ErrorCode, Offset};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
-use super::{Membership, controller_registration, publish_to, stop_node, who_leads};
+use super::{Membership, controller_registration, find_controllers, publish_to, stop_node};
 use crate::Broker;
 use crate::controller::ControllerHandle;
-use crate::controller::channel::ControllerChannel;
 use crate::controller::controller_thread::Publish;
 use crate::controller::format::NodeIdentity;
 use crate::log_dirs::LogDirs;
@@ -44,33 +45,49 @@ impl Membership {
         };
         let quorum = quorum::start(member, publish, stop_node(broker))?;
         broker.set_quorum(quorum.clone());
-        let channel = Arc::new(ControllerChannel::new(file_config, who_leads(&quorum)));
-        let registering = ControllerHandle::new(quorum.clone(), Some(channel));
-        tokio::spawn(register(
-            Arc::clone(broker),
-            registering,
-            file_config.clone(),
-        ));
+        let (broker, config) = (Arc::clone(broker), file_config.clone());
+        let own_id = BrokerId(config.node_id);
+        let controllers = find_controllers(&config, &quorum);
+        let (asked_once, _) = oneshot::channel();
+        tokio::spawn(async move {
+            // There is nothing that would have to be ready before it.
+            if controllers.quorum().caught_up().await.is_some() {
+                controllers.quorum().begin_publishing(Offset(-1)).await;
+            }
+            register(&broker, &controllers, &config, asked_once).await;
+        });
         Ok(Membership {
             // Who asks an inactive controller is told so, and asks the active one.
-            controller: ControllerHandle::new(quorum, None),
+            controller: ControllerHandle::new(quorum, None, own_id),
             cluster_id: ByteString::from(identity.cluster_id.clone()),
             broker_epoch: Arc::new(AtomicI64::new(BrokerEpoch::UNKNOWN.value())),
             heartbeats: None,
+            controller_registration: Mutex::default(),
         })
     }
 }
 
-/// Shows the cluster to this node, and this node to the cluster.
-async fn register(broker: Arc<Broker>, controller: ControllerHandle, config: BrokerConfig) {
+/// Shows this node to the cluster as one of its controllers. Tells `asked_once` when the first answer is there, whatever it
+/// is: a cluster of an older level knows no registrations of controllers, and works without.
+pub(super) async fn register(
+    broker: &Arc<Broker>,
+    controller: &ControllerHandle,
+    config: &BrokerConfig,
+    asked_once: oneshot::Sender<()>,
+) {
     let registered = async {
         if controller.quorum().caught_up().await.is_none() {
             return;
         }
-        controller.quorum().begin_publishing(Offset(-1)).await;
-        let request = controller_registration(&config);
+        let request = controller_registration(config);
+        let mut asked_once = Some(asked_once);
         loop {
-            match controller.submit(request.clone()).await {
+            let answer = controller.submit(request.clone()).await;
+            if let Some(asked_once) = asked_once.take() {
+                // Nobody may wait for it.
+                let _ = asked_once.send(());
+            }
+            match answer {
                 Ok(response) if response.error_code == ErrorCode::None.code() => return,
                 Ok(response) => {
                     let code = ErrorCode::from_code(response.error_code);

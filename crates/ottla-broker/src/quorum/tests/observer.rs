@@ -152,7 +152,7 @@ async fn an_observer_has_what_the_leader_committed_and_follows_it() {
     let observers = described.expect("leads").observer_states;
     assert_eq!(observers.len(), 1);
     assert_eq!(observers[0].key.id.value(), 2);
-    observer.handle.stop().await;
+    observer.handle.stop(Duration::ZERO).await;
 }
 
 /// A broker acts by nothing that stands before its registration.
@@ -201,14 +201,14 @@ async fn an_observer_that_comes_late_begins_with_a_snapshot_and_one_that_comes_a
             .count()
     };
     assert_eq!((snapshots(".checkpoint"), snapshots(".part")), (1, 0));
-    observer.handle.stop().await;
+    observer.handle.stop(Duration::ZERO).await;
 
     create(&leader, "meanwhile").await;
     let again = Observer::start(dir.path(), &leader, &cluster_id);
     again.caught_up().await;
     again.handle.begin_publishing(Offset(-1)).await;
     same(&again.sees("meanwhile").await, &leader);
-    again.handle.stop().await;
+    again.handle.stop(Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,7 +234,7 @@ async fn an_observer_of_another_cluster_is_told_so_and_takes_nothing() {
     );
     assert_eq!(observer.handle.status().log_end_offset.value(), 0);
     assert!(observer.handle.status().is_of_other_cluster);
-    observer.handle.stop().await;
+    observer.handle.stop(Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,14 +260,17 @@ async fn an_observer_waits_for_space_on_a_full_disk_and_can_be_stopped_meanwhile
         .expect("it says so");
     same(&observer.caught_up().await, &leader);
     assert_eq!(observer.handle.status().trouble, None);
-    observer.handle.stop().await;
+    observer.handle.stop(Duration::ZERO).await;
 
     let dir = tempfile::tempdir().expect("a directory");
     let observer = Observer::start_with(dir.path(), &leader, &cluster_id, fill);
     while observer.handle.status().trouble.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let stopped = tokio::time::timeout(Duration::from_millis(900), observer.handle.stop());
+    let stopped = tokio::time::timeout(
+        Duration::from_millis(900),
+        observer.handle.stop(Duration::ZERO),
+    );
     stopped.await.expect("it does not wait for space");
 }
 

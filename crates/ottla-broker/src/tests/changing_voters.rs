@@ -1,0 +1,206 @@
+//! Voters that come and go while a node that is broker and controller in one serves its clients (KIP-853).
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use ottla_config::{BrokerConfig, Properties};
+use ottla_metadata::MetadataVersion;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::add_raft_voter_request::Listener;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::{
+    AddRaftVoterRequest, CreateTopicsRequest, DescribeQuorumRequest, RemoveRaftVoterRequest,
+    describe_quorum_request,
+};
+use ottla_types::{ErrorCode, Uuid};
+
+use super::client::Client;
+use super::produce_and_fetch::api_versions;
+use crate::controller::format::{FormatOptions, InitialQuorum, format, read_identity};
+use crate::{Broker, Endpoint, RunningBroker};
+
+const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAZA";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node with the controller's listener on a port that is known before, and the directory of its metadata.
+struct Node {
+    config: BrokerConfig,
+    port: u16,
+    directory_id: Uuid,
+}
+
+impl Node {
+    fn new(data: &Path, id: i32, roles: &str, ports: [u16; 3], quorum: InitialQuorum) -> Node {
+        let port = ports[id as usize - 1];
+        let bootstrap = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+        let listeners = match roles {
+            "controller" => format!("CONTROLLER://127.0.0.1:{port}"),
+            _ => format!("PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}"),
+        };
+        let mut properties = Properties::new("the test");
+        for (key, value) in [
+            ("process.roles", roles),
+            ("node.id", &id.to_string()),
+            ("listeners", &listeners),
+            ("controller.listener.names", "CONTROLLER"),
+            ("controller.quorum.bootstrap.servers", &bootstrap),
+            ("controller.quorum.auto.join.enable", &(id == 3).to_string()),
+            ("log.dirs", &data.join(id.to_string()).display().to_string()),
+        ] {
+            properties.set(key, value);
+        }
+        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        let options = FormatOptions {
+            cluster_id: CLUSTER_ID.to_owned(),
+            quorum,
+            metadata_version: MetadataVersion::LATEST_PRODUCTION,
+            feature_levels: Default::default(),
+            scram_records: Vec::new(),
+            ignore_formatted: false,
+        };
+        format(&config, &options).expect("formats");
+        let identity = read_identity(&config).expect("reads").expect("is there");
+        Node {
+            config,
+            port,
+            directory_id: identity.metadata_directory_id,
+        }
+    }
+
+    async fn start(&self) -> RunningBroker {
+        let started = Broker::start(self.config.clone()).await;
+        started.expect("the node starts")
+    }
+}
+
+async fn client_of(node: &RunningBroker) -> Client {
+    let mut listeners = node.listeners().iter();
+    let of_broker = listeners.find(|listener| Endpoint::of(listener) == Endpoint::Broker);
+    Client::connect(of_broker.expect("is a broker").local_addr).await
+}
+
+/// Asks until the quorum has these voters, through whoever the client is connected to.
+async fn until_voters_are(client: &mut Client, expected: &[i32]) {
+    let request = DescribeQuorumRequest {
+        topics: vec![describe_quorum_request::TopicData {
+            topic_name: "__cluster_metadata".into(),
+            partitions: vec![Default::default()],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let found = async {
+        loop {
+            let answer = client.ask(2, &request).await;
+            let partition = answer.topics.first().map(|topic| &topic.partitions[0]);
+            let voters = partition.map(|it| it.current_voters.iter().map(|voter| voter.replica_id));
+            let mut voters: Vec<i32> = voters.into_iter().flatten().collect();
+            voters.sort_unstable();
+            if voters == expected {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, found).await;
+    found.unwrap_or_else(|_| panic!("the voters are not {expected:?}"));
+}
+
+async fn create(client: &mut Client, name: &'static str) {
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.into(),
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let created = client.ask(7, &request).await;
+    assert_eq!(created.topics[0].error_code, 0, "{created:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_alone_gets_others_beside_it_and_gives_them_the_lead() {
+    let data = tempfile::tempdir().expect("a directory");
+    let held = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let ports = held.map(|held| held.local_addr().expect("is bound").port());
+    let node = |id, roles, quorum| Node::new(data.path(), id, roles, ports, quorum);
+    let first = node(1, "broker,controller", InitialQuorum::Standalone);
+    let second = node(2, "controller", InitialQuorum::None);
+    let third = node(3, "controller", InitialQuorum::None);
+    let running = first.start().await;
+    let mut client = client_of(&running).await;
+    create(&mut client, "alone").await;
+    until_voters_are(&mut client, &[1]).await;
+
+    // Through the broker, as `metadata-quorum --bootstrap-server add-controller` does.
+    let other = second.start().await;
+    let add = AddRaftVoterRequest {
+        cluster_id: Some(CLUSTER_ID.into()),
+        timeout_ms: 30_000,
+        voter_id: 2,
+        voter_directory_id: second.directory_id,
+        listeners: vec![Listener {
+            name: "CONTROLLER".into(),
+            host: "127.0.0.1".into(),
+            port: second.port,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let added = async {
+        loop {
+            let answer = client.ask(0, &add).await;
+            match ErrorCode::from_code(answer.error_code) {
+                ErrorCode::None => return,
+                // It has not fetched all of the log yet.
+                ErrorCode::RequestTimedOut => {}
+                code => panic!("{code}: {answer:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, added)
+        .await
+        .expect("in time");
+    until_voters_are(&mut client, &[1, 2]).await;
+    let again = client.ask(0, &add).await;
+    assert_eq!(again.error_code, ErrorCode::DuplicateVoter.code());
+
+    // It asks by itself.
+    let third = third.start().await;
+    until_voters_are(&mut client, &[1, 2, 3]).await;
+
+    // The node that leads is voted out, and goes on as a broker under the others.
+    let remove = RemoveRaftVoterRequest {
+        cluster_id: Some(CLUSTER_ID.into()),
+        voter_id: 1,
+        voter_directory_id: first.directory_id,
+        ..Default::default()
+    };
+    let removed = client.ask(0, &remove).await;
+    assert_eq!(removed.error_code, 0, "{removed:?}");
+    until_voters_are(&mut client, &[2, 3]).await;
+    create(&mut client, "under-others").await;
+    let status = running.broker().quorum().expect("runs").status();
+    assert!(!status.is_active && status.leader.is_some_and(|id| id.value() != 1));
+    // It is heard of where it has to be now.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let heard = running.broker().metadata();
+    assert!(heard.cluster.brokers().all(|broker| !broker.fenced));
+    drop(heard);
+    // Advertised is what those serve who decide now.
+    let advertised = client.ask(4, &api_versions()).await;
+    let has = |key: ApiKey| {
+        advertised
+            .api_keys
+            .iter()
+            .any(|api| api.api_key == key.code())
+    };
+    assert!(has(ApiKey::AddRaftVoter) && has(ApiKey::CreateTopics) && has(ApiKey::Produce));
+    running.stop().await;
+    other.stop().await;
+    third.stop().await;
+}
