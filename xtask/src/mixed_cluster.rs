@@ -39,6 +39,9 @@ pub struct Options {
     /// The controllers, likewise.
     #[arg(long, value_delimiter = ',', default_value = "kafka")]
     controllers: Vec<String>,
+    /// The brokers are the controllers as well, each in one process with its own, in place of others.
+    #[arg(long, conflicts_with = "controllers")]
+    combined: bool,
     /// How often brokers come to harm; each in its turn.
     #[arg(long, default_value_t = 6)]
     troubles: usize,
@@ -61,6 +64,16 @@ pub struct Options {
     /// Keep the folder of a run that found nothing too.
     #[arg(long)]
     keep: bool,
+}
+
+impl Options {
+    /// The controllers that are processes of their own.
+    fn controllers(&self) -> &[String] {
+        match self.combined {
+            true => &[],
+            false => &self.controllers,
+        }
+    }
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -91,10 +104,13 @@ pub fn run(options: &Options) -> Result<()> {
         Some(peer) => format!("handed to {peer} one by one and back"),
         None => format!("{} troubles", options.troubles),
     };
+    let controllers = match options.controllers() {
+        [] => "the same".to_owned(),
+        apart => apart.join(", "),
+    };
     println!(
-        "brokers {}, controllers {}, {what}, seed {seed}",
+        "brokers {}, controllers {controllers}, {what}, seed {seed}",
         options.brokers.join(", "),
-        options.controllers.join(", "),
     );
     let outcome = Story::begin(options, &dir).and_then(|mut story| {
         let wrong = story.tell(options, &mut Seeded::new(seed), &dir);
@@ -147,7 +163,7 @@ impl Story {
     /// Starts the cluster, and has the topic made by Kafka's own tool.
     fn begin(options: &Options, dir: &Path) -> Result<Story> {
         let settings = settings(options.brokers.len());
-        let mut cluster = Cluster::plan(&options.brokers, &options.controllers, dir, &settings)?;
+        let mut cluster = Cluster::plan(&options.brokers, options.controllers(), dir, &settings)?;
         let links = Links::between(&mut cluster);
         for broker in &mut cluster.brokers {
             let second = troubles::second_dir(broker);

@@ -122,7 +122,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makers by the names of files in `peers/`; the settings are of every node.
+    /// Makers by the names of files in `peers/`; the settings are of every node. Without controllers the brokers are
+    /// controllers as well.
     pub fn plan(
         brokers: &[String],
         controllers: &[String],
@@ -133,14 +134,29 @@ impl Cluster {
             .iter()
             .map(|name| Ok((Peer::load(name)?.install()?, free_port_pair()?)))
             .collect::<Result<Vec<_>>>()?;
-        let voters: Vec<String> = (FIRST_CONTROLLER..)
-            .zip(&controllers)
-            .map(|(id, (_, port))| format!("{id}@127.0.0.1:{port}"))
+        let brokers = brokers
+            .iter()
+            .map(|name| Ok((Peer::load(name)?.install()?, free_port_pair()?)))
+            .collect::<Result<Vec<_>>>()?;
+        let (first_voter, controller_ports): (_, Vec<u16>) = match controllers.is_empty() {
+            true => (1, brokers.iter().map(|(_, port)| port + 1).collect()),
+            false => {
+                let ports = controllers.iter().map(|(_, port)| *port);
+                (FIRST_CONTROLLER, ports.collect())
+            }
+        };
+        let broker_role = match controllers.is_empty() {
+            true => Role::Combined,
+            false => Role::Broker,
+        };
+        let voters: Vec<String> = (first_voter..)
+            .zip(controller_ports)
+            .map(|(id, port)| format!("{id}@127.0.0.1:{port}"))
             .collect();
         let member = |peer: &InstalledPeer, role, node_id: i32, port| {
             let options = NodeOptions {
                 dir: dir.join(match role {
-                    Role::Broker => format!("broker-{node_id}"),
+                    Role::Broker | Role::Combined => format!("broker-{node_id}"),
                     Role::Controller => format!("controller-{node_id}"),
                 }),
                 port: Some(port),
@@ -163,21 +179,32 @@ impl Cluster {
         let brokers = brokers
             .iter()
             .zip(1..)
-            .map(|(name, id)| {
-                let peer = Peer::load(name)?.install()?;
-                Ok(member(&peer, Role::Broker, id, free_port_pair()?))
-            })
-            .collect::<Result<Vec<_>>>()?;
+            .map(|((peer, port), id)| member(peer, broker_role, id, *port))
+            .collect();
         Ok(Cluster {
             controllers,
             brokers,
         })
     }
 
-    /// Starts the controllers, and then the brokers.
+    fn is_combined(&self) -> bool {
+        self.controllers.is_empty()
+    }
+
+    /// Starts the controllers, and then the brokers; those that are both together, since each waits for the others.
     pub fn start(&mut self) -> Result<()> {
-        let mut members = self.controllers.iter_mut().chain(&mut self.brokers);
-        members.try_for_each(Member::start)
+        if !self.is_combined() {
+            let mut members = self.controllers.iter_mut().chain(&mut self.brokers);
+            return members.try_for_each(Member::start);
+        }
+        std::thread::scope(|scope| {
+            let start = |broker| scope.spawn(|| Member::start(broker));
+            let starts: Vec<_> = self.brokers.iter_mut().map(start).collect();
+            starts.into_iter().try_for_each(|start| {
+                let outcome = start.join();
+                outcome.unwrap_or_else(|_| bail!("the start of a broker panicked"))
+            })
+        })
     }
 
     /// The brokers' addresses, for clients; those that are down, too.
@@ -208,12 +235,19 @@ impl Cluster {
         bail!("the replicas of {topic} are not in sync after {SYNC_PATIENCE:?}");
     }
 
-    /// Stops what runs, the brokers first, and gives how each of them ended.
+    /// Stops what runs, the brokers first, and gives how each of them ended. Of brokers that are controllers as well the
+    /// last are killed, too few to decide that somebody may go: Kafka's wait for that for five minutes.
     pub fn stop(&mut self) -> Result<Vec<(String, std::process::ExitStatus)>> {
         let mut endings = Vec::new();
-        for member in self.brokers.iter_mut().chain(&mut self.controllers) {
-            if let Some(mut node) = member.node.take() {
-                endings.push((member.name(), node.stop()?));
+        let (is_combined, brokers) = (self.is_combined(), self.brokers.len());
+        let members = self.brokers.iter_mut().chain(&mut self.controllers);
+        for (index, member) in members.enumerate() {
+            let Some(mut node) = member.node.take() else {
+                continue;
+            };
+            match is_combined && brokers - index <= brokers / 2 {
+                true => node.kill()?,
+                false => endings.push((member.name(), node.stop()?)),
             }
         }
         Ok(endings)

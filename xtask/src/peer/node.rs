@@ -46,7 +46,7 @@ pub enum Place {
     Alone,
     /// The same in a quorum of static voters (`controller.quorum.voters`, `kraft.version` 0).
     AloneWithStaticVoters,
-    /// One of several nodes, which has one role and one listener.
+    /// One of several nodes.
     Member {
         node_id: i32,
         role: Role,
@@ -59,6 +59,8 @@ pub enum Place {
 pub enum Role {
     Broker,
     Controller,
+    /// Both in one process; the controller's listener is one port above.
+    Combined,
 }
 
 impl Place {
@@ -76,16 +78,24 @@ impl Place {
         else {
             return Vec::new();
         };
-        let (name, listener) = match role {
-            Role::Broker => ("broker", "PLAINTEXT"),
-            Role::Controller => ("controller", "CONTROLLER"),
+        let of_broker = format!("PLAINTEXT://127.0.0.1:{port}");
+        let (name, listeners, advertised) = match role {
+            Role::Broker => ("broker", of_broker.clone(), of_broker),
+            Role::Controller => {
+                let listener = format!("CONTROLLER://127.0.0.1:{port}");
+                ("controller", listener.clone(), listener)
+            }
+            Role::Combined => {
+                let of_controller = format!("CONTROLLER://127.0.0.1:{}", port + 1);
+                let both = format!("{of_broker},{of_controller}");
+                ("broker,controller", both, of_broker)
+            }
         };
-        let listener = format!("{listener}://127.0.0.1:{port}");
         vec![
             ("node.id", node_id.to_string()),
             ("process.roles", name.to_owned()),
-            ("listeners", listener.clone()),
-            ("advertised.listeners", listener),
+            ("listeners", listeners),
+            ("advertised.listeners", advertised),
             ("controller.quorum.voters", voters.clone()),
         ]
     }

@@ -1,4 +1,4 @@
-//! `cluster`: Kafka's `kafka-cluster.sh`.
+//! `cluster`: Kafka's `kafka-cluster.sh`, and `cluster start`, which it does not have.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,11 @@ use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use super::admin_client::Bootstrap;
 use super::{block_on, report_on_stderr};
 
-/// Print the id and the nodes of a cluster, or take a broker out of it.
+mod layout;
+mod node_process;
+mod start;
+
+/// Start a cluster for development; print the id and the nodes of a cluster, or take a broker out of it.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
     #[command(subcommand)]
@@ -19,6 +23,14 @@ pub struct ClusterArgs {
 
 #[derive(Subcommand, Debug)]
 enum ClusterCommand {
+    Start(start::StartArgs),
+    #[command(flatten)]
+    Kafkas(KafkasCommand),
+}
+
+/// What Kafka's tool can.
+#[derive(Subcommand, Debug)]
+enum KafkasCommand {
     /// Print the id of the cluster.
     ClusterId(ConnectionArgs),
     /// Take a broker that will not come back out of the cluster.
@@ -70,18 +82,23 @@ impl ConnectionArgs {
 }
 
 pub fn run(args: ClusterArgs) -> ExitCode {
-    block_on(async { report_on_stderr(act(&args.command).await) })
+    match args.command {
+        ClusterCommand::Start(args) => start::run(&args),
+        ClusterCommand::Kafkas(command) => {
+            block_on(async { report_on_stderr(act(&command).await) })
+        }
+    }
 }
 
-async fn act(command: &ClusterCommand) -> anyhow::Result<()> {
+async fn act(command: &KafkasCommand) -> anyhow::Result<()> {
     match command {
-        ClusterCommand::ClusterId(connection) => {
+        KafkasCommand::ClusterId(connection) => {
             let nodes = endpoint_type(&connection.bootstrap);
             let admin = connection.connect().await?;
             let cluster = admin.describe_cluster(nodes, false).await?;
             println!("Cluster ID: {}", &*cluster.cluster_id);
         }
-        ClusterCommand::Unregister { connection, id } => {
+        KafkasCommand::Unregister { connection, id } => {
             let admin = connection.connect().await?;
             match admin.unregister_broker(*id).await {
                 Ok(()) => println!("Broker {id} is no longer registered."),
@@ -91,7 +108,7 @@ async fn act(command: &ClusterCommand) -> anyhow::Result<()> {
                 Err(error) => return Err(error.into()),
             }
         }
-        ClusterCommand::ListEndpoints {
+        KafkasCommand::ListEndpoints {
             connection,
             include_fenced_brokers,
         } => {

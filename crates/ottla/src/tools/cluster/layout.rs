@@ -1,0 +1,504 @@
+//! Which nodes a local cluster has, and what of that is on disk: `cluster.properties`, and a directory for each node with
+//! its `server.properties` and its data.
+//!
+//! `cluster.properties` is written first and never changed. Everything else follows from it, so that a start that was
+//! broken off goes on where it was, and a start on the same directory is a start of the same cluster. A node's
+//! `server.properties` belongs to its user from then on.
+
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use ottla_broker::controller::format::{FormatOptions, InitialController, InitialQuorum, format};
+use ottla_config::{BrokerConfig, Properties};
+use ottla_metadata::MetadataVersion;
+use ottla_types::{BrokerId, Uuid};
+
+const CLUSTER_FILE: &str = "cluster.properties";
+const LOCK_FILE: &str = ".cluster.lock";
+const HOST: &str = "127.0.0.1";
+/// A quorum of three goes on without one of them; more voters only make it slower.
+const MOST_COMBINED: u16 = 3;
+/// Controllers that are no brokers are numbered from here.
+const FIRST_CONTROLLER: u16 = 101;
+/// Where free ports are looked for: below those that the kernel gives to clients.
+const FREE_PORTS: std::ops::Range<u16> = 19_092..32_000;
+
+/// What is asked for; what is not, is as it was, or as it is at first.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub brokers: Option<u16>,
+    pub controllers: Option<u16>,
+    pub port: Option<u16>,
+}
+
+impl Wanted {
+    const BROKERS: u16 = 3;
+    const PORT: u16 = 9092;
+}
+
+/// A local cluster on disk. Nobody else uses it as long as this value lives.
+#[derive(Debug)]
+pub struct Layout {
+    pub dir: PathBuf,
+    pub cluster_id: String,
+    pub nodes: Vec<NodeLayout>,
+    _lock: File,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeLayout {
+    pub id: u16,
+    /// Where clients come in; `None` for a node that is no broker.
+    pub port: Option<u16>,
+    /// Where other nodes ask the controller; `None` for a node that is none.
+    pub controller_port: Option<u16>,
+    /// That of its data, which tells a voter from the same node with another disk.
+    directory_id: Uuid,
+}
+
+impl NodeLayout {
+    pub fn roles(&self) -> &'static str {
+        match (self.port, self.controller_port) {
+            (Some(_), Some(_)) => "broker, controller",
+            (Some(_), None) => "broker",
+            (None, _) => "controller",
+        }
+    }
+
+    fn ports(&self) -> impl Iterator<Item = u16> {
+        self.port.into_iter().chain(self.controller_port)
+    }
+}
+
+impl Layout {
+    /// Takes the cluster of a directory, or makes one there.
+    pub fn open(dir: &Path, wanted: Wanted) -> Result<Layout, String> {
+        let at = |error: std::io::Error| {
+            format!(
+                "{}: {error}; give another directory with --dir",
+                dir.display()
+            )
+        };
+        let file = dir.join(CLUSTER_FILE);
+        if !file.exists() && is_inhabited(dir).map_err(at)? {
+            return Err(format!(
+                "{} is not empty, and holds no cluster that `ottla cluster start` has made; give another directory with \
+                 --dir",
+                dir.display()
+            ));
+        }
+        fs::create_dir_all(dir).map_err(at)?;
+        let dir = &dir.canonicalize().map_err(at)?;
+        let lock = take_lock(dir)?;
+        let (cluster_id, nodes) = match fs::read_to_string(&file) {
+            Ok(text) => {
+                let read = read(&text, &file).map_err(|reason| {
+                    format!(
+                        "{}: {reason}; mend it, or give another directory with --dir",
+                        file.display()
+                    )
+                })?;
+                check_same(&read.1, wanted, dir)?;
+                read
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let new = (random_id().to_string(), new_nodes(wanted)?);
+                write_whole(&file, &text_of(&new.0, &new.1)).map_err(at)?;
+                new
+            }
+            Err(error) => return Err(at(error)),
+        };
+        Ok(Layout {
+            dir: dir.clone(),
+            cluster_id,
+            nodes,
+            _lock: lock,
+        })
+    }
+
+    pub fn brokers(&self) -> impl Iterator<Item = &NodeLayout> {
+        self.nodes.iter().filter(|node| node.port.is_some())
+    }
+
+    fn controllers(&self) -> impl Iterator<Item = (&NodeLayout, u16)> {
+        self.nodes
+            .iter()
+            .filter_map(|node| Some((node, node.controller_port?)))
+    }
+
+    /// What clients are given as `bootstrap.servers`.
+    pub fn bootstrap_servers(&self) -> String {
+        let ports = self.brokers().filter_map(|node| node.port);
+        let servers: Vec<String> = ports.map(|port| format!("{HOST}:{port}")).collect();
+        servers.join(",")
+    }
+
+    pub fn node_dir(&self, node: &NodeLayout) -> PathBuf {
+        self.dir.join(format!("node-{}", node.id))
+    }
+
+    pub fn properties_file(&self, node: &NodeLayout) -> PathBuf {
+        self.node_dir(node).join("server.properties")
+    }
+
+    /// Finds a port in use before anything is started.
+    pub fn check_ports(&self) -> Result<(), String> {
+        for node in &self.nodes {
+            for port in node.ports() {
+                if let Err(error) = TcpListener::bind((HOST, port)) {
+                    return Err(format!(
+                        "{HOST}:{port} of node {} cannot be listened on: {error}; stop what does, or give a new cluster \
+                         other ports with --dir DIRECTORY and --port PORT (0 for free ones)",
+                        node.id
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and formats what is not there yet.
+    pub fn prepare(&self) -> Result<(), String> {
+        let voters: Vec<InitialController> = self
+            .controllers()
+            .map(|(node, port)| InitialController {
+                id: BrokerId(node.id.into()),
+                host: HOST.to_owned(),
+                port,
+                directory_id: node.directory_id,
+            })
+            .collect();
+        for node in &self.nodes {
+            let file = self.properties_file(node);
+            let at = |error: std::io::Error| format!("{}: {error}", file.display());
+            fs::create_dir_all(self.node_dir(node)).map_err(at)?;
+            if !file.exists() {
+                write_whole(&file, &self.server_properties(node)).map_err(at)?;
+            }
+            let name = file.display().to_string();
+            let properties = Properties::parse_bytes(&fs::read(&file).map_err(at)?, &name)
+                .map_err(|error| error.to_string())?;
+            let (config, _) =
+                BrokerConfig::from_properties(&properties).map_err(|error| error.to_string())?;
+            let options = FormatOptions {
+                cluster_id: self.cluster_id.clone(),
+                quorum: match node.controller_port {
+                    Some(_) => InitialQuorum::Controllers(voters.clone()),
+                    None => InitialQuorum::None,
+                },
+                metadata_version: MetadataVersion::LATEST_PRODUCTION,
+                feature_levels: Default::default(),
+                scram_records: Vec::new(),
+                ignore_formatted: true,
+            };
+            format(&config, &options).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn server_properties(&self, node: &NodeLayout) -> String {
+        let listeners: Vec<String> = [
+            ("PLAINTEXT", node.port),
+            ("CONTROLLER", node.controller_port),
+        ]
+        .into_iter()
+        .filter_map(|(name, port)| Some(format!("{name}://{HOST}:{}", port?)))
+        .collect();
+        let voters: Vec<String> = self
+            .controllers()
+            .map(|(_, port)| format!("{HOST}:{port}"))
+            .collect();
+        let brokers = self.brokers().count();
+        let replicas = brokers.min(3);
+        // With three replicas one may be away, and what is acknowledged is on two.
+        let in_sync = if replicas == 3 { 2 } else { 1 };
+        format!(
+            "# Written by `ottla cluster start`, which does not change it again.\n\
+             process.roles={}\n\
+             node.id={}\n\
+             listeners={}\n\
+             controller.listener.names=CONTROLLER\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+             controller.quorum.bootstrap.servers={}\n\
+             log.dirs={}\n\
+             default.replication.factor={replicas}\n\
+             min.insync.replicas={in_sync}\n\
+             offsets.topic.replication.factor={replicas}\n\
+             transaction.state.log.replication.factor={replicas}\n\
+             transaction.state.log.min.isr={in_sync}\n\
+             share.coordinator.state.topic.replication.factor={replicas}\n\
+             share.coordinator.state.topic.min.isr={in_sync}\n\
+             group.initial.rebalance.delay.ms=0\n",
+            node.roles().replace(", ", ","),
+            node.id,
+            listeners.join(","),
+            voters.join(","),
+            self.node_dir(node).join("data").display(),
+        )
+    }
+}
+
+fn is_inhabited(dir: &Path) -> std::io::Result<bool> {
+    match fs::read_dir(dir) {
+        Ok(entries) => {
+            for entry in entries {
+                if entry?.file_name() != LOCK_FILE {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn take_lock(dir: &Path) -> Result<File, String> {
+    let path = dir.join(LOCK_FILE);
+    let at = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = File::create(&path).map_err(at)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "{} is in use by another `ottla cluster start`; stop that one, or give another directory with --dir",
+            dir.display()
+        )),
+        Err(TryLockError::Error(error)) => Err(at(error)),
+    }
+}
+
+/// Either all of it is there or nothing, whenever this process ends.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    fs::write(&unfinished, text)?;
+    fs::rename(&unfinished, path)
+}
+
+fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
+    let brokers = wanted.brokers.unwrap_or(Wanted::BROKERS);
+    let (combined, controllers) = match wanted.controllers {
+        Some(controllers) => (0, controllers),
+        None => (brokers.min(MOST_COMBINED), 0),
+    };
+    let count = brokers + combined + controllers;
+    let first = match wanted.port.unwrap_or(Wanted::PORT) {
+        0 => free_ports(count)?,
+        port => port,
+    };
+    if first.checked_add(count - 1).is_none() {
+        return Err(format!(
+            "--port {first} leaves no room for {count} ports; give a lower one"
+        ));
+    }
+    // Those for clients first, so that they are the ones that are easily remembered.
+    let broker = |index: u16| NodeLayout {
+        id: 1 + index,
+        port: Some(first + index),
+        controller_port: (index < combined).then_some(first + brokers + index),
+        directory_id: random_id(),
+    };
+    let controller = |index: u16| NodeLayout {
+        id: FIRST_CONTROLLER + index,
+        port: None,
+        controller_port: Some(first + brokers + index),
+        directory_id: random_id(),
+    };
+    Ok((0..brokers)
+        .map(broker)
+        .chain((0..controllers).map(controller))
+        .collect())
+}
+
+/// So many neighbouring ports that nobody listens on; returns the first.
+fn free_ports(count: u16) -> Result<u16, String> {
+    // Clusters that are made at the same time begin to look at different places.
+    let start = (std::process::id() % 1000) as u16;
+    FREE_PORTS
+        .skip(usize::from(start))
+        .step_by(usize::from(count))
+        .find(|first| (*first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()))
+        .ok_or_else(|| {
+            format!("no {count} neighbouring ports are free; name the first with --port")
+        })
+}
+
+/// A cluster stays as it was made.
+fn check_same(nodes: &[NodeLayout], wanted: Wanted, dir: &Path) -> Result<(), String> {
+    let brokers = nodes.iter().filter_map(|node| node.port);
+    let first_port = brokers.clone().next().unwrap_or_default();
+    let controllers = nodes.iter().filter(|node| node.port.is_none()).count() as u16;
+    let had = [
+        ("brokers", wanted.brokers, brokers.count() as u16),
+        ("controllers", wanted.controllers, controllers),
+        ("port", wanted.port.filter(|port| *port != 0), first_port),
+    ];
+    for (flag, wanted, had) in had {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != had) {
+            return Err(format!(
+                "--{flag} {wanted}: the cluster in {} was made with {had}, and stays so; leave the flag out, or give another \
+                 directory with --dir",
+                dir.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn random_id() -> Uuid {
+    loop {
+        if let Some(id) = Uuid::from_random(rand::random()) {
+            return id;
+        }
+    }
+}
+
+fn text_of(cluster_id: &str, nodes: &[NodeLayout]) -> String {
+    let mut text = format!(
+        "# The nodes of a cluster that `ottla cluster start` has made.\ncluster.id={cluster_id}\n"
+    );
+    let ids: Vec<String> = nodes.iter().map(|node| node.id.to_string()).collect();
+    text.push_str(&format!("nodes={}\n", ids.join(",")));
+    for node in nodes {
+        let mut line = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                text.push_str(&format!("node.{}.{key}={value}\n", node.id));
+            }
+        };
+        line("port", node.port.map(|port| port.to_string()));
+        line(
+            "controller.port",
+            node.controller_port.map(|port| port.to_string()),
+        );
+        line("directory.id", Some(node.directory_id.to_string()));
+    }
+    text
+}
+
+fn read(text: &str, file: &Path) -> Result<(String, Vec<NodeLayout>), String> {
+    let properties =
+        Properties::parse(text, &file.display().to_string()).map_err(|error| error.to_string())?;
+    let find = |key: &str| properties.get(key).map(|found| found.value.clone());
+    let get = |key: &str| find(key).ok_or_else(|| format!("{key} is missing"));
+    let port = |key: &str| match find(key) {
+        Some(text) => text
+            .parse::<u16>()
+            .map(Some)
+            .map_err(|_| format!("{key}={text} is no port")),
+        None => Ok(None),
+    };
+    let mut nodes = Vec::new();
+    for id in get("nodes")?.split(',') {
+        let node = NodeLayout {
+            id: id.parse().map_err(|_| format!("nodes: {id} is no id"))?,
+            port: port(&format!("node.{id}.port"))?,
+            controller_port: port(&format!("node.{id}.controller.port"))?,
+            directory_id: get(&format!("node.{id}.directory.id"))?
+                .parse()
+                .map_err(|error| format!("node.{id}.directory.id: {error}"))?,
+        };
+        nodes.push(node);
+    }
+    Ok((get("cluster.id")?, nodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Wanted = Wanted {
+        brokers: Some(4),
+        controllers: None,
+        port: Some(0),
+    };
+
+    #[test]
+    fn up_to_three_brokers_are_the_controllers_unless_there_are_others() {
+        let nodes = new_nodes(WANTED).unwrap();
+        let roles: Vec<_> = nodes.iter().map(NodeLayout::roles).collect();
+        let both = "broker, controller";
+        assert_eq!(roles, [both, both, both, "broker"]);
+        let mut ports: Vec<u16> = nodes.iter().flat_map(NodeLayout::ports).collect();
+        let first = ports[0];
+        ports.sort_unstable();
+        assert_eq!(ports, (first..first + 7).collect::<Vec<_>>());
+        let apart = Wanted {
+            brokers: Some(2),
+            controllers: Some(1),
+            port: Some(9092),
+        };
+        let nodes = new_nodes(apart).unwrap();
+        let seen: Vec<_> = nodes
+            .iter()
+            .map(|node| (node.id, node.port, node.controller_port))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (1, Some(9092), None),
+                (2, Some(9093), None),
+                (101, None, Some(9094))
+            ]
+        );
+        let too_high = Wanted {
+            port: Some(65_530),
+            ..WANTED
+        };
+        assert!(new_nodes(too_high).unwrap_err().contains("7 ports"));
+    }
+
+    #[test]
+    fn a_directory_goes_on_with_its_cluster_and_with_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("cluster");
+        let made = Layout::open(&dir, WANTED).unwrap();
+        made.prepare().unwrap();
+        let in_use = Layout::open(&dir, WANTED).unwrap_err();
+        assert!(in_use.contains("is in use by another"), "{in_use}");
+        let (id, nodes) = (made.cluster_id.clone(), made.nodes.clone());
+        drop(made);
+        let as_it_was = Wanted {
+            brokers: None,
+            controllers: None,
+            port: None,
+        };
+        let again = Layout::open(&dir, as_it_was).unwrap();
+        assert_eq!((&again.cluster_id, &again.nodes), (&id, &nodes));
+        again.prepare().unwrap();
+        drop(again);
+        let larger = Wanted {
+            brokers: Some(5),
+            ..as_it_was
+        };
+        let refused = Layout::open(&dir, larger).unwrap_err();
+        assert!(refused.contains("--brokers 5"), "{refused}");
+        assert!(refused.contains("was made with 4"), "{refused}");
+        let file = dir.join(CLUSTER_FILE);
+        fs::write(&file, "cluster.id=x\nnodes=1\nnode.1.port=many\n").unwrap();
+        let damaged = Layout::open(&dir, as_it_was).unwrap_err();
+        assert!(damaged.contains("node.1.port=many is no port"), "{damaged}");
+    }
+
+    #[test]
+    fn a_directory_of_something_else_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.tex"), "").unwrap();
+        let refused = Layout::open(dir.path(), WANTED).unwrap_err();
+        assert!(refused.contains("is not empty"), "{refused}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_port_in_use_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path(), WANTED).unwrap();
+        let port = layout.nodes[1].controller_port.unwrap();
+        let _taken = TcpListener::bind((HOST, port)).unwrap();
+        let refused = layout.check_ports().unwrap_err();
+        assert!(
+            refused.starts_with(&format!("{HOST}:{port} of node 2")),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! One node of a local cluster as a process: the same binary as this, in a process group of its own, so that a Ctrl-C at
+//! the terminal reaches whoever runs the cluster and not its nodes. What it prints is kept in `output.log`, and what it
+//! warns of is shown as well.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStderr};
+use tokio::task::JoinHandle;
+
+/// Lines of a node that are shown when it ends by itself.
+const LAST_LINES: usize = 5;
+
+/// A node that runs, or has run.
+#[derive(Debug)]
+pub struct NodeProcess {
+    pub id: u16,
+    child: Child,
+    /// The last of what it has written to standard error.
+    showing: Option<JoinHandle<Vec<String>>>,
+    pub status: Option<ExitStatus>,
+    pub output: PathBuf,
+}
+
+impl NodeProcess {
+    /// Starts `ottla server` with that file. To be called by the thread that lives as long as this process: the kernel
+    /// takes its end for that of the parent.
+    pub fn start(
+        id: u16,
+        dir: &Path,
+        properties: &Path,
+        overrides: &[String],
+    ) -> std::io::Result<NodeProcess> {
+        let output = dir.join("output.log");
+        let log = OpenOptions::new().create(true).append(true).open(&output)?;
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        command
+            .arg("server")
+            .arg(properties)
+            .arg(format!("--ends-with={}", std::process::id()))
+            .args(overrides.iter().flat_map(|it| ["--override", it]))
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if std::env::var_os("OTTLA_LOG_FORMAT").is_none() {
+            // For people, though it goes through a pipe.
+            command.env("OTTLA_LOG_FORMAT", "text");
+        }
+        let mut child = tokio::process::Command::from(command)
+            .kill_on_drop(true)
+            .spawn()?;
+        let showing = child
+            .stderr
+            .take()
+            .map(|lines| tokio::spawn(show(id, lines, Arc::new(log))));
+        Ok(NodeProcess {
+            id,
+            child,
+            showing,
+            status: None,
+            output,
+        })
+    }
+
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.status.is_none()
+    }
+
+    /// Returns when it has ended.
+    pub async fn ended(&mut self) -> std::io::Result<ExitStatus> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
+        let status = self.child.wait().await?;
+        self.status = Some(status);
+        Ok(status)
+    }
+
+    /// Asks it to stop; asked again, it waits for no other node.
+    pub fn ask_to_stop(&self) {
+        let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32));
+        if let Some(pid) = pid {
+            // It may have ended meanwhile.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// The last lines that it has written to standard error, once it has ended.
+    pub async fn last_words(&mut self) -> Vec<String> {
+        match self.showing.take() {
+            // A panic in it has been reported where it happened.
+            Some(showing) => showing.await.unwrap_or_default(),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Shows and keeps each line until there is none any more; returns the last.
+async fn show(id: u16, lines: ChildStderr, log: Arc<File>) -> Vec<String> {
+    let mut lines = BufReader::new(lines).lines();
+    let mut last = std::collections::VecDeque::new();
+    while let Ok(Some(line)) = lines.next_line().await {
+        // The terminal or the disk may have gone: that is no reason for the node to stop.
+        let _ = writeln!(&*log, "{line}");
+        let _ = writeln!(std::io::stderr(), "node {id}: {line}");
+        if last.len() == LAST_LINES {
+            last.pop_front();
+        }
+        last.push_back(line);
+    }
+    last.into()
+}

@@ -1,0 +1,352 @@
+//! `ottla cluster start`: a cluster for development on this machine, with one command. Each node is a process of its own
+//! with files of its own, so that one can be killed to see what the others do.
+//!
+//! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory goes on with the data. What it
+//! decides of the nodes stands in `layout`, and how one is run in `node_process`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ottla_client::admin::EndpointType;
+use ottla_client::{Admin, Client, ClientConfig};
+
+use super::layout::{Layout, NodeLayout, Wanted};
+use super::node_process::NodeProcess;
+use crate::stop_signals::StopSignals;
+
+/// A debug build on a busy machine, with logs to recover.
+const START_PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(50);
+/// How long nodes may still tell each other who leads, once too few controllers are left to decide it.
+const PARTING: Duration = Duration::from_secs(1);
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Start a cluster for development on this machine; Ctrl-C stops it.
+#[derive(Args, Debug)]
+pub struct StartArgs {
+    /// How many brokers there are; 3 in a new cluster.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=50))]
+    brokers: Option<u16>,
+    /// How many nodes are controllers and nothing else. Without it the first brokers, three at most, are controllers as
+    /// well.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
+    controllers: Option<u16>,
+    /// Where the cluster is kept. A directory that has one goes on with it.
+    #[arg(long, value_name = "DIRECTORY", default_value = "./ottla-cluster")]
+    dir: PathBuf,
+    /// The port of the first broker, from which the others count up; 9092 in a new cluster, 0 for free ports.
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// A setting of all nodes that goes before those in their files; may be given more than once.
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+pub fn run(args: &StartArgs) -> ExitCode {
+    match try_run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("ottla: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_run(args: &StartArgs) -> Result<(), String> {
+    for given in &args.overrides {
+        if !given.contains('=') {
+            return Err(format!(
+                "--override {given}: give it as key=value, for example --override num.partitions=6"
+            ));
+        }
+    }
+    let wanted = Wanted {
+        brokers: args.brokers,
+        controllers: args.controllers,
+        port: args.port,
+    };
+    let layout = Layout::open(&args.dir, wanted)?;
+    layout.check_ports()?;
+    layout.prepare()?;
+    // The nodes are started by the thread that runs it, and end with that.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("the runtime cannot be started: {error}"))?;
+    runtime.block_on(serve(&layout, &args.overrides))
+}
+
+async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
+    let mut signals =
+        StopSignals::listen().map_err(|error| format!("cannot wait for signals: {error}"))?;
+    println!(
+        "Starting {} nodes in {}.",
+        layout.nodes.len(),
+        layout.dir.display()
+    );
+    let began = Instant::now();
+    let mut cluster = Cluster {
+        layout,
+        nodes: Vec::new(),
+    };
+    let outcome = tokio::select! {
+        started = cluster.start(overrides) => started,
+        () = signals.next() => {
+            cluster.stop(&mut signals).await;
+            return Ok(());
+        }
+    };
+    if let Err(reason) = outcome {
+        cluster.stop(&mut signals).await;
+        return Err(reason);
+    }
+    cluster.introduce(began.elapsed());
+    let outcome = tokio::select! {
+        () = cluster.watch() => Err("all nodes have ended by themselves".to_owned()),
+        () = signals.next() => Ok(()),
+    };
+    cluster.stop(&mut signals).await;
+    outcome
+}
+
+/// The nodes that run, or have run.
+struct Cluster<'a> {
+    layout: &'a Layout,
+    nodes: Vec<NodeProcess>,
+}
+
+impl Cluster<'_> {
+    /// Returns when every broker takes clients.
+    async fn start(&mut self, overrides: &[String]) -> Result<(), String> {
+        for node in &self.layout.nodes {
+            let dir = self.layout.node_dir(node);
+            let file = self.layout.properties_file(node);
+            let started = NodeProcess::start(node.id, &dir, &file, overrides);
+            let started =
+                started.map_err(|error| format!("node {} cannot be started: {error}", node.id))?;
+            self.nodes.push(started);
+        }
+        let began = Instant::now();
+        let wanted = self.layout.brokers().count();
+        loop {
+            for node in &mut self.nodes {
+                let ended = tokio::time::timeout(Duration::ZERO, node.ended()).await;
+                if ended.is_ok() {
+                    return Err(why_ended(node).await);
+                }
+            }
+            if self.active_brokers().await == Some(wanted) {
+                return Ok(());
+            }
+            if began.elapsed() > START_PATIENCE {
+                return Err(format!(
+                    "the brokers do not all answer after {} s; {} in each node's directory says more",
+                    START_PATIENCE.as_secs(),
+                    "output.log"
+                ));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// How many brokers take clients, as the first that answers knows it.
+    async fn active_brokers(&self) -> Option<usize> {
+        let mut config = ClientConfig {
+            client_id: "ottla-cluster".to_owned(),
+            ..ClientConfig::default()
+        };
+        config
+            .set_bootstrap_servers(&self.layout.bootstrap_servers())
+            .ok()?;
+        let client = Client::unconnected(config);
+        client.any_node().await.ok()?;
+        let admin = Admin::new(client);
+        let described = admin.describe_cluster(EndpointType::Broker, false);
+        let described = tokio::time::timeout(Duration::from_secs(5), described).await;
+        Some(described.ok()?.ok()?.brokers.len())
+    }
+
+    /// What there is, and what to do with it.
+    fn introduce(&self, took: Duration) {
+        println!(
+            "Cluster {} runs after {:.1} s.\n",
+            self.layout.cluster_id,
+            took.as_secs_f64()
+        );
+        let address =
+            |port: Option<u16>| port.map_or("-".to_owned(), |port| format!("127.0.0.1:{port}"));
+        let header =
+            ["NODE", "ROLES", "CLIENTS", "CONTROLLER", "PROCESS", "FILES"].map(str::to_owned);
+        let rows = self
+            .layout
+            .nodes
+            .iter()
+            .zip(&self.nodes)
+            .map(|(node, process)| {
+                let process = process.process_id().map(|id| id.to_string());
+                [
+                    node.id.to_string(),
+                    node.roles().to_owned(),
+                    address(node.port),
+                    address(node.controller_port),
+                    process.unwrap_or_default(),
+                    self.layout.node_dir(node).display().to_string(),
+                ]
+            });
+        let rows: Vec<[String; 6]> = std::iter::once(header).chain(rows).collect();
+        print!("{}", table(&rows));
+        println!(
+            "\nGive clients and tools\n  --bootstrap-server {}\n\nCtrl-C stops all of it; the same command goes on with the data.",
+            self.layout.bootstrap_servers()
+        );
+    }
+
+    /// Tells of each node that ends by itself; returns when none is left.
+    async fn watch(&mut self) {
+        while self.nodes.iter().any(NodeProcess::is_running) {
+            let index = self.next_ended().await;
+            let others = self.nodes.iter().filter(|node| node.is_running()).count();
+            let reason = why_ended(&mut self.nodes[index]).await;
+            let layout = self
+                .layout
+                .nodes
+                .iter()
+                .find(|it| it.id == self.nodes[index].id);
+            let file = layout.map(|it: &NodeLayout| self.layout.properties_file(it));
+            eprintln!(
+                "{reason}.\nThe other {others} go on. To start it again: ottla server {}",
+                file.unwrap_or_default().display()
+            );
+        }
+    }
+
+    /// The next node that ends.
+    async fn next_ended(&mut self) -> usize {
+        std::future::poll_fn(|context| {
+            for (index, node) in self.nodes.iter_mut().enumerate() {
+                if node.is_running() {
+                    let ended = std::pin::pin!(node.ended());
+                    if std::future::Future::poll(ended, context).is_ready() {
+                        return std::task::Poll::Ready(index);
+                    }
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+
+    /// Brokers first: they give their partitions away while there are controllers to decide who gets them. Whoever is
+    /// left when too few controllers are is told to wait no longer.
+    async fn stop(&mut self, signals: &mut StopSignals) {
+        let running = self.nodes.iter().filter(|node| node.is_running()).count();
+        if running == 0 {
+            return;
+        }
+        println!("Stopping {running} nodes; a second Ctrl-C ends them at once.");
+        let began = Instant::now();
+        let stopped = tokio::select! {
+            () = async {
+                self.stop_those(|node| node.controller_port.is_none()).await;
+                self.stop_those(|node| node.port.is_some()).await;
+                self.stop_those(|_| true).await;
+            } => true,
+            () = signals.next() => false,
+        };
+        match stopped {
+            true => println!("Stopped after {:.1} s.", began.elapsed().as_secs_f64()),
+            // Dropping them kills those that are left.
+            false => eprintln!("ottla: ended at once; the next start recovers the logs"),
+        }
+    }
+
+    async fn stop_those(&mut self, is_meant: impl Fn(&NodeLayout) -> bool) {
+        let meant: Vec<u16> = self
+            .layout
+            .nodes
+            .iter()
+            .filter(|node| is_meant(node))
+            .map(|node| node.id)
+            .collect();
+        let is_left = |node: &NodeProcess| node.is_running() && meant.contains(&node.id);
+        self.nodes
+            .iter()
+            .filter(|node| is_left(node))
+            .for_each(NodeProcess::ask_to_stop);
+        let deadline = Instant::now() + STOP_PATIENCE;
+        let mut parting: Option<Instant> = None;
+        while self.nodes.iter().any(is_left) && Instant::now() < deadline {
+            // Nobody has ended within it.
+            let _ = tokio::time::timeout(POLL, self.next_ended()).await;
+            if self.can_decide() {
+                continue;
+            }
+            let since = *parting.get_or_insert_with(Instant::now);
+            if since.elapsed() > PARTING {
+                self.nodes
+                    .iter()
+                    .filter(|node| is_left(node))
+                    .for_each(NodeProcess::ask_to_stop);
+                parting = Some(Instant::now() + STOP_PATIENCE);
+            }
+        }
+    }
+
+    /// Whether most of the controllers run.
+    fn can_decide(&self) -> bool {
+        let controls = |id: u16| {
+            let layout = self.layout.nodes.iter().find(|node| node.id == id);
+            layout.is_some_and(|node| node.controller_port.is_some())
+        };
+        let controllers = self.nodes.iter().filter(|node| controls(node.id));
+        let running = controllers.clone().filter(|node| node.is_running()).count();
+        running > controllers.count() / 2
+    }
+}
+
+/// What became of a node, with what it has said about it.
+async fn why_ended(node: &mut NodeProcess) -> String {
+    let status = node
+        .status
+        .map_or("it is gone".to_owned(), |status| status.to_string());
+    let said = node.last_words().await;
+    let last = match said.last() {
+        Some(line) => format!("; it said last: {line}"),
+        None => String::new(),
+    };
+    format!(
+        "node {} has ended by itself ({status}{last}); {} says more",
+        node.id,
+        node.output.display()
+    )
+}
+
+/// Columns as wide as their widest cell.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let width = width(column);
+            format!("{cell:<width$}")
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned);
+        let text = table(&[row(["NODE", "ROLES"]), row(["101", "broker"])]);
+        assert_eq!(text, "NODE  ROLES\n101   broker\n");
+    }
+}

@@ -1,0 +1,229 @@
+//! `ottla cluster start` as somebody at a terminal meets it: what it prints, a node that is killed, Ctrl-C, and the same
+//! command again.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ottla_testkit::ottla_binary;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A debug build on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The command while it runs. Dropping it ends it and its nodes.
+struct Started {
+    child: Child,
+    output: std::path::PathBuf,
+}
+
+impl Started {
+    fn new(dir: &Path, arguments: &[&str]) -> Started {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let output = dir.with_extension(format!("printed-{number}"));
+        let file = File::create(&output).expect("a file");
+        let child = Command::new(ottla_binary())
+            .args(["cluster", "start", "--dir"])
+            .arg(dir)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("one file for both"))
+            .stderr(file)
+            .spawn()
+            .expect("starts");
+        Started { child, output }
+    }
+
+    fn printed(&self) -> String {
+        std::fs::read_to_string(&self.output).unwrap_or_default()
+    }
+
+    /// Waits until it has printed that.
+    fn until(&mut self, text: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let printed = self.printed();
+            if printed.contains(text) {
+                return printed;
+            }
+            let ended = self.child.try_wait().expect("a child");
+            assert!(
+                ended.is_none() && began.elapsed() < PATIENCE,
+                "`{text}` is not printed, but ({ended:?}):\n{printed}"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends it by Ctrl-C.
+    fn interrupt(&mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
+        self.ended()
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "it does not end:\n{}",
+                self.printed()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Its nodes end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The line of the table about a node, in words.
+fn row(printed: &str, node: &str) -> Vec<String> {
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let mut rows = printed.lines().map(words);
+    let row = rows.find(|row| row.first().is_some_and(|first| first == node));
+    row.unwrap_or_else(|| panic!("there is no node {node} in:\n{printed}"))
+}
+
+fn bootstrap(printed: &str) -> String {
+    let line = printed
+        .lines()
+        .find(|line| line.contains("--bootstrap-server"));
+    line.and_then(|line| line.split_whitespace().last())
+        .expect("it says where clients come in")
+        .to_owned()
+}
+
+/// Runs a tool; what it has printed.
+fn tool(arguments: &[&str], input: &str) -> String {
+    let mut child = Command::new(ottla_binary())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut stdin, input.as_bytes()).expect("is read");
+    drop(stdin);
+    let output = child.wait_with_output().expect("ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{arguments:?}:\n{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+#[test]
+fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("cluster");
+    let mut cluster = Started::new(&dir, &["--brokers", "3", "--port", "0"]);
+    let printed = cluster.until("Ctrl-C stops all of it");
+    let servers = bootstrap(&printed);
+    let create = [
+        "topics",
+        "--bootstrap-server",
+        &servers,
+        "--create",
+        "--topic",
+        "orders",
+        "--partitions",
+        "3",
+    ];
+    tool(&create, "");
+    let produce = [
+        "console-producer",
+        "--bootstrap-server",
+        &servers,
+        "--topic",
+        "orders",
+    ];
+    tool(&produce, "one\ntwo\n");
+
+    // The one that leads the controllers' quorum too: the others decide who goes on.
+    let quorum = tool(
+        &[
+            "metadata-quorum",
+            "--bootstrap-server",
+            &servers,
+            "describe",
+            "--status",
+        ],
+        "",
+    );
+    let leader = quorum
+        .lines()
+        .find_map(|line| line.strip_prefix("LeaderId:"))
+        .expect("somebody leads")
+        .trim();
+    let row = row(&printed, leader);
+    assert_eq!(row[1..3], ["broker,", "controller"], "{row:?}");
+    let process: i32 = row[5].parse().expect("a process id");
+    kill_process(Pid::from_raw(process).expect("an id"), Signal::KILL).expect("it runs");
+    let told = cluster.until("The other 2 go on");
+    let expected = format!("node {leader} has ended by itself (signal: 9 (SIGKILL)");
+    assert!(told.contains(&expected), "{told}");
+    tool(&produce, "three\n");
+    let consume = [
+        "console-consumer",
+        "--bootstrap-server",
+        &servers,
+        "--topic",
+        "orders",
+        "--from-beginning",
+        "--max-messages",
+        "3",
+        "--timeout-ms",
+        "60000",
+    ];
+    let read = |printed: String| {
+        let mut lines: Vec<_> = printed.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(read(tool(&consume, "")), ["one", "three", "two"]);
+
+    let second = Started::new(&dir, &[]).ended_with();
+    assert!(
+        second.contains("is in use by another `ottla cluster start`"),
+        "{second}"
+    );
+    let status = cluster.interrupt();
+    let printed = cluster.printed();
+    assert!(status.success(), "{status}:\n{printed}");
+    assert!(printed.contains("Stopped after"), "{printed}");
+
+    let mut cluster = Started::new(&dir, &[]);
+    let printed = cluster.until("Ctrl-C stops all of it");
+    assert_eq!(bootstrap(&printed), servers);
+    assert_eq!(read(tool(&consume, "")), ["one", "three", "two"]);
+    assert!(cluster.interrupt().success(), "{}", cluster.printed());
+}
+
+impl Started {
+    /// What one has printed that refuses.
+    fn ended_with(mut self) -> String {
+        let status = self.ended();
+        assert_eq!(status.code(), Some(1), "{}", self.printed());
+        self.printed()
+    }
+}
