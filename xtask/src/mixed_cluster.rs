@@ -24,7 +24,7 @@ use crate::seeded::Seeded;
 use crate::{process, workspace};
 use clients::Clients;
 use ottla_testkit::{may_mount, mount_small, this_program_with_mounts};
-use troubles::{Links, SMALL_MEBIBYTES, Trouble, USUAL};
+use troubles::{Links, SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
 
 const TOPIC: &str = "orders";
 const PARTITIONS: usize = 3;
@@ -84,6 +84,10 @@ pub fn run(options: &Options) -> Result<()> {
     ensure!(
         (1..=options.brokers.len()).contains(&options.at_once),
         "--at-once is between 1 and the number of brokers"
+    );
+    ensure!(
+        !options.combined || !options.kinds.iter().any(|kind| kind.needs_network()),
+        "--combined: brokers that are controllers as well have no network that could be harmed"
     );
     if options.kinds.contains(&Trouble::Full) && !may_mount() {
         let mut again = this_program_with_mounts();
@@ -256,6 +260,7 @@ impl Story {
 
     fn troubles(&mut self, options: &Options, random: &mut Seeded) -> Result<()> {
         let kinds = match options.kinds.as_slice() {
+            [] if options.combined => &WITHOUT_NETWORK[..],
             [] => &USUAL,
             some => some,
         };

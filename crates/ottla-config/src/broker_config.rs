@@ -384,7 +384,7 @@ impl BrokerConfig {
         self.ottla_accept_unserved.iter().any(|it| it == name)
     }
 
-    /// Broker and controller in one process, which is the only voter of its quorum.
+    /// Broker and controller in one process.
     pub fn is_combined(&self) -> bool {
         self.process_roles.broker && self.process_roles.controller
     }

@@ -44,10 +44,25 @@ pub const USUAL: [Trouble; 7] = [
     Trouble::Bereft,
 ];
 
+/// Those that everybody may make where brokers are controllers as well: there is no network between them to be harmed.
+pub const WITHOUT_NETWORK: [Trouble; 4] = [
+    Trouble::Stopped,
+    Trouble::Killed,
+    Trouble::Paused,
+    Trouble::Bereft,
+];
+
 /// The size of a log directory that may become full.
 pub const SMALL_MEBIBYTES: u32 = 96;
 
 impl Trouble {
+    pub fn needs_network(self) -> bool {
+        matches!(
+            self,
+            Trouble::Unreachable | Trouble::Isolated | Trouble::Slowed
+        )
+    }
+
     /// How long it lasts: long enough now and then for a session to end, or for a follower to leave the ISR.
     pub fn duration(self, random: &mut Seeded) -> Duration {
         let longest = match self {
@@ -62,7 +77,8 @@ impl Trouble {
 /// A broker's network: who connects to it for replication, and its own way to each controller, go through proxies.
 /// Clients reach it without one.
 pub struct Links {
-    replication: StallingProxy,
+    /// `None` where brokers are controllers as well.
+    replication: Option<StallingProxy>,
     controllers: Vec<StallingProxy>,
 }
 
@@ -74,6 +90,15 @@ impl Links {
             .iter()
             .map(|controller| (controller.node_id, controller.port))
             .collect();
+        if controllers.is_empty() {
+            let none = || Links {
+                replication: None,
+                controllers: Vec::new(),
+            };
+            return std::iter::repeat_with(none)
+                .take(cluster.brokers.len())
+                .collect();
+        }
         let brokers = cluster.brokers.iter_mut();
         brokers
             .map(|broker| Links::of(broker, &controllers))
@@ -109,13 +134,13 @@ impl Links {
             ("controller.quorum.voters", voters.join(",")),
         ]);
         Links {
-            replication,
+            replication: Some(replication),
             controllers: to_controllers,
         }
     }
 
     fn all(&self) -> impl Iterator<Item = &StallingProxy> {
-        std::iter::once(&self.replication).chain(&self.controllers)
+        self.replication.iter().chain(&self.controllers)
     }
 }
 
@@ -127,7 +152,7 @@ pub fn begin(trouble: Trouble, broker: &mut Member, links: &Links) -> Result<()>
         }
         Trouble::Killed => broker.take()?.kill()?,
         Trouble::Paused => running(broker)?.pause()?,
-        Trouble::Unreachable => links.replication.cut(),
+        Trouble::Unreachable => links.replication.iter().for_each(StallingProxy::cut),
         Trouble::Isolated => links.all().for_each(StallingProxy::cut),
         Trouble::Slowed => links.all().for_each(|link| link.slow(LATE)),
         Trouble::Bereft => std::fs::remove_dir_all(second_dir(broker))?,

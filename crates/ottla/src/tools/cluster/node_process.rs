@@ -1,6 +1,6 @@
 //! One node of a local cluster as a process: the same binary as this, in a process group of its own, so that a Ctrl-C at
-//! the terminal reaches whoever runs the cluster and not its nodes. What it prints is kept in `output.log`, and what it
-//! warns of is shown as well.
+//! the terminal reaches whoever runs the cluster and not its nodes. What it prints is kept in `output.log`; what it
+//! warns of is shown as well, once the cluster runs: before, nodes miss each other.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -36,6 +37,7 @@ impl NodeProcess {
         dir: &Path,
         properties: &Path,
         overrides: &[String],
+        is_shown: &Arc<AtomicBool>,
     ) -> std::io::Result<NodeProcess> {
         let output = dir.join("output.log");
         let log = OpenOptions::new().create(true).append(true).open(&output)?;
@@ -50,17 +52,19 @@ impl NodeProcess {
             .stdout(log.try_clone()?)
             .stderr(Stdio::piped())
             .process_group(0);
+        // For people, though it goes through a pipe, and into a file.
+        command.env("NO_COLOR", "1");
         if std::env::var_os("OTTLA_LOG_FORMAT").is_none() {
-            // For people, though it goes through a pipe.
             command.env("OTTLA_LOG_FORMAT", "text");
         }
         let mut child = tokio::process::Command::from(command)
             .kill_on_drop(true)
             .spawn()?;
+        let is_shown = Arc::clone(is_shown);
         let showing = child
             .stderr
             .take()
-            .map(|lines| tokio::spawn(show(id, lines, Arc::new(log))));
+            .map(|lines| tokio::spawn(show(id, lines, log, is_shown)));
         Ok(NodeProcess {
             id,
             child,
@@ -107,14 +111,16 @@ impl NodeProcess {
     }
 }
 
-/// Shows and keeps each line until there is none any more; returns the last.
-async fn show(id: u16, lines: ChildStderr, log: Arc<File>) -> Vec<String> {
+/// Keeps each line, and shows those that come when they are to be shown; returns the last when there is none any more.
+async fn show(id: u16, lines: ChildStderr, log: File, is_shown: Arc<AtomicBool>) -> Vec<String> {
     let mut lines = BufReader::new(lines).lines();
     let mut last = std::collections::VecDeque::new();
     while let Ok(Some(line)) = lines.next_line().await {
         // The terminal or the disk may have gone: that is no reason for the node to stop.
         let _ = writeln!(&*log, "{line}");
-        let _ = writeln!(std::io::stderr(), "node {id}: {line}");
+        if is_shown.load(Ordering::Relaxed) {
+            let _ = writeln!(std::io::stderr(), "node {id}: {line}");
+        }
         if last.len() == LAST_LINES {
             last.pop_front();
         }

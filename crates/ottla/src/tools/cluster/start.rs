@@ -6,6 +6,8 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -90,6 +92,7 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     let mut cluster = Cluster {
         layout,
         nodes: Vec::new(),
+        is_shown: Arc::default(),
     };
     let outcome = tokio::select! {
         started = cluster.start(overrides) => started,
@@ -103,6 +106,7 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
         return Err(reason);
     }
     cluster.introduce(began.elapsed());
+    cluster.is_shown.store(true, Ordering::Relaxed);
     let outcome = tokio::select! {
         () = cluster.watch() => Err("all nodes have ended by themselves".to_owned()),
         () = signals.next() => Ok(()),
@@ -115,6 +119,8 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
 struct Cluster<'a> {
     layout: &'a Layout,
     nodes: Vec<NodeProcess>,
+    /// Whether what they warn of is shown.
+    is_shown: Arc<AtomicBool>,
 }
 
 impl Cluster<'_> {
@@ -123,7 +129,7 @@ impl Cluster<'_> {
         for node in &self.layout.nodes {
             let dir = self.layout.node_dir(node);
             let file = self.layout.properties_file(node);
-            let started = NodeProcess::start(node.id, &dir, &file, overrides);
+            let started = NodeProcess::start(node.id, &dir, &file, overrides, &self.is_shown);
             let started =
                 started.map_err(|error| format!("node {} cannot be started: {error}", node.id))?;
             self.nodes.push(started);
@@ -246,6 +252,8 @@ impl Cluster<'_> {
             return;
         }
         println!("Stopping {running} nodes; a second Ctrl-C ends them at once.");
+        // They miss each other from here on.
+        self.is_shown.store(false, Ordering::Relaxed);
         let began = Instant::now();
         let stopped = tokio::select! {
             () = async {
@@ -311,10 +319,12 @@ async fn why_ended(node: &mut NodeProcess) -> String {
     let status = node
         .status
         .map_or("it is gone".to_owned(), |status| status.to_string());
+    let is_killed = node.status.is_some_and(|status| status.code().is_none());
     let said = node.last_words().await;
     let last = match said.last() {
-        Some(line) => format!("; it said last: {line}"),
-        None => String::new(),
+        Some(line) if !is_killed => format!("; it said last: {line}"),
+        // What was killed has said nothing about it.
+        _ => String::new(),
     };
     format!(
         "node {} has ended by itself ({status}{last}); {} says more",
