@@ -117,7 +117,7 @@ async fn show(id: u16, lines: ChildStderr, log: File, is_shown: Arc<AtomicBool>)
     let mut last = std::collections::VecDeque::new();
     while let Ok(Some(line)) = lines.next_line().await {
         // The terminal or the disk may have gone: that is no reason for the node to stop.
-        let _ = writeln!(&*log, "{line}");
+        let _ = writeln!(&log, "{line}");
         if is_shown.load(Ordering::Relaxed) {
             let _ = writeln!(std::io::stderr(), "node {id}: {line}");
         }
