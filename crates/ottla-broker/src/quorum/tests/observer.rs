@@ -173,7 +173,7 @@ async fn nothing_is_published_before_the_record_that_was_asked_for() {
         .expect("in time");
     let first = observer.published.lock()[0].clone();
     assert!(first.before.topics.is_empty() && first.after.topics.by_name("next").is_some());
-    observer.handle.stop().await;
+    observer.handle.stop(Duration::ZERO).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
