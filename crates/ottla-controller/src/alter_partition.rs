@@ -164,8 +164,7 @@ fn validate(
     let is_eligible = |state: &BrokerState| {
         let id = BrokerId(state.broker_id);
         context.image.cluster.is_broker_active(id)
-            && (planted::has(Bug::IgnoreBrokerEpoch)
-                || state.broker_epoch == BrokerEpoch::UNKNOWN.value()
+            && (state.broker_epoch == BrokerEpoch::UNKNOWN.value()
                 || state.broker_epoch == context.image.cluster.broker_epoch(id).value())
     };
     if !isr.iter().all(is_eligible) {

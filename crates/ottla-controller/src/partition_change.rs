@@ -416,9 +416,7 @@ pub(crate) fn leader_and_isr_updates(
             if is_unclean_election_enabled(context, topic) {
                 change.election = Election::Unclean;
             }
-            if !planted::has(Bug::KeepUncleanEligible) {
-                change.unclean_shutdown_replicas.extend(unclean);
-            }
+            change.unclean_shutdown_replicas.extend(unclean);
             change
                 .target_isr
                 .retain(|&replica| Some(replica) != leaving && Some(replica) != unclean);

@@ -4,10 +4,6 @@
 /// What can be broken on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// A replica joins the ISR with whatever broker epoch: one that was started anew since may lack records.
-    IgnoreBrokerEpoch,
-    /// Whoever lost what it had not flushed stays eligible to lead.
-    KeepUncleanEligible,
     /// Where nobody is in sync, any replica is elected, whatever `unclean.leader.election.enable` says.
     AlwaysElectUncleanly,
     /// A change of the ISR is taken from who leads no more.

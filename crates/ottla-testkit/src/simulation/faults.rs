@@ -236,7 +236,7 @@ impl World {
         }
     }
 
-    fn newest_committed(&self) -> &MetadataImage {
+    pub(super) fn newest_committed(&self) -> &MetadataImage {
         let processes = self.nodes.values().filter_map(|node| node.process.as_ref());
         processes
             .map(|process| process.quorum.committed_image())

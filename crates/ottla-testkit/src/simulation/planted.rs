@@ -6,6 +6,8 @@
 pub enum Bug {
     /// Consumers are given what is not committed.
     ReadPastHighWatermark,
+    /// A leader takes for committed what it has written.
+    CommitWhatIsWritten,
     /// Nobody looks at a producer's sequence numbers.
     TakeEveryBatch,
     /// The controller answers when its records are in its own log.

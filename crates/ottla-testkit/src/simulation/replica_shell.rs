@@ -294,6 +294,10 @@ impl ReplicaShell {
             Effect::AdvanceHighWatermark { high_watermark } => {
                 let (id, epoch) = (around.id, self.replica.leader_epoch());
                 let log = &around.disk.partitions[&key];
+                let high_watermark = match planted::has(Bug::CommitWhatIsWritten) {
+                    true => log.end(),
+                    false => high_watermark,
+                };
                 let checkers = &mut *around.checkers;
                 checkers
                     .high_watermarks
