@@ -285,7 +285,11 @@ fn is_another_in_sync(image: &MetadataImage, id: BrokerId) -> bool {
     let topics = image.topics.iter();
     let mut partitions = topics.flat_map(|topic| topic.partitions());
     partitions.all(|(_, partition)| {
-        let members = || partition.isr.iter().chain(&partition.elr).copied();
+        // In Kafka too, who was moved away may stand in the ELR, and leads no more.
+        let members = || {
+            let members = partition.isr.iter().chain(&partition.elr).copied();
+            members.filter(|&member| partition.is_replica(member))
+        };
         let is_member = members().chain(partition.last_known_elr.iter().copied());
         let is_well = |member: BrokerId| image.cluster.is_broker_active(member);
         !partition.replicas.contains(&id)
