@@ -139,7 +139,7 @@ pub(super) fn committing(joined: &JoinGroupResponse, offset: i64) -> OffsetCommi
     }
 }
 
-fn fetching() -> OffsetFetchRequest {
+pub(super) fn fetching() -> OffsetFetchRequest {
     OffsetFetchRequest {
         groups: vec![OffsetFetchRequestGroup {
             group_id: "g".into(),

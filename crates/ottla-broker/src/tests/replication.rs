@@ -24,9 +24,12 @@ use ottla_protocol::metadata_records::{
 use ottla_records::RecordBatch;
 use ottla_types::{BrokerId, DirectoryId, ErrorCode, TopicPartition};
 
+mod trouble;
+
 use super::client::Client;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 use super::topic_id;
+use crate::groups::OFFSETS_TOPIC;
 use crate::metrics::Metric;
 use crate::{Broker, Endpoint, Partition, RunningBroker};
 
@@ -159,8 +162,10 @@ impl Cluster {
     /// Tells each of the registrations of the others, that they are alive, and of the newest registration of the
     /// partition that one has.
     async fn sync(&self) {
-        let newest = self.running().filter_map(registration_at);
-        let newest = newest.max_by_key(|it| it.partition_epoch);
+        let newest = [TOPIC, OFFSETS_TOPIC].map(|topic| {
+            let known = self.running().filter_map(|it| registration_of(it, topic));
+            (topic, known.max_by_key(|it| it.partition_epoch))
+        });
         for member in self.running() {
             let mut records = Vec::new();
             let image = member.broker().metadata().clone();
@@ -178,13 +183,15 @@ impl Cluster {
                     records.push(MetadataRecord::RegisterBroker(record));
                 }
             }
-            let known = registration_at(member);
-            if let (Some(newest), Some(known)) = (&newest, known)
-                && newest.partition_epoch > known.partition_epoch
-            {
-                let version = image.metadata_version();
-                let record = newest.to_record(topic_id(TOPIC), 0.into(), version, true);
-                records.push(MetadataRecord::Partition(record));
+            for (topic, newest) in &newest {
+                let known = registration_of(member, topic);
+                if let (Some(newest), Some(known)) = (newest, known)
+                    && newest.partition_epoch > known.partition_epoch
+                {
+                    let version = image.metadata_version();
+                    let record = newest.to_record(topic_id(topic), 0.into(), version, true);
+                    records.push(MetadataRecord::Partition(record));
+                }
             }
             if !records.is_empty() {
                 self.write_to(member.id, records).await;
@@ -204,16 +211,25 @@ impl Cluster {
 
     /// The topic with one partition, led by the first of its replicas.
     async fn create_topic(&self, replicas: &[i32], settings: &[(&'static str, &'static str)]) {
+        self.create(TOPIC, replicas, settings).await;
+    }
+
+    async fn create(
+        &self,
+        topic: &'static str,
+        replicas: &[i32],
+        settings: &[(&'static str, &'static str)],
+    ) {
         let directories = replicas.iter().map(|&id| self.member(id).directory());
         let mut records = vec![
             MetadataRecord::Topic(TopicRecord {
-                name: TOPIC.into(),
-                topic_id: topic_id(TOPIC),
+                name: topic.into(),
+                topic_id: topic_id(topic),
                 ..Default::default()
             }),
             MetadataRecord::Partition(PartitionRecord {
                 partition_id: 0,
-                topic_id: topic_id(TOPIC),
+                topic_id: topic_id(topic),
                 replicas: replicas.to_vec(),
                 isr: replicas.to_vec(),
                 leader: replicas[0],
@@ -226,7 +242,7 @@ impl Cluster {
         for (key, value) in settings {
             records.push(MetadataRecord::Config(ConfigRecord {
                 resource_type: 2,
-                resource_name: TOPIC.into(),
+                resource_name: topic.into(),
                 name: (*key).into(),
                 value: Some((*value).into()),
                 ..Default::default()
@@ -315,8 +331,12 @@ impl Cluster {
 }
 
 fn registration_at(member: &Member) -> Option<PartitionRegistration> {
+    registration_of(member, TOPIC)
+}
+
+fn registration_of(member: &Member, topic: &str) -> Option<PartitionRegistration> {
     let image = member.broker().metadata().clone();
-    image.topics.by_name(TOPIC)?.partition(0.into()).cloned()
+    image.topics.by_name(topic)?.partition(0.into()).cloned()
 }
 
 /// What the segments of a replica hold.
@@ -730,101 +750,4 @@ async fn throttled_replicas_catch_up_at_their_rate() {
         assert!(took < Duration::from_secs(2), "{throttled}: {took:?}");
         cluster.until_the_same(&[1, 2]).await;
     }
-}
-
-/// What broker 2 asks of broker 1, from the start of its log on.
-async fn fetch_as_follower(cluster: &Cluster, max_wait_ms: i32) -> PartitionData {
-    let mut request = fetch_from(TOPIC, 0, 0);
-    request.max_wait_ms = max_wait_ms;
-    request.min_bytes = 1;
-    request.replica_id = 2;
-    let response = cluster.connect(1).await.ask(12, &request).await;
-    response.responses[0].partitions[0].clone()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
-    let mut cluster = Cluster::start(2, &[]).await;
-    cluster.create_topic(&[1, 2], &[]).await;
-    cluster.produce(1, 1, &["a"]).await;
-    cluster.stop(2).await;
-    let partition = cluster.partition(1);
-    let broker = Arc::clone(cluster.member(1).broker());
-    let hang = || {
-        let (release, released) = std::sync::mpsc::channel::<()>();
-        let (partition, broker) = (Arc::clone(&partition), Arc::clone(&broker));
-        let hung = tokio::spawn(async move {
-            let wait = move |_: &mut ottla_log::Log| released.recv().is_err();
-            partition.with_log(&broker, wait).await
-        });
-        (release, hung)
-    };
-
-    let (release, hung) = hang();
-    let began = Instant::now();
-    let answer = fetch_as_follower(&cluster, 50).await;
-    assert!(began.elapsed() < Duration::from_secs(5));
-    assert_eq!(answer.error_code, 0);
-    assert!(
-        !has_records(&answer),
-        "the leader has not said that it serves it"
-    );
-    for _ in 0..40 {
-        fetch_as_follower(&cluster, 0).await;
-    }
-    drop(release);
-    hung.await.expect("it ends");
-    assert!(has_records(&fetch_as_follower(&cluster, 50).await));
-
-    // One that is parked is told as soon as it may be served.
-    let (release, hung) = hang();
-    let began = Instant::now();
-    let (answer, ()) = tokio::join!(fetch_as_follower(&cluster, 30_000), async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        drop(release);
-    });
-    assert!(began.elapsed() < Duration::from_secs(15));
-    assert!(!has_records(&answer));
-    hung.await.expect("it ends");
-    assert!(has_records(&fetch_as_follower(&cluster, 50).await));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
-    let cluster = Cluster::start(2, &[]).await;
-    cluster
-        .create_topic(
-            &[1, 2],
-            &[("flush.messages", "1"), ("min.insync.replicas", "2")],
-        )
-        .await;
-    assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
-    let follower = cluster.partition(2);
-    assert_eq!(follower.reader().recovery_point().0, 1);
-    // Its disk takes its time.
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = Arc::new(parking_lot::Mutex::new(released));
-    for _ in 0..crate::log_dirs::THREADS_PER_DIRECTORY {
-        let released = Arc::clone(&released);
-        let jobs = follower.home().threads.jobs.clone();
-        jobs.start(move || {
-            let _ = released.lock().recv();
-        });
-    }
-    let produced = cluster.produce(1, -1, &["b"]);
-    tokio::pin!(produced);
-    let in_file = async {
-        while follower.reader().log_end_offset().0 < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    };
-    tokio::select! {
-        answer = &mut produced => panic!("acknowledged by a file: {answer:?}"),
-        () = in_file => {}
-    }
-    assert_eq!(follower.reader().recovery_point().0, 1);
-    drop(release);
-    assert_eq!(code(&produced.await), ErrorCode::None);
-    assert_eq!(follower.reader().recovery_point().0, 2);
 }

@@ -9,7 +9,7 @@ use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::super::{Ack, PendingAppend};
 use super::*;
-use crate::tests::TestBroker;
+use crate::tests::{TestBroker, old_message};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
@@ -147,23 +147,6 @@ fn a_log_that_starts_within_a_batch_is_copied_with_all_of_that_batch() {
     append_to(&mut current, 0, 1);
     assert!(round(&mut future, &current).is_at_end);
     assert_eq!(future.log_end_offset(), Offset(21));
-}
-
-/// A message of magic 0 or 1, with a checksum of its own.
-fn old_message(magic: u8, attributes: u8, offset: i64, value: &[u8]) -> Vec<u8> {
-    let mut content = vec![magic, attributes];
-    if magic == 1 {
-        content.extend(NOW.0.to_be_bytes());
-    }
-    content.extend((-1i32).to_be_bytes());
-    content.extend((value.len() as i32).to_be_bytes());
-    content.extend(value);
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &content) as u32;
-    let mut message = offset.to_be_bytes().to_vec();
-    message.extend((content.len() as i32 + 4).to_be_bytes());
-    message.extend(crc.to_be_bytes());
-    message.extend(content);
-    message
 }
 
 #[test]
