@@ -161,9 +161,12 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
     let mut cluster = Cluster::start(2, &settings).await;
     let replicas = [("min.insync.replicas", "2")];
     cluster.create(OFFSETS_TOPIC, &[1, 2], &replicas).await;
+    // Whose offsets are committed.
+    cluster.create("t", &[1], &[]).await;
     let commit = async |cluster: &Cluster, offset| {
         let mut request = committing(&Default::default(), offset);
         request.generation_id_or_member_epoch = -1;
+        request.topics[0].partitions[0].partition_index = 0;
         let mut client = cluster.connect(1).await;
         let give_up = Instant::now() + PATIENCE;
         loop {
@@ -205,7 +208,7 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
         assert!(Instant::now() < give_up, "{group:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    assert_eq!(group.topics[0].partitions[1].committed_offset, 5);
+    assert_eq!(group.topics[0].partitions[0].committed_offset, 5);
     // The other replica has it, or gets it: then it counts.
     cluster.start_again(2).await;
     let counts = async {
@@ -213,7 +216,7 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
             let response = client.ask(9, &fetching()).await;
             let group = &response.groups[0];
             let topic = group.topics.first();
-            if topic.is_some_and(|topic| topic.partitions[1].committed_offset == 9) {
+            if topic.is_some_and(|topic| topic.partitions[0].committed_offset == 9) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
