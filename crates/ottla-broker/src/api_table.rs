@@ -74,7 +74,6 @@ fn not_served_because(key: ApiKey) -> &'static str {
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "no streams groups yet (KIP-1071)"
         }
-        ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => "served on the listeners of controllers",
         _ => "not yet",
     }
 }

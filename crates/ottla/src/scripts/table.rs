@@ -60,7 +60,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-jmx", "org.apache.kafka.tools.JmxTool", NotServed("it reads the metrics of a Java process, and this is none")),
     script("kafka-leader-election", "org.apache.kafka.tools.LeaderElectionCommand", Serves("leader-election", "")),
     script("kafka-log-dirs", "org.apache.kafka.tools.LogDirsCommand", Serves("log-dirs", "")),
-    script("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand", Serves("metadata-quorum", "`add-controller` and `remove-controller` need a cluster that serves AddRaftVoter and RemoveRaftVoter")),
+    script("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand", Serves("metadata-quorum", "")),
     script("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", NotServed("the metadata log is shown by `ottla dump-log --cluster-metadata-decoder --files FILE`")),
     script("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance", Serves("producer-perf-test", "with `--throughput` latencies count from when records were due, not from when they were sent; failed records are counted instead of shown one by one")),
     script("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", Serves("reassign-partitions", "an error is its sentence alone, without the stack trace that Kafka's tool prints behind it")),
