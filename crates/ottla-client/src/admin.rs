@@ -10,6 +10,7 @@ mod offsets;
 mod quotas;
 mod reassignments;
 mod topics;
+mod transactions;
 
 use crate::client::Client;
 
@@ -20,6 +21,7 @@ pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
 pub use quotas::{NewScramCredential, QuotaEntity, QuotaMatch};
 pub use reassignments::ReplicaLogDirs;
 pub use topics::{NewTopic, PartitionDescription, TopicDescription};
+pub use transactions::{OpenTransaction, TransactionFilter, TransactionListing};
 
 /// Administers a cluster.
 #[derive(Clone)]

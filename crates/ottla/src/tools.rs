@@ -16,6 +16,7 @@ mod local_time;
 mod performance;
 mod retired_flags;
 mod simple_date_format;
+mod tabbed_table;
 mod topic_filter;
 mod topic_partitions_file;
 
@@ -41,6 +42,7 @@ mod reassign_partitions;
 mod replica_verification;
 mod storage;
 mod topics;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -77,6 +79,7 @@ pub enum Tool {
     #[command(name = "e2e-latency")]
     E2eLatency(Box<e2e_latency::E2eLatencyArgs>),
     ProducerPerfTest(Box<producer_perf_test::ProducerPerfTestArgs>),
+    Transactions(transactions::TransactionsArgs),
 }
 
 /// Runs a tool to its end. Some say something else where nothing stands behind their name.
@@ -108,6 +111,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::ConsumerPerfTest(args) => consumer_perf_test::run(*args),
         Tool::E2eLatency(args) => e2e_latency::run(*args),
         Tool::ProducerPerfTest(args) => producer_perf_test::run(*args, has_arguments),
+        Tool::Transactions(args) => transactions::run(args),
     }
 }
 

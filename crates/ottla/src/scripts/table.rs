@@ -74,7 +74,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-streams-application-reset", "org.apache.kafka.tools.StreamsResetter", NotServed("it is a tool of the Java library Kafka Streams; run Kafka's own against this broker")),
     script("kafka-streams-groups", "org.apache.kafka.tools.streams.StreamsGroupCommand", NotServed("streams groups are not served yet")),
     script("kafka-topics", "org.apache.kafka.tools.TopicCommand", Serves("topics", "")),
-    script("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand", NotServed("the coordinator of transactions is not served yet")),
+    script("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand", Serves("transactions", "")),
     script("kafka-verifiable-consumer", "org.apache.kafka.tools.VerifiableConsumer", NotServed(VERIFIABLE)),
     script("kafka-verifiable-producer", "org.apache.kafka.tools.VerifiableProducer", NotServed(VERIFIABLE)),
     script("kafka-verifiable-share-consumer", "org.apache.kafka.tools.VerifiableShareConsumer", NotServed("share groups are not served yet")),

@@ -13,7 +13,7 @@ use ottla_protocol::messages::describe_quorum_response::{Node, ReplicaState};
 use ottla_types::Uuid;
 
 use super::admin_client::Bootstrap;
-use super::{block_on, load_properties, report_on_stderr};
+use super::{block_on, load_properties, report_on_stderr, tabbed_table};
 
 /// Show the quorum of the metadata log, and change who votes in it.
 #[derive(Args, Debug)]
@@ -274,19 +274,7 @@ fn print_replication(quorum: &QuorumDescription, human_readable: bool) -> anyhow
             status.to_owned(),
         ]);
     }
-    let mut widths = [0; 7];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.len());
-        }
-    }
-    for row in &rows {
-        let cells = row.iter().zip(widths);
-        let line: String = cells
-            .map(|(cell, width)| format!("{cell:<width$}\t"))
-            .collect();
-        println!("{line}");
-    }
+    tabbed_table::print(&rows);
     Ok(())
 }
 

@@ -1,0 +1,211 @@
+//! Transactions and the producers of partitions: listing, describing, ending those that hang (KIP-664).
+
+use ottla_protocol::messages::describe_producers_request::{
+    DescribeProducersRequest, TopicRequest,
+};
+use ottla_protocol::messages::describe_producers_response::ProducerState;
+use ottla_protocol::messages::describe_transactions_response::TransactionState;
+use ottla_protocol::messages::write_txn_markers_request::{
+    WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest,
+};
+use ottla_protocol::messages::{
+    DescribeTransactionsRequest, InitProducerIdRequest, ListTransactionsRequest,
+};
+use ottla_types::ErrorCode;
+
+use super::topics::leader_connection;
+use super::{Admin, text};
+use crate::client::CoordinatorKind;
+use crate::error::ClientError;
+
+/// A transactional id as a list shows it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TransactionListing {
+    /// The broker that coordinates it.
+    pub coordinator: i32,
+    pub transactional_id: String,
+    pub producer_id: i64,
+    /// Kafka's name: `Ongoing`.
+    pub state: String,
+}
+
+/// Which transactional ids are listed. What is empty or `None` leaves all in.
+#[derive(Clone, Default, Debug)]
+pub struct TransactionFilter {
+    pub producer_ids: Vec<i64>,
+    /// Only those that began longer ago than this many milliseconds.
+    pub duration_ms: Option<i64>,
+    /// A regular expression that the whole id matches.
+    pub id_pattern: Option<String>,
+}
+
+/// One open transaction of one partition, as the producer's state there names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenTransaction {
+    pub topic: String,
+    pub partition: i32,
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub coordinator_epoch: i32,
+}
+
+impl Admin {
+    /// The transactional ids that any broker of the cluster coordinates, by broker.
+    pub async fn list_transactions(
+        &self,
+        filter: &TransactionFilter,
+    ) -> Result<Vec<TransactionListing>, ClientError> {
+        let metadata = self.client.refresh_metadata(Some(&[]), false).await?;
+        let mut listings = Vec::new();
+        for broker in metadata.brokers.values() {
+            let response = self
+                .client
+                .retrying("ListTransactions", async || {
+                    let connection = self.client.connection(&broker.address()).await?;
+                    let response = connection
+                        .send_with(|_| ListTransactionsRequest {
+                            producer_id_filters: filter.producer_ids.clone(),
+                            duration_filter: filter.duration_ms.unwrap_or(-1),
+                            transactional_id_pattern: filter.id_pattern.as_deref().map(text),
+                            ..Default::default()
+                        })
+                        .await?;
+                    let what = format!("the transactions of broker {}", broker.id);
+                    ClientError::check(what, response.error_code, None::<&str>)?;
+                    Ok(response)
+                })
+                .await?;
+            let listed = response.transaction_states.into_iter();
+            listings.extend(listed.map(|listed| TransactionListing {
+                coordinator: broker.id,
+                transactional_id: listed.transactional_id.to_string(),
+                producer_id: listed.producer_id,
+                state: listed.transaction_state.to_string(),
+            }));
+        }
+        Ok(listings)
+    }
+
+    /// What is known of a transactional id, and the broker that coordinates it.
+    pub async fn describe_transaction(
+        &self,
+        transactional_id: &str,
+    ) -> Result<(i32, TransactionState), ClientError> {
+        let kind = CoordinatorKind::Transaction;
+        let response = self
+            .client
+            .send_to_coordinator(
+                kind,
+                transactional_id,
+                |_| DescribeTransactionsRequest {
+                    transactional_ids: vec![text(transactional_id)],
+                    ..Default::default()
+                },
+                |response| {
+                    let state = response.transaction_states.first();
+                    state.map_or(0, |state| state.error_code)
+                },
+            )
+            .await?;
+        let what = format!("transactional id {transactional_id}");
+        let Some(state) = response.transaction_states.into_iter().next() else {
+            return Err(ClientError::broker(what, -1, Some("there was no answer")));
+        };
+        ClientError::check(what, state.error_code, None::<&str>)?;
+        let coordinator = self.client.coordinator(kind, transactional_id).await?;
+        Ok((coordinator.id, state))
+    }
+
+    /// The producers that have written to a partition lately, as its leader knows them, or the replica on
+    /// `broker`.
+    pub async fn describe_producers(
+        &self,
+        topic: &str,
+        partition: i32,
+        broker: Option<i32>,
+    ) -> Result<Vec<ProducerState>, ClientError> {
+        self.client
+            .retrying("DescribeProducers", async || {
+                let connection = match broker {
+                    Some(id) => self.client.node(id).await?,
+                    None => leader_connection(&self.client, topic, partition).await?,
+                };
+                let request = DescribeProducersRequest {
+                    topics: vec![TopicRequest {
+                        name: text(topic),
+                        partition_indexes: vec![partition],
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                };
+                let response = connection.send(&request).await?;
+                let what = format!("the producers of {topic}-{partition}");
+                let mut found = response.topics.into_iter().flat_map(|it| it.partitions);
+                let Some(found) = found.next() else {
+                    return Err(ClientError::broker(what, -1, Some("there was no answer")));
+                };
+                let message = found.error_message.as_deref();
+                ClientError::check(what, found.error_code, message)?;
+                Ok(found.active_producers)
+            })
+            .await
+    }
+
+    /// Ends an open transaction in one partition, without asking its coordinator.
+    pub async fn abort_transaction(&self, open: &OpenTransaction) -> Result<(), ClientError> {
+        let OpenTransaction {
+            topic, partition, ..
+        } = open;
+        self.client
+            .retrying("WriteTxnMarkers", async || {
+                let connection = leader_connection(&self.client, topic, *partition).await?;
+                let request = WriteTxnMarkersRequest {
+                    markers: vec![WritableTxnMarker {
+                        producer_id: open.producer_id,
+                        producer_epoch: open.producer_epoch,
+                        coordinator_epoch: open.coordinator_epoch,
+                        transaction_result: false,
+                        topics: vec![WritableTxnMarkerTopic {
+                            name: text(topic),
+                            partition_indexes: vec![*partition],
+                            ..Default::default()
+                        }],
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                };
+                let response = connection.send(&request).await?;
+                let topics = response.markers.iter().flat_map(|marker| &marker.topics);
+                let written = topics.flat_map(|topic| &topic.partitions).next();
+                let code = written.map_or(ErrorCode::UnknownServerError.code(), |it| it.error_code);
+                let what = format!("aborting a transaction in {topic}-{partition}");
+                ClientError::check(what, code, None::<&str>)
+            })
+            .await
+    }
+
+    /// Fences the producer of a transactional id, and with that aborts the transaction that it has open.
+    pub async fn fence_producer(&self, transactional_id: &str) -> Result<(), ClientError> {
+        let timeout_ms = self.client.config().request_timeout.as_millis();
+        let timeout_ms = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
+        self.client
+            .retrying("InitProducerId", async || {
+                let response = self
+                    .client
+                    .send_to_coordinator(
+                        CoordinatorKind::Transaction,
+                        transactional_id,
+                        |_| InitProducerIdRequest {
+                            transactional_id: Some(text(transactional_id)),
+                            transaction_timeout_ms: timeout_ms,
+                            ..Default::default()
+                        },
+                        |response| response.error_code,
+                    )
+                    .await?;
+                let what = format!("fencing the producer of {transactional_id}");
+                ClientError::check(what, response.error_code, None::<&str>)
+            })
+            .await
+    }
+}

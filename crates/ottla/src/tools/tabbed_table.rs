@@ -1,0 +1,36 @@
+//! Tables as `ToolsUtils.prettyPrintTable` prints them: cells filled up to the width of their column, each with a
+//! tab behind it.
+
+/// Prints rows, of which the first are the titles.
+pub(super) fn print<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) {
+    for line in lines(rows) {
+        println!("{line}");
+    }
+}
+
+fn lines<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
+    let mut widths = [0; COLUMNS];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(widths);
+        cells
+            .map(|(cell, width)| format!("{cell:<width$}\t"))
+            .collect()
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines;
+
+    #[test]
+    fn cells_are_as_wide_as_the_widest_of_their_column() {
+        let rows = [["Id", "State"], ["payments", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(lines(&rows), ["Id      \tState\t", "payments\tx    \t"]);
+    }
+}

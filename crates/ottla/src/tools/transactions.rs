@@ -1,0 +1,461 @@
+//! `transactions`: Kafka's `kafka-transactions.sh` (KIP-664, KIP-994, KIP-1152).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use ottla_client::ClientError;
+use ottla_client::admin::{Admin, OpenTransaction, TransactionFilter};
+use ottla_protocol::messages::describe_producers_response::ProducerState;
+use ottla_protocol::messages::describe_transactions_response::TransactionState;
+use ottla_types::ErrorCode;
+
+use super::{admin_client, block_on, message_of, tabbed_table};
+
+/// Analyze transactions and their producers, find those that hang, and abort them.
+#[derive(Args, Debug)]
+pub struct TransactionsArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "host:port")]
+    bootstrap_server: String,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// List transactions.
+    List {
+        /// Only transactions that run longer than this many milliseconds; all, if it is less than 0.
+        #[arg(long, allow_negative_numbers = true)]
+        duration_filter: Option<i64>,
+        /// Only transactional ids that this regular expression matches.
+        #[arg(long)]
+        transactional_id_pattern: Option<String>,
+    },
+    /// Describe the state of an active transactional id.
+    Describe {
+        #[arg(long)]
+        transactional_id: String,
+    },
+    /// Describe the states of the active producers of a partition.
+    DescribeProducers {
+        /// The replica on this broker, and not the leader.
+        #[arg(long)]
+        broker_id: Option<i32>,
+        #[arg(long)]
+        topic: String,
+        #[arg(long)]
+        partition: i32,
+    },
+    /// Abort a hanging transaction.
+    Abort(AbortArgs),
+    /// Find hanging transactions.
+    FindHanging(FindHangingArgs),
+    /// Abort the open transaction of a transactional id, and fence its producer.
+    #[command(name = "forceTerminateTransaction")]
+    ForceTerminate {
+        #[arg(long = "transactionalId")]
+        transactional_id: String,
+    },
+}
+
+#[derive(Args, Debug)]
+struct AbortArgs {
+    #[arg(long)]
+    topic: String,
+    #[arg(long)]
+    partition: i32,
+    /// Where the transaction starts; brokers of 3.0 and above need no more.
+    #[arg(long)]
+    start_offset: Option<i64>,
+    /// With --producer-epoch and --coordinator-epoch for brokers before 3.0.
+    #[arg(long)]
+    producer_id: Option<i64>,
+    #[arg(long)]
+    producer_epoch: Option<i16>,
+    #[arg(long, allow_negative_numbers = true)]
+    coordinator_epoch: Option<i32>,
+}
+
+#[derive(Args, Debug)]
+struct FindHangingArgs {
+    /// Only partitions with a replica on this broker, as it knows them.
+    #[arg(long)]
+    broker_id: Option<i32>,
+    /// The longest that a transaction may run, in minutes.
+    #[arg(long, default_value_t = 15)]
+    max_transaction_timeout: i64,
+    #[arg(long)]
+    topic: Option<String>,
+    #[arg(long)]
+    partition: Option<i32>,
+}
+
+pub fn run(args: TransactionsArgs) -> ExitCode {
+    block_on(async {
+        match execute(&args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{}", error.0);
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+/// What the tool says before it ends.
+struct Failure(String);
+
+/// Kafka's sentence for something that the cluster has refused.
+fn failed<T>(what: &str, result: Result<T, ClientError>) -> Result<T, Failure> {
+    result.map_err(|error| {
+        Failure(format!(
+            "{what}: {}. Enable debug logging for additional detail.",
+            error.broker_message()
+        ))
+    })
+}
+
+async fn execute(args: &TransactionsArgs) -> Result<(), Failure> {
+    let config = args.command_config.as_deref();
+    let connected =
+        admin_client::connect(&args.bootstrap_server, config, "ottla-transactions").await;
+    let admin = connected.map_err(|error| Failure(message_of(&error)))?;
+    match &args.command {
+        Command::List {
+            duration_filter,
+            transactional_id_pattern,
+        } => {
+            let filter = TransactionFilter {
+                duration_ms: *duration_filter,
+                id_pattern: transactional_id_pattern.clone(),
+                ..Default::default()
+            };
+            list(&admin, &filter).await
+        }
+        Command::Describe { transactional_id } => describe(&admin, transactional_id).await,
+        Command::DescribeProducers {
+            broker_id,
+            topic,
+            partition,
+        } => describe_producers(&admin, topic, *partition, *broker_id).await,
+        Command::Abort(args) => abort(&admin, args).await,
+        Command::FindHanging(args) => find_hanging(&admin, args).await,
+        Command::ForceTerminate { transactional_id } => failed(
+            &format!("Failed to force terminate transactionalId `{transactional_id}`"),
+            admin.fence_producer(transactional_id).await,
+        ),
+    }
+}
+
+async fn list(admin: &Admin, filter: &TransactionFilter) -> Result<(), Failure> {
+    let listings = failed(
+        "Failed to list transactions",
+        admin.list_transactions(filter).await,
+    )?;
+    let titles = [
+        "TransactionalId",
+        "Coordinator",
+        "ProducerId",
+        "TransactionState",
+    ];
+    let mut rows = vec![titles.map(str::to_owned)];
+    rows.extend(listings.into_iter().map(|listing| {
+        [
+            listing.transactional_id,
+            listing.coordinator.to_string(),
+            listing.producer_id.to_string(),
+            listing.state,
+        ]
+    }));
+    tabbed_table::print(&rows);
+    Ok(())
+}
+
+async fn describe(admin: &Admin, transactional_id: &str) -> Result<(), Failure> {
+    let (coordinator, state) = failed(
+        &format!("Failed to describe transaction state of transactional-id `{transactional_id}`"),
+        admin.describe_transaction(transactional_id).await,
+    )?;
+    let (started, duration) = match state.transaction_start_time_ms {
+        ..0 => ("None".to_owned(), "None".to_owned()),
+        started => (started.to_string(), (now_ms() - started).to_string()),
+    };
+    let titles = [
+        "CoordinatorId",
+        "TransactionalId",
+        "ProducerId",
+        "ProducerEpoch",
+        "TransactionState",
+        "TransactionTimeoutMs",
+        "CurrentTransactionStartTimeMs",
+        "TransactionDurationMs",
+        "TopicPartitions",
+    ];
+    let partitions = partitions_of(&state).into_iter();
+    let partitions: Vec<String> = partitions
+        .map(|(topic, partition)| format!("{topic}-{partition}"))
+        .collect();
+    let row = [
+        coordinator.to_string(),
+        transactional_id.to_owned(),
+        state.producer_id.to_string(),
+        state.producer_epoch.to_string(),
+        state.transaction_state.to_string(),
+        state.transaction_timeout_ms.to_string(),
+        started,
+        duration,
+        partitions.join(","),
+    ];
+    tabbed_table::print(&[titles.map(str::to_owned), row]);
+    Ok(())
+}
+
+fn partitions_of(state: &TransactionState) -> BTreeSet<(String, i32)> {
+    let topics = state.topics.iter();
+    topics
+        .flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|partition| (topic.topic.to_string(), *partition))
+        })
+        .collect()
+}
+
+async fn describe_producers(
+    admin: &Admin,
+    topic: &str,
+    partition: i32,
+    broker: Option<i32>,
+) -> Result<(), Failure> {
+    let whose = broker.map_or("leader".to_owned(), |id| format!("broker {id}"));
+    let producers = failed(
+        &format!("Failed to describe producers for partition {topic}-{partition} on {whose}"),
+        admin.describe_producers(topic, partition, broker).await,
+    )?;
+    let titles = [
+        "ProducerId",
+        "ProducerEpoch",
+        "LatestCoordinatorEpoch",
+        "LastSequence",
+        "LastTimestamp",
+        "CurrentTransactionStartOffset",
+    ];
+    let mut rows = vec![titles.map(str::to_owned)];
+    rows.extend(producers.into_iter().map(|producer| {
+        [
+            producer.producer_id.to_string(),
+            producer.producer_epoch.to_string(),
+            producer.coordinator_epoch.to_string(),
+            producer.last_sequence.to_string(),
+            producer.last_timestamp.to_string(),
+            match producer.current_txn_start_offset {
+                ..0 => "None".to_owned(),
+                offset => offset.to_string(),
+            },
+        ]
+    }));
+    tabbed_table::print(&rows);
+    Ok(())
+}
+
+async fn abort(admin: &Admin, args: &AbortArgs) -> Result<(), Failure> {
+    let AbortArgs {
+        topic, partition, ..
+    } = args;
+    let open = match (args.start_offset, args.producer_id) {
+        (None, None) => {
+            return Err(Failure(
+                "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or \
+                 above) or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
+                    .to_owned(),
+            ));
+        }
+        (None, Some(producer_id)) => {
+            let missing = |name: &str| Failure(format!("Missing required argument {name}"));
+            let producer_epoch = args.producer_epoch.ok_or(missing("--producer-epoch"))?;
+            let coordinator_epoch = args
+                .coordinator_epoch
+                .ok_or(missing("--coordinator-epoch"))?;
+            OpenTransaction {
+                topic: topic.clone(),
+                partition: *partition,
+                producer_id,
+                producer_epoch,
+                // Before the first marker there is none, and 0 is of no coordinator that came later.
+                coordinator_epoch: coordinator_epoch.max(0),
+            }
+        }
+        (Some(start_offset), _) => {
+            let producers = failed(
+                &format!("Failed to validate producer state for partition {topic}-{partition}"),
+                admin.describe_producers(topic, *partition, None).await,
+            )?;
+            let mut producers = producers.into_iter();
+            let found = producers.find(|it| it.current_txn_start_offset == start_offset);
+            let found = found.filter(|_| start_offset >= 0).ok_or_else(|| {
+                Failure(format!(
+                    "Could not find any open transactions starting at offset {start_offset} on partition \
+                     {topic}-{partition}"
+                ))
+            })?;
+            open_transaction(topic, *partition, &found)
+        }
+    };
+    let what = format!(
+        "Failed to abort transaction AbortTransactionSpec(topicPartition={topic}-{partition}, producerId={}, \
+         producerEpoch={}, coordinatorEpoch={})",
+        open.producer_id, open.producer_epoch, open.coordinator_epoch
+    );
+    failed(&what, admin.abort_transaction(&open).await)
+}
+
+fn open_transaction(topic: &str, partition: i32, producer: &ProducerState) -> OpenTransaction {
+    OpenTransaction {
+        topic: topic.to_owned(),
+        partition,
+        producer_id: producer.producer_id,
+        producer_epoch: producer.producer_epoch as i16,
+        coordinator_epoch: producer.coordinator_epoch.max(0),
+    }
+}
+
+/// An open transaction that has run longer than any may, and whose coordinator does not know of it.
+struct Candidate {
+    topic: String,
+    partition: i32,
+    producer: ProducerState,
+}
+
+async fn find_hanging(admin: &Admin, args: &FindHangingArgs) -> Result<(), Failure> {
+    let said = |text: &str| Err(Failure(text.to_owned()));
+    if args.topic.is_none() && args.broker_id.is_none() {
+        return said(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search",
+        );
+    }
+    if args.partition.is_some() && args.topic.is_none() {
+        return said("The --partition argument requires --topic to be provided");
+    }
+    let mut candidates = Vec::new();
+    for (topic, partition) in partitions_to_search(admin, args).await? {
+        let producers = failed(
+            &format!("Failed to describe producers for partition {topic}-{partition}"),
+            admin
+                .describe_producers(&topic, partition, args.broker_id)
+                .await,
+        )?;
+        let longest_ms = args.max_transaction_timeout.saturating_mul(60_000);
+        let candidate = producers.into_iter().filter(|producer| {
+            producer.current_txn_start_offset >= 0
+                && now_ms().saturating_sub(producer.last_timestamp) > longest_ms
+        });
+        candidates.extend(candidate.map(|producer| Candidate {
+            topic: topic.clone(),
+            partition,
+            producer,
+        }));
+    }
+    let hanging = match candidates.is_empty() {
+        true => candidates,
+        false => without_known(admin, candidates).await?,
+    };
+    print_hanging(&hanging);
+    Ok(())
+}
+
+async fn partitions_to_search(
+    admin: &Admin,
+    args: &FindHangingArgs,
+) -> Result<Vec<(String, i32)>, Failure> {
+    let topics = match (&args.topic, args.partition) {
+        (Some(topic), Some(partition)) => return Ok(vec![(topic.clone(), partition)]),
+        (Some(topic), None) => vec![topic.clone()],
+        (None, _) => failed("Failed to list topics", admin.list_topics(true).await)?,
+    };
+    let what = format!("Failed to describe {} topics", topics.len());
+    let described = failed(&what, admin.describe_topics(&topics).await)?;
+    let mut partitions = Vec::new();
+    for topic in described {
+        for partition in topic.partitions {
+            let has_replica = |id: &i32| partition.replicas.contains(id);
+            if args.broker_id.as_ref().is_none_or(has_replica) {
+                partitions.push((topic.name.clone(), partition.partition));
+            }
+        }
+    }
+    Ok(partitions)
+}
+
+/// Those for which no coordinator is going to write a marker.
+async fn without_known(
+    admin: &Admin,
+    candidates: Vec<Candidate>,
+) -> Result<Vec<Candidate>, Failure> {
+    let ids: BTreeSet<i64> = candidates
+        .iter()
+        .map(|it| it.producer.producer_id)
+        .collect();
+    let filter = TransactionFilter {
+        producer_ids: ids.iter().copied().collect(),
+        ..Default::default()
+    };
+    let what = format!("Failed to list transactions for {} producers", ids.len());
+    let listings = failed(&what, admin.list_transactions(&filter).await)?;
+    let mut known: BTreeMap<i64, BTreeSet<(String, i32)>> = BTreeMap::new();
+    for listing in listings {
+        let id = &listing.transactional_id;
+        match admin.describe_transaction(id).await {
+            Ok((_, state)) => {
+                known.insert(listing.producer_id, partitions_of(&state));
+            }
+            Err(error) if error.code() == Some(ErrorCode::TransactionalIdNotFound) => {}
+            error => {
+                failed("Failed to describe 1 transactions", error)?;
+            }
+        }
+    }
+    let is_known = |it: &Candidate| {
+        let partitions = known.get(&it.producer.producer_id);
+        partitions.is_some_and(|known| known.contains(&(it.topic.clone(), it.partition)))
+    };
+    Ok(candidates.into_iter().filter(|it| !is_known(it)).collect())
+}
+
+fn print_hanging(hanging: &[Candidate]) {
+    let titles = [
+        "Topic",
+        "Partition",
+        "ProducerId",
+        "ProducerEpoch",
+        "CoordinatorEpoch",
+        "StartOffset",
+        "LastTimestamp",
+        "Duration(min)",
+    ];
+    let mut rows = vec![titles.map(str::to_owned)];
+    rows.extend(hanging.iter().map(|found| {
+        let producer = &found.producer;
+        let minutes = now_ms().saturating_sub(producer.last_timestamp) / 60_000;
+        [
+            found.topic.clone(),
+            found.partition.to_string(),
+            producer.producer_id.to_string(),
+            producer.producer_epoch.to_string(),
+            producer.coordinator_epoch.to_string(),
+            producer.current_txn_start_offset.to_string(),
+            producer.last_timestamp.to_string(),
+            minutes.to_string(),
+        ]
+    }));
+    tabbed_table::print(&rows);
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as i64)
+}
