@@ -59,12 +59,11 @@ enum Brokers {
 /// Features whose levels a directory that Ottla formats does not finalize, since it does not serve them yet. Kafka's
 /// directory is formatted without them too, so that like is compared with like: `eligible.leader.replicas.version`
 /// alone changes how Kafka shows the settings of every topic. The features are compared as a step of their own.
-const NOT_FINALIZED: [&str; 5] = [
+const NOT_FINALIZED: [&str; 4] = [
     "eligible.leader.replicas.version",
     "group.version",
     "share.version",
     "streams.version",
-    "transaction.version",
 ];
 
 /// One side of the comparison.

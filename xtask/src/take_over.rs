@@ -386,7 +386,7 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         // What is not served yet is to be kept, and preflight would stop for it; Kafka does not know the setting.
         (
             "ottla.accept.unserved",
-            "acls,scram,tokens,quotas,groups,transactions,settings",
+            "acls,scram,tokens,quotas,groups,settings",
         ),
         // The clients' records are few, and idempotent producers' state must outlive a slow turn.
         ("producer.id.expiration.ms", "86400000"),
@@ -439,14 +439,9 @@ fn compare_pictures(
 
 /// What Ottla keeps byte for byte and does not show, or not all of it.
 fn is_kept(name: &str) -> bool {
-    [
-        "transaction ",
-        "group newer",
-        "group share",
-        "share offset ",
-    ]
-    .iter()
-    .any(|prefix| name.starts_with(prefix))
+    ["group newer", "group share", "share offset "]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// Compares what was kept with what was there before, on a side that shows it.

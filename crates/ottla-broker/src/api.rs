@@ -1,5 +1,7 @@
 //! One file per API, named after it. Only here and in the protocol crate do version numbers appear.
 
+pub(crate) mod add_offsets_to_txn;
+pub(crate) mod add_partitions_to_txn;
 pub(crate) mod add_raft_voter;
 pub(crate) mod allocate_producer_ids;
 pub(crate) mod alter_client_quotas;
@@ -36,6 +38,7 @@ pub(crate) mod describe_transactions;
 pub(crate) mod describe_user_scram_credentials;
 pub(crate) mod elect_leaders;
 pub(crate) mod end_quorum_epoch;
+pub(crate) mod end_txn;
 pub(crate) mod envelope;
 pub(crate) mod expire_delegation_token;
 pub(crate) mod fetch;
@@ -65,7 +68,9 @@ pub(crate) mod renew_delegation_token;
 pub(crate) mod sasl_authenticate;
 pub(crate) mod sasl_handshake;
 pub(crate) mod sync_group;
+pub(crate) mod txn_offset_commit;
 pub(crate) mod unregister_broker;
 pub(crate) mod update_features;
 pub(crate) mod update_raft_voter;
 pub(crate) mod vote;
+pub(crate) mod write_txn_markers;

@@ -51,11 +51,6 @@ fn shown(versions: &RangeInclusive<i16>, lowest: i16) -> String {
 
 fn not_served_because(key: ApiKey) -> &'static str {
     match key {
-        ApiKey::AddPartitionsToTxn
-        | ApiKey::AddOffsetsToTxn
-        | ApiKey::EndTxn
-        | ApiKey::WriteTxnMarkers
-        | ApiKey::TxnOffsetCommit => "no transactions yet",
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
             "classic groups only (KIP-848)"
         }

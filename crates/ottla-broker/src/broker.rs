@@ -29,7 +29,7 @@ use crate::dispatch::Endpoint;
 use crate::groups::Groups;
 use crate::log_dirs::{DirFailure, Loading, LogDirs};
 use crate::metrics::Metrics;
-use crate::net::{AddressLimits, Connections};
+use crate::net::{AddressLimits, BrokerPeers, Connections};
 use crate::partition::{AppendPace, DirectoryMoves, PageCache, Partition, Partitions};
 use crate::quorum::QuorumHandle;
 use crate::replication::Replication;
@@ -37,6 +37,7 @@ use crate::request_context::RequestContext;
 use crate::request_memory::RequestMemory;
 use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
+use crate::transactions::Transactions;
 
 /// See [`Broker::compression_memory`].
 const COMPRESSION_BYTES: i64 = 512 * 1024 * 1024;
@@ -51,6 +52,8 @@ pub struct Broker {
     pub(crate) partitions: Partitions,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) groups: Groups,
+    pub(crate) transactions: Transactions,
+    pub(crate) peers: BrokerPeers,
     /// Set once, before the broker joins its cluster.
     log_dirs: OnceLock<Arc<LogDirs>>,
     /// How far the loading of the logs has come.
@@ -142,6 +145,8 @@ impl Broker {
                 config.max_incremental_fetch_session_cache_slots.max(0) as usize,
             ),
             groups: Groups::new(&config),
+            transactions: Transactions::new(&config),
+            peers: BrokerPeers::default(),
             log_dirs: OnceLock::new(),
             loading: Loading::default(),
             quorum: OnceLock::new(),

@@ -14,6 +14,7 @@ mod authorizer;
 mod broker;
 mod complaints;
 pub mod controller;
+mod coordination;
 mod dispatch;
 mod groups;
 mod http;
@@ -31,6 +32,7 @@ mod stalls;
 mod start;
 mod telemetry;
 mod throttle;
+mod transactions;
 
 pub use api_table::api_table_markdown;
 pub use authorizer::{Authorizer, Operation, ResourceType};

@@ -5,6 +5,7 @@
 //! `api` do), logs.
 
 mod address_limits;
+mod broker_peers;
 mod connection;
 mod connections;
 mod creation_rate;
@@ -16,6 +17,7 @@ mod peer_connection;
 mod send;
 
 pub(crate) use address_limits::{AddressLimits, follow_address_limits};
+pub(crate) use broker_peers::BrokerPeers;
 pub(crate) use connection::{Answer, PendingAnswer};
 pub(crate) use connections::Connections;
 pub use connections::{Connection, ListenerInfo};

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use ottla_config::TopicConfig;
+use ottla_coordinator::TransactionalProducer;
 use ottla_log::{CloseJob, JobOutcome, Log, LogReader};
 use ottla_records::RecordBatch;
 use ottla_replica::{AckOutcome, Event, FollowerFetch, Replica, ReplicaConfig, RequiredAcks};
@@ -48,13 +49,14 @@ use crate::log_dirs::{DirThreads, DiskSpace};
 use crate::metrics::TopicMetrics;
 use crate::replication::LeaderAnswer;
 use crate::stalls;
-use execute::{Stepped, Truncation};
+use execute::{BeginVerification, Stepped, Truncation, Verified};
 use follower_fetches::Turn;
 use inbox::{Inbox, Place, RunToken};
 use readers::Readers;
 
 pub(crate) use append_pace::{AppendPace, AppendTime};
 pub(crate) use directory_move::DirectoryMoves;
+pub(crate) use execute::OfTransaction;
 pub(crate) use follower_fetches::{FollowerFetches, FollowerTurns, FollowerVerdict, LateTurns};
 pub(crate) use page_cache::PageCache;
 pub(crate) use partitions::Partitions;
@@ -75,6 +77,7 @@ pub(crate) struct PendingAppend {
     pub(crate) batch: RecordBatch,
     pub(crate) required_acks: RequiredAcks,
     pub(crate) expected_leader_epoch: Option<LeaderEpoch>,
+    pub(crate) of_transaction: OfTransaction,
     /// On the broker's own clock.
     pub(crate) deadline_ms: u64,
     pub(crate) ack: Ack,
@@ -127,6 +130,10 @@ enum PartitionEvent {
     LeaderAnswered(LeaderAnswer),
     /// The log is to be cut: runs next after the step that asked for it.
     Truncate(Truncation),
+    /// A coordinator wants to append to a transaction, and asks whether it has begun here.
+    BeginVerification(BeginVerification),
+    /// The coordinator of a transaction has said whether this partition is part of it.
+    TransactionVerified(Verified),
     /// Looks at how things stand between two steps.
     Look(Box<dyn FnOnce(&Replica<Ack>, &Log) + Send>),
     /// Maintenance of the log: runs between two steps.
@@ -161,6 +168,8 @@ impl PartitionEvent {
             | PartitionEvent::Replica(_)
             | PartitionEvent::FollowerFetch(..)
             | PartitionEvent::Truncate(_)
+            | PartitionEvent::BeginVerification(_)
+            | PartitionEvent::TransactionVerified(_)
             | PartitionEvent::Look(_)
             | PartitionEvent::Work(_)
             | PartitionEvent::Replace(_)
@@ -378,6 +387,40 @@ impl Partition {
     /// Tells the replica that more of its log is on the disk.
     pub(crate) fn on_flushed(self: &Arc<Self>, broker: &Arc<Broker>) {
         self.put(broker, PartitionEvent::Flushed);
+    }
+
+    /// Begins to verify that this partition is part of a transaction, for a coordinator that is about to append
+    /// to it. `None` where the transaction has begun here, and nobody needs to be asked.
+    pub(crate) async fn begin_verification(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        producer: TransactionalProducer,
+        raises_epoch: bool,
+    ) -> Result<Option<u64>, ErrorCode> {
+        let (done, begun) = oneshot::channel();
+        let event = BeginVerification {
+            producer,
+            raises_epoch,
+            done,
+        };
+        self.put(broker, PartitionEvent::BeginVerification(event));
+        begun.await.unwrap_or(Err(ErrorCode::NotLeaderOrFollower))
+    }
+
+    /// What the coordinator of a transaction says about this partition.
+    pub(crate) fn on_transaction_verified(
+        self: &Arc<Self>,
+        broker: &Arc<Broker>,
+        producer: TransactionalProducer,
+        guard: u64,
+        result: Result<(), ErrorCode>,
+    ) {
+        let event = Verified {
+            producer,
+            guard,
+            result,
+        };
+        self.put(broker, PartitionEvent::TransactionVerified(event));
     }
 
     /// Runs something on the log between two steps, and returns what it came to. The work must not

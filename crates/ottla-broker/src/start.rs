@@ -281,6 +281,7 @@ impl RunningBroker {
         broker.begin_stop();
         // Members that wait for their group would keep their connections from draining.
         broker.groups.stop();
+        broker.transactions.stop();
         self.drain(Endpoint::Broker).await;
         for task in &self.tasks {
             task.abort();

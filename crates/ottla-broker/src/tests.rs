@@ -22,6 +22,7 @@ mod replication;
 mod resources_in_force;
 mod settings;
 mod settings_in_force;
+mod transactions;
 
 pub(crate) use directories::{Node, create};
 

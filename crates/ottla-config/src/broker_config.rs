@@ -209,6 +209,8 @@ macro_rules! broker_config {
 }
 
 broker_config! {
+    add_partitions_to_txn_retry_backoff_max_ms: i32 = "add.partitions.to.txn.retry.backoff.max.ms",
+    add_partitions_to_txn_retry_backoff_ms: i32 = "add.partitions.to.txn.retry.backoff.ms",
     auto_create_topics_enable: bool = "auto.create.topics.enable",
     broker_heartbeat_interval_ms: i32 = "broker.heartbeat.interval.ms",
     broker_rack: Option<String> = "broker.rack",
@@ -310,17 +312,24 @@ broker_config! {
     replica_socket_timeout_ms: i32 = "replica.socket.timeout.ms",
     replication_quota_window_num: i32 = "replication.quota.window.num",
     replication_quota_window_size_seconds: i32 = "replication.quota.window.size.seconds",
+    request_timeout_ms: i32 = "request.timeout.ms",
     socket_connection_setup_timeout_ms: i64 = "socket.connection.setup.timeout.ms",
     socket_listen_backlog_size: i32 = "socket.listen.backlog.size",
     socket_receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",
     socket_request_max_bytes: i32 = "socket.request.max.bytes",
     socket_send_buffer_bytes: i32 = "socket.send.buffer.bytes",
     telemetry_max_bytes: i32 = "telemetry.max.bytes",
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: i32 =
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     transaction_max_timeout_ms: i32 = "transaction.max.timeout.ms",
+    transaction_partition_verification_enable: bool = "transaction.partition.verification.enable",
+    transaction_remove_expired_transaction_cleanup_interval_ms: i32 =
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
     transaction_state_log_num_partitions: i32 = "transaction.state.log.num.partitions",
     transaction_state_log_replication_factor: i16 = "transaction.state.log.replication.factor",
     transaction_state_log_segment_bytes: i32 = "transaction.state.log.segment.bytes",
     transaction_state_log_min_isr: i32 = "transaction.state.log.min.isr",
+    transaction_two_phase_commit_enable: bool = "transaction.two.phase.commit.enable",
     transactional_id_expiration_ms: i32 = "transactional.id.expiration.ms",
     unstable_api_versions_enable: bool = "unstable.api.versions.enable",
     unstable_feature_versions_enable: bool = "unstable.feature.versions.enable",

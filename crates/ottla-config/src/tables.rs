@@ -139,15 +139,10 @@ const CONNECTION_SETUP: Support = Support::AcceptedWithoutEffect(
 );
 const KERNEL_BUFFER: Support =
     Support::AcceptedWithoutEffect("the kernel sizes the buffers of connections to other nodes");
-const OTHER_TIMEOUTS: Support = Support::AcceptedWithoutEffect(
-    "requests to other nodes have controller.socket.timeout.ms, replica.socket.timeout.ms or \
-     controller.quorum.request.timeout.ms",
-);
 const COORDINATOR_BUFFERS: Support =
     Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
 const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
 const METRICS: Support = Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
-const TRANSACTIONS: Support = Support::AcceptedWithoutEffect("transactions are not served yet");
 const CONSUMER: Support =
     Support::AcceptedWithoutEffect("the consumer group protocol of KIP-848 is not served yet");
 const SHARE: Support = Support::AcceptedWithoutEffect("share groups are not served yet");

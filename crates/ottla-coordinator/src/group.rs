@@ -2,6 +2,7 @@
 
 mod config;
 mod coordinator;
+mod outcome;
 mod record;
 mod replay;
 
@@ -15,6 +16,7 @@ mod expiry;
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
+mod transactional_offsets;
 
 mod delete;
 mod describe;
@@ -28,6 +30,7 @@ pub use classic_group::ClassicGroupState;
 pub use config::GroupCoordinatorConfig;
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
+pub use outcome::{Outcome, Reply, Response, TimerChange, TimerKey, Write, error_after_append};
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;
 

@@ -1,20 +1,59 @@
-//! What a coordinator asks of its shell: records to append, replies to send, timers to change.
+//! What a coordinator asks of its shell: records to append, replies to send, timers to change, and
+//! whatever else only its own shell can do.
 //!
 //! Invariants: each [`ReplyTo`] that is handed in comes back in exactly one [`Reply`], at once or in
 //! the outcome of a later event. Write ids grow by one in the order in which the writes must be
 //! appended. The shell reports each write once: committed, failed, or first timed out and then one of
 //! the two.
+//! Source: `CoordinatorResult`, `CoordinatorShard`.
 
-use bytestring::ByteString;
-use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
-use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
-use ottla_protocol::messages::{
-    HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, OffsetCommitResponse,
-    OffsetDeleteResponse, SyncGroupResponse,
-};
-use ottla_types::ErrorCode;
+use std::fmt::Debug;
+use std::hash::Hash;
 
-use crate::group::CoordinatorRecord;
+use bytes::Bytes;
+use ottla_protocol::EncodeError;
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Timestamp};
+
+/// The state machine of one partition of an internal topic, as far as its shell has to know it. Its
+/// requests are its own.
+pub trait Coordinator: Sized {
+    type Record: EncodeRecord + Debug;
+    type Response: Debug;
+    type TimerKey: Clone + Eq + Hash + Ord + Debug;
+    /// What is asked of the shell besides writes, replies and timers.
+    type Command: Debug;
+
+    /// The log has been replayed up to its end.
+    fn on_loaded(&mut self, now: Timestamp) -> Outcome<Self>;
+
+    /// The partition is led elsewhere now, or the broker stops. Answers everything that is parked.
+    fn on_unloaded(&mut self) -> Outcome<Self>;
+
+    /// The records of `write` and of all writes before it are committed.
+    fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome<Self>;
+
+    /// The records of `write` are not in the log, and those of later writes are not or will be
+    /// ignored: the shell must not go on with them.
+    fn on_write_failed(
+        &mut self,
+        write: WriteId,
+        error: ErrorCode,
+        now: Timestamp,
+    ) -> Outcome<Self>;
+
+    /// `write` has taken longer than a client should wait. Those who wait are told; whether it is
+    /// committed remains open.
+    fn on_write_timed_out(&mut self, write: WriteId, now: Timestamp) -> Outcome<Self>;
+
+    /// A timer that this coordinator set is due.
+    fn on_timer(&mut self, key: Self::TimerKey, now: Timestamp) -> Outcome<Self>;
+}
+
+/// A record as it stands in the log.
+pub trait EncodeRecord {
+    /// Key and value, each behind its two-byte type or version.
+    fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError>;
+}
 
 /// The place where a reply is awaited. Given by the shell; the coordinator only hands it back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -24,198 +63,84 @@ pub struct ReplyTo(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct WriteId(pub u64);
 
-/// Records that go to the log as one batch.
+/// What goes to the log as one batch.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Write {
+pub struct Write<R> {
     pub id: WriteId,
-    pub records: Vec<CoordinatorRecord>,
+    pub kind: WriteKind,
+    pub records: Vec<R>,
 }
 
-#[derive(Clone, PartialEq, Debug)]
-pub struct Reply {
-    pub to: ReplyTo,
-    pub response: Response,
-}
-
-/// A response, without what only the connection knows (throttling, wire version).
-#[derive(Clone, PartialEq, Debug)]
-pub enum Response {
-    JoinGroup(JoinGroupResponse),
-    SyncGroup(SyncGroupResponse),
-    Heartbeat(HeartbeatResponse),
-    LeaveGroup(LeaveGroupResponse),
-    OffsetCommit(OffsetCommitResponse),
-    OffsetFetch(OffsetFetchResponseGroup),
-    OffsetDelete(OffsetDeleteResponse),
-    DeleteGroups(Vec<DeletableGroupResult>),
-}
-
-impl Response {
-    /// The response that says `error` to the same request, when what it was to report could not be
-    /// made durable. `error` is that of the append; each API has its own words for it.
-    pub fn failed(self, error: ErrorCode) -> Response {
-        let code = error_after_append(error).code();
-        match self {
-            Response::JoinGroup(response) => Response::JoinGroup(JoinGroupResponse {
-                error_code: code,
-                member_id: response.member_id,
-                ..Default::default()
-            }),
-            Response::SyncGroup(_) => Response::SyncGroup(SyncGroupResponse {
-                error_code: code,
-                ..Default::default()
-            }),
-            Response::Heartbeat(_) => Response::Heartbeat(HeartbeatResponse {
-                error_code: code,
-                ..Default::default()
-            }),
-            Response::LeaveGroup(_) => Response::LeaveGroup(LeaveGroupResponse {
-                error_code: code,
-                ..Default::default()
-            }),
-            Response::OffsetCommit(mut response) => {
-                for topic in &mut response.topics {
-                    for partition in &mut topic.partitions {
-                        partition.error_code = code;
-                    }
-                }
-                Response::OffsetCommit(response)
-            }
-            Response::OffsetFetch(response) => Response::OffsetFetch(OffsetFetchResponseGroup {
-                group_id: response.group_id,
-                error_code: fetch_error_after_append(error).code(),
-                ..Default::default()
-            }),
-            Response::OffsetDelete(_) => Response::OffsetDelete(OffsetDeleteResponse {
-                error_code: code,
-                ..Default::default()
-            }),
-            Response::DeleteGroups(mut results) => {
-                for result in &mut results {
-                    result.error_code = code;
-                }
-                Response::DeleteGroups(results)
-            }
-        }
-    }
-}
-
-/// What a client is told when the records of its request could not be appended with `error`: the
-/// errors of a log mean something else to a client of a coordinator.
-/// Source: `CoordinatorOperationExceptionHelper.handleOperationException`.
-pub fn error_after_append(error: ErrorCode) -> ErrorCode {
-    match error {
-        ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
-        ErrorCode::UnknownTopicOrPartition
-        | ErrorCode::NotEnoughReplicas
-        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
-        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError => ErrorCode::NotCoordinator,
-        ErrorCode::MessageTooLarge
-        | ErrorCode::RecordListTooLarge
-        | ErrorCode::InvalidFetchSize => ErrorCode::UnknownServerError,
-        other => other,
-    }
-}
-
-/// As [`error_after_append`], for OffsetFetch: consumers before 3.9 know neither of the two errors
-/// that say "try this coordinator again", so they are sent to look for the coordinator.
-/// Source: `GroupCoordinatorService.handleOffsetFetchException`.
-fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
-    match error {
-        ErrorCode::UnknownTopicOrPartition
-        | ErrorCode::NotEnoughReplicas
-        | ErrorCode::RequestTimedOut => ErrorCode::NotCoordinator,
-        other => error_after_append(other),
-    }
-}
-
-/// What a timer is for. A coordinator has at most one timer for each key.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum TimerKey {
-    /// The member must send a heartbeat or rejoin before this.
-    Session {
-        group_id: ByteString,
-        member_id: ByteString,
+/// What kind of batch a write is. Only plain ones may share a batch with their neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteKind {
+    Plain,
+    /// Records that count when the producer's transaction is committed.
+    Transactional {
+        producer: TransactionalProducer,
+        /// What the log gave when the transaction was verified; `None` where it had begun already.
+        guard: Option<u64>,
     },
-    /// The group stops waiting for members to join.
-    Join { group_id: ByteString },
-    /// The group stops waiting for members to send SyncGroup.
-    Sync { group_id: ByteString },
-    /// Expired offsets and groups are looked for.
-    Expiration,
+    /// The marker that ends the producer's transaction; it has no records of the coordinator.
+    EndTransaction {
+        producer: TransactionalProducer,
+        marker: TransactionEnd,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TransactionalProducer {
+    pub id: ProducerId,
+    pub epoch: ProducerEpoch,
+}
+
+/// How a transaction ends, as its coordinator says it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TransactionEnd {
+    pub is_commit: bool,
+    /// The leader epoch of the transaction coordinator that decided it.
+    pub coordinator_epoch: i32,
+    /// The `transaction.version` that the transaction's client worked by: from 2 on the marker carries
+    /// the next producer epoch (KIP-890).
+    pub transaction_version: i16,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reply<S> {
+    pub to: ReplyTo,
+    pub response: S,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TimerChange {
+pub enum TimerChange<K> {
     /// Replaces a timer of the same key.
     Set {
-        key: TimerKey,
+        key: K,
         after_ms: u64,
     },
     Cancel {
-        key: TimerKey,
+        key: K,
     },
 }
 
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+#[derive(Debug)]
+pub struct Outcome<C: Coordinator> {
     /// To be appended in this order, after all earlier ones.
-    pub writes: Vec<Write>,
+    pub writes: Vec<Write<C::Record>>,
     /// To be sent at once, whatever becomes of `writes`.
-    pub replies: Vec<Reply>,
+    pub replies: Vec<Reply<C::Response>>,
     /// To be applied in this order.
-    pub timers: Vec<TimerChange>,
+    pub timers: Vec<TimerChange<C::TimerKey>>,
+    pub commands: Vec<C::Command>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{ErrorCode, error_after_append, fetch_error_after_append};
-
-    #[test]
-    fn errors_of_the_log_become_errors_of_a_coordinator() {
-        use ErrorCode as E;
-        for (append, reply, fetch_reply) in [
-            (
-                E::NetworkException,
-                E::CoordinatorLoadInProgress,
-                E::CoordinatorLoadInProgress,
-            ),
-            (
-                E::UnknownTopicOrPartition,
-                E::CoordinatorNotAvailable,
-                E::NotCoordinator,
-            ),
-            (
-                E::NotEnoughReplicas,
-                E::CoordinatorNotAvailable,
-                E::NotCoordinator,
-            ),
-            (
-                E::RequestTimedOut,
-                E::CoordinatorNotAvailable,
-                E::NotCoordinator,
-            ),
-            (E::NotLeaderOrFollower, E::NotCoordinator, E::NotCoordinator),
-            (E::KafkaStorageError, E::NotCoordinator, E::NotCoordinator),
-            (
-                E::MessageTooLarge,
-                E::UnknownServerError,
-                E::UnknownServerError,
-            ),
-            (
-                E::RecordListTooLarge,
-                E::UnknownServerError,
-                E::UnknownServerError,
-            ),
-            (
-                E::InvalidFetchSize,
-                E::UnknownServerError,
-                E::UnknownServerError,
-            ),
-            (E::NotCoordinator, E::NotCoordinator, E::NotCoordinator),
-        ] {
-            assert_eq!(error_after_append(append), reply, "{append}");
-            assert_eq!(fetch_error_after_append(append), fetch_reply, "{append}");
+impl<C: Coordinator> Default for Outcome<C> {
+    fn default() -> Self {
+        Outcome {
+            writes: Vec::new(),
+            replies: Vec::new(),
+            timers: Vec::new(),
+            commands: Vec::new(),
         }
     }
 }

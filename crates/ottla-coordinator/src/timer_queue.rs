@@ -5,18 +5,28 @@
 //! whatever monotonic milliseconds the caller counts in.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 
-use crate::outcome::{TimerChange, TimerKey};
+use crate::outcome::TimerChange;
 
-#[derive(Debug, Default)]
-pub struct TimerQueue {
-    deadlines: HashMap<TimerKey, u64>,
+#[derive(Debug)]
+pub struct TimerQueue<K> {
+    deadlines: HashMap<K, u64>,
     /// Deadline first, so that the head is the next one due. Holds each key of `deadlines` once.
-    by_deadline: BTreeSet<(u64, TimerKey)>,
+    by_deadline: BTreeSet<(u64, K)>,
 }
 
-impl TimerQueue {
-    pub fn apply(&mut self, change: TimerChange, now_ms: u64) {
+impl<K> Default for TimerQueue<K> {
+    fn default() -> Self {
+        TimerQueue {
+            deadlines: HashMap::new(),
+            by_deadline: BTreeSet::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Ord> TimerQueue<K> {
+    pub fn apply(&mut self, change: TimerChange<K>, now_ms: u64) {
         match change {
             TimerChange::Set { key, after_ms } => {
                 let deadline = now_ms.saturating_add(after_ms);
@@ -39,7 +49,7 @@ impl TimerQueue {
     }
 
     /// Takes out one timer that is due.
-    pub fn pop_due(&mut self, now_ms: u64) -> Option<TimerKey> {
+    pub fn pop_due(&mut self, now_ms: u64) -> Option<K> {
         if self.next_deadline_ms()? > now_ms {
             return None;
         }
@@ -65,7 +75,7 @@ impl TimerQueue {
 #[cfg(test)]
 mod tests {
     use super::TimerQueue;
-    use crate::outcome::{TimerChange, TimerKey};
+    use crate::group::{TimerChange, TimerKey};
 
     fn join(group: &'static str) -> TimerKey {
         TimerKey::Join {

@@ -13,12 +13,13 @@ use std::sync::atomic::Ordering;
 
 use ottla_config::TopicConfig;
 use ottla_records::RecordBatch;
-use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+use ottla_types::{LeaderEpoch, Offset, ProducerId, Timestamp, TopicPartition};
 
 use crate::batch_tail::BatchTail;
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::{
-    AppendOrigin, ProducerError, ProducerStage, ProducerState, ProducerVerdict, TransactionVersion,
+    AppendOrigin, ProducerError, ProducerStage, ProducerState, ProducerStateEntry, ProducerVerdict,
+    TransactionVersion,
 };
 use crate::reader::{LogReader, SegmentList, Shared};
 use crate::segment::Segment;
@@ -166,6 +167,15 @@ impl Log {
     ) -> Result<ProducerVerdict, ProducerError> {
         self.producers
             .check(stage, batch, origin, transaction_version)
+    }
+
+    /// What is known of a producer, with what `stage` holds of it.
+    pub fn staged_producer<'a>(
+        &'a self,
+        stage: &'a ProducerStage,
+        producer_id: ProducerId,
+    ) -> Option<&'a ProducerStateEntry> {
+        self.producers.staged_producer(stage, producer_id)
     }
 
     /// Forgets producers that have not written for `producer.id.expiration.ms`. Returns how many.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ottla_records::RecordBatch;
-use ottla_types::{Offset, ProducerEpoch, ProducerId, Timestamp};
+use ottla_types::{Offset, ProducerId, Timestamp};
 
 mod check;
 mod entry;
@@ -90,15 +90,15 @@ impl ProducerState {
         self.producers.is_empty() && self.unreplicated.is_empty()
     }
 
-    /// Whether a transaction of this producer and epoch is open.
-    pub fn has_ongoing_transaction(
-        &self,
+    /// What is known of a producer, with what `stage` holds of it.
+    pub(crate) fn staged_producer<'a>(
+        &'a self,
+        stage: &'a ProducerStage,
         producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-    ) -> bool {
-        self.producer(producer_id).is_some_and(|entry| {
-            entry.current_txn_first_offset.is_some() && entry.producer_epoch == producer_epoch
-        })
+    ) -> Option<&'a ProducerStateEntry> {
+        stage
+            .entry(producer_id)
+            .or_else(|| self.producer(producer_id))
     }
 
     /// The first offset of the oldest transaction that is open or whose marker is not below the high

@@ -53,7 +53,7 @@ pub const TRANSACTION_VERSION: Feature = Feature {
         level(1, MetadataVersion::IBP_4_0_IV2),
         level(2, MetadataVersion::IBP_4_0_IV2),
     ],
-    served_by_ottla: 0,
+    served_by_ottla: 2,
 };
 
 /// KIP-848: consumer groups with the next generation of the rebalance protocol.

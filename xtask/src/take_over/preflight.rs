@@ -15,10 +15,9 @@ use crate::peer::InstalledPeer;
 use crate::process;
 
 /// What a picture's names begin with, and the finding's place and what it is about.
-const IN_USE: [(&str, &str, &str); 3] = [
+const IN_USE: [(&str, &str, &str); 2] = [
     ("group newer", "__consumer_offsets", "groups"),
     ("share offset ", "__share_group_state", "groups"),
-    ("transaction ", "__transaction_state", "transactional ids"),
 ];
 
 /// Runs it on the stopped node, whose directory the broker of this name made (`Apache Kafka 3.9.2`), and gives back what

@@ -306,8 +306,7 @@ impl Story {
         Ok(picture)
     }
 
-    /// A turn's changes by an administrator and by tools; transactions and the newer groups only where they are
-    /// served.
+    /// A turn's changes by an administrator and by tools; the newer groups only where they are served.
     pub fn operate(
         &mut self,
         workload: &mut Workload,
@@ -329,8 +328,8 @@ impl Story {
             }
         }
         self.produce_with_tool(workload, random)?;
+        self.transact(workload, random)?;
         if serves_all {
-            self.transact(workload, random)?;
             self.use_newer_groups(workload, random)?;
         }
         Ok(count as usize + 1)

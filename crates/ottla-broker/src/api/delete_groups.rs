@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_coordinator::Response;
+use ottla_coordinator::group::Response;
 use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use ottla_types::ErrorCode;

@@ -1,9 +1,7 @@
-//! FindCoordinator: which broker coordinates a group.
+//! FindCoordinator: which broker coordinates a group, or a transactional id.
 //!
-//! Transactions and share groups are not served yet, and their topics are not created, so that a later
-//! version of the broker finds no half-made topic. A transactional producer would ask for its coordinator
-//! until it gives up without a reason, so it is refused with the one error that every client takes for
-//! final. A share group gets `COORDINATOR_NOT_AVAILABLE`, as from a cluster without a coordinator.
+//! Share groups are not served yet, and their topic is not created, so that a later version of the broker finds no
+//! half-made topic. A share group gets `COORDINATOR_NOT_AVAILABLE`, as from a cluster without a coordinator.
 //! Source: `KafkaApis.handleFindCoordinatorRequest`; KIP-699 (several keys), KIP-932 (share groups).
 
 use std::sync::Arc;
@@ -11,9 +9,10 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use ottla_protocol::messages::find_coordinator_response::Coordinator;
 use ottla_protocol::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
-use ottla_types::{ErrorCode, PartitionIndex};
+use ottla_types::ErrorCode;
 
 use crate::groups::OFFSETS_TOPIC;
+use crate::transactions::TRANSACTION_TOPIC;
 use crate::{Broker, Operation, RequestContext, ResourceType};
 
 /// `CoordinatorType` of the request.
@@ -38,11 +37,9 @@ pub(crate) async fn handle(
         let keys = request.coordinator_keys.into_iter();
         let coordinators = keys.map(|key| {
             let (error, node) = answer(find(broker, context, request.key_type, &key));
-            let is_refused = error == ErrorCode::TransactionalIdAuthorizationFailed;
             Coordinator {
                 key,
                 error_code: error.code(),
-                error_message: is_refused.then(|| message_of(error).into()),
                 node_id: node.id,
                 host: node.host,
                 port: node.port,
@@ -98,20 +95,15 @@ fn find(
             if !authorizer.is_allowed(context, describe, ResourceType::Group, key) {
                 return Err(ErrorCode::GroupAuthorizationFailed);
             }
-            group_coordinator(broker, context, key)
+            let index = broker.groups.partition_of(broker, key);
+            coordinator(broker, context, OFFSETS_TOPIC, index)
         }
         key_type::TRANSACTION => {
             if !authorizer.is_allowed(context, describe, ResourceType::TransactionalId, key) {
                 return Err(ErrorCode::TransactionalIdAuthorizationFailed);
             }
-            broker.complaints.say(|| {
-                tracing::warn!(
-                    peer = %context.connection.peer_addr,
-                    "producer with transactional.id={key} refused: transactions are not served yet; take \
-                     the id out of its settings, idempotence works without one"
-                );
-            });
-            Err(ErrorCode::TransactionalIdAuthorizationFailed)
+            let index = broker.transactions.partition_of(broker, key);
+            coordinator(broker, context, TRANSACTION_TOPIC, index)
         }
         key_type::SHARE if context.api_version < 6 => Err(ErrorCode::InvalidRequest),
         key_type::SHARE if !is_share_partition_key(key) => Err(ErrorCode::InvalidRequest),
@@ -120,19 +112,20 @@ fn find(
     }
 }
 
-fn group_coordinator(
+/// The leader of a partition of an internal topic, which is created where it is not there yet.
+fn coordinator(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    group_id: &str,
+    topic: &'static str,
+    index: i32,
 ) -> Result<Node, ErrorCode> {
-    let index = PartitionIndex(broker.groups.partition_of(broker, group_id));
     let image = broker.metadata();
-    let Some(topic) = image.topics.by_name(OFFSETS_TOPIC) else {
-        broker.create_topics_in_background(vec![OFFSETS_TOPIC.into()]);
+    let Some(topic) = image.topics.by_name(topic) else {
+        broker.create_topics_in_background(vec![topic.into()]);
         return Err(ErrorCode::CoordinatorNotAvailable);
     };
     let unavailable = ErrorCode::CoordinatorNotAvailable;
-    let partition = topic.partition(index).ok_or(unavailable)?;
+    let partition = topic.partition(index.into()).ok_or(unavailable)?;
     let leader = image.cluster.broker(partition.leader).ok_or(unavailable)?;
     let endpoint = leader
         .listener(&context.listener().name)
@@ -156,14 +149,12 @@ fn is_share_partition_key(key: &str) -> bool {
         && group_id.is_some_and(|text| !text.trim().is_empty())
 }
 
-/// The sentence for each error that can be met here: Kafka's, but for transactions.
+/// Kafka's sentence for each error that can be met here.
 fn message_of(error: ErrorCode) -> &'static str {
     match error {
         ErrorCode::CoordinatorNotAvailable => "The coordinator is not available.",
         ErrorCode::GroupAuthorizationFailed => "Group authorization failed.",
-        ErrorCode::TransactionalIdAuthorizationFailed => {
-            "Transactions are not served yet: take transactional.id out of the producer's settings."
-        }
+        ErrorCode::TransactionalIdAuthorizationFailed => "Transactional Id authorization failed.",
         _ => {
             "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
         }

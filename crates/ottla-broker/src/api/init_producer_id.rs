@@ -1,9 +1,11 @@
-//! InitProducerId (KIP-98): an id for an idempotent producer.
+//! InitProducerId: an id for an idempotent producer (KIP-98), and the next epoch of a transactional one.
 //!
 //! Kafka: `KafkaApis.handleInitProducerIdRequest`, `TransactionCoordinator.handleInitProducerId`.
 
 use std::sync::Arc;
 
+use ottla_coordinator::TransactionalProducer;
+use ottla_coordinator::transaction::{InitProducerId, Response};
 use ottla_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
@@ -14,40 +16,94 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    let refused = |error: ErrorCode| InitProducerIdResponse {
-        error_code: error.code(),
-        producer_id: ProducerId::NONE.value(),
-        producer_epoch: ProducerEpoch::NONE.value(),
-        ..Default::default()
+    let knows_fenced = context.api_version >= 4;
+    let result = match request.transactional_id.clone() {
+        None => init_idempotent(broker, &request).await,
+        Some(_) => init_transactional(broker, context, request).await,
     };
-    let has_id = request.producer_id != ProducerId::NONE.value();
-    let has_epoch = request.producer_epoch != ProducerEpoch::NONE.value();
-    if has_id != has_epoch {
-        return refused(ErrorCode::InvalidRequest);
-    }
-    if let Some(transactional_id) = &request.transactional_id {
-        let authorizer = &broker.authorizer;
-        if !authorizer.is_allowed(
-            context,
-            Operation::Write,
-            ResourceType::TransactionalId,
-            transactional_id,
-        ) {
-            return refused(ErrorCode::TransactionalIdAuthorizationFailed);
-        }
-        if transactional_id.is_empty() {
-            return refused(ErrorCode::InvalidRequest);
-        }
-        // No transaction coordinator is here, nor is one found by FindCoordinator.
-        return refused(ErrorCode::NotCoordinator);
-    }
-    match broker.next_producer_id().await {
-        Ok(producer_id) => InitProducerIdResponse {
-            error_code: ErrorCode::None.code(),
-            producer_id: producer_id.value(),
-            producer_epoch: 0,
-            ..Default::default()
-        },
+    match result {
+        Ok(producer) => response(ErrorCode::None, producer),
+        // Older clients know another word for it.
+        Err(ErrorCode::ProducerFenced) if !knows_fenced => refused(ErrorCode::InvalidProducerEpoch),
         Err(error) => refused(error),
+    }
+}
+
+fn refused(error: ErrorCode) -> InitProducerIdResponse {
+    let nobody = TransactionalProducer {
+        id: ProducerId::NONE,
+        epoch: ProducerEpoch::NONE,
+    };
+    response(error, nobody)
+}
+
+fn response(error: ErrorCode, producer: TransactionalProducer) -> InitProducerIdResponse {
+    InitProducerIdResponse {
+        error_code: error.code(),
+        producer_id: producer.id.value(),
+        producer_epoch: producer.epoch.value(),
+        ..Default::default()
+    }
+}
+
+/// What a producer says it has; -1 for both where it has nothing.
+fn expected(request: &InitProducerIdRequest) -> Result<Option<TransactionalProducer>, ErrorCode> {
+    let producer = TransactionalProducer {
+        id: ProducerId(request.producer_id),
+        epoch: ProducerEpoch(request.producer_epoch),
+    };
+    match (
+        producer.id == ProducerId::NONE,
+        producer.epoch == ProducerEpoch::NONE,
+    ) {
+        (true, true) => Ok(None),
+        (false, false) => Ok(Some(producer)),
+        _ => Err(ErrorCode::InvalidRequest),
+    }
+}
+
+async fn init_idempotent(
+    broker: &Broker,
+    request: &InitProducerIdRequest,
+) -> Result<TransactionalProducer, ErrorCode> {
+    expected(request)?;
+    let id = broker.next_producer_id().await?;
+    let epoch = ProducerEpoch(0);
+    Ok(TransactionalProducer { id, epoch })
+}
+
+async fn init_transactional(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: InitProducerIdRequest,
+) -> Result<TransactionalProducer, ErrorCode> {
+    let transactional_id = request.transactional_id.clone().unwrap_or_default();
+    let is_allowed = |operation| {
+        let kind = ResourceType::TransactionalId;
+        broker
+            .authorizer
+            .is_allowed(context, operation, kind, &transactional_id)
+    };
+    let may_init = is_allowed(Operation::Write)
+        && (!request.enable2_pc || is_allowed(Operation::TwoPhaseCommit));
+    if !may_init {
+        return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+    }
+    let request = InitProducerId {
+        expected: expected(&request)?,
+        transaction_timeout_ms: request.transaction_timeout_ms,
+        enable_two_phase_commit: request.enable2_pc,
+        keep_prepared_transaction: request.keep_prepared_txn,
+        transactional_id: transactional_id.clone(),
+    };
+    let coordinator = broker
+        .transactions
+        .coordinator_of(broker, &transactional_id)?;
+    let initialized = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_init_producer_id(to, request, now)
+    });
+    match initialized.await? {
+        Response::InitProducerId(result) => result,
+        _ => Err(ErrorCode::UnknownServerError),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::Response;
 use ottla_coordinator::group::JoinContext;
+use ottla_coordinator::group::Response;
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use ottla_types::ErrorCode;
 

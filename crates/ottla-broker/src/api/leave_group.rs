@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::Response;
+use ottla_coordinator::group::Response;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use ottla_types::ErrorCode;

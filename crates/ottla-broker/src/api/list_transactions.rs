@@ -1,34 +1,83 @@
-//! ListTransactions (KIP-664) on a broker that coordinates none.
-//! Kafka: `TransactionStateManager.listTransactionStates`.
+//! ListTransactions (KIP-664, KIP-994, KIP-1152). Kafka: `TransactionStateManager.listTransactionStates`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ottla_coordinator::transaction::{ListFilter, TransactionState};
+use ottla_protocol::messages::list_transactions_response::TransactionState as Listed;
 use ottla_protocol::messages::{ListTransactionsRequest, ListTransactionsResponse};
+use ottla_types::ErrorCode;
+use regex::Regex;
 
-use crate::{Broker, RequestContext};
-
-/// `TransactionState`, by its names.
-const STATES: [&str; 8] = [
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "PrepareEpochFence",
-    "Dead",
-];
+use crate::{Broker, Operation, RequestContext, ResourceType};
 
 pub(crate) async fn handle(
-    _broker: &Arc<Broker>,
-    _context: &RequestContext,
+    broker: &Arc<Broker>,
+    context: &RequestContext,
     request: ListTransactionsRequest,
 ) -> ListTransactionsResponse {
-    let asked: BTreeSet<_> = request.state_filters.into_iter().collect();
-    let unknown = asked.into_iter().filter(|name| !STATES.contains(&&**name));
-    ListTransactionsResponse {
-        unknown_state_filters: unknown.collect(),
-        ..Default::default()
+    let mut response = ListTransactionsResponse::default();
+    let pattern = match pattern_of(&request) {
+        Ok(pattern) => pattern,
+        Err(error) => {
+            response.error_code = error.code();
+            return response;
+        }
+    };
+    let asked: BTreeSet<_> = request.state_filters.iter().cloned().collect();
+    let has_state_filter = !asked.is_empty();
+    let mut states = Vec::new();
+    for name in asked {
+        match TransactionState::from_name(&name) {
+            Some(state) => states.push(state),
+            None => response.unknown_state_filters.push(name),
+        }
     }
+    let matches_id = |id: &str| pattern.as_ref().is_none_or(|pattern| pattern.is_match(id));
+    let filter = ListFilter {
+        producer_ids: &request.producer_id_filters,
+        has_state_filter,
+        states: &states,
+        duration_ms: (request.duration_filter >= 0).then_some(request.duration_filter),
+        matches_id: &matches_id,
+    };
+    let now = broker.timestamp();
+    for shard in broker.transactions.all_shards() {
+        match shard.read(|coordinator| coordinator.list(&filter, now)) {
+            Ok(listed) => {
+                let listed = listed.into_iter().map(|it| Listed {
+                    transactional_id: it.transactional_id,
+                    producer_id: it.producer_id.0,
+                    transaction_state: it.state.name().into(),
+                    ..Default::default()
+                });
+                response.transaction_states.extend(listed);
+            }
+            Err(ErrorCode::CoordinatorLoadInProgress) => {
+                return ListTransactionsResponse {
+                    error_code: ErrorCode::CoordinatorLoadInProgress.code(),
+                    ..Default::default()
+                };
+            }
+            // Coordinated elsewhere by now.
+            Err(_) => {}
+        }
+    }
+    let (describe, of_id) = (Operation::Describe, ResourceType::TransactionalId);
+    response.transaction_states.retain(|it| {
+        let authorizer = &broker.authorizer;
+        authorizer.is_allowed(context, describe, of_id, &it.transactional_id)
+    });
+    response
+}
+
+/// The pattern matches whole ids.
+fn pattern_of(request: &ListTransactionsRequest) -> Result<Option<Regex>, ErrorCode> {
+    let pattern = request.transactional_id_pattern.as_deref();
+    let Some(pattern) = pattern.filter(|pattern| !pattern.is_empty()) else {
+        return Ok(None);
+    };
+    Regex::new(&format!("^(?:{pattern})$"))
+        .map(Some)
+        .map_err(|_| ErrorCode::InvalidRegularExpression)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::Response;
+use ottla_coordinator::group::Response;
 use ottla_metadata::MetadataImage;
 use ottla_protocol::messages::offset_delete_request::OffsetDeleteRequestTopic;
 use ottla_protocol::messages::offset_delete_response::{

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_coordinator::TransactionalProducer;
 use ottla_protocol::messages::produce_request::PartitionProduceData;
 use ottla_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
@@ -22,8 +24,8 @@ use ottla_protocol::messages::produce_response::{
 use ottla_protocol::messages::{ProduceRequest, ProduceResponse};
 use ottla_protocol::{ApiKey, Reader, Records};
 use ottla_records::{
-    AppendOrigin, CompressionType, RecordBatch, Rejection, ValidatedBatch, ValidationBuffers,
-    ValidationRules, read_produced_batch, validate,
+    AppendOrigin, BatchHeader, CompressionType, RecordBatch, Rejection, ValidatedBatch,
+    ValidationBuffers, ValidationRules, read_produced_batch, validate,
 };
 use ottla_replica::{AckOutcome, RequiredAcks};
 use ottla_types::{ErrorCode, TopicName, Uuid};
@@ -33,8 +35,9 @@ use crate::authorizer::{Operation, ResourceType};
 use crate::dispatch::{self, Endpoint, RequestError};
 use crate::metrics::TopicMetric;
 use crate::net::{Answer, PendingAnswer};
-use crate::partition::{Ack, Partition, PendingAppend};
+use crate::partition::{Ack, OfTransaction, Partition, PendingAppend};
 use crate::stalls;
+use crate::transactions::{AddedBy, AskedFor, ProducerTransaction};
 use crate::{Broker, RequestContext};
 
 /// The client id under which Kafka's own tools may write to internal topics.
@@ -54,6 +57,7 @@ pub(crate) struct PendingProduce {
     broker: Arc<Broker>,
     context: RequestContext,
     acks: Option<RequiredAcks>,
+    transactional_id: Option<ByteString>,
     /// Filled in where the partitions stand in it.
     response: Mutex<ProduceResponse>,
     /// Appends not released, and one more while appends are still being handed in.
@@ -98,6 +102,7 @@ pub(crate) fn start(
         broker: Arc::clone(broker),
         context: context.clone(),
         acks: RequiredAcks::from_wire(request.acks),
+        transactional_id: request.transactional_id.clone(),
         response: Mutex::default(),
         remaining: AtomicUsize::new(1),
         started: Instant::now(),
@@ -124,7 +129,7 @@ impl PendingProduce {
     fn hand_in(self: &Arc<Self>, request: ProduceRequest) {
         let timeout_ms = request.timeout_ms.max(0) as u64;
         let deadline_ms = self.context.received_at_ms.saturating_add(timeout_ms);
-        let is_transactional_id_given = request.transactional_id.is_some();
+        let refused = self.refuse_as_a_whole(&request);
         let mut submissions = Vec::with_capacity(request.topic_data.len());
         let mut responses = Vec::with_capacity(request.topic_data.len());
         for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
@@ -136,10 +141,13 @@ impl PendingProduce {
                     partition: partition_index,
                 };
                 let index = data.index;
-                let submission = resolved
-                    .as_ref()
-                    .map_err(|&code| Refusal::from(code))
-                    .and_then(|topic| self.check(topic, data, is_transactional_id_given));
+                let submission = match refused {
+                    Some(code) => Err(Refusal::from(code)),
+                    None => resolved
+                        .as_ref()
+                        .map_err(|&code| Refusal::from(code))
+                        .and_then(|topic| self.check(topic, data)),
+                };
                 let mut response = PartitionProduceResponse {
                     index,
                     base_offset: -1,
@@ -194,7 +202,6 @@ impl PendingProduce {
         &self,
         topic: &TopicName,
         data: PartitionProduceData,
-        is_transactional_id_given: bool,
     ) -> Result<(Arc<Partition>, RecordBatch), Refusal> {
         let partition = self.broker.local_partition(topic, data.index);
         if let Err(ErrorCode::UnknownTopicOrPartition) = partition {
@@ -208,12 +215,8 @@ impl PendingProduce {
         if self.acks.is_none() {
             return Err(ErrorCode::InvalidRequiredAcks.into());
         }
-        if batch.header.is_transactional() {
-            // No transaction is open as long as none is served, so the producer cannot be in one.
-            return Err(match is_transactional_id_given {
-                true => ErrorCode::InvalidProducerIdMapping.into(),
-                false => ErrorCode::TransactionalIdAuthorizationFailed.into(),
-            });
+        if batch.header.is_transactional() && self.transactional_id.is_none() {
+            return Err(ErrorCode::TransactionalIdAuthorizationFailed.into());
         }
         let may_write_internally = self.context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
         if crate::is_internal_topic(topic) && !may_write_internally {
@@ -362,6 +365,7 @@ impl PendingProduce {
                 log_append_time,
                 ..
             }) => {
+                let of_transaction = self.transaction_of(&batch);
                 metrics.add(TopicMetric::BytesIn, bytes as u64);
                 metrics.add(TopicMetric::MessagesIn, records as u64);
                 self.with_response(place, |response| {
@@ -372,6 +376,7 @@ impl PendingProduce {
                     batch,
                     required_acks: self.acks.unwrap_or(RequiredAcks::None),
                     expected_leader_epoch: None,
+                    of_transaction,
                     deadline_ms,
                     ack: Ack::Produce {
                         request: Arc::clone(self),
@@ -400,6 +405,63 @@ impl PendingProduce {
                 None
             }
         }
+    }
+
+    /// Why nothing of a transactional producer's request can be written: it has records of another producer, or none of
+    /// the right to use this id.
+    fn refuse_as_a_whole(&self, request: &ProduceRequest) -> Option<ErrorCode> {
+        let id = self.transactional_id.as_ref()?;
+        let topics = request.topic_data.iter();
+        let mut producers = topics
+            .flat_map(|topic| &topic.partition_data)
+            .filter_map(|data| {
+                let Some(Records::Bytes(bytes)) = &data.records else {
+                    return None;
+                };
+                let header = BatchHeader::parse(bytes).ok()?;
+                let is_transactional = header.is_transactional() && header.has_producer_id();
+                is_transactional.then_some((header.producer_id, header.producer_epoch))
+            });
+        let first = producers.next()?;
+        let (write, of_id) = (Operation::Write, ResourceType::TransactionalId);
+        let authorizer = &self.broker.authorizer;
+        if !authorizer.is_allowed(&self.context, write, of_id, id) {
+            return Some(ErrorCode::TransactionalIdAuthorizationFailed);
+        }
+        let has_another = producers.any(|producer| producer != first);
+        has_another.then_some(ErrorCode::InvalidProducerIdMapping)
+    }
+
+    fn transaction_of(&self, batch: &RecordBatch) -> OfTransaction {
+        let header = &batch.header;
+        let Some(transactional_id) = &self.transactional_id else {
+            return OfTransaction::No;
+        };
+        if !header.is_transactional() || !header.has_producer_id() {
+            return OfTransaction::No;
+        }
+        let added_by = match self.context.api_version {
+            ..=10 => AddedBy::Client,
+            11 => AddedBy::ClientThatMayAbort,
+            12.. => AddedBy::Broker,
+        };
+        let is_verified = added_by == AddedBy::Broker
+            || self
+                .broker
+                .config()
+                .transaction_partition_verification_enable;
+        if !is_verified {
+            return OfTransaction::Unverified;
+        }
+        OfTransaction::ToVerify(Arc::new(ProducerTransaction {
+            transactional_id: transactional_id.clone(),
+            producer: TransactionalProducer {
+                id: header.producer_id,
+                epoch: header.producer_epoch,
+            },
+            added_by,
+            asked_for: AskedFor::Produce,
+        }))
     }
 
     fn with_response(&self, place: Place, write: impl FnOnce(&mut PartitionProduceResponse)) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::Response;
+use ottla_coordinator::group::Response;
 use ottla_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 use ottla_types::ErrorCode;
 

@@ -24,9 +24,14 @@ use crate::stalls;
 mod replicating;
 #[cfg(test)]
 mod tests;
+mod transactions;
+mod verifications;
 
 use replicating::Replicating;
 pub(super) use replicating::Truncation;
+pub(crate) use transactions::OfTransaction;
+pub(super) use transactions::{BeginVerification, Verified};
+use verifications::Verifications;
 
 /// How long a flush that found the disk full waits for space.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
@@ -47,6 +52,7 @@ pub(super) struct Stepped {
     /// Taken out of the inbox by a thread that may not wait for the disk.
     deferred: Option<PartitionEvent>,
     held: HeldAppends,
+    verifications: Verifications,
     replicating: Replicating,
 }
 
@@ -71,6 +77,7 @@ impl Stepped {
             flush: FlushState::Idle,
             deferred: None,
             held: HeldAppends::default(),
+            verifications: Verifications::default(),
             replicating: Replicating::default(),
         }
     }
@@ -127,6 +134,8 @@ impl Stepped {
                 self.on_leader_answered(partition, broker, answer);
             }
             PartitionEvent::Truncate(truncation) => self.truncate(partition, broker, truncation),
+            PartitionEvent::BeginVerification(begin) => self.on_begin_verification(broker, begin),
+            PartitionEvent::TransactionVerified(verified) => self.on_verified(verified),
             PartitionEvent::Look(look) => {
                 self.write(partition, broker);
                 look(&self.replica, &self.log);
@@ -197,8 +206,12 @@ impl Stepped {
         &mut self,
         partition: &Arc<Partition>,
         broker: &Arc<Broker>,
-        mut append: PendingAppend,
+        append: PendingAppend,
     ) {
+        let Some(mut append) = self.admit(partition, broker, append) else {
+            return;
+        };
+        let transaction_version = append.of_transaction.version_of_marker();
         let origin = match append.ack {
             Ack::Produce { .. } => AppendOrigin::Client,
             Ack::Internal(_) => AppendOrigin::Coordinator,
@@ -213,7 +226,7 @@ impl Stepped {
             _ if batch.size_in_bytes() as i64 > i64::from(segment_bytes) => {
                 ProducerVerdict::Refused(ErrorCode::RecordListTooLarge)
             }
-            true => self.verdict(batch, origin),
+            true => self.verdict(batch, origin, transaction_version),
             false => ProducerVerdict::InSequence,
         };
         let unwritten = self.unwritten.len();
@@ -237,15 +250,20 @@ impl Stepped {
         }
     }
 
-    fn verdict(&mut self, batch: &RecordBatch, origin: AppendOrigin) -> ProducerVerdict {
-        let checked = self.log.check_producer(
-            &mut self.stage,
-            batch,
-            origin,
-            TransactionVersion::default(),
-        );
+    fn verdict(
+        &mut self,
+        batch: &RecordBatch,
+        origin: AppendOrigin,
+        transaction_version: TransactionVersion,
+    ) -> ProducerVerdict {
+        let checked = self
+            .log
+            .check_producer(&mut self.stage, batch, origin, transaction_version);
         match checked {
-            Ok(ottla_log::ProducerVerdict::InSequence) => ProducerVerdict::InSequence,
+            Ok(ottla_log::ProducerVerdict::InSequence) => {
+                self.verifications.on_appended(&batch.header);
+                ProducerVerdict::InSequence
+            }
             Ok(ottla_log::ProducerVerdict::Duplicate(duplicate)) => ProducerVerdict::Duplicate {
                 base_offset: duplicate.first_offset(),
                 last_offset: duplicate.last_offset,
@@ -539,6 +557,9 @@ impl Drop for Stepped {
             if let Effect::ReleaseAck { ack, .. } = effect {
                 ack.release(AckOutcome::NotLeader);
             }
+        }
+        for append in self.verifications.take_all() {
+            append.ack.release(AckOutcome::NotLeader);
         }
     }
 }

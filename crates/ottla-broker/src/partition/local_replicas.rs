@@ -47,6 +47,7 @@ impl Broker {
         let followers = self.take_up(map, leaders.chain(followers), before, &delta.after);
         // As with partitions: a client that learns where its group is coordinated finds the coordinator.
         self.groups.follow_leadership(self, delta);
+        self.transactions.follow_leadership(self, delta);
         self.set_metadata(delta.after.clone());
         // Fetchers look there for the addresses of the leaders.
         for (partition, role) in followers {
@@ -54,6 +55,7 @@ impl Broker {
         }
         self.apply_topic_configs(delta);
         self.groups.forget_deleted_topics(self, delta);
+        self.transactions.follow_features(self, delta);
         self.tell_brokers(delta, &changes);
         for partition in removed {
             partition.notify(self, Event::LogLost);
@@ -205,6 +207,7 @@ impl Broker {
         }
         for replica in missing.iter().filter(|replica| leads(replica)) {
             self.groups.on_leader_opened(self, replica);
+            self.transactions.on_leader_opened(self, replica);
         }
     }
 

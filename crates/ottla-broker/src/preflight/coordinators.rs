@@ -1,17 +1,15 @@
-//! What the coordinators have written: groups and transactional ids that are in use and cannot be served yet.
+//! What the coordinators have written: groups that are in use and cannot be served yet.
 //!
 //! Their records stay in their logs byte for byte. But an application that comes back to one of them is refused,
 //! so that whoever starts the node has to know of them. One counts as in use for as long as it exists: for Kafka
-//! a group without members, or an id without a transaction, is one whose application may come back.
+//! a group without members is one whose application may come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
 use ottla_metadata::feature::{GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION};
-use ottla_protocol::coordinator_records::{
-    GroupRecordKey, ShareRecordKey, TransactionRecordKey, TransactionRecordValue,
-};
+use ottla_protocol::coordinator_records::{GroupRecordKey, ShareRecordKey};
 use ottla_records::RecordBatch;
 use ottla_types::Uuid;
 
@@ -22,7 +20,6 @@ use super::{Look, Unserved, count, log_scan, some_of};
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
 const GROUPS: &str = "__consumer_offsets";
-const TRANSACTIONS: &str = "__transaction_state";
 const SHARES: &str = "__share_group_state";
 
 pub(super) fn examine(
@@ -55,15 +52,6 @@ pub(super) fn examine(
         look,
     ) {
         shares.report(config, image, look);
-    }
-    let mut ids = TransactionalIds::default();
-    if read(
-        dirs,
-        TRANSACTIONS,
-        &mut |key, value| ids.on_record(key, value),
-        look,
-    ) {
-        ids.report(config, look);
     }
 }
 
@@ -249,54 +237,5 @@ impl ShareStates {
         );
         let change = "delete their offsets with kafka-share-groups";
         look.unserved(config, Unserved::Groups, SHARES, what, change);
-    }
-}
-
-/// Transactional ids, and whether a transaction of theirs has begun and not ended.
-#[derive(Default)]
-struct TransactionalIds(BTreeMap<String, bool>);
-
-/// `TransactionState`: ongoing, prepare commit, prepare abort, prepare epoch fence.
-const UNFINISHED: [i8; 4] = [1, 2, 3, 7];
-
-impl TransactionalIds {
-    fn on_record(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let key = TransactionRecordKey::decode(&bytes::Bytes::copy_from_slice(key));
-        let Ok(TransactionRecordKey::TransactionLog(key)) = key else {
-            return;
-        };
-        let id = key.transactional_id.to_string();
-        let Some(value) = value else {
-            self.0.remove(&id);
-            return;
-        };
-        let value = TransactionRecordValue::decode(0, &bytes::Bytes::copy_from_slice(value));
-        let is_unfinished = match value {
-            Ok(TransactionRecordValue::TransactionLog(value)) => {
-                UNFINISHED.contains(&value.transaction_status)
-            }
-            // Of a newer version: it is there, and that is all that can be said.
-            _ => false,
-        };
-        self.0.insert(id, is_unfinished);
-    }
-
-    fn report(&self, config: &BrokerConfig, look: &mut Look) {
-        if self.0.is_empty() {
-            return;
-        }
-        let unfinished = self
-            .0
-            .values()
-            .filter(|is_unfinished| **is_unfinished)
-            .count();
-        let what = format!(
-            "{} not served yet, {unfinished} with a transaction that has not ended: {}",
-            count(self.0.len(), "transactional id is", "transactional ids are"),
-            some_of(self.0.keys())
-        );
-        let change = "end their transactions and wait until the ids have expired \
-                      (transactional.id.expiration.ms)";
-        look.unserved(config, Unserved::Transactions, TRANSACTIONS, what, change);
     }
 }

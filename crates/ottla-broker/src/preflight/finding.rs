@@ -31,7 +31,6 @@ pub enum Unserved {
     Tokens,
     Quotas,
     Groups,
-    Transactions,
     Settings,
 }
 
@@ -44,7 +43,6 @@ impl Unserved {
             Unserved::Tokens => "tokens",
             Unserved::Quotas => "quotas",
             Unserved::Groups => "groups",
-            Unserved::Transactions => "transactions",
             Unserved::Settings => "settings",
         }
     }
@@ -56,7 +54,6 @@ impl Unserved {
             Unserved::Tokens => "delegation tokens",
             Unserved::Quotas => "client quotas",
             Unserved::Groups => "groups",
-            Unserved::Transactions => "transactional ids",
             Unserved::Settings => "dynamic settings",
         }
     }

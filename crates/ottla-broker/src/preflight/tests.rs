@@ -463,27 +463,17 @@ fn the_state_of_share_groups_stands_in_the_way_while_there_is_some() {
 }
 
 #[test]
-fn transactional_ids_stand_in_the_way_while_they_exist() {
+fn transactional_ids_do_not_stand_in_the_way() {
     let key = TransactionRecordKey::TransactionLog(TransactionLogKey {
         transactional_id: "payments".into(),
     });
-    let key = key.encode().unwrap();
-    let state = |transaction_status| {
-        let value = TransactionRecordValue::TransactionLog(TransactionLogValue {
-            transaction_status,
-            ..Default::default()
-        });
-        Some(value.encode(1).unwrap())
-    };
-    let node = |records: &[_]| Node::new().coordinator("__transaction_state-0", records);
-    node(&[(key.clone(), state(4)), (key.clone(), state(1))]).refuses(
-        "1 transactional id is not served yet, 1 with a transaction that has not ended: payments",
-    );
-    node(&[(key.clone(), state(1)), (key.clone(), state(4))]).refuses("0 with a transaction");
-    node(&[(key.clone(), state(4)), (key.clone(), None)]).finds(Severity::Notes, "");
-    node(&[(key, state(1))])
-        .setting("ottla.accept.unserved", "transactions")
-        .finds(Severity::Warns, "payments");
+    let value = TransactionRecordValue::TransactionLog(TransactionLogValue {
+        transaction_status: 1,
+        ..Default::default()
+    });
+    let records = [(key.encode().unwrap(), Some(value.encode(1).unwrap()))];
+    let node = Node::new().coordinator("__transaction_state-0", &records);
+    assert_eq!(node.look().refusals().count(), 0);
 }
 
 #[test]

@@ -652,35 +652,6 @@ async fn the_offsets_topic_is_created_when_a_group_is_looked_for() {
 async fn coordinators_that_are_not_served_are_refused() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
-    for version in 0..=6 {
-        let key_type = i8::from(version > 0);
-        let request = FindCoordinatorRequest {
-            key: if version < 4 {
-                "transaction".into()
-            } else {
-                ByteString::new()
-            },
-            key_type,
-            coordinator_keys: if version < 4 {
-                Vec::new()
-            } else {
-                vec!["transaction".into()]
-            },
-            ..Default::default()
-        };
-        let response = client.ask(version, &request).await;
-        let (code, node_id) = match response.coordinators.first() {
-            Some(coordinator) => (coordinator.error_code, coordinator.node_id),
-            None => (response.error_code, response.node_id),
-        };
-        // Version 0 can only ask for a group's coordinator, whose topic is being created.
-        let expected = match version {
-            0 => ErrorCode::CoordinatorNotAvailable,
-            _ => ErrorCode::TransactionalIdAuthorizationFailed,
-        };
-        assert_eq!(error(code), expected, "{version}");
-        assert_eq!(node_id, -1);
-    }
     let share = FindCoordinatorRequest {
         key_type: 2,
         coordinator_keys: vec!["g:AAAAAAAAAAAAAAAAAAAAAQ:0".into(), "nonsense".into()],

@@ -330,5 +330,10 @@ async fn a_directory_at_3_9_gets_records_that_3_9_reads() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_at_4_0_gets_records_that_4_0_reads() {
-    records_are_of_level("4.0-IV3", 2, &[("metadata.version", 25)]).await;
+    records_are_of_level(
+        "4.0-IV3",
+        2,
+        &[("metadata.version", 25), ("transaction.version", 2)],
+    )
+    .await;
 }

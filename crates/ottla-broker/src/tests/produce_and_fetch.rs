@@ -486,7 +486,7 @@ async fn an_isolation_level_that_does_not_exist_is_refused_as_kafka_refuses_it()
     }
 }
 
-fn list_offsets(topic: &'static str, timestamp: i64) -> ListOffsetsRequest {
+pub(super) fn list_offsets(topic: &'static str, timestamp: i64) -> ListOffsetsRequest {
     ListOffsetsRequest {
         replica_id: -1,
         topics: vec![ListOffsetsTopic {

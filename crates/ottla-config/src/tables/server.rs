@@ -14,7 +14,7 @@ configs! {
     "max.incremental.fetch.session.cache.slots" Int     "1000"     (at_least 0)    Medium ReadOnly SUPPORTED;
     "max.request.partition.size.limit"          Int     "2000"     (at_least 1)    Medium ReadOnly SUPPORTED;
     "num.io.threads"                            Int     "8"        (at_least 1)    High   ClusterWide THREADS;
-    "request.timeout.ms"                        Int     "30000"    _               High   ReadOnly OTHER_TIMEOUTS;
+    "request.timeout.ms"                        Int     "30000"    _               High   ReadOnly SUPPORTED;
     "unstable.api.versions.enable"              Boolean "false"    _               High   ReadOnly UNSTABLE internal;
     "unstable.feature.versions.enable"          Boolean "false"    _               High   ReadOnly UNSTABLE internal;
 }

@@ -20,7 +20,7 @@ use ottla_protocol::{Message, Reader};
 use ottla_types::ErrorCode;
 
 use super::member::{ClassicGroupMember, Protocol, owned};
-use crate::outcome::ReplyTo;
+use super::outcome::ReplyTo;
 
 /// The protocol type of consumers; other types (Connect's `connect`) are opaque to the coordinator.
 const CONSUMER_PROTOCOL_TYPE: &str = "consumer";

@@ -9,6 +9,7 @@
 //! Source: `CoordinatorRuntime`, `GroupCoordinatorShard`, `GroupMetadataManager`.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,11 +22,14 @@ use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
 use super::foreign::ForeignGroups;
 use super::join::StaticMemberReplaced;
-use super::offsets::{OffsetAndMetadata, Offsets, TopicAndPartition};
-use super::record::CoordinatorRecord;
-use crate::outcome::{
+use super::offsets::{
+    OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
+};
+use super::outcome::{
     Outcome, Reply, ReplyTo, Response, TimerChange, TimerKey, Write, WriteId, error_after_append,
 };
+use super::record::CoordinatorRecord;
+use crate::outcome::{Coordinator, TransactionalProducer, WriteKind};
 use crate::timeline::Timeline;
 
 pub struct GroupCoordinator {
@@ -51,6 +55,12 @@ pub struct GroupCoordinator {
 enum Change {
     Group(ByteString),
     Offset(ByteString, TopicAndPartition),
+    /// An offset waits for the end of a transaction, in the place of what waited there before.
+    Pending(PendingOffset, Option<OffsetAndMetadata>),
+    /// A tombstone took offsets of open transactions with it.
+    PendingForgotten(Vec<(PendingOffset, OffsetAndMetadata)>),
+    /// The transaction of a producer ended, and what waited for that waits no more.
+    TransactionEnded(i64, PendingOffsets),
 }
 
 /// What waits for a write.
@@ -84,10 +94,19 @@ pub(super) struct Effects {
 impl Effects {
     /// Appends records whose effect on the state is already there, or comes with `deferred`.
     pub(super) fn write(&mut self, records: Vec<CoordinatorRecord>, deferred: Deferred) {
+        self.write_as(WriteKind::Plain, records, deferred);
+    }
+
+    pub(super) fn write_as(
+        &mut self,
+        kind: WriteKind,
+        records: Vec<CoordinatorRecord>,
+        deferred: Deferred,
+    ) {
         let id = self.next_write;
         self.next_write = WriteId(id.0 + 1);
         self.deferred.push((id, deferred));
-        self.outcome.writes.push(Write { id, records });
+        self.outcome.writes.push(Write { id, kind, records });
     }
 
     pub(super) fn has_write(&self) -> bool {
@@ -170,9 +189,16 @@ impl GroupCoordinator {
         self.replaying = Some(write);
         write
     }
+}
 
-    /// The log has been replayed up to its end. Sets the timers that the loaded groups need.
-    pub fn on_loaded(&mut self, now: Timestamp) -> Outcome {
+impl Coordinator for GroupCoordinator {
+    type Record = CoordinatorRecord;
+    type Response = Response;
+    type TimerKey = TimerKey;
+    type Command = Infallible;
+
+    /// Sets the timers that the loaded groups need.
+    fn on_loaded(&mut self, now: Timestamp) -> Outcome {
         self.replaying = None;
         let mut effects = self.effects();
         let config = Arc::clone(&self.config);
@@ -187,8 +213,7 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// The partition is led elsewhere now, or the broker stops. Answers everything that is parked.
-    pub fn on_unloaded(&mut self) -> Outcome {
+    fn on_unloaded(&mut self) -> Outcome {
         let mut effects = self.effects();
         for (_, deferred) in std::mem::take(&mut self.deferred) {
             if let Deferred::Reply(to, response) = deferred {
@@ -206,8 +231,7 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// The records of `write` and of all writes before it are committed.
-    pub fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome {
+    fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome {
         while self.outstanding.front().is_some_and(|id| *id <= write) {
             self.outstanding.pop_front();
         }
@@ -222,6 +246,9 @@ impl GroupCoordinator {
                 Change::Offset(group_id, partition) => {
                     self.offsets.commit(write, &group_id, &partition);
                 }
+                Change::Pending(..)
+                | Change::PendingForgotten(_)
+                | Change::TransactionEnded(..) => {}
             }
         }
         let mut effects = self.effects();
@@ -231,9 +258,7 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// The records of `write` are not in the log, and those of later writes are not or will be
-    /// ignored: the shell must not go on with them.
-    pub fn on_write_failed(&mut self, write: WriteId, error: ErrorCode, now: Timestamp) -> Outcome {
+    fn on_write_failed(&mut self, write: WriteId, error: ErrorCode, now: Timestamp) -> Outcome {
         let mut effects = self.effects();
         while self.outstanding.back().is_some_and(|id| *id >= write) {
             self.outstanding.pop_back();
@@ -250,18 +275,31 @@ impl GroupCoordinator {
                 Change::Offset(group_id, partition) => {
                     self.offsets.revert(write, &group_id, &partition);
                 }
+                Change::Pending(pending, replaced) => {
+                    self.offsets.take_back_pending(&pending, replaced);
+                }
+                Change::PendingForgotten(forgotten) => {
+                    for (pending, offset) in forgotten {
+                        self.offsets.add_pending(&pending, offset);
+                    }
+                }
+                Change::TransactionEnded(producer_id, offsets) => {
+                    self.offsets.reopen_transaction(producer_id, offsets);
+                }
             }
         }
         let first_failed = self.deferred.partition_point(|(id, _)| *id < write);
-        for (_, deferred) in self.deferred.split_off(first_failed) {
+        for (id, deferred) in self.deferred.split_off(first_failed) {
+            let error = match id == write {
+                true => error,
+                false => error_of_successors(error),
+            };
             self.settle(deferred, Err(error), now, &mut effects);
         }
         self.finish(effects)
     }
 
-    /// `write` has taken longer than a client should wait (`offsets.commit.timeout.ms`). Those who
-    /// wait are told; whether it is committed remains open.
-    pub fn on_write_timed_out(&mut self, write: WriteId, now: Timestamp) -> Outcome {
+    fn on_write_timed_out(&mut self, write: WriteId, now: Timestamp) -> Outcome {
         let first = self.deferred.partition_point(|(id, _)| *id < write);
         let after = self.deferred.partition_point(|(id, _)| *id <= write);
         let late: Vec<_> = self.deferred.drain(first..after).collect();
@@ -272,8 +310,7 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// A timer that this coordinator set is due.
-    pub fn on_timer(&mut self, key: TimerKey, now: Timestamp) -> Outcome {
+    fn on_timer(&mut self, key: TimerKey, now: Timestamp) -> Outcome {
         let mut effects = self.effects();
         match key {
             TimerKey::Expiration => self.expire(now, &mut effects),
@@ -298,7 +335,9 @@ impl GroupCoordinator {
         }
         self.finish(effects)
     }
+}
 
+impl GroupCoordinator {
     /// Whether something was decided whose records are not committed yet.
     pub fn has_outstanding_writes(&self) -> bool {
         !self.outstanding.is_empty()
@@ -353,7 +392,8 @@ impl GroupCoordinator {
     pub(super) fn finish(&mut self, effects: Effects) -> Outcome {
         for write in &effects.outcome.writes {
             self.outstanding.push_back(write.id);
-            self.next_record_offset += write.records.len() as i64;
+            // A marker is one record.
+            self.next_record_offset += write.records.len().max(1) as i64;
         }
         self.next_write = effects.next_write;
         self.deferred.extend(effects.deferred);
@@ -388,17 +428,79 @@ impl GroupCoordinator {
             }
             return;
         }
-        let write = effects.next_write;
-        for (index, record) in (0i64..).zip(&records) {
-            let record_offset = self.next_record_offset + index;
-            self.apply(write, record_offset, record, now);
-        }
+        self.apply_all(None, &records, now, effects);
         effects.write(records, deferred);
+    }
+
+    /// The same, for offsets that count when the transaction of `producer` is committed.
+    pub(super) fn apply_and_write_transactional(
+        &mut self,
+        producer: TransactionalProducer,
+        guard: Option<u64>,
+        records: Vec<CoordinatorRecord>,
+        deferred: Deferred,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        self.apply_all(Some(producer), &records, now, effects);
+        effects.write_as(
+            WriteKind::Transactional { producer, guard },
+            records,
+            deferred,
+        );
+    }
+
+    fn apply_all(
+        &mut self,
+        producer: Option<TransactionalProducer>,
+        records: &[CoordinatorRecord],
+        now: Timestamp,
+        effects: &Effects,
+    ) {
+        let written_before: usize = effects
+            .outcome
+            .writes
+            .iter()
+            .map(|it| it.records.len())
+            .sum();
+        let first = self.next_record_offset + written_before as i64;
+        for (record_offset, record) in (first..).zip(records) {
+            self.apply(effects.next_write, producer, record_offset, record, now);
+        }
+    }
+
+    /// Ends the transaction of a producer as part of `write`.
+    pub(super) fn apply_transaction_end(
+        &mut self,
+        write: WriteId,
+        producer_id: i64,
+        is_commit: bool,
+    ) {
+        let ended = self.offsets.close_transaction(producer_id);
+        if is_commit {
+            for (group_id, partition, offset) in ended.iter() {
+                let is_newer = self
+                    .offsets
+                    .latest(group_id, partition)
+                    .is_none_or(|existing| offset.record_offset > existing.record_offset);
+                if is_newer {
+                    self.offsets
+                        .set(write, group_id, partition, Some(offset.clone()));
+                    self.journal
+                        .push_back((write, Change::Offset(group_id.clone(), partition.clone())));
+                }
+            }
+        }
+        if !ended.is_empty() {
+            self.journal
+                .push_back((write, Change::TransactionEnded(producer_id, ended)));
+        }
     }
 
     fn apply(
         &mut self,
         write: WriteId,
+        producer: Option<TransactionalProducer>,
         record_offset: i64,
         record: &CoordinatorRecord,
         now: Timestamp,
@@ -413,6 +515,24 @@ impl GroupCoordinator {
                     _ => None,
                 };
                 let partition = (key.topic.clone(), key.partition);
+                if let (Some(producer), Some(offset)) = (producer, &offset) {
+                    let pending = PendingOffset {
+                        producer_id: producer.id.value(),
+                        group_id: key.group.clone(),
+                        partition,
+                    };
+                    let replaced = self.offsets.add_pending(&pending, offset.clone());
+                    self.journal
+                        .push_back((write, Change::Pending(pending, replaced)));
+                    return;
+                }
+                if offset.is_none() {
+                    let forgotten = self.offsets.forget_pending(&key.group, &partition);
+                    if !forgotten.is_empty() {
+                        self.journal
+                            .push_back((write, Change::PendingForgotten(forgotten)));
+                    }
+                }
                 self.offsets.set(write, &key.group, &partition, offset);
                 self.journal
                     .push_back((write, Change::Offset(key.group.clone(), partition)));
@@ -517,6 +637,18 @@ impl GroupCoordinator {
         if self.groups.get(group_id).is_some_and(Timeline::is_vacant) {
             self.groups.remove(group_id);
         }
+    }
+}
+
+/// What those are told whose writes went down with one that the log refused because of its producer: nothing is
+/// wrong with theirs, so that they are to try again.
+fn error_of_successors(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::InvalidProducerEpoch
+        | ErrorCode::InvalidTxnState
+        | ErrorCode::OutOfOrderSequenceNumber
+        | ErrorCode::TransactionCoordinatorFenced => ErrorCode::NotEnoughReplicas,
+        error => error,
     }
 }
 

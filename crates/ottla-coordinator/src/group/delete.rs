@@ -7,8 +7,8 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::ClassicGroupState;
 use super::coordinator::{Deferred, GroupCoordinator};
+use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
-use crate::outcome::{Outcome, ReplyTo, Response};
 
 impl GroupCoordinator {
     /// `group_ids` are all of this coordinator's partition, each once.

@@ -9,8 +9,8 @@ use ottla_types::{Timestamp, TopicId, TopicName};
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Deferred, Effects, GroupCoordinator};
 use super::offsets::OffsetAndMetadata;
+use super::outcome::{Outcome, TimerKey};
 use super::record::CoordinatorRecord;
-use crate::outcome::{Outcome, TimerKey};
 
 /// Tombstones need not be written together, so that one tick after a long stop does not make a batch
 /// larger than the log accepts.

@@ -6,7 +6,7 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::GroupCoordinator;
-use crate::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo, Response};
 
 impl GroupCoordinator {
     pub fn handle_heartbeat(

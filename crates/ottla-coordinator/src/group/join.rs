@@ -12,9 +12,9 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
 use super::member::{ClassicGroupMember, Protocol, owned, owned_protocols};
+use super::outcome::{Outcome, ReplyTo, Response};
 use super::rebalance::max_size;
 use super::record::CoordinatorRecord;
-use crate::outcome::{Outcome, ReplyTo, Response};
 
 /// What a JoinGroup depends on besides its body.
 #[derive(Clone, Debug)]

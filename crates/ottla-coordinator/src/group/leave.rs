@@ -8,7 +8,7 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Effects, GroupCoordinator};
-use crate::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo, Response};
 
 impl GroupCoordinator {
     /// `request.members` holds the leaving member also where an older version names it elsewhere.

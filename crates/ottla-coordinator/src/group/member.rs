@@ -8,7 +8,7 @@ use bytestring::ByteString;
 use ottla_protocol::messages::describe_groups_response::DescribedGroupMember;
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 
-use crate::outcome::ReplyTo;
+use super::outcome::ReplyTo;
 
 #[derive(Debug)]
 pub(crate) struct ClassicGroupMember {

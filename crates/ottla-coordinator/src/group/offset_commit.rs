@@ -12,8 +12,8 @@ use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Deferred, GroupCoordinator};
 use super::member::owned;
 use super::offsets::OffsetAndMetadata;
+use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
-use crate::outcome::{Outcome, ReplyTo, Response};
 
 /// "Keep the offset as long as the broker is set to."
 const DEFAULT_RETENTION_TIME: i64 = -1;
@@ -50,10 +50,9 @@ impl GroupCoordinator {
             }
         });
 
-        let max_metadata = usize::try_from(self.config.offset_metadata_max_bytes).unwrap_or(0);
+        let max_metadata = self.config.offset_metadata_max_bytes;
         let error_of = |metadata: &Option<ByteString>| match metadata {
-            // Kafka counts Java's characters, which is never more than the bytes.
-            Some(text) if text.len() > max_metadata && utf16_len(text) > max_metadata => {
+            Some(text) if is_metadata_too_large(text, max_metadata) => {
                 ErrorCode::OffsetMetadataTooLarge
             }
             _ => ErrorCode::None,
@@ -155,7 +154,9 @@ fn response(
     })
 }
 
-/// The length of the text as Java counts it.
-fn utf16_len(text: &str) -> usize {
-    text.encode_utf16().count()
+/// Whether a text is longer than `offset.metadata.max.bytes`. Kafka counts Java's characters, which is never more
+/// than the bytes.
+pub(super) fn is_metadata_too_large(text: &str, max: i32) -> bool {
+    let max = usize::try_from(max).unwrap_or(0);
+    text.len() > max && text.encode_utf16().count() > max
 }

@@ -9,8 +9,8 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Deferred, GroupCoordinator};
+use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
-use crate::outcome::{Outcome, ReplyTo, Response};
 
 impl GroupCoordinator {
     /// The topics and partitions in `request` exist.

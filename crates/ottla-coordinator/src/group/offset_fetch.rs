@@ -12,7 +12,7 @@ use ottla_types::{ErrorCode, TopicId};
 
 use super::coordinator::GroupCoordinator;
 use super::offsets::{OffsetAndMetadata, TopicAndPartition};
-use crate::outcome::{Outcome, ReplyTo, Response};
+use super::outcome::{Outcome, ReplyTo, Response};
 
 const INVALID_OFFSET: i64 = -1;
 

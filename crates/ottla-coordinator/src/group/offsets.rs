@@ -13,7 +13,7 @@ use ottla_protocol::coordinator_records::OffsetCommitValue;
 use ottla_types::TopicId;
 
 use super::member::owned;
-use crate::outcome::WriteId;
+use super::outcome::WriteId;
 use crate::timeline::Timeline;
 
 /// A committed offset with what was said about it.
@@ -50,14 +50,45 @@ impl OffsetAndMetadata {
 pub(crate) type TopicAndPartition = (ByteString, i32);
 
 type GroupOffsets = BTreeMap<TopicAndPartition, Timeline<OffsetAndMetadata>>;
-type PendingOffsets = HashMap<ByteString, BTreeMap<TopicAndPartition, OffsetAndMetadata>>;
+/// By group and partition: the producers with a pending offset.
+type OpenTransactions = HashMap<ByteString, BTreeMap<TopicAndPartition, BTreeSet<i64>>>;
+
+/// Where an offset waits for the end of a transaction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PendingOffset {
+    pub(crate) producer_id: i64,
+    pub(crate) group_id: ByteString,
+    pub(crate) partition: TopicAndPartition,
+}
+
+/// The offsets of one producer that wait for the end of its transaction, by group.
+#[derive(Debug, Default)]
+pub(crate) struct PendingOffsets(
+    BTreeMap<ByteString, BTreeMap<TopicAndPartition, OffsetAndMetadata>>,
+);
+
+impl PendingOffsets {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(
+        &self,
+    ) -> impl Iterator<Item = (&ByteString, &TopicAndPartition, &OffsetAndMetadata)> {
+        self.0.iter().flat_map(|(group_id, by_partition)| {
+            by_partition
+                .iter()
+                .map(move |(partition, offset)| (group_id, partition, offset))
+        })
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
     by_group: HashMap<ByteString, GroupOffsets>,
     /// By producer id: offsets that wait for the end of the producer's transaction.
     pending: HashMap<i64, PendingOffsets>,
-    open_transactions: HashMap<ByteString, BTreeMap<TopicAndPartition, BTreeSet<i64>>>,
+    open_transactions: OpenTransactions,
 }
 
 impl Offsets {
@@ -88,13 +119,8 @@ impl Offsets {
         group_id: &ByteString,
         partition: &TopicAndPartition,
     ) {
-        let slot = self.slot(group_id, partition);
-        slot.commit(write);
-        let is_removed = slot.latest().is_none();
+        self.slot(group_id, partition).commit(write);
         self.drop_vacant(group_id, partition);
-        if is_removed {
-            self.forget_pending(group_id, partition);
-        }
     }
 
     pub(crate) fn revert(
@@ -149,37 +175,63 @@ impl Offsets {
 
     // Open transactions
 
-    /// Keeps an offset until the transaction of `producer_id` ends.
+    /// Keeps an offset until the transaction of its producer ends. Returns the one that it replaces.
     pub(crate) fn add_pending(
         &mut self,
-        producer_id: i64,
-        group_id: &ByteString,
-        partition: &TopicAndPartition,
+        pending: &PendingOffset,
         offset: OffsetAndMetadata,
-    ) {
-        let by_group = self.pending.entry(producer_id).or_default();
-        let by_partition = by_group.entry(group_id.clone()).or_default();
-        by_partition.insert(partition.clone(), offset);
+    ) -> Option<OffsetAndMetadata> {
+        let PendingOffset {
+            producer_id,
+            group_id,
+            partition,
+        } = pending;
         let by_partition = self.open_transactions.entry(group_id.clone()).or_default();
         let producers = by_partition.entry(partition.clone()).or_default();
-        producers.insert(producer_id);
+        producers.insert(*producer_id);
+        let by_group = self.pending.entry(*producer_id).or_default();
+        let by_partition = by_group.0.entry(group_id.clone()).or_default();
+        by_partition.insert(partition.clone(), offset)
     }
 
-    /// Ends the transaction of `producer_id`. Returns its offsets, which count if it is committed, unless a later commit of
-    /// the same partition is there already.
-    pub(crate) fn end_transaction(
+    /// Undoes `add_pending`.
+    pub(crate) fn take_back_pending(
         &mut self,
-        producer_id: i64,
-    ) -> Vec<(ByteString, TopicAndPartition, OffsetAndMetadata)> {
-        let by_group = self.pending.remove(&producer_id).unwrap_or_default();
-        let mut ended = Vec::new();
-        for (group_id, by_partition) in by_group {
-            for (partition, offset) in by_partition {
-                self.close(&group_id, &partition, producer_id);
-                ended.push((group_id.clone(), partition, offset));
-            }
+        pending: &PendingOffset,
+        replaced: Option<OffsetAndMetadata>,
+    ) {
+        if let Some(replaced) = replaced {
+            self.add_pending(pending, replaced);
+            return;
+        }
+        self.remove_pending(pending);
+        self.close(&pending.group_id, &pending.partition, pending.producer_id);
+    }
+
+    /// The transaction of a producer has ended. Returns what waited for that.
+    pub(crate) fn close_transaction(&mut self, producer_id: i64) -> PendingOffsets {
+        let ended = self.pending.remove(&producer_id).unwrap_or_default();
+        for (group_id, partition, _) in ended.iter() {
+            Self::close_in(
+                &mut self.open_transactions,
+                group_id,
+                partition,
+                producer_id,
+            );
         }
         ended
+    }
+
+    /// Undoes `close_transaction`.
+    pub(crate) fn reopen_transaction(&mut self, producer_id: i64, offsets: PendingOffsets) {
+        for (group_id, partition, offset) in offsets.iter() {
+            let pending = PendingOffset {
+                producer_id,
+                group_id: group_id.clone(),
+                partition: partition.clone(),
+            };
+            self.add_pending(&pending, offset.clone());
+        }
     }
 
     pub(crate) fn has_open_transaction(&self, group_id: &str) -> bool {
@@ -205,36 +257,70 @@ impl Offsets {
         mut matches: impl FnMut(&TopicAndPartition, &OffsetAndMetadata) -> bool,
     ) -> Vec<(ByteString, TopicAndPartition)> {
         let mut found = Vec::new();
-        for (group_id, by_partition) in self.pending.values().flatten() {
-            for (partition, offset) in by_partition {
-                if matches(partition, offset) {
-                    found.push((group_id.clone(), partition.clone()));
-                }
+        for (group_id, partition, offset) in self.pending.values().flat_map(PendingOffsets::iter) {
+            if matches(partition, offset) {
+                found.push((group_id.clone(), partition.clone()));
             }
         }
         found
     }
 
-    /// A tombstone takes the offsets of open transactions with it.
-    pub(crate) fn forget_pending(&mut self, group_id: &ByteString, partition: &TopicAndPartition) {
+    /// A tombstone takes the offsets of open transactions with it. Returns them.
+    pub(crate) fn forget_pending(
+        &mut self,
+        group_id: &ByteString,
+        partition: &TopicAndPartition,
+    ) -> Vec<(PendingOffset, OffsetAndMetadata)> {
         let Some(by_partition) = self.open_transactions.get_mut(group_id) else {
-            return;
+            return Vec::new();
         };
         let producers = by_partition.remove(partition).unwrap_or_default();
         if by_partition.is_empty() {
             self.open_transactions.remove(group_id);
         }
+        let mut forgotten = Vec::with_capacity(producers.len());
         for producer_id in producers {
-            if let Some(by_group) = self.pending.get_mut(&producer_id)
-                && let Some(by_partition) = by_group.get_mut(group_id)
-            {
-                by_partition.remove(partition);
+            let pending = PendingOffset {
+                producer_id,
+                group_id: group_id.clone(),
+                partition: partition.clone(),
+            };
+            if let Some(offset) = self.remove_pending(&pending) {
+                forgotten.push((pending, offset));
             }
         }
+        forgotten
+    }
+
+    fn remove_pending(&mut self, pending: &PendingOffset) -> Option<OffsetAndMetadata> {
+        let by_group = self.pending.get_mut(&pending.producer_id)?;
+        let by_partition = by_group.0.get_mut(&pending.group_id)?;
+        let removed = by_partition.remove(&pending.partition);
+        if by_partition.is_empty() {
+            by_group.0.remove(&pending.group_id);
+        }
+        if by_group.is_empty() {
+            self.pending.remove(&pending.producer_id);
+        }
+        removed
     }
 
     fn close(&mut self, group_id: &ByteString, partition: &TopicAndPartition, producer_id: i64) {
-        let Some(by_partition) = self.open_transactions.get_mut(group_id) else {
+        Self::close_in(
+            &mut self.open_transactions,
+            group_id,
+            partition,
+            producer_id,
+        );
+    }
+
+    fn close_in(
+        open_transactions: &mut OpenTransactions,
+        group_id: &ByteString,
+        partition: &TopicAndPartition,
+        producer_id: i64,
+    ) {
+        let Some(by_partition) = open_transactions.get_mut(group_id) else {
             return;
         };
         if let Some(producers) = by_partition.get_mut(partition) {
@@ -244,7 +330,7 @@ impl Offsets {
             }
         }
         if by_partition.is_empty() {
-            self.open_transactions.remove(group_id);
+            open_transactions.remove(group_id);
         }
     }
 

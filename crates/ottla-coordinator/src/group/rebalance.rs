@@ -13,8 +13,8 @@ use ottla_types::ErrorCode;
 
 use super::classic_group::{ClassicGroup, ClassicGroupState, InitialDelay};
 use super::coordinator::{Context, Deferred, Effects};
+use super::outcome::{Response, TimerKey};
 use super::record::CoordinatorRecord;
-use crate::outcome::{Response, TimerKey};
 
 impl ClassicGroup {
     /// The group was read from the log: its members have one session to be heard of again.

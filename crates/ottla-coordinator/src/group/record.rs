@@ -13,6 +13,7 @@ use ottla_protocol::coordinator_records::{
 
 use super::classic_group::ClassicGroup;
 use super::offsets::OffsetAndMetadata;
+use crate::outcome::EncodeRecord;
 
 /// The version that 4.3.1 writes; 4 is known but held back, so that the way to older brokers stays open.
 const GROUP_METADATA_VALUE_VERSION: i16 = 3;
@@ -115,9 +116,10 @@ impl CoordinatorRecord {
             value: None,
         }
     }
+}
 
-    /// Key and value as they stand in the log, each behind its two-byte type or version.
-    pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+impl EncodeRecord for CoordinatorRecord {
+    fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
         let key = self.key.encode()?;
         let value = match &self.value {
             None => None,

@@ -18,7 +18,7 @@ use super::classic_group::ClassicGroup;
 use super::coordinator::GroupCoordinator;
 use super::foreign::ForeignGroupType;
 use super::member::owned;
-use super::offsets::OffsetAndMetadata;
+use super::offsets::{OffsetAndMetadata, PendingOffset};
 
 /// A record of the log cannot be understood, so the groups in this partition cannot be served.
 #[derive(Debug, Error)]
@@ -113,13 +113,13 @@ impl GroupCoordinator {
 
     /// Takes in the control record that ends a transaction.
     pub fn replay_end_transaction_marker(&mut self, producer_id: ProducerId, is_commit: bool) {
-        let ended = self.offsets.end_transaction(producer_id.value());
-        for (group_id, partition, offset) in ended {
-            let existing = self.offsets.latest(&group_id, &partition);
+        let ended = self.offsets.close_transaction(producer_id.value());
+        for (group_id, partition, offset) in ended.iter().filter(|_| is_commit) {
+            let existing = self.offsets.latest(group_id, partition);
             let is_newer =
                 existing.is_none_or(|existing| offset.record_offset > existing.record_offset);
-            if is_commit && is_newer {
-                self.replay_offset_as(&group_id, &partition, Some(offset));
+            if is_newer {
+                self.replay_offset_as(group_id, partition, Some(offset.clone()));
             }
         }
     }
@@ -146,9 +146,12 @@ impl GroupCoordinator {
         if producer_id == ProducerId::NONE {
             self.replay_offset_as(&group_id, &partition, Some(committed));
         } else {
-            let producer_id = producer_id.value();
-            self.offsets
-                .add_pending(producer_id, &group_id, &partition, committed);
+            let pending = PendingOffset {
+                producer_id: producer_id.value(),
+                group_id,
+                partition,
+            };
+            self.offsets.add_pending(&pending, committed);
         }
     }
 

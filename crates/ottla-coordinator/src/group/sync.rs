@@ -13,8 +13,8 @@ use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
 use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
+use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
-use crate::outcome::{Outcome, ReplyTo, Response};
 
 impl GroupCoordinator {
     pub fn handle_sync(

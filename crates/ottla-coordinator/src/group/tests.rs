@@ -11,6 +11,7 @@ mod random;
 mod rebalance;
 mod replay;
 mod static_members;
+mod transactional_offsets;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -32,15 +33,16 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId, Uuid};
 
+use super::outcome::{Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
 use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext};
-use crate::outcome::{Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
+use crate::outcome::{Coordinator, EncodeRecord, WriteKind};
 use crate::timer_queue::TimerQueue;
 
 pub(super) struct Script {
     pub(super) coordinator: GroupCoordinator,
     pub(super) config: GroupCoordinatorConfig,
     pub(super) now_ms: i64,
-    timers: TimerQueue,
+    timers: TimerQueue<TimerKey>,
     next_reply: u64,
     next_random: u8,
     /// Whether each write is committed at once, as on a broker without followers.
@@ -350,8 +352,18 @@ impl Script {
             .unwrap();
         }
         for write in outcome.writes {
+            let kind = describe_kind(&write.kind);
+            if write.records.is_empty() {
+                writeln!(text, "write {}{kind}", write.id.0).unwrap();
+            }
             for record in &write.records {
-                writeln!(text, "write {}: {}", write.id.0, describe_record(record)).unwrap();
+                writeln!(
+                    text,
+                    "write {}{kind}: {}",
+                    write.id.0,
+                    describe_record(record)
+                )
+                .unwrap();
                 self.log
                     .push(record.encode().expect("what is written can be encoded"));
             }
@@ -474,6 +486,20 @@ fn describe_timer(change: &TimerChange) -> String {
     }
 }
 
+fn describe_kind(kind: &WriteKind) -> String {
+    match kind {
+        WriteKind::Plain => String::new(),
+        WriteKind::Transactional { producer, guard } => {
+            format!(" of {}:{} guard {guard:?}", producer.id, producer.epoch)
+        }
+        WriteKind::EndTransaction { producer, marker } => {
+            let result = if marker.is_commit { "commit" } else { "abort" };
+            let version = marker.transaction_version;
+            format!(" {result} {}:{} v{version}", producer.id, producer.epoch)
+        }
+    }
+}
+
 fn describe_reply(response: &Response) -> String {
     let error = |code: i16| ErrorCode::from_code(code).name();
     match response {
@@ -529,6 +555,16 @@ fn describe_reply(response: &Response) -> String {
             });
             format!("commit{}", partitions.collect::<String>())
         }
+        Response::TxnOffsetCommit(commit) => {
+            let partitions = commit.topics.iter().flat_map(|topic| {
+                topic.partitions.iter().map(|partition| {
+                    let error = error(partition.error_code);
+                    format!(" {}-{}={error}", topic.name, partition.partition_index)
+                })
+            });
+            format!("txn commit{}", partitions.collect::<String>())
+        }
+        Response::TransactionEnd(error) => format!("transaction end {}", error.name()),
         Response::OffsetFetch(fetch) => {
             let partitions = fetch.topics.iter().flat_map(|topic| {
                 topic.partitions.iter().map(|partition| {

@@ -94,6 +94,10 @@ impl ProducerStage {
     pub fn clear(&mut self) {
         self.entries.clear();
     }
+
+    pub(super) fn entry(&self, producer_id: ProducerId) -> Option<&ProducerStateEntry> {
+        self.entries.get(&producer_id)
+    }
 }
 
 /// What a transaction marker says.
@@ -135,10 +139,7 @@ impl ProducerState {
             return Ok(ProducerVerdict::InSequence);
         }
         let producer_id = header.producer_id;
-        let known = stage
-            .entries
-            .get(&producer_id)
-            .or_else(|| self.producers.get(&producer_id));
+        let known = self.staged_producer(stage, producer_id);
         if origin == AppendOrigin::Client
             && let Some(duplicate) = known.and_then(|entry| entry.find_duplicate(header))
         {

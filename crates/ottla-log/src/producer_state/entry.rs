@@ -80,6 +80,11 @@ impl ProducerStateEntry {
         self.batches.iter()
     }
 
+    /// Whether a transaction of this epoch is open.
+    pub fn is_in_transaction(&self, producer_epoch: ProducerEpoch) -> bool {
+        self.current_txn_first_offset.is_some() && self.producer_epoch == producer_epoch
+    }
+
     pub fn last_sequence(&self) -> Sequence {
         self.batches
             .back()

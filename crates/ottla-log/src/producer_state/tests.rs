@@ -168,8 +168,9 @@ fn a_transaction_is_open_until_its_marker() {
     append(&mut state, &data(1, 0, 1, 2, true));
     append(&mut state, &data(3, 0, 3, 1, true));
     assert_eq!(state.first_unstable_offset(), Some(Offset(1)));
-    assert!(state.has_ongoing_transaction(ID, ProducerEpoch(0)));
-    assert!(!state.has_ongoing_transaction(ID, ProducerEpoch(1)));
+    let known = state.producer(ID).unwrap();
+    assert!(known.is_in_transaction(ProducerEpoch(0)));
+    assert!(!known.is_in_transaction(ProducerEpoch(1)));
     assert_eq!(
         check(&state, &data(4, 0, 4, 1, false)),
         Err(ProducerError::NotTransactional { producer_id: ID })

@@ -288,6 +288,7 @@ impl Moving {
             batch: builder.build(),
             required_acks: RequiredAcks::All,
             expected_leader_epoch: None,
+            of_transaction: crate::partition::OfTransaction::No,
             deadline_ms: u64::MAX,
             ack: Ack::Internal(released),
         };

@@ -75,6 +75,7 @@ fn append_to(
         batch: builder.build(),
         required_acks: ottla_replica::RequiredAcks::Leader,
         expected_leader_epoch: None,
+        of_transaction: crate::partition::OfTransaction::No,
         deadline_ms: u64::MAX,
         ack: Ack::Internal(released),
     };

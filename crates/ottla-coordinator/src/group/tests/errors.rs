@@ -9,7 +9,7 @@ use ottla_protocol::messages::{
 };
 
 use super::{Joining, Script, check, committing, joining};
-use crate::outcome::ReplyTo;
+use crate::group::outcome::ReplyTo;
 
 #[test]
 fn unknown_groups_members_and_generations() {

@@ -1,11 +1,12 @@
 //! Committing and fetching offsets, and what is seen of them before they are committed.
 
+use crate::outcome::Coordinator;
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue, OffsetCommitValue};
 use ottla_types::{ErrorCode, Offset, ProducerId, TopicId, Uuid};
 
 use super::{Script, TOPIC_ID, check, committing, fetching, full, joining};
-use crate::outcome::WriteId;
+use crate::group::outcome::WriteId;
 
 #[test]
 fn a_commit_of_a_member_keeps_its_session_alive() {

@@ -8,19 +8,25 @@ use bytestring::ByteString;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use ottla_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
-use ottla_protocol::messages::{HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest};
-use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp};
+use ottla_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use ottla_protocol::messages::{
+    HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest, TxnOffsetCommitRequest,
+};
+use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use super::{Joining, committing, joining};
+use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig, JoinContext};
-use crate::outcome::{Outcome, ReplyTo, Response, Write};
+use crate::outcome::{Coordinator, EncodeRecord, TransactionEnd, TransactionalProducer, WriteKind};
 use crate::timer_queue::TimerQueue;
 
 const GROUPS: [&str; 2] = ["g", "h"];
 
 struct World {
     coordinator: GroupCoordinator,
-    timers: TimerQueue,
+    timers: TimerQueue<TimerKey>,
     now_ms: i64,
     random: u64,
     next_reply: u64,
@@ -117,7 +123,7 @@ impl World {
     fn step(&mut self) {
         self.events += 1;
         let now = Timestamp(self.now_ms);
-        let outcome = match self.below(14) {
+        let outcome = match self.below(16) {
             0 | 1 => self.join(true),
             2..=4 => self.join(false),
             5 | 6 => self.sync(),
@@ -174,11 +180,48 @@ impl World {
                     self.coordinator.handle_offset_fetch(to, &request, true)
                 }
             }
+            13 => self.commit_in_transaction(),
+            14 => self.end_transaction(),
             11 => return self.commit(),
             12 => return self.fail_or_delay(),
             _ => return self.pass(),
         };
         self.take(outcome);
+    }
+
+    fn commit_in_transaction(&mut self) -> Outcome {
+        let request = TxnOffsetCommitRequest {
+            group_id: GROUPS[self.below(2) as usize].into(),
+            producer_id: self.below(3) as i64,
+            topics: vec![TxnOffsetCommitRequestTopic {
+                name: "t".into(),
+                partitions: vec![TxnOffsetCommitRequestPartition {
+                    partition_index: self.below(3) as i32,
+                    committed_offset: self.events.into(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let to = self.ask();
+        let now = Timestamp(self.now_ms);
+        self.coordinator
+            .handle_txn_offset_commit(to, request, None, now)
+    }
+
+    fn end_transaction(&mut self) -> Outcome {
+        let producer = TransactionalProducer {
+            id: ProducerId(self.below(3) as i64),
+            epoch: ProducerEpoch(0),
+        };
+        let end = TransactionEnd {
+            is_commit: self.below(3) > 0,
+            coordinator_epoch: 0,
+            transaction_version: 2,
+        };
+        let to = self.ask();
+        self.coordinator.handle_transaction_end(to, producer, end)
     }
 
     fn join(&mut self, is_new: bool) -> Outcome {
@@ -312,13 +355,25 @@ impl World {
     fn read_back(&self) -> GroupCoordinator {
         let config = Arc::new(GroupCoordinatorConfig::default());
         let mut coordinator = GroupCoordinator::new(config);
-        let records = self.log.iter().flat_map(|write| &write.records);
-        for (offset, record) in (0..).zip(records) {
-            let (key, value) = record.encode().expect("what is written can be encoded");
-            let now = Timestamp(self.now_ms);
-            coordinator
-                .replay(Offset(offset), ProducerId::NONE, &key, value.as_ref(), now)
-                .expect("what was written can be read");
+        let mut offset = 0;
+        for write in &self.log {
+            let producer_id = match write.kind {
+                WriteKind::Plain => ProducerId::NONE,
+                WriteKind::Transactional { producer, .. } => producer.id,
+                WriteKind::EndTransaction { producer, marker } => {
+                    coordinator.replay_end_transaction_marker(producer.id, marker.is_commit);
+                    offset += 1;
+                    continue;
+                }
+            };
+            for record in &write.records {
+                let (key, value) = record.encode().expect("what is written can be encoded");
+                let now = Timestamp(self.now_ms);
+                coordinator
+                    .replay(Offset(offset), producer_id, &key, value.as_ref(), now)
+                    .expect("what was written can be read");
+                offset += 1;
+            }
         }
         coordinator
     }

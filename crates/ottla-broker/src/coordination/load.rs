@@ -1,18 +1,18 @@
-//! Reads a partition of `__consumer_offsets` back into a coordinator.
+//! Reads a partition of an internal topic back into a coordinator.
 //!
 //! Runs on a thread for blocking work: the log of a partition may have to come from the disk.
-//! Source: `CoordinatorLoaderImpl`.
+//! Source: `CoordinatorLoaderImpl`, `TransactionStateManager.loadTransactionMetadata`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_coordinator::WriteId;
-use ottla_coordinator::group::{GroupCoordinator, GroupCoordinatorConfig};
 use ottla_log::LogReader;
 use ottla_records::RecordBatch;
 use ottla_records::control::ControlRecordType;
 use ottla_types::{Offset, ProducerId};
 
+use super::Served;
 use super::shard::Shard;
 use crate::Broker;
 
@@ -24,40 +24,57 @@ pub(super) const CONCURRENT_LOADS: usize = 4;
 /// The most bytes that the records of one batch may decompress to.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
 
+/// What a coordinator is told of its log.
+pub(crate) enum LogEntry<'a> {
+    /// `producer_id` is that of a transactional batch, and `ProducerId::NONE` otherwise.
+    Record {
+        offset: Offset,
+        producer_id: ProducerId,
+        key: &'a Bytes,
+        value: Option<&'a Bytes>,
+    },
+    EndTransaction {
+        producer_id: ProducerId,
+        is_commit: bool,
+    },
+}
+
 /// A coordinator as the log of its partition describes it.
-pub(super) struct Loaded {
-    pub(super) coordinator: GroupCoordinator,
+pub(super) struct Loaded<C> {
+    pub(super) coordinator: C,
     /// What of the log is not committed counts to this write, and is committed when the high watermark is here.
     pub(super) uncommitted: Option<(WriteId, Offset)>,
 }
 
 /// Reads a partition up to the end of the log: what is there is going to be committed, unless this broker loses the lead,
-/// and decisions have to be made on it. While too few replicas are in sync that may take long, and groups go on. The error
-/// is for people. `None` if the shard was closed meanwhile.
-pub(super) async fn load(
+/// and decisions have to be made on it. While too few replicas are in sync that may take long: groups go on, and
+/// transactions wait for it. The error is for people. `None` if the shard was closed meanwhile.
+pub(super) async fn load<C: Served>(
     broker: &Arc<Broker>,
-    shard: &Shard,
-    config: Arc<GroupCoordinatorConfig>,
-) -> Option<Result<Loaded, String>> {
+    shard: &Shard<C>,
+) -> Option<Result<Loaded<C>, String>> {
     // Asked through the inbox, so that everything that came before the election is in the log.
     let end = shard
         .partition
         .with_log(broker, |log| log.log_end_offset())
         .await?;
-    let _turn = broker.groups.loading.acquire().await.ok()?;
+    if C::AWAITS_COMMITTED_LOG && !shard.await_high_watermark(end).await {
+        return None;
+    }
+    let _turn = C::coordinators(broker).loading.acquire().await.ok()?;
     let (reader, loading) = (shard.partition.reader().clone(), Arc::clone(broker));
     let threads = shard.partition.home().threads.reads.clone();
-    let loaded = threads.run(move || read_log(&loading, &reader, end, config));
+    let coordinator = C::new(broker, shard.leader_epoch());
+    let loaded = threads.run(move || read_log(&loading, &reader, end, coordinator));
     Some(loaded.await.unwrap_or_else(|error| Err(error.to_string())))
 }
 
-fn read_log(
+fn read_log<C: Served>(
     broker: &Broker,
     reader: &LogReader,
     end: Offset,
-    config: Arc<GroupCoordinatorConfig>,
-) -> Result<Loaded, String> {
-    let mut coordinator = GroupCoordinator::new(config);
+    mut coordinator: C,
+) -> Result<Loaded<C>, String> {
     let mut uncommitted = None;
     let mut next = reader.log_start_offset();
     while next < end {
@@ -77,7 +94,7 @@ fn read_log(
                 break;
             };
             if uncommitted.is_none() && batch.header.next_offset() > reader.high_watermark() {
-                uncommitted = Some((coordinator.begin_uncommitted(), end));
+                uncommitted = coordinator.begin_uncommitted().map(|write| (write, end));
             }
             replay(broker, &mut coordinator, &batch)?;
             next = batch.header.next_offset();
@@ -92,9 +109,9 @@ fn read_log(
     })
 }
 
-fn replay(
+fn replay<C: Served>(
     broker: &Broker,
-    coordinator: &mut GroupCoordinator,
+    coordinator: &mut C,
     batch: &RecordBatch,
 ) -> Result<(), String> {
     let header = &batch.header;
@@ -109,33 +126,34 @@ fn replay(
     } else {
         ProducerId::NONE
     };
+    let now = broker.timestamp();
     for record in records.iter() {
         let record = record.map_err(|error| unreadable(&error))?;
         let key = record.key.unwrap_or_default();
         if header.attributes.is_control() {
-            match ControlRecordType::parse_key(key) {
-                Ok(Some(ControlRecordType::Commit)) => {
-                    coordinator.replay_end_transaction_marker(header.producer_id, true);
-                }
-                Ok(Some(ControlRecordType::Abort)) => {
-                    coordinator.replay_end_transaction_marker(header.producer_id, false);
-                }
-                Ok(_) => {}
-                Err(error) => return Err(unreadable(&error)),
-            }
+            let kind = ControlRecordType::parse_key(key).map_err(|error| unreadable(&error))?;
+            let is_commit = match kind {
+                Some(ControlRecordType::Commit) => true,
+                Some(ControlRecordType::Abort) => false,
+                _ => continue,
+            };
+            let producer_id = header.producer_id;
+            let entry = LogEntry::EndTransaction {
+                producer_id,
+                is_commit,
+            };
+            coordinator.replay(entry, now)?;
             continue;
         }
         let key = Bytes::copy_from_slice(key);
         let value = record.value.map(Bytes::copy_from_slice);
-        coordinator
-            .replay(
-                record.offset,
-                producer_id,
-                &key,
-                value.as_ref(),
-                broker.timestamp(),
-            )
-            .map_err(|error| error.to_string())?;
+        let entry = LogEntry::Record {
+            offset: record.offset,
+            producer_id,
+            key: &key,
+            value: value.as_ref(),
+        };
+        coordinator.replay(entry, now)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The coordinator of one partition of `__consumer_offsets`, with everybody who waits for it.
+//! The coordinator of one partition of an internal topic, with everybody who waits for it.
 //!
 //! The state machine is behind a lock that is held for one decision and never while anything is appended
 //! or awaited. What it decides to write goes to the `outbox`, which appends in the order of the decisions.
@@ -9,44 +9,46 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_coordinator::group::{GroupCoordinator, GroupCoordinatorConfig};
-use ottla_coordinator::{Outcome, ReplyTo, Response, TimerQueue};
-use ottla_types::{ErrorCode, LeaderEpoch, Timestamp, TopicId, TopicName};
+use ottla_coordinator::{Outcome, ReplyTo, TimerQueue};
+use ottla_types::{ErrorCode, LeaderEpoch, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use super::Served;
 use super::load::{self, Loaded};
 use super::outbox::Outbox;
 use crate::Broker;
 use crate::partition::Partition;
 
-pub(crate) struct Shard {
+pub(crate) struct Shard<C: Served> {
     pub(super) partition: Arc<Partition>,
     leader_epoch: LeaderEpoch,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<State<C>>,
     /// The next deadline has moved, or the shard was closed.
     timers_changed: Notify,
 }
 
-pub(super) enum State {
+pub(super) enum State<C: Served> {
     /// The log is being read.
     Loading,
-    Active(Box<Active>),
+    Active(Box<Active<C>>),
     /// The log could not be read. What is wrong with it was logged.
     Failed,
     /// Coordinated elsewhere, or the broker stops.
     Closed,
 }
 
-pub(super) struct Active {
-    pub(super) coordinator: GroupCoordinator,
-    timers: TimerQueue,
-    waiting: HashMap<ReplyTo, oneshot::Sender<Response>>,
+pub(super) struct Active<C: Served> {
+    pub(super) coordinator: C,
+    timers: TimerQueue<C::TimerKey>,
+    waiting: HashMap<ReplyTo, oneshot::Sender<C::Response>>,
     next_reply: u64,
     pub(super) outbox: Outbox,
+    /// Asked for, and carried out when the state is not locked any more.
+    pub(super) commands: Vec<C::Command>,
 }
 
-impl Shard {
+impl<C: Served> Shard<C> {
     pub(super) fn new(partition: Arc<Partition>, leader_epoch: LeaderEpoch) -> Arc<Self> {
         Arc::new(Shard {
             partition,
@@ -56,25 +58,25 @@ impl Shard {
         })
     }
 
+    pub(crate) fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     pub(super) fn leader_epoch(&self) -> LeaderEpoch {
         self.leader_epoch
     }
 
     /// Reads the log in a task of its own, and then begins to answer.
-    pub(super) fn load(
-        self: &Arc<Self>,
-        broker: &Arc<Broker>,
-        config: Arc<GroupCoordinatorConfig>,
-    ) {
+    pub(super) fn load(self: &Arc<Self>, broker: &Arc<Broker>) {
         let (shard, broker) = (Arc::clone(self), Arc::clone(broker));
         tokio::spawn(async move {
-            if let Some(loaded) = load::load(&broker, &shard, config).await {
+            if let Some(loaded) = load::load(&broker, &shard).await {
                 shard.on_loaded(&broker, loaded);
             }
         });
     }
 
-    fn on_loaded(self: &Arc<Self>, broker: &Arc<Broker>, loaded: Result<Loaded, String>) {
+    fn on_loaded(self: &Arc<Self>, broker: &Arc<Broker>, loaded: Result<Loaded<C>, String>) {
         let mut state = self.state.lock();
         if !matches!(*state, State::Loading) {
             return;
@@ -86,7 +88,7 @@ impl Shard {
             Ok(loaded) => loaded,
             Err(error) => {
                 let partition = &self.partition.topic_partition;
-                tracing::error!(%partition, "groups cannot be coordinated: {error}");
+                tracing::error!(%partition, "{} cannot be coordinated: {error}", C::WHAT);
                 *state = State::Failed;
                 return;
             }
@@ -98,6 +100,7 @@ impl Shard {
             waiting: HashMap::new(),
             next_reply: 0,
             outbox: Outbox::default(),
+            commands: Vec::new(),
         }));
         if let State::Active(active) = &mut *state {
             self.enact(broker, active, outcome);
@@ -115,8 +118,8 @@ impl Shard {
     pub(crate) async fn request(
         self: &Arc<Self>,
         broker: &Arc<Broker>,
-        decide: impl FnOnce(&mut GroupCoordinator, ReplyTo, Timestamp) -> Outcome,
-    ) -> Result<Response, ErrorCode> {
+        decide: impl FnOnce(&mut C, ReplyTo, Timestamp) -> Outcome<C>,
+    ) -> Result<C::Response, ErrorCode> {
         let (reply, replied) = oneshot::channel();
         self.step(broker, |active| {
             let to = ReplyTo(active.next_reply);
@@ -129,10 +132,7 @@ impl Shard {
     }
 
     /// Looks at the coordinator.
-    pub(crate) fn read<T>(
-        &self,
-        look: impl FnOnce(&GroupCoordinator) -> T,
-    ) -> Result<T, ErrorCode> {
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&C) -> T) -> Result<T, ErrorCode> {
         match &*self.state.lock() {
             State::Active(active) => Ok(look(&active.coordinator)),
             State::Loading => Err(ErrorCode::CoordinatorLoadInProgress),
@@ -140,21 +140,17 @@ impl Shard {
         }
     }
 
-    pub(super) fn on_topics_deleted(
+    /// Tells the coordinator that something has happened.
+    pub(crate) fn tell(
         self: &Arc<Self>,
         broker: &Arc<Broker>,
-        topics: &[(TopicName, TopicId)],
-    ) {
-        // One that is loading or closed has nothing to forget: a loading one reads offsets of a topic
-        // that is gone, which expire.
-        let stepped = self.step(broker, |active| {
-            active
-                .coordinator
-                .on_topics_deleted(topics, broker.timestamp())
-        });
-        if stepped.is_ok() {
-            self.run_outbox(broker);
-        }
+        tell: impl FnOnce(&mut C, Timestamp) -> Outcome<C>,
+    ) -> Result<(), ErrorCode> {
+        self.step(broker, |active| {
+            tell(&mut active.coordinator, broker.timestamp())
+        })?;
+        self.run_outbox(broker);
+        Ok(())
     }
 
     /// Answers everything that is parked, and refuses everything from now on.
@@ -168,7 +164,7 @@ impl Shard {
         self.partition.waiters.wake_all();
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(*self.state.lock(), State::Closed)
     }
 
@@ -176,7 +172,7 @@ impl Shard {
     pub(super) fn step(
         &self,
         broker: &Broker,
-        take: impl FnOnce(&mut Active) -> Outcome,
+        take: impl FnOnce(&mut Active<C>) -> Outcome<C>,
     ) -> Result<(), ErrorCode> {
         match &mut *self.state.lock() {
             State::Active(active) => {
@@ -189,7 +185,7 @@ impl Shard {
         }
     }
 
-    fn enact(&self, broker: &Broker, active: &mut Active, mut outcome: Outcome) {
+    fn enact(&self, broker: &Broker, active: &mut Active<C>, mut outcome: Outcome<C>) {
         let next_deadline = active.timers.next_deadline_ms();
         loop {
             let now_ms = broker.now_ms();
@@ -197,12 +193,13 @@ impl Shard {
                 active.timers.apply(change, now_ms);
             }
             let writes = std::mem::take(&mut outcome.writes);
+            active.commands.append(&mut outcome.commands);
             active.send_replies(outcome);
             // A write that can never be appended is refused before anything is decided on top of it.
             let settings = self.partition.settings();
             match active
                 .outbox
-                .accept(writes, settings.rules.max_message_bytes, broker)
+                .accept::<C>(writes, settings.rules.max_message_bytes, broker)
             {
                 Ok(()) => break,
                 Err((write, error)) => {
@@ -259,8 +256,8 @@ impl Shard {
     }
 }
 
-impl Active {
-    fn send_replies(&mut self, outcome: Outcome) {
+impl<C: Served> Active<C> {
+    fn send_replies(&mut self, outcome: Outcome<C>) {
         for reply in outcome.replies {
             if let Some(waiting) = self.waiting.remove(&reply.to) {
                 // Who does not wait any more has lost the connection.
@@ -270,7 +267,7 @@ impl Active {
     }
 }
 
-impl std::fmt::Debug for Shard {
+impl<C: Served> std::fmt::Debug for Shard<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shard({})", self.partition.topic_partition)
     }

@@ -3,22 +3,24 @@
 //! Writes are appended in the order of the decisions, one batch at a time: the next batch starts when the
 //! log has the one before, so that a failed append never has a successor in the log that was decided on
 //! top of it. Decisions that pile up meanwhile share a batch, as with Kafka's adaptive
-//! `group.coordinator.append.linger.ms`. That a batch is committed is not waited for: its replies are.
+//! `group.coordinator.append.linger.ms`, except for those of a transaction, whose batches are its
+//! producer's. That a batch is committed is not waited for: its replies are.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use ottla_coordinator::{Write, WriteId};
-use ottla_records::{BatchHeader, Compression, RecordBatch, RecordBatchBuilder};
+use ottla_coordinator::{EncodeRecord, Write, WriteId, WriteKind};
+use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+use ottla_records::{BatchHeader, RecordBatch, RecordBatchBuilder};
 use ottla_replica::{AckOutcome, RequiredAcks};
-use ottla_types::{ErrorCode, Offset};
+use ottla_types::{ErrorCode, Offset, Sequence};
 use tokio::sync::oneshot;
 
+use super::Served;
 use super::shard::{Shard, State};
 use crate::Broker;
-use crate::partition::{Ack, PendingAppend, Waiter};
+use crate::partition::{Ack, OfTransaction, PendingAppend, Waiter};
 
 /// What a record costs in a batch besides key and value, at most: seven variable-length numbers.
 const RECORD_OVERHEAD_BYTES: usize = 35;
@@ -34,6 +36,7 @@ pub(super) struct Outbox {
 
 struct Encoded {
     id: WriteId,
+    kind: WriteKind,
     records: Vec<(Bytes, Option<Bytes>)>,
     /// An upper bound of their uncompressed size in a batch.
     size: usize,
@@ -44,23 +47,26 @@ struct OutboundBatch {
     first: WriteId,
     last: WriteId,
     batch: RecordBatch,
+    of_transaction: OfTransaction,
 }
 
 impl Outbox {
     /// Takes writes in. One that does not fit into a batch is refused, with all that follow it.
-    pub(super) fn accept(
+    pub(super) fn accept<C: Served>(
         &mut self,
-        writes: Vec<Write>,
+        writes: Vec<Write<C::Record>>,
         max_message_bytes: usize,
         broker: &Broker,
     ) -> Result<(), (WriteId, ErrorCode)> {
         for write in writes {
             let encoded = Encoded::of(&write).map_err(|error| (write.id, error))?;
             let is_too_large = encoded.size > max_message_bytes
-                && build([&encoded], broker).size_in_bytes() > max_message_bytes;
+                && build::<C>([&encoded], broker).size_in_bytes() > max_message_bytes;
             if is_too_large {
                 tracing::error!(
-                    "a group does not fit into a record of {max_message_bytes} bytes; raise max.message.bytes of __consumer_offsets"
+                    "a record of {} does not fit into {max_message_bytes} bytes; raise max.message.bytes of {}",
+                    C::WHAT,
+                    C::TOPIC
                 );
                 return Err((write.id, ErrorCode::RecordListTooLarge));
             }
@@ -69,7 +75,11 @@ impl Outbox {
         Ok(())
     }
 
-    fn next_batch(&mut self, max_message_bytes: usize, broker: &Broker) -> Option<OutboundBatch> {
+    fn next_batch<C: Served>(
+        &mut self,
+        max_message_bytes: usize,
+        broker: &Broker,
+    ) -> Option<OutboundBatch> {
         if self.is_appending {
             return None;
         }
@@ -78,23 +88,38 @@ impl Outbox {
         let mut count = 0;
         for encoded in &self.waiting {
             size += encoded.size;
-            if count > 0 && size > limit {
+            let is_plain = encoded.kind == WriteKind::Plain;
+            if count > 0 && (size > limit || !is_plain) {
                 break;
             }
             count += 1;
+            if !is_plain {
+                break;
+            }
         }
-        let batch = build(self.waiting.iter().take(count), broker);
+        let batch = build::<C>(self.waiting.iter().take(count), broker);
         let mut taken = self.waiting.drain(..count);
-        let first = taken.next()?.id;
-        let last = taken.next_back().map_or(first, |encoded| encoded.id);
+        let first = taken.next()?;
+        let last = taken.next_back().map_or(first.id, |encoded| encoded.id);
         drop(taken);
         self.is_appending = true;
-        Some(OutboundBatch { first, last, batch })
+        Some(OutboundBatch {
+            first: first.id,
+            last,
+            batch,
+            of_transaction: match first.kind {
+                WriteKind::Plain => OfTransaction::No,
+                WriteKind::Transactional { guard, .. } => OfTransaction::Verified(guard),
+                WriteKind::EndTransaction { marker, .. } => {
+                    OfTransaction::Marker(marker.transaction_version)
+                }
+            },
+        })
     }
 }
 
 impl Encoded {
-    fn of(write: &Write) -> Result<Self, ErrorCode> {
+    fn of<R: EncodeRecord>(write: &Write<R>) -> Result<Self, ErrorCode> {
         let mut records = Vec::with_capacity(write.records.len());
         let mut size = 0;
         for record in &write.records {
@@ -105,16 +130,38 @@ impl Encoded {
         }
         Ok(Encoded {
             id: write.id,
+            kind: write.kind,
             records,
             size,
         })
     }
 }
 
-fn build<'a>(writes: impl IntoIterator<Item = &'a Encoded>, broker: &Broker) -> RecordBatch {
+/// The batch of one write of a transaction, or of plain ones together.
+fn build<'a, C: Served>(
+    writes: impl IntoIterator<Item = &'a Encoded>,
+    broker: &Broker,
+) -> RecordBatch {
     let now = broker.timestamp();
-    let mut builder = RecordBatchBuilder::new(compression(broker));
+    let mut builder = RecordBatchBuilder::new(C::compression(broker));
     for write in writes {
+        match write.kind {
+            WriteKind::Plain => {}
+            WriteKind::Transactional { producer, .. } => {
+                builder = RecordBatchBuilder::new(C::compression(broker))
+                    .producer(producer.id, producer.epoch, Sequence::NONE)
+                    .transactional(true);
+            }
+            WriteKind::EndTransaction { producer, marker } => {
+                let kind = match marker.is_commit {
+                    true => ControlRecordType::Commit,
+                    false => ControlRecordType::Abort,
+                };
+                let coordinator_epoch = marker.coordinator_epoch;
+                let marker = EndTxnMarker { coordinator_epoch };
+                return end_txn_batch(producer.id, producer.epoch, kind, marker, now);
+            }
+        }
         for (key, value) in &write.records {
             builder.append(now, Some(key), value.as_deref(), &[]);
         }
@@ -122,20 +169,8 @@ fn build<'a>(writes: impl IntoIterator<Item = &'a Encoded>, broker: &Broker) -> 
     builder.build()
 }
 
-/// `offsets.topic.compression.codec`, at the codec's default level.
-fn compression(broker: &Broker) -> Compression {
-    let config = broker.config();
-    match config.offsets_topic_compression_codec {
-        1 => Compression::Gzip { level: -1 },
-        2 => Compression::Snappy,
-        3 => Compression::Lz4 { level: 9 },
-        4 => Compression::Zstd { level: 3 },
-        _ => Compression::None,
-    }
-}
-
-impl Shard {
-    /// Appends what is in the outbox, unless somebody else is at it.
+impl<C: Served> Shard<C> {
+    /// Appends what is in the outbox, unless somebody else is at it, and carries out what else is asked for.
     pub(super) fn run_outbox(self: &Arc<Self>, broker: &Arc<Broker>) {
         while let Some(outbound) = self.next_batch(broker) {
             let records = i64::from(outbound.batch.header.record_count);
@@ -145,6 +180,7 @@ impl Shard {
                 // Being written and being committed are told apart here: see `on_written`.
                 required_acks: RequiredAcks::Leader,
                 expected_leader_epoch: Some(self.leader_epoch()),
+                of_transaction: outbound.of_transaction,
                 // The log always answers; see `await_written`.
                 deadline_ms: u64::MAX,
                 ack: Ack::Internal(released),
@@ -167,12 +203,20 @@ impl Shard {
         }
     }
 
-    fn next_batch(&self, broker: &Broker) -> Option<OutboundBatch> {
+    /// The next batch that may be appended. What was asked for before it is carried out.
+    fn next_batch(self: &Arc<Self>, broker: &Arc<Broker>) -> Option<OutboundBatch> {
         let max_message_bytes = self.partition.settings().rules.max_message_bytes;
-        match &mut *self.state.lock() {
-            State::Active(active) => active.outbox.next_batch(max_message_bytes, broker),
-            State::Loading | State::Failed | State::Closed => None,
+        let (commands, batch) = match &mut *self.state.lock() {
+            State::Active(active) => (
+                std::mem::take(&mut active.commands),
+                active.outbox.next_batch::<C>(max_message_bytes, broker),
+            ),
+            State::Loading | State::Failed | State::Closed => return None,
+        };
+        for command in commands {
+            C::execute(self, broker, command);
         }
+        batch
     }
 
     /// A batch is in the log of the leader, or could not be written.
@@ -230,7 +274,7 @@ impl Shard {
         last: WriteId,
         end: Offset,
     ) {
-        let timeout = Duration::from_millis(commit_timeout_ms(broker));
+        let timeout = C::commit_timeout(broker);
         let mut committed = std::pin::pin!(self.await_high_watermark(end));
         let is_committed = loop {
             match tokio::time::timeout(timeout, &mut committed).await {
@@ -256,7 +300,7 @@ impl Shard {
         last: WriteId,
         mut written: oneshot::Receiver<AckOutcome>,
     ) -> AckOutcome {
-        let timeout = Duration::from_millis(commit_timeout_ms(broker));
+        let timeout = C::commit_timeout(broker);
         let outcome = match tokio::time::timeout(timeout, &mut written).await {
             Ok(outcome) => outcome,
             Err(_) => {
@@ -294,8 +338,4 @@ impl Shard {
             waiter.notified().await;
         }
     }
-}
-
-fn commit_timeout_ms(broker: &Broker) -> u64 {
-    u64::try_from(broker.config().offsets_commit_timeout_ms).map_or(1, |ms| ms.max(1))
 }

@@ -1,0 +1,71 @@
+//! AddOffsetsToTxn: the partition that holds a group's offsets becomes part of a transaction. Clients of version 2 of
+//! the protocol leave that to the broker.
+//!
+//! Kafka: `KafkaApis.handleAddOffsetsToTxnRequest`.
+
+use std::sync::Arc;
+
+use ottla_coordinator::TransactionalProducer;
+use ottla_coordinator::transaction::{AddPartitions, Response};
+use ottla_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
+
+use crate::groups::OFFSETS_TOPIC;
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: AddOffsetsToTxnRequest,
+) -> AddOffsetsToTxnResponse {
+    let error = match add(broker, context, request).await {
+        // Older clients know another word for it.
+        ErrorCode::ProducerFenced if context.api_version < 2 => ErrorCode::InvalidProducerEpoch,
+        error => error,
+    };
+    AddOffsetsToTxnResponse {
+        error_code: error.code(),
+        ..Default::default()
+    }
+}
+
+async fn add(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: AddOffsetsToTxnRequest,
+) -> ErrorCode {
+    let AddOffsetsToTxnRequest {
+        transactional_id,
+        group_id,
+        ..
+    } = &request;
+    let authorizer = &broker.authorizer;
+    let (write, of_id) = (Operation::Write, ResourceType::TransactionalId);
+    if !authorizer.is_allowed(context, write, of_id, transactional_id) {
+        return ErrorCode::TransactionalIdAuthorizationFailed;
+    }
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, group_id) {
+        return ErrorCode::GroupAuthorizationFailed;
+    }
+    let coordinator = match broker.transactions.coordinator_of(broker, transactional_id) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return error,
+    };
+    let index = broker.groups.partition_of(broker, group_id);
+    let request = AddPartitions {
+        transactional_id: transactional_id.clone(),
+        producer: TransactionalProducer {
+            id: ProducerId(request.producer_id),
+            epoch: ProducerEpoch(request.producer_epoch),
+        },
+        partitions: vec![TopicPartition::new(OFFSETS_TOPIC, index)],
+        client_transaction_version: 0,
+    };
+    let added = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_add_partitions(to, request, now)
+    });
+    match added.await {
+        Ok(Response::AddPartitions(error)) | Err(error) => error,
+        Ok(_) => ErrorCode::UnknownServerError,
+    }
+}

@@ -1,0 +1,176 @@
+//! TxnOffsetCommit: a transaction writes down how far a group has read. What is written counts when the transaction
+//! is committed.
+//!
+//! Kafka: `KafkaApis.handleTxnOffsetCommitRequest`, `GroupCoordinatorService.commitTransactionalOffsets`.
+
+use std::sync::Arc;
+
+use ottla_coordinator::TransactionalProducer;
+use ottla_coordinator::group::{Response, error_after_append};
+use ottla_protocol::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
+use ottla_protocol::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use ottla_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId};
+use tokio::sync::oneshot;
+
+use crate::partition::Partition;
+use crate::transactions::{AddedBy, AskedFor, ProducerTransaction};
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut request: TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse {
+    let authorizer = &broker.authorizer;
+    let (write, of_id) = (Operation::Write, ResourceType::TransactionalId);
+    if !authorizer.is_allowed(context, write, of_id, &request.transactional_id) {
+        let error = ErrorCode::TransactionalIdAuthorizationFailed;
+        return all_failed(&request.topics, error);
+    }
+    let read = Operation::Read;
+    if !authorizer.is_allowed(context, read, ResourceType::Group, &request.group_id) {
+        return all_failed(&request.topics, ErrorCode::GroupAuthorizationFailed);
+    }
+    let image = broker.metadata().clone();
+    let mut refused = Vec::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for mut topic in std::mem::take(&mut request.topics) {
+        if !authorizer.is_allowed(context, read, ResourceType::Topic, &topic.name) {
+            refused.push(failed(&topic, ErrorCode::TopicAuthorizationFailed));
+            continue;
+        }
+        let mut unknown = TxnOffsetCommitRequestTopic {
+            partitions: Vec::new(),
+            ..topic.clone()
+        };
+        topic.partitions.retain(|partition| {
+            let index = PartitionIndex(partition.partition_index);
+            let exists = image.topics.partition(&topic.name, index).is_some();
+            if !exists {
+                unknown.partitions.push(partition.clone());
+            }
+            exists
+        });
+        if !unknown.partitions.is_empty() {
+            refused.push(failed(&unknown, ErrorCode::UnknownTopicOrPartition));
+        }
+        if !topic.partitions.is_empty() {
+            topics.push(topic);
+        }
+    }
+    let mut response = TxnOffsetCommitResponse {
+        topics: refused,
+        ..Default::default()
+    };
+    if topics.is_empty() {
+        return response;
+    }
+    request.topics = topics.clone();
+    let committed = match commit(broker, context, request).await {
+        Ok(committed) => committed,
+        // Producers before 2.0 do not survive hearing of this.
+        Err(ErrorCode::CoordinatorLoadInProgress) if context.api_version < 2 => {
+            all_failed(&topics, ErrorCode::CoordinatorNotAvailable)
+        }
+        Err(error) => all_failed(&topics, error),
+    };
+    for topic in committed.topics {
+        match response.topics.iter_mut().find(|it| it.name == topic.name) {
+            Some(known) => known.partitions.extend(topic.partitions),
+            None => response.topics.push(topic),
+        }
+    }
+    response
+}
+
+async fn commit(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: TxnOffsetCommitRequest,
+) -> Result<TxnOffsetCommitResponse, ErrorCode> {
+    if request.group_id.is_empty() {
+        return Err(ErrorCode::InvalidGroupId);
+    }
+    let coordinator = broker.groups.coordinator_of(broker, &request.group_id)?;
+    let transaction = ProducerTransaction {
+        transactional_id: request.transactional_id.clone(),
+        producer: TransactionalProducer {
+            id: ProducerId(request.producer_id),
+            epoch: ProducerEpoch(request.producer_epoch),
+        },
+        added_by: match context.api_version {
+            ..=3 => AddedBy::Client,
+            4 => AddedBy::ClientThatMayAbort,
+            5.. => AddedBy::Broker,
+        },
+        asked_for: AskedFor::Coordinator,
+    };
+    let guard = verify(broker, coordinator.partition(), transaction)
+        .await
+        .map_err(error_after_append)?;
+    let committed = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_txn_offset_commit(to, request, guard, now)
+    });
+    match committed.await? {
+        Response::TxnOffsetCommit(response) => Ok(response),
+        _ => Err(ErrorCode::UnknownServerError),
+    }
+}
+
+/// Makes sure that the coordinator of the transaction knows of the partition of the group, before anything is
+/// written to it.
+async fn verify(
+    broker: &Arc<Broker>,
+    partition: &Arc<Partition>,
+    transaction: ProducerTransaction,
+) -> Result<Option<u64>, ErrorCode> {
+    let producer = transaction.producer;
+    let raises_epoch = transaction.adds_partitions();
+    let guard = partition
+        .begin_verification(broker, producer, raises_epoch)
+        .await?;
+    let is_asked = raises_epoch || broker.config().transaction_partition_verification_enable;
+    let Some(asked_under) = guard.filter(|_| is_asked) else {
+        return Ok(guard);
+    };
+    let (answer, answered) = oneshot::channel();
+    // Who does not wait any more has lost the connection.
+    let answer = Box::new(move |result| {
+        let _ = answer.send(result);
+    });
+    let verifier = &broker.transactions.verifier;
+    let topic_partition = partition.topic_partition.clone();
+    verifier.ask(broker, Arc::new(transaction), topic_partition, answer);
+    let result = answered.await.unwrap_or(Err(ErrorCode::NetworkException));
+    if let Err(error) = result {
+        partition.on_transaction_verified(broker, producer, asked_under, Err(error));
+        return Err(error);
+    }
+    Ok(guard)
+}
+
+fn failed(topic: &TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic {
+    let partitions = topic
+        .partitions
+        .iter()
+        .map(|partition| TxnOffsetCommitResponsePartition {
+            partition_index: partition.partition_index,
+            error_code: error.code(),
+            ..Default::default()
+        });
+    TxnOffsetCommitResponseTopic {
+        name: topic.name.clone(),
+        partitions: partitions.collect(),
+        ..Default::default()
+    }
+}
+
+fn all_failed(topics: &[TxnOffsetCommitRequestTopic], error: ErrorCode) -> TxnOffsetCommitResponse {
+    TxnOffsetCommitResponse {
+        topics: topics.iter().map(|topic| failed(topic, error)).collect(),
+        ..Default::default()
+    }
+}

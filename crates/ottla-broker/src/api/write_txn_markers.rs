@@ -1,0 +1,115 @@
+//! WriteTxnMarkers: a coordinator of transactions, or an administrator who aborts a hanging one, has markers written
+//! into partitions of this broker. Kafka: `KafkaApis.handleWriteTxnMarkersRequest`.
+
+use std::sync::Arc;
+
+use ottla_coordinator::{TransactionEnd, TransactionalProducer};
+use ottla_protocol::messages::write_txn_markers_request::WritableTxnMarker;
+use ottla_protocol::messages::write_txn_markers_response::{
+    WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
+};
+use ottla_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
+use tokio::task::JoinSet;
+
+use crate::transactions::{EndedTransaction, write_markers};
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+/// The name under which a cluster is authorised.
+const CLUSTER: &str = "kafka-cluster";
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: WriteTxnMarkersRequest,
+) -> WriteTxnMarkersResponse {
+    let is_allowed = |operation| {
+        let cluster = ResourceType::Cluster;
+        broker
+            .authorizer
+            .is_allowed(context, operation, cluster, CLUSTER)
+    };
+    if !is_allowed(Operation::Alter) && !is_allowed(Operation::ClusterAction) {
+        let markers = request.markers.iter().map(|marker| {
+            let partitions = partitions_of(marker);
+            let refused = partitions.map(|it| (it, ErrorCode::ClusterAuthorizationFailed));
+            result(marker.producer_id, refused.collect())
+        });
+        return WriteTxnMarkersResponse {
+            markers: markers.collect(),
+            ..Default::default()
+        };
+    }
+    let mut writing = JoinSet::new();
+    for marker in request.markers {
+        let ended = EndedTransaction {
+            producer: TransactionalProducer {
+                id: ProducerId(marker.producer_id),
+                epoch: ProducerEpoch(marker.producer_epoch),
+            },
+            end: TransactionEnd {
+                is_commit: marker.transaction_result,
+                coordinator_epoch: marker.coordinator_epoch,
+                transaction_version: i16::from(marker.transaction_version),
+            },
+        };
+        let partitions = partitions_of(&marker).collect();
+        let broker = Arc::clone(broker);
+        writing.spawn(async move {
+            let written = write_markers(&broker, ended, partitions).await;
+            result(marker.producer_id, written)
+        });
+    }
+    let mut markers: Vec<WritableTxnMarkerResult> = Vec::new();
+    while let Some(written) = writing.join_next().await {
+        // A panic has been reported where it happened.
+        let Ok(written) = written else {
+            continue;
+        };
+        match markers
+            .iter_mut()
+            .find(|it| it.producer_id == written.producer_id)
+        {
+            Some(known) => known.topics.extend(written.topics),
+            None => markers.push(written),
+        }
+    }
+    WriteTxnMarkersResponse {
+        markers,
+        ..Default::default()
+    }
+}
+
+fn partitions_of(marker: &WritableTxnMarker) -> impl Iterator<Item = TopicPartition> + '_ {
+    marker.topics.iter().flat_map(|topic| {
+        let indexes = topic.partition_indexes.iter();
+        indexes.map(|index| TopicPartition::new(topic.name.clone(), *index))
+    })
+}
+
+fn result(producer_id: i64, written: Vec<(TopicPartition, ErrorCode)>) -> WritableTxnMarkerResult {
+    let mut topics: Vec<WritableTxnMarkerTopicResult> = Vec::new();
+    for (partition, error) in written {
+        let result = WritableTxnMarkerPartitionResult {
+            partition_index: partition.partition.0,
+            error_code: error.code(),
+            ..Default::default()
+        };
+        match topics
+            .iter_mut()
+            .find(|topic| topic.name == partition.topic)
+        {
+            Some(topic) => topic.partitions.push(result),
+            None => topics.push(WritableTxnMarkerTopicResult {
+                name: partition.topic,
+                partitions: vec![result],
+                ..Default::default()
+            }),
+        }
+    }
+    WritableTxnMarkerResult {
+        producer_id,
+        topics,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,230 @@
+//! Batches of transactions: the first of each is written only after the coordinator has said that this partition is
+//! part of the transaction (KIP-890). Until it has, the producer's batches are set aside; everybody else's go on.
+//!
+//! Kafka: `ReplicaManager.maybeStartTransactionVerificationForPartition`,
+//! `UnifiedLog.maybeStartTransactionVerification`, `UnifiedLog.batchMissingRequiredVerification`.
+
+use std::sync::Arc;
+
+use ottla_coordinator::TransactionalProducer;
+use ottla_log::TransactionVersion;
+use ottla_records::BatchHeader;
+use ottla_replica::AckOutcome;
+use ottla_types::{ErrorCode, Sequence};
+use tokio::sync::oneshot;
+
+use super::super::{Ack, Partition, PartitionEvent, PendingAppend};
+use super::Stepped;
+use crate::Broker;
+use crate::transactions::ProducerTransaction;
+
+/// What a batch has to do with a transaction.
+#[derive(Clone, Debug)]
+pub(crate) enum OfTransaction {
+    No,
+    /// It is part of one, and nobody asks whether the coordinator knows that.
+    Unverified,
+    /// The coordinator is asked, where this is the first batch.
+    ToVerify(Arc<ProducerTransaction>),
+    /// The coordinator was asked, under this guard; `None` where the transaction had begun already.
+    Verified(Option<u64>),
+    /// The coordinator was asked, and this partition is not part of the transaction.
+    Refused(ErrorCode),
+    /// It is the marker that ends one, by this `transaction.version`.
+    Marker(i16),
+}
+
+impl OfTransaction {
+    pub(super) fn version_of_marker(&self) -> TransactionVersion {
+        match self {
+            OfTransaction::Marker(version) => TransactionVersion(*version),
+            _ => TransactionVersion::default(),
+        }
+    }
+}
+
+/// A coordinator of this broker is about to append to a transaction.
+pub(in crate::partition) struct BeginVerification {
+    pub(in crate::partition) producer: TransactionalProducer,
+    pub(in crate::partition) raises_epoch: bool,
+    pub(in crate::partition) done: oneshot::Sender<Result<Option<u64>, ErrorCode>>,
+}
+
+/// What came of asking the coordinator.
+pub(in crate::partition) struct Verified {
+    pub(in crate::partition) producer: TransactionalProducer,
+    pub(in crate::partition) guard: u64,
+    pub(in crate::partition) result: Result<(), ErrorCode>,
+}
+
+impl Stepped {
+    /// The batch, if it may be looked at now. One that has to wait is set aside, and one that is not part of its
+    /// transaction is refused.
+    pub(super) fn admit(
+        &mut self,
+        partition: &Arc<Partition>,
+        broker: &Arc<Broker>,
+        append: PendingAppend,
+    ) -> Option<PendingAppend> {
+        let header = &append.batch.header;
+        // Who leads no more refuses everything.
+        let is_checked = header.has_producer_id()
+            && header.is_transactional()
+            && !header.is_control()
+            && self.replica.is_leader();
+        if !is_checked {
+            return Some(append);
+        }
+        match append.of_transaction.clone() {
+            OfTransaction::No | OfTransaction::Unverified | OfTransaction::Marker(_) => {
+                Some(append)
+            }
+            OfTransaction::Refused(error) => refuse(append, error),
+            OfTransaction::Verified(guard) => {
+                let is_clients = matches!(append.ack, Ack::Produce { .. });
+                match self.check_verified(header, guard, is_clients) {
+                    Ok(()) => Some(append),
+                    Err(error) => refuse(append, error),
+                }
+            }
+            OfTransaction::ToVerify(transaction) => {
+                let sequence = header.base_sequence;
+                let producer = transaction.producer;
+                let is_asked = self.verifications.is_waiting(producer);
+                let raises_epoch = transaction.adds_partitions();
+                match self.begin_verification(broker, producer, sequence, raises_epoch) {
+                    // The batches ahead of it wait as well.
+                    Ok(None) if !is_asked => Some(append),
+                    Ok(guard) => {
+                        partition.inbox.count(append.bytes());
+                        self.verifications.wait(producer, append);
+                        if let Some(guard) = guard.filter(|_| !is_asked) {
+                            ask(partition, broker, transaction, guard);
+                        }
+                        None
+                    }
+                    Err(error) => refuse(append, error),
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_begin_verification(&mut self, broker: &Broker, begin: BeginVerification) {
+        let BeginVerification {
+            producer,
+            raises_epoch,
+            done,
+        } = begin;
+        let begun = match self.replica.is_leader() {
+            true => self.begin_verification(broker, producer, Sequence::NONE, raises_epoch),
+            false => Err(ErrorCode::NotLeaderOrFollower),
+        };
+        // Who does not wait any more has lost the connection.
+        let _ = done.send(begun);
+    }
+
+    /// What was set aside goes on, in its order.
+    pub(super) fn on_verified(&mut self, verified: Verified) {
+        let Verified {
+            producer,
+            guard,
+            result,
+        } = verified;
+        if let Err(error) = result
+            && is_final(error)
+        {
+            self.verifications.forget(producer.id, guard);
+        }
+        for mut append in self.verifications.take_waiting(producer) {
+            append.of_transaction = match result {
+                Ok(()) => OfTransaction::Verified(Some(guard)),
+                Err(error) => OfTransaction::Refused(error),
+            };
+            self.held.push(PartitionEvent::Append(append));
+        }
+    }
+
+    /// `None` where the transaction has begun in this log.
+    fn begin_verification(
+        &mut self,
+        broker: &Broker,
+        producer: TransactionalProducer,
+        sequence: Sequence,
+        raises_epoch: bool,
+    ) -> Result<Option<u64>, ErrorCode> {
+        if let Some(known) = self.log.staged_producer(&self.stage, producer.id) {
+            if producer.epoch < known.producer_epoch {
+                return Err(ErrorCode::InvalidProducerEpoch);
+            }
+            if known.is_in_transaction(producer.epoch) {
+                return Ok(None);
+            }
+        }
+        let expiration_ms = broker.config().producer_id_expiration_ms.max(0) as u64;
+        let now_ms = broker.now_ms();
+        let guard =
+            self.verifications
+                .begin(producer, sequence, raises_epoch, now_ms, expiration_ms);
+        Ok(Some(guard))
+    }
+
+    fn check_verified(
+        &self,
+        header: &BatchHeader,
+        guard: Option<u64>,
+        is_clients: bool,
+    ) -> Result<(), ErrorCode> {
+        let known = self.log.staged_producer(&self.stage, header.producer_id);
+        if known.is_some_and(|known| known.is_in_transaction(header.producer_epoch)) {
+            return Ok(());
+        }
+        if known.is_some_and(|known| header.producer_epoch < known.producer_epoch) {
+            return Err(ErrorCode::InvalidProducerEpoch);
+        }
+        if !self.verifications.is_current(header.producer_id, guard) {
+            // A marker came in between: what was verified has ended.
+            return Err(ErrorCode::InvalidTxnState);
+        }
+        let has_batches = known.is_some_and(|known| known.batches().len() > 0);
+        match is_clients {
+            true => self.verifications.check_sequence(header, has_batches),
+            false => Ok(()),
+        }
+    }
+}
+
+fn refuse(append: PendingAppend, error: ErrorCode) -> Option<PendingAppend> {
+    append.ack.release(AckOutcome::RefusedForProducer(error));
+    None
+}
+
+/// Whether asking again would come to the same.
+fn is_final(error: ErrorCode) -> bool {
+    !matches!(
+        error,
+        ErrorCode::NetworkException
+            | ErrorCode::NotEnoughReplicas
+            | ErrorCode::ConcurrentTransactions
+            | ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator
+    )
+}
+
+fn ask(
+    partition: &Arc<Partition>,
+    broker: &Arc<Broker>,
+    transaction: Arc<ProducerTransaction>,
+    guard: u64,
+) {
+    let producer = transaction.producer;
+    let (asking, telling) = (Arc::clone(partition), Arc::clone(broker));
+    let answer = Box::new(move |result| {
+        asking.on_transaction_verified(&telling, producer, guard, result);
+    });
+    let topic_partition = partition.topic_partition.clone();
+    broker
+        .transactions
+        .verifier
+        .ask(broker, transaction, topic_partition, answer);
+}

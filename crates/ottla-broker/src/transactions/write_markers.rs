@@ -1,0 +1,123 @@
+//! Writes the markers that end a transaction into partitions that this broker leads.
+//!
+//! Kafka: `KafkaApis.handleWriteTxnMarkersRequest`.
+
+use std::sync::Arc;
+
+use ottla_coordinator::group::Response;
+use ottla_coordinator::{TransactionEnd, TransactionalProducer};
+use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_types::{ErrorCode, TopicPartition};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::request_timeout;
+use crate::Broker;
+use crate::groups::OFFSETS_TOPIC;
+use crate::partition::{Ack, OfTransaction, PendingAppend};
+
+/// A transaction whose end is decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedTransaction {
+    pub(crate) producer: TransactionalProducer,
+    pub(crate) end: TransactionEnd,
+}
+
+/// Writes a marker into each partition, and says what came of it when it is replicated.
+pub(crate) async fn write_markers(
+    broker: &Arc<Broker>,
+    ended: EndedTransaction,
+    partitions: Vec<TopicPartition>,
+) -> Vec<(TopicPartition, ErrorCode)> {
+    let mut written = Vec::with_capacity(partitions.len());
+    let mut waiting = Vec::new();
+    let mut of_groups = JoinSet::new();
+    for partition in partitions {
+        if *partition.topic == *OFFSETS_TOPIC {
+            let broker = Arc::clone(broker);
+            of_groups.spawn(async move {
+                let error = end_in_group(&broker, ended, &partition).await;
+                (partition, error)
+            });
+            continue;
+        }
+        match append(broker, ended, &partition) {
+            Ok(appended) => waiting.push((partition, appended)),
+            Err(error) => written.push((partition, error)),
+        }
+    }
+    for (partition, appended) in waiting {
+        let outcome = appended.await.unwrap_or(AckOutcome::NotLeader);
+        written.push((partition, outcome.error_code()));
+    }
+    while let Some(ended) = of_groups.join_next().await {
+        // A panic has been reported where it happened; without an answer the marker is sent again.
+        written.extend(ended.ok());
+    }
+    written
+}
+
+fn append(
+    broker: &Arc<Broker>,
+    ended: EndedTransaction,
+    partition: &TopicPartition,
+) -> Result<oneshot::Receiver<AckOutcome>, ErrorCode> {
+    let EndedTransaction { producer, end } = ended;
+    let found = broker
+        .partitions
+        .get(&partition.topic, partition.partition.0);
+    let found = found.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let kind = match end.is_commit {
+        true => ControlRecordType::Commit,
+        false => ControlRecordType::Abort,
+    };
+    let coordinator_epoch = end.coordinator_epoch;
+    let marker = EndTxnMarker { coordinator_epoch };
+    let now = broker.timestamp();
+    let (released, appended) = oneshot::channel();
+    let timeout_ms = request_timeout(broker).as_millis() as u64;
+    let append = PendingAppend {
+        batch: end_txn_batch(producer.id, producer.epoch, kind, marker, now),
+        required_acks: RequiredAcks::All,
+        expected_leader_epoch: None,
+        of_transaction: OfTransaction::Marker(end.transaction_version),
+        deadline_ms: broker.now_ms().saturating_add(timeout_ms),
+        ack: Ack::Internal(released),
+    };
+    found.append(broker, append);
+    Ok(appended)
+}
+
+/// Offsets that were committed in the transaction are the group coordinator's, which writes the marker.
+async fn end_in_group(
+    broker: &Arc<Broker>,
+    ended: EndedTransaction,
+    partition: &TopicPartition,
+) -> ErrorCode {
+    let index = partition.partition.0;
+    if broker.partitions.get(OFFSETS_TOPIC, index).is_none() {
+        return ErrorCode::UnknownTopicOrPartition;
+    }
+    let EndedTransaction { producer, end } = ended;
+    let written = match broker.groups.shard(index) {
+        Err(error) => Err(error),
+        Ok(shard) => {
+            let ending = shard.request(broker, |groups, to, _| {
+                groups.handle_transaction_end(to, producer, end)
+            });
+            ending.await
+        }
+    };
+    let error = match written {
+        Ok(Response::TransactionEnd(error)) | Err(error) => error,
+        Ok(_) => ErrorCode::UnknownServerError,
+    };
+    match error {
+        // What coordinators of transactions take for "not yet".
+        ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::NotCoordinator => ErrorCode::NotLeaderOrFollower,
+        error => error,
+    }
+}

@@ -1,0 +1,194 @@
+//! What the coordinator of groups asks of its shell: its records, its responses, its timers.
+
+use bytestring::ByteString;
+use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
+use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
+use ottla_protocol::messages::{
+    HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, OffsetCommitResponse,
+    OffsetDeleteResponse, SyncGroupResponse, TxnOffsetCommitResponse,
+};
+use ottla_types::ErrorCode;
+
+use super::coordinator::GroupCoordinator;
+use super::record::CoordinatorRecord;
+use crate::outcome;
+
+pub use crate::outcome::{ReplyTo, WriteId};
+
+pub type Outcome = outcome::Outcome<GroupCoordinator>;
+pub type Write = outcome::Write<CoordinatorRecord>;
+pub type Reply = outcome::Reply<Response>;
+pub type TimerChange = outcome::TimerChange<TimerKey>;
+
+/// A response, without what only the connection knows (throttling, wire version).
+#[derive(Clone, PartialEq, Debug)]
+pub enum Response {
+    JoinGroup(JoinGroupResponse),
+    SyncGroup(SyncGroupResponse),
+    Heartbeat(HeartbeatResponse),
+    LeaveGroup(LeaveGroupResponse),
+    OffsetCommit(OffsetCommitResponse),
+    OffsetFetch(OffsetFetchResponseGroup),
+    OffsetDelete(OffsetDeleteResponse),
+    TxnOffsetCommit(TxnOffsetCommitResponse),
+    /// The end of a transaction, which WriteTxnMarkers reports by a code.
+    TransactionEnd(ErrorCode),
+    DeleteGroups(Vec<DeletableGroupResult>),
+}
+
+impl Response {
+    /// The response that says `error` to the same request, when what it was to report could not be
+    /// made durable. `error` is that of the append; each API has its own words for it.
+    pub fn failed(self, error: ErrorCode) -> Response {
+        let code = error_after_append(error).code();
+        match self {
+            Response::JoinGroup(response) => Response::JoinGroup(JoinGroupResponse {
+                error_code: code,
+                member_id: response.member_id,
+                ..Default::default()
+            }),
+            Response::SyncGroup(_) => Response::SyncGroup(SyncGroupResponse {
+                error_code: code,
+                ..Default::default()
+            }),
+            Response::Heartbeat(_) => Response::Heartbeat(HeartbeatResponse {
+                error_code: code,
+                ..Default::default()
+            }),
+            Response::LeaveGroup(_) => Response::LeaveGroup(LeaveGroupResponse {
+                error_code: code,
+                ..Default::default()
+            }),
+            Response::OffsetCommit(mut response) => {
+                for topic in &mut response.topics {
+                    for partition in &mut topic.partitions {
+                        partition.error_code = code;
+                    }
+                }
+                Response::OffsetCommit(response)
+            }
+            Response::OffsetFetch(response) => Response::OffsetFetch(OffsetFetchResponseGroup {
+                group_id: response.group_id,
+                error_code: fetch_error_after_append(error).code(),
+                ..Default::default()
+            }),
+            Response::OffsetDelete(_) => Response::OffsetDelete(OffsetDeleteResponse {
+                error_code: code,
+                ..Default::default()
+            }),
+            Response::TxnOffsetCommit(mut response) => {
+                for topic in &mut response.topics {
+                    for partition in &mut topic.partitions {
+                        partition.error_code = code;
+                    }
+                }
+                Response::TxnOffsetCommit(response)
+            }
+            Response::TransactionEnd(_) => Response::TransactionEnd(error),
+            Response::DeleteGroups(mut results) => {
+                for result in &mut results {
+                    result.error_code = code;
+                }
+                Response::DeleteGroups(results)
+            }
+        }
+    }
+}
+
+/// What a client is told when the records of its request could not be appended with `error`: the
+/// errors of a log mean something else to a client of a coordinator.
+/// Source: `CoordinatorOperationExceptionHelper.handleOperationException`.
+pub fn error_after_append(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::NotEnoughReplicas
+        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
+        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError => ErrorCode::NotCoordinator,
+        ErrorCode::MessageTooLarge
+        | ErrorCode::RecordListTooLarge
+        | ErrorCode::InvalidFetchSize => ErrorCode::UnknownServerError,
+        other => other,
+    }
+}
+
+/// As [`error_after_append`], for OffsetFetch: consumers before 3.9 know neither of the two errors
+/// that say "try this coordinator again", so they are sent to look for the coordinator.
+/// Source: `GroupCoordinatorService.handleOffsetFetchException`.
+fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
+    match error {
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::NotEnoughReplicas
+        | ErrorCode::RequestTimedOut => ErrorCode::NotCoordinator,
+        other => error_after_append(other),
+    }
+}
+
+/// What a timer is for. A coordinator has at most one timer for each key.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum TimerKey {
+    /// The member must send a heartbeat or rejoin before this.
+    Session {
+        group_id: ByteString,
+        member_id: ByteString,
+    },
+    /// The group stops waiting for members to join.
+    Join { group_id: ByteString },
+    /// The group stops waiting for members to send SyncGroup.
+    Sync { group_id: ByteString },
+    /// Expired offsets and groups are looked for.
+    Expiration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ErrorCode, error_after_append, fetch_error_after_append};
+
+    #[test]
+    fn errors_of_the_log_become_errors_of_a_coordinator() {
+        use ErrorCode as E;
+        for (append, reply, fetch_reply) in [
+            (
+                E::NetworkException,
+                E::CoordinatorLoadInProgress,
+                E::CoordinatorLoadInProgress,
+            ),
+            (
+                E::UnknownTopicOrPartition,
+                E::CoordinatorNotAvailable,
+                E::NotCoordinator,
+            ),
+            (
+                E::NotEnoughReplicas,
+                E::CoordinatorNotAvailable,
+                E::NotCoordinator,
+            ),
+            (
+                E::RequestTimedOut,
+                E::CoordinatorNotAvailable,
+                E::NotCoordinator,
+            ),
+            (E::NotLeaderOrFollower, E::NotCoordinator, E::NotCoordinator),
+            (E::KafkaStorageError, E::NotCoordinator, E::NotCoordinator),
+            (
+                E::MessageTooLarge,
+                E::UnknownServerError,
+                E::UnknownServerError,
+            ),
+            (
+                E::RecordListTooLarge,
+                E::UnknownServerError,
+                E::UnknownServerError,
+            ),
+            (
+                E::InvalidFetchSize,
+                E::UnknownServerError,
+                E::UnknownServerError,
+            ),
+            (E::NotCoordinator, E::NotCoordinator, E::NotCoordinator),
+        ] {
+            assert_eq!(error_after_append(append), reply, "{append}");
+            assert_eq!(fetch_error_after_append(append), fetch_reply, "{append}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! TxnOffsetCommit, and the end of the transactions that it is part of: offsets wait beside the committed
+//! ones until a marker says whether they count.
+//! Source: `OffsetMetadataManager.commitTransactionalOffset`, `validateTransactionalOffsetCommit`,
+//! `CoordinatorRuntime.completeTransaction`; KIP-98, KIP-447.
+
+use bytestring::ByteString;
+use ottla_protocol::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Timestamp};
+
+use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::coordinator::{Deferred, GroupCoordinator};
+use super::member::owned;
+use super::offset_commit::is_metadata_too_large;
+use super::offsets::OffsetAndMetadata;
+use super::outcome::{Outcome, ReplyTo, Response};
+use super::record::CoordinatorRecord;
+use crate::outcome::{TransactionEnd, TransactionalProducer, WriteKind};
+
+impl GroupCoordinator {
+    /// The topics and partitions in `request` exist, and the transaction coordinator knows that this
+    /// partition is part of the transaction: `guard` is what the log gave when that was asked, `None`
+    /// where the transaction had offsets here already.
+    pub fn handle_txn_offset_commit(
+        &mut self,
+        to: ReplyTo,
+        request: TxnOffsetCommitRequest,
+        guard: Option<u64>,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        if let Err(error) = self.validate_txn_commit(&request) {
+            effects.reply(to, response(&request, |_| error));
+            return self.finish(effects);
+        }
+        let group_id = match self.group(&request.group_id) {
+            Some(group) => group.group_id().clone(),
+            None => owned(&request.group_id),
+        };
+        self.create_group(&group_id, effects.next_write(), now);
+        let max_metadata = self.config.offset_metadata_max_bytes;
+        let error_of = |metadata: &Option<ByteString>| match metadata {
+            Some(text) if is_metadata_too_large(text, max_metadata) => {
+                ErrorCode::OffsetMetadataTooLarge
+            }
+            _ => ErrorCode::None,
+        };
+        let mut records = Vec::new();
+        for topic in &request.topics {
+            let name = owned(&topic.name);
+            for partition in &topic.partitions {
+                if error_of(&partition.committed_metadata) != ErrorCode::None {
+                    continue;
+                }
+                let offset = OffsetAndMetadata {
+                    committed_offset: partition.committed_offset,
+                    leader_epoch: partition.committed_leader_epoch,
+                    metadata: partition.committed_metadata.clone().unwrap_or_default(),
+                    commit_timestamp_ms: now.value(),
+                    expire_timestamp_ms: None,
+                    // Kafka writes none for transactions.
+                    topic_id: Default::default(),
+                    record_offset: -1,
+                };
+                let index = partition.partition_index;
+                records.push(CoordinatorRecord::offset_commit(
+                    &group_id, &name, index, &offset,
+                ));
+            }
+        }
+        let response = response(&request, error_of);
+        if records.is_empty() {
+            self.reply_when_committed(to, response, &mut effects);
+            return self.finish(effects);
+        }
+        let producer = TransactionalProducer {
+            id: ProducerId(request.producer_id),
+            epoch: ProducerEpoch(request.producer_epoch),
+        };
+        let reply = Deferred::Reply(to, response);
+        self.apply_and_write_transactional(producer, guard, records, reply, now, &mut effects);
+        self.finish(effects)
+    }
+
+    /// The transaction coordinator ends the transaction of `producer` in this partition. The offsets that
+    /// waited for that count from now on, or are forgotten.
+    pub fn handle_transaction_end(
+        &mut self,
+        to: ReplyTo,
+        producer: TransactionalProducer,
+        marker: TransactionEnd,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let write = effects.next_write();
+        self.apply_transaction_end(write, producer.id.value(), marker.is_commit);
+        effects.write_as(
+            WriteKind::EndTransaction { producer, marker },
+            Vec::new(),
+            Deferred::Reply(to, Response::TransactionEnd(ErrorCode::None)),
+        );
+        self.finish(effects)
+    }
+
+    fn validate_txn_commit(&self, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
+        match self.group(&request.group_id) {
+            Some(group) => validate(group, request),
+            // Whether such a group has members is not known here, so its offsets are left alone.
+            None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
+            None if request.generation_id < 0 => Ok(()),
+            None => Err(ErrorCode::IllegalGeneration),
+        }
+    }
+}
+
+/// As for other commits, but older clients name no member, and a rebalance does not stand in the way.
+fn validate(group: &ClassicGroup, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
+    let generation_id = request.generation_id;
+    if generation_id < 0 && group.is_in(ClassicGroupState::Empty) {
+        return Ok(());
+    }
+    let instance_id = request.group_instance_id.as_deref();
+    if generation_id >= 0 || !request.member_id.is_empty() || instance_id.is_some() {
+        group.validate_member(&request.member_id, instance_id)?;
+        if generation_id != group.generation_id() {
+            return Err(ErrorCode::IllegalGeneration);
+        }
+    }
+    Ok(())
+}
+
+fn response(
+    request: &TxnOffsetCommitRequest,
+    error_of: impl Fn(&Option<ByteString>) -> ErrorCode,
+) -> Response {
+    let topics = request
+        .topics
+        .iter()
+        .map(|topic| TxnOffsetCommitResponseTopic {
+            name: topic.name.clone(),
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|partition| TxnOffsetCommitResponsePartition {
+                    partition_index: partition.partition_index,
+                    error_code: error_of(&partition.committed_metadata).code(),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        });
+    Response::TxnOffsetCommit(TxnOffsetCommitResponse {
+        topics: topics.collect(),
+        ..Default::default()
+    })
+}

@@ -1,0 +1,32 @@
+//! Transactions: the state machine behind `__transaction_state`.
+
+mod config;
+mod coordinator;
+mod metadata;
+mod outcome;
+mod record;
+mod replay;
+mod state;
+
+mod add_partitions;
+mod end_txn;
+mod init_producer_id;
+mod markers;
+mod timeouts;
+
+mod describe;
+
+pub use add_partitions::AddPartitions;
+pub use config::TransactionCoordinatorConfig;
+pub use coordinator::TransactionCoordinator;
+pub use describe::{ListFilter, ListedTransaction};
+pub use end_txn::EndTransaction;
+pub use init_producer_id::InitProducerId;
+pub use metadata::Transaction;
+pub use outcome::{Command, Markers, Outcome, Response, TimerKey, error_after_append};
+pub use record::TransactionLogRecord;
+pub use replay::ReplayError;
+pub use state::TransactionState;
+
+#[cfg(test)]
+mod tests;

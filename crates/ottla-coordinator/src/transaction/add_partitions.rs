@@ -1,0 +1,114 @@
+//! AddPartitionsToTxn and AddOffsetsToTxn: partitions become part of a transaction, and are asked for
+//! whether they are.
+//! Source: `TransactionCoordinator.handleAddPartitionsToTransaction` and
+//! `handleVerifyPartitionsInTransaction`; KIP-890 (verification).
+
+use bytestring::ByteString;
+use ottla_types::{ErrorCode, Timestamp, TopicPartition};
+
+use super::coordinator::{Then, TransactionCoordinator};
+use super::metadata::{Transaction, TransactionMetadata};
+use super::outcome::{Outcome, Response};
+use super::state::TransactionState;
+use crate::outcome::{ReplyTo, TransactionalProducer};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AddPartitions {
+    pub transactional_id: ByteString,
+    pub producer: TransactionalProducer,
+    pub partitions: Vec<TopicPartition>,
+    /// The `transaction.version` that the client works by.
+    pub client_transaction_version: i16,
+}
+
+impl TransactionCoordinator {
+    /// The partitions exist, or are those of `__consumer_offsets`.
+    pub fn handle_add_partitions(
+        &mut self,
+        to: ReplyTo,
+        request: AddPartitions,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let id = request.transactional_id.clone();
+        match self.prepare_add(request, now.value()) {
+            Ok(Some(next)) => self.write_step(&id, next, Then::AnswerAdd(Some(to)), &mut effects),
+            Ok(None) => effects.reply(to, Response::AddPartitions(ErrorCode::None)),
+            Err(error) => effects.reply(to, Response::AddPartitions(error)),
+        }
+        self.finish(effects)
+    }
+
+    /// `None` where the partitions are part of the transaction already.
+    fn prepare_add(
+        &mut self,
+        request: AddPartitions,
+        now_ms: i64,
+    ) -> Result<Option<Transaction>, ErrorCode> {
+        if request.transactional_id.is_empty() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let metadata = self
+            .transactions
+            .get_mut(&request.transactional_id)
+            .ok_or(ErrorCode::InvalidProducerIdMapping)?;
+        // First of all: the producer may use an id already that the step under way gives to it.
+        if metadata.has_pending() {
+            return Err(ErrorCode::ConcurrentTransactions);
+        }
+        check_producer(metadata, request.producer)?;
+        let current = &metadata.transaction;
+        let is_known = |partition| current.partitions.contains(partition);
+        if current.state == TransactionState::Ongoing && request.partitions.iter().all(is_known) {
+            return Ok(None);
+        }
+        // Not slices of the request that they came in, which would stay in memory for them.
+        let partitions = request.partitions.into_iter().map(|it| TopicPartition {
+            topic: ByteString::from(it.topic.to_string()),
+            partition: it.partition,
+        });
+        metadata
+            .prepare_add_partitions(partitions, request.client_transaction_version, now_ms)
+            .map(Some)
+    }
+
+    /// Whether each of these partitions is part of the producer's open transaction. The last word has the
+    /// log to which the records go.
+    pub fn verify_partitions(
+        &self,
+        transactional_id: &str,
+        producer: TransactionalProducer,
+        partition: &TopicPartition,
+    ) -> ErrorCode {
+        if transactional_id.is_empty() {
+            return ErrorCode::InvalidRequest;
+        }
+        let Some(metadata) = self.transactions.get(transactional_id) else {
+            return ErrorCode::InvalidProducerIdMapping;
+        };
+        match check_producer(metadata, producer) {
+            Err(error) => error,
+            Ok(()) if metadata.transaction.partitions.contains(partition) => ErrorCode::None,
+            Ok(()) => ErrorCode::TransactionAbortable,
+        }
+    }
+}
+
+fn check_producer(
+    metadata: &TransactionMetadata,
+    producer: TransactionalProducer,
+) -> Result<(), ErrorCode> {
+    let current = &metadata.transaction;
+    if current.producer_id != producer.id {
+        Err(ErrorCode::InvalidProducerIdMapping)
+    } else if current.producer_epoch != producer.epoch {
+        Err(ErrorCode::ProducerFenced)
+    } else if matches!(
+        current.state,
+        TransactionState::PrepareCommit | TransactionState::PrepareAbort
+    ) {
+        Err(ErrorCode::ConcurrentTransactions)
+    } else {
+        Ok(())
+    }
+}

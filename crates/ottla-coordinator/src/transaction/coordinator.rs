@@ -1,0 +1,428 @@
+//! The coordinator of the transactional ids in one partition of `__transaction_state`: what it owns, and
+//! what becomes of its writes.
+//!
+//! Each file beside this one adds the handling of one request or event. A handler prepares the next step
+//! of one id and writes it; the step is taken, and answered, when its record is committed. Until then
+//! everybody else who comes for this id is told to come again.
+//! Invariants: an id has at most one write outstanding; `outstanding` is ordered by write; each waiting
+//! request in `awaiting_producer_id` has one producer id asked for.
+//! Source: `TransactionCoordinator`, `TransactionStateManager`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_types::{ErrorCode, ProducerId, Timestamp};
+
+use super::config::TransactionCoordinatorConfig;
+use super::end_txn::EndTransaction;
+use super::init_producer_id::InitProducerId;
+use super::metadata::{Transaction, TransactionMetadata};
+use super::outcome::{Command, Outcome, Response, TimerKey, error_after_append};
+use super::record::TransactionLogRecord;
+use crate::outcome::{Coordinator, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind};
+
+/// How long the end of a transaction that could not be written waits before it is written again.
+const COMPLETION_RETRY_MS: u64 = 100;
+
+pub struct TransactionCoordinator {
+    pub(super) config: Arc<TransactionCoordinatorConfig>,
+    /// The leader epoch of the partition: markers of an earlier coordinator are refused.
+    pub(super) coordinator_epoch: i32,
+    /// The `transaction.version` of the cluster.
+    pub(super) transaction_version: i16,
+    pub(super) transactions: HashMap<ByteString, TransactionMetadata>,
+    outstanding: VecDeque<(WriteId, Step)>,
+    next_write: WriteId,
+    /// What goes on when there is a producer id for it, in the order in which the ids were asked for.
+    awaiting_producer_id: VecDeque<AwaitingProducerId>,
+    /// Ids that were asked for and not needed after all.
+    spare_producer_ids: Vec<ProducerId>,
+}
+
+/// What is done when a write is committed or has failed.
+pub(super) enum Step {
+    Advance {
+        transactional_id: ByteString,
+        next: Transaction,
+        then: Then,
+    },
+    /// These ids are forgotten.
+    Forget(Vec<ByteString>),
+}
+
+pub(super) enum Then {
+    AnswerInit(Option<ReplyTo>),
+    AnswerAdd(Option<ReplyTo>),
+    /// The transaction is going to end: its markers are sent.
+    SendMarkers {
+        answer: EndAnswer,
+        /// The epoch was raised for this, before version 2 of the protocol.
+        is_epoch_fence: bool,
+    },
+    /// The transaction has ended.
+    Nothing,
+}
+
+/// Who wanted a transaction to end.
+#[derive(Clone, Copy)]
+pub(super) enum EndAnswer {
+    EndTxn(ReplyTo),
+    /// A new instance of the producer, which is to come again when the transaction of the old one has
+    /// ended.
+    Init(ReplyTo),
+    /// Time.
+    Nobody,
+}
+
+pub(super) enum AwaitingProducerId {
+    Init(ReplyTo, InitProducerId),
+    End(ReplyTo, EndTransaction),
+    Abort(ByteString),
+}
+
+/// The outcome of one event, while it is being made.
+pub(super) struct Effects {
+    pub(super) outcome: Outcome,
+    steps: Vec<(WriteId, Step)>,
+    next_write: WriteId,
+}
+
+impl Effects {
+    pub(super) fn reply(&mut self, to: ReplyTo, response: Response) {
+        self.outcome.replies.push(Reply { to, response });
+    }
+
+    pub(super) fn command(&mut self, command: Command) {
+        self.outcome.commands.push(command);
+    }
+
+    pub(super) fn set_timer(&mut self, key: TimerKey, after_ms: u64) {
+        self.outcome.timers.push(TimerChange::Set { key, after_ms });
+    }
+
+    fn write(&mut self, records: Vec<TransactionLogRecord>, step: Step) {
+        let id = self.next_write;
+        self.next_write = WriteId(id.0 + 1);
+        self.steps.push((id, step));
+        let kind = WriteKind::Plain;
+        self.outcome.writes.push(Write { id, kind, records });
+    }
+}
+
+impl TransactionCoordinator {
+    /// A coordinator that knows nothing yet: replay the log, then call `on_loaded`.
+    pub fn new(
+        config: Arc<TransactionCoordinatorConfig>,
+        coordinator_epoch: i32,
+        transaction_version: i16,
+    ) -> Self {
+        Self {
+            config,
+            coordinator_epoch,
+            transaction_version,
+            transactions: HashMap::new(),
+            outstanding: VecDeque::new(),
+            next_write: WriteId(1),
+            awaiting_producer_id: VecDeque::new(),
+            spare_producer_ids: Vec::new(),
+        }
+    }
+
+    /// The cluster works by another `transaction.version` now.
+    pub fn set_transaction_version(&mut self, transaction_version: i16) {
+        self.transaction_version = transaction_version;
+    }
+
+    /// A producer id that was asked for is there, or cannot be had.
+    pub fn on_producer_id(
+        &mut self,
+        producer_id: Result<ProducerId, ErrorCode>,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let awaiting = self.awaiting_producer_id.pop_front();
+        match (awaiting, producer_id) {
+            (None, Ok(producer_id)) => self.spare_producer_ids.push(producer_id),
+            (None, Err(_)) => {}
+            (Some(awaiting), Ok(producer_id)) => {
+                // Things may have changed meanwhile, so the request is looked at from the beginning.
+                self.spare_producer_ids.push(producer_id);
+                self.go_on(awaiting, now, &mut effects);
+            }
+            (Some(awaiting), Err(error)) => refuse(awaiting, error, &mut effects),
+        }
+        self.finish(effects)
+    }
+
+    fn go_on(&mut self, awaiting: AwaitingProducerId, now: Timestamp, effects: &mut Effects) {
+        match awaiting {
+            AwaitingProducerId::Init(to, request) => {
+                self.init_producer_id(to, request, now, effects)
+            }
+            AwaitingProducerId::End(to, request) => self.end_txn(to, request, now, effects),
+            AwaitingProducerId::Abort(transactional_id) => {
+                self.abort_timed_out(transactional_id, now, effects);
+            }
+        }
+    }
+
+    // For the handlers
+
+    /// A producer id that nobody has. Where there is none, it is asked for, and `awaiting` goes on when
+    /// it comes.
+    pub(super) fn take_producer_id(
+        &mut self,
+        awaiting: impl FnOnce() -> AwaitingProducerId,
+        effects: &mut Effects,
+    ) -> Option<ProducerId> {
+        let taken = self.spare_producer_ids.pop();
+        if taken.is_none() {
+            self.awaiting_producer_id.push_back(awaiting());
+            effects.command(Command::AllocateProducerId);
+        }
+        taken
+    }
+
+    pub(super) fn effects(&self) -> Effects {
+        Effects {
+            outcome: Outcome::default(),
+            steps: Vec::new(),
+            next_write: self.next_write,
+        }
+    }
+
+    pub(super) fn finish(&mut self, effects: Effects) -> Outcome {
+        self.next_write = effects.next_write;
+        self.outstanding.extend(effects.steps);
+        effects.outcome
+    }
+
+    /// Writes the prepared step of an id.
+    pub(super) fn write_step(
+        &self,
+        transactional_id: &ByteString,
+        next: Transaction,
+        then: Then,
+        effects: &mut Effects,
+    ) {
+        let record = self.record(transactional_id, Some(next.clone()));
+        let step = Step::Advance {
+            transactional_id: transactional_id.clone(),
+            next,
+            then,
+        };
+        effects.write(vec![record], step);
+    }
+
+    /// Writes the tombstones of ids whose death is prepared.
+    pub(super) fn write_tombstones(&self, ids: Vec<ByteString>, effects: &mut Effects) {
+        let records = ids.iter().map(|id| self.record(id, None)).collect();
+        effects.write(records, Step::Forget(ids));
+    }
+
+    fn record(
+        &self,
+        transactional_id: &ByteString,
+        transaction: Option<Transaction>,
+    ) -> TransactionLogRecord {
+        TransactionLogRecord {
+            transactional_id: transactional_id.clone(),
+            transaction,
+            transaction_version: self.transaction_version,
+        }
+    }
+
+    fn on_committed(&mut self, step: Step, now: Timestamp, effects: &mut Effects) {
+        match step {
+            Step::Advance {
+                transactional_id,
+                next,
+                then,
+            } => {
+                let Some(metadata) = self.transactions.get_mut(&transactional_id) else {
+                    return;
+                };
+                let producer = next.producer();
+                metadata.complete_transition(next);
+                match then {
+                    Then::AnswerInit(Some(to)) => {
+                        effects.reply(to, Response::InitProducerId(Ok(producer)));
+                    }
+                    Then::AnswerAdd(Some(to)) => {
+                        effects.reply(to, Response::AddPartitions(ErrorCode::None));
+                    }
+                    Then::SendMarkers { answer, .. } => {
+                        self.send_markers(&transactional_id, answer, now, effects);
+                    }
+                    Then::AnswerInit(None) | Then::AnswerAdd(None) | Then::Nothing => {}
+                }
+            }
+            Step::Forget(ids) => {
+                for id in ids {
+                    self.transactions.remove(&id);
+                }
+            }
+        }
+    }
+
+    fn on_refused(&mut self, step: Step, error: ErrorCode, effects: &mut Effects) {
+        match step {
+            Step::Advance {
+                transactional_id,
+                next: _,
+                then: Then::Nothing,
+            } => {
+                // The markers are written: nothing else can come of this transaction.
+                let key = TimerKey::Completion { transactional_id };
+                effects.set_timer(key, COMPLETION_RETRY_MS);
+            }
+            Step::Advance {
+                transactional_id,
+                next: _,
+                then,
+            } => {
+                if let Some(metadata) = self.transactions.get_mut(&transactional_id) {
+                    metadata.give_up_transition();
+                    if let Then::SendMarkers {
+                        is_epoch_fence: true,
+                        ..
+                    } = then
+                    {
+                        metadata.has_failed_epoch_fence = true;
+                    }
+                }
+                answer_failed(then, error, effects);
+            }
+            Step::Forget(ids) => {
+                for id in ids {
+                    if let Some(metadata) = self.transactions.get_mut(&id) {
+                        metadata.give_up_transition();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Coordinator for TransactionCoordinator {
+    type Record = TransactionLogRecord;
+    type Response = Response;
+    type TimerKey = TimerKey;
+    type Command = Command;
+
+    /// What a transaction lacks that was about to end is done again.
+    fn on_loaded(&mut self, now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        self.resume_completions(now, &mut effects);
+        self.schedule_aborts(&mut effects);
+        self.schedule_expiration(&mut effects);
+        self.finish(effects)
+    }
+
+    fn on_unloaded(&mut self) -> Outcome {
+        let mut effects = self.effects();
+        for (_, step) in std::mem::take(&mut self.outstanding) {
+            if let Step::Advance { then, .. } = step {
+                answer_failed(then, ErrorCode::NotCoordinator, &mut effects);
+            }
+        }
+        for awaiting in std::mem::take(&mut self.awaiting_producer_id) {
+            refuse(awaiting, ErrorCode::NotCoordinator, &mut effects);
+        }
+        self.transactions.clear();
+        self.finish(effects)
+    }
+
+    fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        while let Some((_, step)) = self.outstanding.pop_front_if(|(id, _)| *id <= write) {
+            self.on_committed(step, now, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    fn on_write_failed(&mut self, write: WriteId, error: ErrorCode, _now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        let first_failed = self.outstanding.partition_point(|(id, _)| *id < write);
+        for (_, step) in self.outstanding.split_off(first_failed) {
+            self.on_refused(step, error, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    fn on_write_timed_out(&mut self, write: WriteId, _now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        let late = self.outstanding.iter_mut().find(|(id, _)| *id == write);
+        if let Some((_, Step::Advance { then, .. })) = late {
+            // Nobody is answered a second time when it is settled.
+            let answered = then.without_answer();
+            answer_failed(
+                std::mem::replace(then, answered),
+                ErrorCode::RequestTimedOut,
+                &mut effects,
+            );
+        }
+        self.finish(effects)
+    }
+
+    fn on_timer(&mut self, key: TimerKey, now: Timestamp) -> Outcome {
+        let mut effects = self.effects();
+        match key {
+            TimerKey::AbortTimedOut => self.abort_all_timed_out(now, &mut effects),
+            TimerKey::RemoveExpired => self.remove_expired(now, &mut effects),
+            TimerKey::Completion { transactional_id } => {
+                self.complete_again(&transactional_id, now, &mut effects);
+            }
+        }
+        self.finish(effects)
+    }
+}
+
+impl Then {
+    fn without_answer(&self) -> Then {
+        match self {
+            Then::AnswerInit(_) => Then::AnswerInit(None),
+            Then::AnswerAdd(_) => Then::AnswerAdd(None),
+            Then::SendMarkers { is_epoch_fence, .. } => Then::SendMarkers {
+                answer: EndAnswer::Nobody,
+                is_epoch_fence: *is_epoch_fence,
+            },
+            Then::Nothing => Then::Nothing,
+        }
+    }
+}
+
+fn answer_failed(then: Then, error: ErrorCode, effects: &mut Effects) {
+    let error = error_after_append(error);
+    match then {
+        Then::AnswerInit(Some(to))
+        | Then::SendMarkers {
+            answer: EndAnswer::Init(to),
+            ..
+        } => effects.reply(to, Response::InitProducerId(Err(error))),
+        Then::AnswerAdd(Some(to)) => effects.reply(to, Response::AddPartitions(error)),
+        Then::SendMarkers {
+            answer: EndAnswer::EndTxn(to),
+            ..
+        } => effects.reply(to, Response::EndTxn(Err(error))),
+        Then::AnswerInit(None)
+        | Then::AnswerAdd(None)
+        | Then::SendMarkers {
+            answer: EndAnswer::Nobody,
+            ..
+        }
+        | Then::Nothing => {}
+    }
+}
+
+fn refuse(awaiting: AwaitingProducerId, error: ErrorCode, effects: &mut Effects) {
+    match awaiting {
+        AwaitingProducerId::Init(to, _) => {
+            effects.reply(to, Response::InitProducerId(Err(error)));
+        }
+        AwaitingProducerId::End(to, _) => effects.reply(to, Response::EndTxn(Err(error))),
+        // It is looked for again.
+        AwaitingProducerId::Abort(_) => {}
+    }
+}

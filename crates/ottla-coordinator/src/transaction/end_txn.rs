@@ -1,0 +1,260 @@
+//! EndTxn: the producer commits or aborts. The decision counts when it is in the log; the markers follow.
+//!
+//! Up to version 1 of the protocol the epoch stays, and only the current one may end a transaction. From
+//! version 2 on each end raises the epoch, so that a request which comes a second time is known by its
+//! epoch, and a client that does not know whether it has begun a transaction may abort it to be sure:
+//!
+//! | state          | abort, old epoch | abort, current | commit, old epoch | commit, current |
+//! | -------------- | ---------------- | -------------- | ----------------- | --------------- |
+//! | Empty          | fenced           | epoch raised   | fenced            | invalid         |
+//! | CompleteAbort  | done before      | epoch raised   | invalid           | invalid         |
+//! | CompleteCommit | invalid          | epoch raised   | done before       | invalid         |
+//!
+//! Source: `TransactionCoordinator.endTransaction` and `endTransactionWithTV1`; KIP-890.
+
+use bytestring::ByteString;
+use ottla_types::{ErrorCode, ProducerId, Timestamp};
+
+use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, TransactionCoordinator};
+use super::metadata::{EPOCH_RAISED_AT_END, TransactionMetadata};
+use super::outcome::{Outcome, Response};
+use super::state::TransactionState as State;
+use crate::outcome::{ReplyTo, TransactionalProducer};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndTransaction {
+    pub transactional_id: ByteString,
+    pub producer: TransactionalProducer,
+    pub is_commit: bool,
+    /// The `transaction.version` that the client works by.
+    pub client_transaction_version: i16,
+}
+
+/// What comes of a request to end a transaction.
+enum Ending {
+    Begins {
+        has_no_partition: bool,
+    },
+    /// The same request was carried out before.
+    DoneBefore,
+}
+
+impl TransactionCoordinator {
+    pub fn handle_end_txn(
+        &mut self,
+        to: ReplyTo,
+        request: EndTransaction,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        self.end_txn(to, request, now, &mut effects);
+        self.finish(effects)
+    }
+
+    pub(super) fn end_txn(
+        &mut self,
+        to: ReplyTo,
+        request: EndTransaction,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let id = request.transactional_id.clone();
+        let version = request.client_transaction_version;
+        let raises_epoch = version >= EPOCH_RAISED_AT_END;
+        let ending = match self.transactions.get(&id) {
+            _ if id.is_empty() => Err(ErrorCode::InvalidRequest),
+            None => Err(ErrorCode::InvalidProducerIdMapping),
+            Some(metadata) if raises_epoch => {
+                ending(metadata, &request).map(|ending| (ending, metadata.transaction.producer()))
+            }
+            Some(metadata) => ending_before_version_2(metadata, &request)
+                .map(|ending| (ending, metadata.transaction.producer())),
+        };
+        let has_no_partition = match ending {
+            Err(error) => return effects.reply(to, Response::EndTxn(Err(error))),
+            Ok((Ending::DoneBefore, producer)) => {
+                let producer = raises_epoch.then_some(producer);
+                return effects.reply(to, Response::EndTxn(Ok(producer)));
+            }
+            Ok((Ending::Begins { has_no_partition }, _)) => has_no_partition,
+        };
+        let state = match request.is_commit {
+            true => State::PrepareCommit,
+            false => State::PrepareAbort,
+        };
+        let again = || AwaitingProducerId::End(to, request);
+        let Some(next_producer_id) = self.next_producer_id(&id, raises_epoch, again, effects)
+        else {
+            return;
+        };
+        let Some(metadata) = self.transactions.get_mut(&id) else {
+            return;
+        };
+        // Before version 2 it is not written by which version the client works.
+        let version = if raises_epoch { version } else { 0 };
+        let prepared = metadata.prepare_abort_or_commit(
+            state,
+            version,
+            next_producer_id,
+            has_no_partition,
+            now.value(),
+        );
+        match prepared {
+            Ok(next) => {
+                let then = Then::SendMarkers {
+                    answer: EndAnswer::EndTxn(to),
+                    is_epoch_fence: false,
+                };
+                self.write_step(&id, next, then, effects);
+            }
+            Err(error) => effects.reply(to, Response::EndTxn(Err(error))),
+        }
+    }
+
+    /// The open transaction of a producer is aborted, and the producer fenced, because another instance
+    /// has come or because its time is up.
+    pub(super) fn fence_and_abort(
+        &mut self,
+        transactional_id: ByteString,
+        answer: EndAnswer,
+        again: impl FnOnce() -> AwaitingProducerId,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        // This comes from no client: the cluster's version counts.
+        let raises_epoch = self.transaction_version >= EPOCH_RAISED_AT_END;
+        let Some(next_producer_id) =
+            self.next_producer_id(&transactional_id, raises_epoch, again, effects)
+        else {
+            return;
+        };
+        let version = if raises_epoch {
+            self.transaction_version
+        } else {
+            0
+        };
+        let Some(metadata) = self.transactions.get_mut(&transactional_id) else {
+            return;
+        };
+        if !raises_epoch {
+            metadata.raise_epoch_to_fence();
+        }
+        let prepared = metadata.prepare_abort_or_commit(
+            State::PrepareAbort,
+            version,
+            next_producer_id,
+            false,
+            now.value(),
+        );
+        match prepared {
+            Ok(next) => {
+                let then = Then::SendMarkers {
+                    answer,
+                    is_epoch_fence: !raises_epoch,
+                };
+                self.write_step(&transactional_id, next, then, effects);
+            }
+            Err(error) => {
+                if let EndAnswer::Init(to) = answer {
+                    effects.reply(to, Response::InitProducerId(Err(error)));
+                }
+            }
+        }
+    }
+
+    /// Where the producer goes on when its epochs are used up; -1 as long as there are some. `None` where
+    /// an id has to be waited for.
+    fn next_producer_id(
+        &mut self,
+        transactional_id: &str,
+        raises_epoch: bool,
+        again: impl FnOnce() -> AwaitingProducerId,
+        effects: &mut Effects,
+    ) -> Option<ProducerId> {
+        let metadata = self.transactions.get(transactional_id)?;
+        match raises_epoch && metadata.transaction.is_epoch_exhausted() {
+            true => self.take_producer_id(again, effects),
+            false => Some(ProducerId::NONE),
+        }
+    }
+}
+
+fn ending(metadata: &TransactionMetadata, request: &EndTransaction) -> Result<Ending, ErrorCode> {
+    let current = &metadata.transaction;
+    let EndTransaction {
+        producer,
+        is_commit,
+        ..
+    } = request;
+    // The end of the transaction has taken the producer to another id, and it has not heard of that.
+    let is_retry_over_ids = current.previous_producer_id == producer.id
+        && producer.epoch.value() == i16::MAX - 1
+        && current.producer_epoch.value() == 0;
+    let is_retry_of_epoch =
+        i32::from(current.producer_epoch.value()) == i32::from(producer.epoch.value()) + 1;
+    let is_retry = is_retry_over_ids || is_retry_of_epoch;
+    let is_current = producer.epoch == current.producer_epoch;
+    let is_valid_epoch = match current.state {
+        State::Ongoing | State::Empty | State::Dead | State::PrepareEpochFence => is_current,
+        State::PrepareCommit | State::PrepareAbort => is_retry_of_epoch,
+        State::CompleteCommit | State::CompleteAbort => is_retry || is_current,
+    };
+    // First of all: the producer may use an id already that the step under way gives to it.
+    if metadata.has_pending() {
+        // A transaction that is being completed is no less in the way of those who repeat its end.
+        return Err(ErrorCode::ConcurrentTransactions);
+    }
+    if current.producer_id != producer.id && !is_retry_over_ids {
+        return Err(ErrorCode::InvalidProducerIdMapping);
+    }
+    if !is_valid_epoch {
+        return Err(ErrorCode::ProducerFenced);
+    }
+    let begins_without_partition = Ok(Ending::Begins {
+        has_no_partition: true,
+    });
+    match (current.state, *is_commit) {
+        (State::Ongoing, _) => Ok(Ending::Begins {
+            has_no_partition: false,
+        }),
+        (State::CompleteCommit, true) | (State::CompleteAbort, false) if is_retry => {
+            Ok(Ending::DoneBefore)
+        }
+        (State::CompleteAbort, false) | (State::Empty, false) => begins_without_partition,
+        (State::CompleteCommit, false) if !is_retry => begins_without_partition,
+        (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
+            Err(ErrorCode::ConcurrentTransactions)
+        }
+        // Not in a log that a coordinator has written.
+        (State::Dead | State::PrepareEpochFence, _) => Err(ErrorCode::UnknownServerError),
+        _ => Err(ErrorCode::InvalidTxnState),
+    }
+}
+
+fn ending_before_version_2(
+    metadata: &TransactionMetadata,
+    request: &EndTransaction,
+) -> Result<Ending, ErrorCode> {
+    let current = &metadata.transaction;
+    if current.producer_id != request.producer.id {
+        return Err(ErrorCode::InvalidProducerIdMapping);
+    }
+    if current.producer_epoch != request.producer.epoch {
+        return Err(ErrorCode::ProducerFenced);
+    }
+    if metadata.has_pending() {
+        return Err(ErrorCode::ConcurrentTransactions);
+    }
+    match (current.state, request.is_commit) {
+        (State::Ongoing, _) => Ok(Ending::Begins {
+            has_no_partition: false,
+        }),
+        (State::CompleteCommit, true) | (State::CompleteAbort, false) => Ok(Ending::DoneBefore),
+        (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
+            Err(ErrorCode::ConcurrentTransactions)
+        }
+        // Not in a log that a coordinator has written.
+        (State::Dead | State::PrepareEpochFence, _) => Err(ErrorCode::UnknownServerError),
+        _ => Err(ErrorCode::InvalidTxnState),
+    }
+}

@@ -1,0 +1,186 @@
+//! The end of a transaction that the log has decided: a marker in each of its partitions, and then the
+//! record that it has ended.
+//!
+//! While the markers are on their way, the last step of the id is prepared already, which keeps every
+//! other request away. Partitions whose marker is written are taken out of the transaction; a coordinator
+//! that reads the log again sends all markers again.
+//! Source: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
+
+use bytestring::ByteString;
+use ottla_types::{ErrorCode, Timestamp, TopicPartition};
+
+use super::coordinator::{Effects, EndAnswer, Then, TransactionCoordinator};
+use super::metadata::{EPOCH_RAISED_AT_END, Transaction, TransactionMetadata};
+use super::outcome::{Command, Markers, Outcome, Response};
+use super::state::TransactionState;
+use crate::outcome::{TransactionEnd, TransactionalProducer};
+
+impl TransactionCoordinator {
+    /// The log has that the transaction is going to end. Whoever asked for that has the answer now: the
+    /// end can no longer be stopped.
+    pub(super) fn send_markers(
+        &mut self,
+        transactional_id: &ByteString,
+        answer: EndAnswer,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let begun = self.begin_completion(transactional_id, now, effects);
+        match (answer, begun) {
+            (EndAnswer::EndTxn(to), Ok(completed)) => {
+                let raises_epoch = completed.client_transaction_version >= EPOCH_RAISED_AT_END;
+                let producer = raises_epoch.then(|| completed.producer());
+                effects.reply(to, Response::EndTxn(Ok(producer)));
+            }
+            (EndAnswer::EndTxn(to), Err(error)) => effects.reply(to, Response::EndTxn(Err(error))),
+            (EndAnswer::Init(to), Ok(_)) => {
+                let again = ErrorCode::ConcurrentTransactions;
+                effects.reply(to, Response::InitProducerId(Err(again)));
+            }
+            (EndAnswer::Init(to), Err(error)) => {
+                effects.reply(to, Response::InitProducerId(Err(error)));
+            }
+            (EndAnswer::Nobody, _) => {}
+        }
+    }
+
+    /// Transactions that were about to end when the last coordinator lost the partition.
+    pub(super) fn resume_completions(&mut self, now: Timestamp, effects: &mut Effects) {
+        let is_ending = |metadata: &&TransactionMetadata| {
+            matches!(
+                metadata.transaction.state,
+                TransactionState::PrepareCommit | TransactionState::PrepareAbort
+            )
+        };
+        let ending = self.transactions.values().filter(is_ending);
+        let mut ending: Vec<_> = ending.map(|it| it.transactional_id.clone()).collect();
+        ending.sort();
+        for transactional_id in ending {
+            // One that cannot be completed stays as it is, as its record says.
+            let _ = self.begin_completion(&transactional_id, now, effects);
+        }
+    }
+
+    fn begin_completion(
+        &mut self,
+        transactional_id: &ByteString,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<Transaction, ErrorCode> {
+        let coordinator_epoch = self.coordinator_epoch;
+        let metadata = self
+            .transactions
+            .get_mut(transactional_id)
+            .ok_or(ErrorCode::UnknownServerError)?;
+        let completed = metadata.prepare_complete(now.value())?;
+        let current = &metadata.transaction;
+        if current.partitions.is_empty() {
+            self.write_step(transactional_id, completed.clone(), Then::Nothing, effects);
+        } else {
+            let partitions = current.partitions.iter().cloned().collect();
+            let markers = markers(metadata, coordinator_epoch, partitions);
+            effects.command(Command::SendMarkers(markers));
+        }
+        Ok(completed)
+    }
+
+    /// The leaders of some partitions have answered: with an error, or that the marker is written. A
+    /// partition that is no more is one that needs none.
+    pub fn on_markers_answered(
+        &mut self,
+        transactional_id: &ByteString,
+        producer: TransactionalProducer,
+        answers: &[(TopicPartition, ErrorCode)],
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        self.take_answers(transactional_id, producer, answers, now, &mut effects);
+        self.finish(effects)
+    }
+
+    fn take_answers(
+        &mut self,
+        transactional_id: &ByteString,
+        producer: TransactionalProducer,
+        answers: &[(TopicPartition, ErrorCode)],
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let coordinator_epoch = self.coordinator_epoch;
+        let Some(metadata) = self.transactions.get_mut(transactional_id) else {
+            return;
+        };
+        let is_awaited = is_completing(metadata)
+            && metadata.transaction.producer() == producer
+            && !metadata.transaction.partitions.is_empty();
+        if !is_awaited {
+            return;
+        }
+        let mut again = Vec::new();
+        for (partition, error) in answers {
+            match error {
+                ErrorCode::None
+                // The producer can have written nothing to such a partition.
+                | ErrorCode::UnsupportedForMessageFormat
+                | ErrorCode::UnsupportedVersion => {
+                    metadata.transaction.partitions.remove(partition);
+                }
+                // Another coordinator, or another producer, has taken over: this end is not ours any
+                // more.
+                ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => return,
+                _ => again.push(partition.clone()),
+            }
+        }
+        if !again.is_empty() {
+            let markers = markers(metadata, coordinator_epoch, again);
+            effects.command(Command::SendMarkers(markers));
+        }
+        if metadata.transaction.partitions.is_empty() {
+            self.complete_again(transactional_id, now, effects);
+        }
+    }
+
+    /// Writes that a transaction has ended whose markers are written.
+    pub(super) fn complete_again(
+        &mut self,
+        transactional_id: &ByteString,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let Some(metadata) = self.transactions.get_mut(transactional_id) else {
+            return;
+        };
+        if !is_completing(metadata) || !metadata.transaction.partitions.is_empty() {
+            return;
+        }
+        metadata.give_up_transition();
+        if let Ok(completed) = metadata.prepare_complete(now.value()) {
+            self.write_step(transactional_id, completed, Then::Nothing, effects);
+        }
+    }
+}
+
+fn is_completing(metadata: &TransactionMetadata) -> bool {
+    matches!(
+        metadata.pending_state,
+        Some(TransactionState::CompleteCommit | TransactionState::CompleteAbort)
+    )
+}
+
+fn markers(
+    metadata: &TransactionMetadata,
+    coordinator_epoch: i32,
+    partitions: Vec<TopicPartition>,
+) -> Markers {
+    let current = &metadata.transaction;
+    Markers {
+        transactional_id: metadata.transactional_id.clone(),
+        producer: current.producer(),
+        end: TransactionEnd {
+            is_commit: current.state == TransactionState::PrepareCommit,
+            coordinator_epoch,
+            transaction_version: current.client_transaction_version,
+        },
+        partitions,
+    }
+}

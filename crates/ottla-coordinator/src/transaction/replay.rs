@@ -1,0 +1,61 @@
+//! Reading the log back into a coordinator, before it takes requests. Every record is committed by then.
+//!
+//! A record of a newer version is passed over, as Kafka does. One that cannot be read at all ends the
+//! loading: Kafka serves what it has read so far, and would forget transactions that the log still has.
+//! Source: `TransactionStateManager.loadTransactionMetadata`, `TransactionLog.read`.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_protocol::DecodeError;
+use ottla_protocol::coordinator_records::{TransactionRecordKey, TransactionRecordValue};
+use ottla_types::Offset;
+use thiserror::Error;
+
+use super::coordinator::TransactionCoordinator;
+use super::metadata::TransactionMetadata;
+use super::record::transaction_of;
+
+/// A record of the log cannot be understood, so the transactions of this partition cannot be served.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    #[error("the key of the record at offset {offset} cannot be read: {error}")]
+    Key { offset: Offset, error: DecodeError },
+    #[error("the value of the record at offset {offset} cannot be read: {error}")]
+    Value { offset: Offset, error: DecodeError },
+    #[error("the record at offset {offset} gives transaction state {state}, which there is not")]
+    State { offset: Offset, state: i8 },
+}
+
+impl TransactionCoordinator {
+    pub fn replay(
+        &mut self,
+        offset: Offset,
+        key: &Bytes,
+        value: Option<&Bytes>,
+    ) -> Result<(), ReplayError> {
+        let key = TransactionRecordKey::decode(key)
+            .map_err(|error| ReplayError::Key { offset, error })?;
+        let record_type = key.record_type();
+        let TransactionRecordKey::TransactionLog(key) = key else {
+            return Ok(());
+        };
+        // Not a slice of the batch that it came in, which would stay in memory for it.
+        let transactional_id = ByteString::from(key.transactional_id.to_string());
+        let Some(value) = value else {
+            self.transactions.remove(&transactional_id);
+            return Ok(());
+        };
+        let value = match TransactionRecordValue::decode(record_type, value) {
+            Ok(TransactionRecordValue::TransactionLog(value)) => value,
+            Ok(_) | Err(DecodeError::UnknownRecord { .. }) => return Ok(()),
+            Err(error) => return Err(ReplayError::Value { offset, error }),
+        };
+        let transaction = transaction_of(&value).ok_or(ReplayError::State {
+            offset,
+            state: value.transaction_status,
+        })?;
+        let metadata = TransactionMetadata::new(transactional_id.clone(), transaction);
+        self.transactions.insert(transactional_id, metadata);
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! EndTxn in every state, as `TransactionCoordinator` has it in its table.
+
+use ottla_types::ProducerId;
+
+use super::super::TransactionState as State;
+use super::{Script, expect, producer, transaction};
+
+/// State as it stands in the log, commit or abort, the epoch less that in the log, what is answered.
+type Row = (State, bool, i16, &'static str);
+
+#[test]
+fn each_row_of_version_2() {
+    let rows: [Row; 20] = [
+        (State::Empty, false, -1, "PRODUCER_FENCED"),
+        (State::Empty, false, 0, "5:11"),
+        (State::Empty, true, -1, "PRODUCER_FENCED"),
+        (State::Empty, true, 0, "INVALID_TXN_STATE"),
+        (State::CompleteAbort, false, -1, "5:10"),
+        (State::CompleteAbort, false, 0, "5:11"),
+        (State::CompleteAbort, true, -1, "INVALID_TXN_STATE"),
+        (State::CompleteAbort, true, 0, "INVALID_TXN_STATE"),
+        (State::CompleteCommit, false, -1, "INVALID_TXN_STATE"),
+        (State::CompleteCommit, false, 0, "5:11"),
+        (State::CompleteCommit, true, -1, "5:10"),
+        (State::CompleteCommit, true, 0, "INVALID_TXN_STATE"),
+        (State::Ongoing, true, 0, "5:11"),
+        (State::Ongoing, false, 0, "5:11"),
+        (State::Ongoing, true, -1, "PRODUCER_FENCED"),
+        (State::Ongoing, false, 1, "PRODUCER_FENCED"),
+        (State::CompleteCommit, true, -2, "PRODUCER_FENCED"),
+        (State::CompleteAbort, false, 1, "PRODUCER_FENCED"),
+        (State::Dead, true, 0, "UNKNOWN_SERVER_ERROR"),
+        (State::PrepareEpochFence, false, 0, "UNKNOWN_SERVER_ERROR"),
+    ];
+    for (state, is_commit, epoch, answer) in rows {
+        let mut script = Script::new(2).load(transaction(state, 10));
+        let happened = script.end(producer(5, 10 + epoch), is_commit, 2);
+        let replies: Vec<_> = happened
+            .lines()
+            .filter(|it| it.starts_with("reply"))
+            .collect();
+        assert_eq!(
+            replies,
+            [format!("reply {answer}")],
+            "{state:?}, commit {is_commit}, epoch {epoch}: {happened}"
+        );
+    }
+}
+
+#[test]
+fn each_row_of_version_1() {
+    let rows: [Row; 10] = [
+        (State::Empty, false, 0, "INVALID_TXN_STATE"),
+        (State::Empty, true, 0, "INVALID_TXN_STATE"),
+        (State::CompleteAbort, false, 0, "NONE"),
+        (State::CompleteAbort, true, 0, "INVALID_TXN_STATE"),
+        (State::CompleteCommit, false, 0, "INVALID_TXN_STATE"),
+        (State::CompleteCommit, true, 0, "NONE"),
+        (State::CompleteCommit, true, -1, "PRODUCER_FENCED"),
+        (State::Ongoing, true, 0, "NONE"),
+        (State::Ongoing, false, 1, "PRODUCER_FENCED"),
+        (State::Dead, true, 0, "UNKNOWN_SERVER_ERROR"),
+    ];
+    for (state, is_commit, epoch, answer) in rows {
+        let mut script = Script::new(2).load(transaction(state, 10));
+        let happened = script.end(producer(5, 10 + epoch), is_commit, 0);
+        let replies: Vec<_> = happened
+            .lines()
+            .filter(|it| it.starts_with("reply"))
+            .collect();
+        assert_eq!(
+            replies,
+            [format!("reply {answer}")],
+            "{state:?}, commit {is_commit}, epoch {epoch}: {happened}"
+        );
+    }
+}
+
+#[test]
+fn whoever_comes_while_markers_are_written_comes_again() {
+    let mut script = Script::new(2);
+    script.init();
+    script.add(producer(100, 0), &[0]);
+    script.writes_markers = false;
+    expect(
+        script.end(producer(100, 0), true, 2),
+        "write PrepareCommit 100:1 last 0 [0]
+         reply 100:1
+         markers commit 100:1 v2 to 1",
+    );
+    expect(
+        script.end(producer(100, 0), true, 2),
+        "reply CONCURRENT_TRANSACTIONS",
+    );
+    expect(
+        script.add(producer(100, 1), &[2]),
+        "reply CONCURRENT_TRANSACTIONS",
+    );
+    expect(script.init(), "reply CONCURRENT_TRANSACTIONS");
+    expect(
+        script.answer_markers(0, ottla_types::ErrorCode::None),
+        "write CompleteCommit 100:1 last 0",
+    );
+    // A client that did not hear of the end asks again, and is told how it ended.
+    expect(script.end(producer(100, 0), true, 2), "reply 100:1");
+}
+
+#[test]
+fn an_abort_without_partitions_writes_no_markers() {
+    let mut script = Script::new(2);
+    script.init();
+    expect(
+        script.end(producer(100, 0), false, 2),
+        "write PrepareAbort 100:1 last 0
+         write CompleteAbort 100:1 last 0
+         reply 100:1",
+    );
+    let transaction = script.coordinator.describe("t").unwrap();
+    assert_eq!(transaction.start_timestamp_ms, script.now_ms);
+}
+
+#[test]
+fn a_log_in_which_the_end_is_decided_is_completed_after_loading() {
+    for (state, result, completed) in [
+        (State::PrepareCommit, "commit", "CompleteCommit"),
+        (State::PrepareAbort, "abort", "CompleteAbort"),
+    ] {
+        let mut script = Script::new(2).load(transaction(state, 10));
+        expect(
+            script.loaded(),
+            &format!(
+                "timer abort timed out 10000
+                 timer remove expired 3600000
+                 markers {result} 5:10 v2 to 1
+                 write {completed} 5:10"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_retry_that_crosses_producer_ids_is_known() {
+    let mut ended = transaction(State::CompleteCommit, 0);
+    ended.producer_id = ProducerId(6);
+    let mut script = Script::new(2).load(ended);
+    // Bytes of this record say 5 was the id before.
+    expect(script.end(producer(5, i16::MAX - 1), true, 2), "reply 6:0");
+    expect(
+        script.end(producer(5, i16::MAX - 2), true, 2),
+        "reply INVALID_PRODUCER_ID_MAPPING",
+    );
+}
