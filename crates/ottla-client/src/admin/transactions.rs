@@ -83,6 +83,7 @@ impl Admin {
                 state: listed.transaction_state.to_string(),
             }));
         }
+        listings.sort();
         Ok(listings)
     }
 

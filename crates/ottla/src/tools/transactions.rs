@@ -233,7 +233,7 @@ async fn describe_producers(
     broker: Option<i32>,
 ) -> Result<(), Failure> {
     let whose = broker.map_or("leader".to_owned(), |id| format!("broker {id}"));
-    let producers = failed(
+    let mut producers = failed(
         &format!("Failed to describe producers for partition {topic}-{partition} on {whose}"),
         admin.describe_producers(topic, partition, broker).await,
     )?;
@@ -245,6 +245,7 @@ async fn describe_producers(
         "LastTimestamp",
         "CurrentTransactionStartOffset",
     ];
+    producers.sort_by_key(|producer| producer.producer_id);
     let mut rows = vec![titles.map(str::to_owned)];
     rows.extend(producers.into_iter().map(|producer| {
         [
