@@ -265,3 +265,31 @@ async fn a_consumer_that_waits_for_other_members_is_woken() {
     first.close().await.expect("left");
     second.close().await.expect("left");
 }
+
+#[tokio::test]
+async fn a_record_is_not_held_back_by_partitions_that_have_none() {
+    let cluster = Cluster::start().await;
+    let topic = cluster.topic("t", 6).await;
+    let own = ConsumerConfig {
+        offset_reset: OffsetReset::Earliest,
+        fetch_max_wait: Duration::from_secs(5),
+        ..ConsumerConfig::default()
+    };
+    let mut consumer = Consumer::new(cluster.admin.client().clone(), own);
+    let partitions: Vec<(String, i32)> = (0..6).map(|index| (topic.clone(), index)).collect();
+    consumer.assign(&partitions);
+    let producer = cluster.producer(ProducerConfig::default());
+    let began = Instant::now();
+    for _ in 0..4 {
+        let sent = ProducerRecord {
+            partition: Some(0),
+            ..record(&topic, "k", "v")
+        };
+        let delivery = producer.send(sent).await.expect("sent");
+        delivery.wait().await.expect("stored");
+        let records = read(&mut consumer, 1).await;
+        assert_eq!(records.len(), 1);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}

@@ -1,4 +1,8 @@
 //! Fetching: one request a leader, for the partitions of which nothing is waiting to be handed out.
+//!
+//! A node of which something is waiting is asked for more only where more is known to be there. Its answer then comes
+//! at once; one that the node held back for `fetch.max.wait.ms` would keep the partitions that are handed out meanwhile
+//! from being asked for (`org.apache.kafka.clients.consumer.internals.AbstractFetch` asks no such node at all).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,6 +50,23 @@ impl Drop for HeldFetch {
     }
 }
 
+/// What there is to ask a node for.
+#[derive(Default)]
+struct NodeFetch {
+    /// With the generations of their positions.
+    partitions: BTreeMap<Partition, (Wanted, u64)>,
+    /// Of one of its partitions, something is waiting to be handed out.
+    has_some_waiting: bool,
+    /// One of `partitions` has records by its last answer, or has not been answered for yet.
+    has_more: bool,
+}
+
+impl NodeFetch {
+    fn is_worth_asking(&self) -> bool {
+        !self.partitions.is_empty() && (self.has_more || !self.has_some_waiting)
+    }
+}
+
 impl Consumer {
     /// Asks every leader that is not being asked for the partitions that have run dry.
     pub(super) async fn start_fetches(&mut self) -> Result<(), ClientError> {
@@ -79,13 +100,13 @@ impl Consumer {
 
     fn start_fetches_by(&mut self, metadata: &Arc<Metadata>) -> Result<(), ClientError> {
         let now = Instant::now();
-        let mut by_leader: BTreeMap<i32, BTreeMap<Partition, (Wanted, u64)>> = BTreeMap::new();
+        let mut by_leader: BTreeMap<i32, NodeFetch> = BTreeMap::new();
         for (partition, position) in &mut self.positions {
             let (topic, index) = partition;
             let Some(offset) = position.next else {
                 continue;
             };
-            if position.fetched.is_some() || position.is_paused {
+            if position.is_paused {
                 continue;
             }
             let Some(info) = metadata.partition(topic, *index) else {
@@ -104,18 +125,26 @@ impl Consumer {
             if node < 0 || self.fetching.contains(&node) {
                 continue;
             }
+            let of_node = by_leader.entry(node).or_default();
+            if position.fetched.is_some() {
+                of_node.has_some_waiting = true;
+                continue;
+            }
             let wanted = Wanted {
                 offset,
                 leader_epoch: info.leader_epoch,
             };
-            position.is_fetching = true;
-            by_leader
-                .entry(node)
-                .or_default()
+            of_node.has_more |= position
+                .lag(self.config.read_committed)
+                .is_none_or(|lag| lag > 0);
+            of_node
+                .partitions
                 .insert(partition.clone(), (wanted, position.generation));
         }
-        for (leader, partitions) in by_leader {
-            self.fetch_from(leader, partitions, metadata);
+        for (leader, of_node) in by_leader {
+            if of_node.is_worth_asking() {
+                self.fetch_from(leader, of_node.partitions, metadata);
+            }
         }
         Ok(())
     }
@@ -147,6 +176,11 @@ impl Consumer {
                 (partition.clone(), (wanted.offset, *generation))
             })
             .collect();
+        for partition in partitions.keys() {
+            if let Some(position) = self.positions.get_mut(partition) {
+                position.is_fetching = true;
+            }
+        }
         let wanted = partitions
             .into_iter()
             .map(|(partition, (wanted, _))| (partition, wanted))
