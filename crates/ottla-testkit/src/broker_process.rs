@@ -155,6 +155,8 @@ impl BrokerBuilder {
              advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
              controller.listener.names=CONTROLLER\n\
              offsets.topic.replication.factor=1\n\
+             transaction.state.log.replication.factor=1\n\
+             transaction.state.log.min.isr=1\n\
              log.dirs={}\n",
             log_dirs.join(",")
         );
