@@ -1,10 +1,10 @@
 //! `cargo xtask test`: every test there is, one line a suite, and a last line of the form `N passed, N failed`.
 //!
 //! A suite runs as a child process whose output is kept below the target directory and shown in full when it fails. A
-//! suite that cannot run has failed; none is left out. The release binary is built once, and every suite that needs a
-//! running broker uses that one.
+//! suite that cannot run has failed; none is left out. The binary is built once, and every suite that needs a running
+//! broker uses that one.
 //!
-//! What is quick and the release binary go first; then two lanes run beside each other, because the suites that start
+//! What is quick and the binary go first; then two lanes run beside each other, because the suites that start
 //! brokers mostly wait for them. What either could run goes to the one that is done first.
 
 use std::fs::File;
@@ -21,14 +21,6 @@ use crate::workspace;
 
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
-
-/// The suites test what the broker does, not how fast: their binary is a release in all but the optimisation that takes
-/// long. `bench-peer` builds its own.
-const QUICK_RELEASE: [(&str, &str); 3] = [
-    ("CARGO_PROFILE_RELEASE_LTO", "off"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
-];
 
 /// The simulation has to find them. The same for all that is built for tests, so that nothing is built twice.
 const PLANTED_BUGS: &str = "ottla-testkit/planted-bugs";
@@ -81,9 +73,22 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::First,
-        name: "release",
-        what: "the binary that the other suites start",
-        command: || cargo(&["build", "--release", "--locked", "--package", "ottla"]),
+        name: "binary",
+        what: "the broker that the other suites start",
+        // As a part of the tests beside the code, so that those find built what it is made of. The suites show what the
+        // broker does, not how fast, and with the checks of a debug build; `bench-peer` builds its own.
+        command: || {
+            cargo(&[
+                "test",
+                "--workspace",
+                "--no-run",
+                "--test",
+                "server",
+                "--locked",
+                "--features",
+                PLANTED_BUGS,
+            ])
+        },
     },
     Suite {
         lane: Lane::Tests,
@@ -268,14 +273,8 @@ fn run_suite(suite: &Suite) -> Result<Tally> {
     command
         .stdout(Stdio::from(output.try_clone()?))
         .stderr(Stdio::from(output))
-        .env(
-            "OTTLA_BINARY",
-            workspace::target_dir().join("release/ottla"),
-        )
+        .env("OTTLA_BINARY", workspace::target_dir().join("debug/ottla"))
         .env("CARGO_TERM_COLOR", "never");
-    for (name, value) in QUICK_RELEASE {
-        command.env(name, value);
-    }
     let began = Instant::now();
     // Cargo starts processes of its own, so it is asked to end before it is killed.
     let status = match OwnedChild::start(&mut command) {
