@@ -117,10 +117,21 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
 
 /// Runs a tool that talks to a cluster.
 fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
-    match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    run_on(runtime.enable_all().build(), tool)
+}
+
+/// Runs a tool that has much to do with what it receives: the next answers are received on another thread meanwhile.
+fn block_on_while_receiving<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    run_on(runtime.worker_threads(1).enable_all().build(), tool)
+}
+
+fn run_on<F: Future<Output = ExitCode>>(
+    runtime: std::io::Result<tokio::runtime::Runtime>,
+    tool: F,
+) -> ExitCode {
+    match runtime {
         Ok(runtime) => runtime.block_on(tool),
         Err(error) => {
             eprintln!("the runtime cannot be started: {error}");

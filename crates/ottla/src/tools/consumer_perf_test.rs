@@ -12,7 +12,7 @@ use ottla_client::{Client, ClientConfig, ClientError, Consumer, ConsumerConfig};
 use regex::Regex;
 
 use super::simple_date_format::SimpleDateFormat;
-use super::{block_on, connection_warnings, key_values, load_properties};
+use super::{block_on_while_receiving, connection_warnings, key_values, load_properties};
 use progress::Progress;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -108,7 +108,7 @@ pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
     if !args.hide_header {
         println!("{}", progress::header(args.show_detailed_stats));
     }
-    block_on(async {
+    block_on_while_receiving(async {
         match measure(&args).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
