@@ -1,7 +1,7 @@
-//! Pure: coordination of consumer groups and of transactions.
+//! Pure: coordination of consumer groups, of transactions and of share groups.
 //!
 //! A coordinator is the state of one partition of an internal topic: `__consumer_offsets` for groups,
-//! `__transaction_state` for transactions. A request and the state give an [`Outcome`]: records to
+//! `__transaction_state` for transactions, `__share_group_state` for how far share groups are. A request and the state give an [`Outcome`]: records to
 //! append to that partition, replies, and changes to timers. The shell around it (in `ottla-broker`)
 //! appends the records, tells the coordinator when they are committed or could not be written, and
 //! calls it when a timer is due.
@@ -15,6 +15,9 @@
 pub mod group;
 mod java_hash;
 mod outcome;
+pub mod share_partition;
+pub mod share_session;
+pub mod share_state;
 mod timeline;
 mod timer_queue;
 pub mod transaction;

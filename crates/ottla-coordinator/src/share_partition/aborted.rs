@@ -1,0 +1,54 @@
+//! Which of the batches that were read belong to transactions that were aborted.
+//! Source: `SharePartition.fetchAbortedTransactionRecordBatches`.
+
+use std::collections::HashSet;
+
+use ottla_types::{Offset, ProducerId};
+
+/// What a share partition has to know of a batch of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FetchedBatch {
+    pub base_offset: Offset,
+    /// Inclusive.
+    pub last_offset: Offset,
+    /// [`ProducerId::NONE`] for a producer without one.
+    pub producer_id: ProducerId,
+    pub is_transactional: bool,
+    /// A marker that aborts its producer's transaction.
+    pub is_abort_marker: bool,
+}
+
+/// As a read gives it that sees only what is committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AbortedTransaction {
+    pub producer_id: ProducerId,
+    pub first_offset: Offset,
+}
+
+/// The batches that nobody who reads what is committed may see, in order. `batches` are in order as well.
+pub fn aborted_batches<'a>(
+    batches: &'a [FetchedBatch],
+    aborted_transactions: &[AbortedTransaction],
+) -> Vec<&'a FetchedBatch> {
+    let mut transactions = aborted_transactions.to_vec();
+    transactions.sort_by_key(|transaction| transaction.first_offset);
+    let mut transactions = transactions.into_iter().peekable();
+    let mut aborted_producers = HashSet::new();
+    let mut aborted = Vec::new();
+    for batch in batches {
+        if batch.producer_id == ProducerId::NONE {
+            continue;
+        }
+        while let Some(begun) =
+            transactions.next_if(|transaction| transaction.first_offset <= batch.last_offset)
+        {
+            aborted_producers.insert(begun.producer_id);
+        }
+        if batch.is_abort_marker {
+            aborted_producers.remove(&batch.producer_id);
+        } else if batch.is_transactional && aborted_producers.contains(&batch.producer_id) {
+            aborted.push(batch);
+        }
+    }
+    aborted
+}

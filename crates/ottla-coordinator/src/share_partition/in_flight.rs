@@ -1,0 +1,319 @@
+//! The state of records that were fetched and are not yet behind the start offset.
+//!
+//! A batch of records has one state until its records differ; from then on each has its own. A change that has
+//! to be persisted first is in transition until the write is answered: readers see the new state, nobody may
+//! change it, and a failed write puts the old one back.
+//! Invariants: only acquired records have a member and a running lock, or are in transition away from that;
+//! acknowledged and archived records stay so; per-offset states are as many as the batch has offsets.
+//! Source: `InFlightState`, `InFlightBatch`, `RecordState`, `AcquisitionLockTimerTask`.
+
+use std::sync::Arc;
+
+use super::transitions::StateWriteId;
+
+/// Who has acquired a record. Shared, because every record of a batch may carry it.
+pub type MemberId = Arc<str>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordState {
+    Available,
+    Acquired,
+    Acknowledged,
+    Archived,
+}
+
+impl RecordState {
+    /// As it stands in requests to the share coordinator and in its records.
+    pub const fn id(self) -> i8 {
+        match self {
+            RecordState::Available => 0,
+            RecordState::Acquired => 1,
+            RecordState::Acknowledged => 2,
+            RecordState::Archived => 4,
+        }
+    }
+
+    /// `None` for a state that 4.3.1 does not write; 3 is reserved (KIP-1191).
+    pub const fn from_id(id: i8) -> Option<RecordState> {
+        match id {
+            0 => Some(RecordState::Available),
+            1 => Some(RecordState::Acquired),
+            2 => Some(RecordState::Acknowledged),
+            4 => Some(RecordState::Archived),
+            _ => None,
+        }
+    }
+
+    /// Nothing comes after it.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, RecordState::Acknowledged | RecordState::Archived)
+    }
+}
+
+/// How long the member may keep what it has acquired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lock {
+    pub(super) deadline_ms: u64,
+    /// The deadline passed while the record was in transition. Should the transition fail, the record is not
+    /// acquired again, since no timer would ever free it.
+    pub(super) is_expired: bool,
+}
+
+/// A change that is being persisted, and what to go back to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Transition {
+    write: StateWriteId,
+    previous: RecordState,
+    previous_member: Option<MemberId>,
+    delivery_count_limit: i32,
+}
+
+/// The state of one record, or of all records of a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct InFlightState {
+    state: RecordState,
+    delivery_count: i32,
+    member: Option<MemberId>,
+    lock: Option<Lock>,
+    transition: Option<Box<Transition>>,
+    /// Archived for good: a transition that fails does not bring it back.
+    is_archived_for_good: bool,
+}
+
+impl InFlightState {
+    pub(super) fn persisted(state: RecordState, delivery_count: i32) -> Self {
+        InFlightState {
+            state,
+            delivery_count,
+            member: None,
+            lock: None,
+            transition: None,
+            is_archived_for_good: false,
+        }
+    }
+
+    /// A record that is delivered for the first time.
+    pub(super) fn acquired(member: MemberId, deadline_ms: u64) -> Self {
+        let mut state = Self::persisted(RecordState::Available, 0);
+        state.acquire(member, deadline_ms);
+        state
+    }
+
+    pub(super) fn state(&self) -> RecordState {
+        self.state
+    }
+
+    pub(super) fn delivery_count(&self) -> i32 {
+        self.delivery_count
+    }
+
+    pub(super) fn member(&self) -> Option<&MemberId> {
+        self.member.as_ref()
+    }
+
+    pub(super) fn is_in_transition(&self) -> bool {
+        self.transition.is_some()
+    }
+
+    /// May be given to a member.
+    pub(super) fn is_acquirable(&self) -> bool {
+        self.state == RecordState::Available && self.transition.is_none()
+    }
+
+    /// Will never be delivered again, and nothing can change that any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.state.is_terminal() && self.transition.is_none()
+    }
+
+    /// Only for what is acquirable.
+    pub(super) fn acquire(&mut self, member: MemberId, deadline_ms: u64) {
+        assert!(self.is_acquirable(), "only an available record is acquired");
+        self.state = RecordState::Acquired;
+        self.delivery_count += 1;
+        self.member = Some(member);
+        self.lock_until(deadline_ms);
+    }
+
+    /// Starts the lock, or starts it anew (KIP-1222).
+    pub(super) fn lock_until(&mut self, deadline_ms: u64) {
+        self.lock = Some(Lock {
+            deadline_ms,
+            is_expired: false,
+        });
+    }
+
+    /// Takes the record out of its member's hands. What was to become available and has been delivered as
+    /// often as allowed is archived instead. `None` where the record is not acquired.
+    fn give_back(&mut self, to: RecordState, delivery_count_limit: i32) -> Option<RecordState> {
+        if self.transition.is_some() || self.state != RecordState::Acquired {
+            return None;
+        }
+        self.state = match to {
+            RecordState::Available if self.delivery_count >= delivery_count_limit => {
+                RecordState::Archived
+            }
+            _ => to,
+        };
+        Some(self.state)
+    }
+
+    /// Gives the record back once `write` has persisted that.
+    pub(super) fn start_transition(
+        &mut self,
+        to: RecordState,
+        delivery_count_limit: i32,
+        write: StateWriteId,
+    ) -> Option<RecordState> {
+        let previous = self.state;
+        let state = self.give_back(to, delivery_count_limit)?;
+        self.transition = Some(Box::new(Transition {
+            write,
+            previous,
+            previous_member: self.member.take(),
+            delivery_count_limit,
+        }));
+        Some(state)
+    }
+
+    /// `write` is answered. Whether the transition was one of its.
+    pub(super) fn complete_transition(&mut self, write: StateWriteId, is_persisted: bool) -> bool {
+        if self.transition.as_ref().is_none_or(|t| t.write != write) {
+            return false;
+        }
+        let Some(transition) = self.transition.take() else {
+            return false;
+        };
+        if is_persisted || self.is_archived_for_good {
+            self.lock = None;
+            return true;
+        }
+        if self.lock.is_some_and(|lock| lock.is_expired) {
+            self.lock = None;
+            self.state = match self.delivery_count >= transition.delivery_count_limit {
+                true => RecordState::Archived,
+                false => RecordState::Available,
+            };
+        } else {
+            self.state = transition.previous;
+            self.member = transition.previous_member;
+        }
+        true
+    }
+
+    /// The lock has run out. `None` where that changes nothing: there is no lock that is due, or a transition is
+    /// under way, in which case the lock is only marked.
+    pub(super) fn expire_lock(
+        &mut self,
+        now_ms: u64,
+        to: RecordState,
+        delivery_count_limit: i32,
+    ) -> Option<RecordState> {
+        let lock = self
+            .lock
+            .as_mut()
+            .filter(|lock| lock.deadline_ms <= now_ms)?;
+        if self.transition.is_some() {
+            lock.is_expired = true;
+            return None;
+        }
+        self.lock = None;
+        self.member = None;
+        self.give_back(to, delivery_count_limit)
+    }
+
+    /// When the lock will have to be looked at.
+    pub(super) fn lock_deadline_ms(&self) -> Option<u64> {
+        self.lock
+            .filter(|lock| !lock.is_expired)
+            .map(|lock| lock.deadline_ms)
+    }
+
+    /// The record is not there any more, or not to be seen.
+    pub(super) fn archive(&mut self) {
+        self.state = RecordState::Archived;
+        self.is_archived_for_good = true;
+        self.member = None;
+        self.lock = None;
+    }
+}
+
+/// Records that were acquired together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct InFlightBatch {
+    pub(super) first_offset: i64,
+    /// Inclusive.
+    pub(super) last_offset: i64,
+    pub(super) states: BatchStates,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum BatchStates {
+    /// All records have this state.
+    Whole(InFlightState),
+    /// One for each offset, beginning with the first.
+    PerOffset(Vec<InFlightState>),
+}
+
+impl InFlightBatch {
+    pub(super) fn new(first_offset: i64, last_offset: i64, state: InFlightState) -> Self {
+        InFlightBatch {
+            first_offset,
+            last_offset,
+            states: BatchStates::Whole(state),
+        }
+    }
+
+    pub(super) fn len(&self) -> i64 {
+        self.last_offset - self.first_offset + 1
+    }
+
+    pub(super) fn is_within(&self, first_offset: i64, last_offset: i64) -> bool {
+        self.first_offset >= first_offset && self.last_offset <= last_offset
+    }
+
+    /// The one state of all records, where they have one.
+    pub(super) fn whole(&self) -> Option<&InFlightState> {
+        match &self.states {
+            BatchStates::Whole(state) => Some(state),
+            BatchStates::PerOffset(_) => None,
+        }
+    }
+
+    /// From now on each record has a state of its own.
+    pub(super) fn split(&mut self) -> &mut Vec<InFlightState> {
+        if let BatchStates::Whole(state) = &self.states {
+            let states = vec![state.clone(); self.len() as usize];
+            self.states = BatchStates::PerOffset(states);
+        }
+        match &mut self.states {
+            BatchStates::PerOffset(states) => states,
+            BatchStates::Whole(_) => unreachable!("the batch was split above"),
+        }
+    }
+
+    /// The states with the offsets that each stands for, in order.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (i64, i64, &InFlightState)> {
+        let (whole, each) = match &self.states {
+            BatchStates::Whole(state) => (Some(state), [].as_slice()),
+            BatchStates::PerOffset(states) => (None, states.as_slice()),
+        };
+        let whole = whole.map(|state| (self.first_offset, self.last_offset, state));
+        let each = (self.first_offset..).zip(each);
+        whole
+            .into_iter()
+            .chain(each.map(|(offset, state)| (offset, offset, state)))
+    }
+
+    pub(super) fn runs_mut(&mut self) -> impl Iterator<Item = (i64, i64, &mut InFlightState)> {
+        let (first, last) = (self.first_offset, self.last_offset);
+        let (whole, each) = match &mut self.states {
+            BatchStates::Whole(state) => (Some(state), [].as_mut_slice()),
+            BatchStates::PerOffset(states) => (None, states.as_mut_slice()),
+        };
+        let whole = whole.map(|state| (first, last, state));
+        let each = (first..).zip(each);
+        whole
+            .into_iter()
+            .chain(each.map(|(offset, state)| (offset, offset, state)))
+    }
+}

@@ -1,0 +1,38 @@
+//! What a share group's configuration and the broker's say about its share partitions.
+
+/// The values in force: the group's where it has its own, the broker's otherwise.
+/// Source: `ShareGroupConfigProvider`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharePartitionSettings {
+    /// `share.record.lock.duration.ms`, by default `group.share.record.lock.duration.ms`.
+    pub record_lock_duration_ms: u64,
+    /// `share.delivery.count.limit`, by default `group.share.delivery.count.limit`.
+    pub delivery_count_limit: i32,
+    /// `share.partition.max.record.locks`, by default `group.share.partition.max.record.locks`.
+    pub partition_max_record_locks: i32,
+    /// `share.renew.acknowledge.enable` (KIP-1222).
+    pub renew_acknowledge_enable: bool,
+}
+
+/// Below this, deliveries are never throttled.
+const MIN_THROTTLE_DELIVERY_COUNT: i32 = 2;
+
+impl SharePartitionSettings {
+    /// From this many deliveries on, a batch is delivered in ever smaller parts, so that one record that
+    /// nobody can work on does not take the others of its batch with it. Half of the limit, rounded up.
+    pub(super) fn throttle_delivery_count(&self) -> i32 {
+        let half = self.delivery_count_limit - self.delivery_count_limit / 2;
+        half.max(MIN_THROTTLE_DELIVERY_COUNT)
+    }
+}
+
+impl Default for SharePartitionSettings {
+    fn default() -> Self {
+        SharePartitionSettings {
+            record_lock_duration_ms: 30_000,
+            delivery_count_limit: 5,
+            partition_max_record_locks: 2000,
+            renew_acknowledge_enable: true,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Changes that the share coordinator persists before they hold.
+//!
+//! A write carries where the partition stood when it was made. Several may be under way; each is answered once.
+//! Source: `SharePartition.rollbackOrProcessStateUpdates`, `SharePartition.writeShareGroupState`.
+
+use ottla_types::{LeaderEpoch, Offset};
+
+use super::in_flight::{InFlightState, RecordState};
+use super::partition::{PersistedBatch, SharePartition};
+
+/// Names a write of one share partition, in the order in which they are made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct StateWriteId(pub u64);
+
+/// What the share coordinator is to persist; answered by [`SharePartition::on_state_written`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateWrite {
+    pub id: StateWriteId,
+    pub state_epoch: i32,
+    pub leader_epoch: LeaderEpoch,
+    pub start_offset: Offset,
+    pub delivery_complete_count: i32,
+    pub batches: Vec<PersistedBatch>,
+}
+
+/// What a write that is answered has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteResult {
+    /// Fetches that wait for this partition may find something now.
+    pub may_fetch: bool,
+}
+
+/// What is to be done when a write is answered.
+#[derive(Debug)]
+pub(super) struct PendingWrite {
+    /// Ranges of records that are in transition. None where the change held at once, as when locks run out.
+    transitions: Vec<(i64, i64)>,
+}
+
+/// What one event has changed and is going to be written.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    batches: Vec<PersistedBatch>,
+    /// Terminal from now on, and not before.
+    completed_records: i64,
+}
+
+impl Changes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    pub(super) fn record(
+        &mut self,
+        first_offset: i64,
+        last_offset: i64,
+        state: &InFlightState,
+        start_offset: i64,
+    ) {
+        if state.state().is_terminal() {
+            self.completed_records += (last_offset - first_offset.max(start_offset) + 1).max(0);
+        }
+        let delivery_count = i16::try_from(state.delivery_count()).unwrap_or(i16::MAX);
+        let delivery_state = state.state().id();
+        let previous = self.batches.last_mut().filter(|previous| {
+            previous.last_offset.0 + 1 == first_offset
+                && previous.delivery_state == delivery_state
+                && previous.delivery_count == delivery_count
+        });
+        match previous {
+            // The share coordinator would make one of them.
+            Some(previous) => previous.last_offset = Offset(last_offset),
+            None => self.batches.push(PersistedBatch {
+                first_offset: Offset(first_offset),
+                last_offset: Offset(last_offset),
+                delivery_state,
+                delivery_count,
+            }),
+        }
+    }
+}
+
+impl SharePartition {
+    /// The write of `id` is persisted, or is not.
+    pub fn on_state_written(&mut self, id: StateWriteId, is_persisted: bool) -> WriteResult {
+        let Some(pending) = self.pending_writes.remove(&id) else {
+            return WriteResult::default();
+        };
+        let mut is_any_available = false;
+        for (first_offset, last_offset) in &pending.transitions {
+            is_any_available |=
+                self.complete_transitions(*first_offset, *last_offset, id, is_persisted);
+        }
+        self.looks_for_available |= is_any_available;
+        let held_at_once = pending.transitions.is_empty();
+        let has_moved = (is_persisted || held_at_once) && self.advance_start_offset();
+        WriteResult {
+            may_fetch: has_moved || is_any_available,
+        }
+    }
+
+    /// The changes of an event that was refused half way are taken back.
+    pub(super) fn roll_back(&mut self, changes: Changes) {
+        let id = self.next_write;
+        self.delivery_complete_count += changes.completed_records;
+        for batch in &changes.batches {
+            let (first_offset, last_offset) = (batch.first_offset.0, batch.last_offset.0);
+            let is_any_available = self.complete_transitions(first_offset, last_offset, id, false);
+            self.looks_for_available |= is_any_available;
+        }
+    }
+
+    /// Records in transition, to be settled when the write is answered.
+    pub(super) fn write_transitions(&mut self, changes: Changes) -> Option<StateWrite> {
+        let ranges = changes.batches.iter();
+        let transitions = ranges
+            .map(|batch| (batch.first_offset.0, batch.last_offset.0))
+            .collect();
+        self.write(changes, PendingWrite { transitions })
+    }
+
+    /// Changes that hold whatever becomes of the write.
+    pub(super) fn write_settled(&mut self, changes: Changes) -> Option<StateWrite> {
+        let transitions = Vec::new();
+        self.write(changes, PendingWrite { transitions })
+    }
+
+    fn write(&mut self, changes: Changes, pending: PendingWrite) -> Option<StateWrite> {
+        if changes.is_empty() {
+            return None;
+        }
+        self.delivery_complete_count += changes.completed_records;
+        let id = self.next_write;
+        self.next_write = StateWriteId(id.0 + 1);
+        self.pending_writes.insert(id, pending);
+        Some(StateWrite {
+            id,
+            state_epoch: self.state_epoch,
+            leader_epoch: self.leader_epoch,
+            start_offset: Offset(self.start_offset),
+            delivery_complete_count: i32::try_from(self.delivery_complete_count)
+                .unwrap_or(i32::MAX),
+            batches: changes.batches,
+        })
+    }
+
+    /// Whether any of the records is there to be acquired now.
+    fn complete_transitions(
+        &mut self,
+        first_offset: i64,
+        last_offset: i64,
+        id: StateWriteId,
+        is_persisted: bool,
+    ) -> bool {
+        let mut is_any_available = false;
+        let mut reopened_records = 0;
+        let start_offset = self.start_offset;
+        let from = self
+            .floor(first_offset)
+            .map_or(first_offset, |batch| batch.first_offset);
+        for (_, batch) in self.in_flight.range_mut(from..=last_offset) {
+            for (first, last, state) in batch.runs_mut() {
+                let was_terminal = state.state().is_terminal();
+                let is_meant = last >= first_offset && first <= last_offset;
+                if !is_meant || !state.complete_transition(id, is_persisted) {
+                    continue;
+                }
+                is_any_available |= state.state() == RecordState::Available;
+                if was_terminal && !state.state().is_terminal() {
+                    reopened_records += (last - first.max(start_offset) + 1).max(0);
+                }
+            }
+        }
+        self.delivery_complete_count -= reopened_records;
+        if is_any_available && first_offset < start_offset {
+            // The log was cut meanwhile: what nobody holds any more before its start is not there.
+            self.archive(
+                first_offset,
+                last_offset.min(start_offset - 1),
+                RecordState::Available,
+            );
+        }
+        is_any_available
+    }
+}

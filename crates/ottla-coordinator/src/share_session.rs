@@ -1,0 +1,302 @@
+//! Share sessions: which partitions each member of a share group reads from this broker.
+//!
+//! A member that fetches from a broker has a session there, which lives as long as its connection, so that what the
+//! member holds is released when it is gone. Requests of a session come in the order of its epoch; what a request does
+//! not name stays as it was. There is room for as many sessions as the groups may have members, and none is evicted.
+//! Invariants: a connection has at most the session that was begun on it last; `members` counts the sessions of a
+//! group and has no zeros.
+//! Source: `ShareSessionCache`, `ShareSession`, `ShareSessionContext`, `SharePartitionManager.newContext`.
+
+use std::collections::HashMap;
+
+use bytestring::ByteString;
+use indexmap::IndexMap;
+use ottla_types::{ErrorCode, TopicIdPartition};
+
+/// Begins a session, in place of the one there may be.
+pub const INITIAL_EPOCH: i32 = 0;
+/// Ends the session.
+pub const FINAL_EPOCH: i32 = -1;
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ShareSessionKey {
+    pub group_id: ByteString,
+    pub member_id: ByteString,
+}
+
+/// Names a connection for as long as the broker runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ConnectionId(pub u64);
+
+#[derive(Debug)]
+struct ShareSession {
+    connection: ConnectionId,
+    /// Of the next request.
+    epoch: i32,
+    /// In the order in which they are read; those that had records last go behind the others.
+    partitions: IndexMap<TopicIdPartition, CachedPartition>,
+}
+
+#[derive(Debug)]
+struct CachedPartition {
+    /// The member has not been told yet that this partition is read, or that it can be read again.
+    must_be_told: bool,
+}
+
+/// A session as it was begun on a connection.
+#[derive(Debug)]
+struct BegunOn {
+    key: ShareSessionKey,
+    /// It was ended otherwise, and the member may have another by now.
+    is_over: bool,
+}
+
+#[derive(Debug)]
+pub struct ShareSessions {
+    max_sessions: usize,
+    sessions: HashMap<ShareSessionKey, ShareSession>,
+    by_connection: HashMap<ConnectionId, BegunOn>,
+    members: HashMap<ByteString, usize>,
+}
+
+/// A ShareFetch, as far as its session is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchRequest<'a> {
+    pub epoch: i32,
+    pub added: &'a [TopicIdPartition],
+    pub forgotten: &'a [TopicIdPartition],
+    pub has_acknowledgements: bool,
+    pub connection: ConnectionId,
+}
+
+/// What a fetch is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SessionFetch {
+    /// All partitions that are named are read and told of.
+    Initial,
+    /// These are read; what is not new is left out of the answer.
+    Subsequent(Vec<TopicIdPartition>),
+    /// Nothing is read.
+    Final,
+}
+
+/// What has come to an end with a connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Disconnected {
+    /// Whose records are to be released, of which partitions.
+    pub member: Option<(ShareSessionKey, Vec<TopicIdPartition>)>,
+    /// Nobody of this group is left here.
+    pub empty_group: Option<ByteString>,
+}
+
+impl ShareSessions {
+    pub fn new(max_sessions: usize) -> Self {
+        ShareSessions {
+            max_sessions,
+            sessions: HashMap::new(),
+            by_connection: HashMap::new(),
+            members: HashMap::new(),
+        }
+    }
+
+    /// Begins, continues or ends a session. After one of the final epoch, [`ShareSessions::end`] is called when the
+    /// request has been served.
+    pub fn begin_fetch(
+        &mut self,
+        key: &ShareSessionKey,
+        request: FetchRequest<'_>,
+    ) -> Result<SessionFetch, ErrorCode> {
+        let epoch = request.epoch;
+        if epoch == FINAL_EPOCH {
+            self.session(key)?;
+            return Ok(SessionFetch::Final);
+        }
+        if epoch == INITIAL_EPOCH {
+            if request.has_acknowledgements {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            self.end(key);
+            return self.begin(key, request.added, request.connection);
+        }
+        let session = self.session(key)?;
+        session.advance(epoch)?;
+        for partition in request.added {
+            let told = CachedPartition { must_be_told: true };
+            session.partitions.entry(*partition).or_insert(told);
+        }
+        for partition in request.forgotten {
+            session.partitions.shift_remove(partition);
+        }
+        let partitions = session.partitions.keys().copied().collect();
+        Ok(SessionFetch::Subsequent(partitions))
+    }
+
+    /// The same of a ShareAcknowledge, which begins none.
+    pub fn begin_acknowledge(
+        &mut self,
+        key: &ShareSessionKey,
+        epoch: i32,
+    ) -> Result<(), ErrorCode> {
+        if epoch == INITIAL_EPOCH {
+            return Err(ErrorCode::InvalidShareSessionEpoch);
+        }
+        let session = self.session(key)?;
+        if epoch == FINAL_EPOCH {
+            return Ok(());
+        }
+        session.advance(epoch)
+    }
+
+    /// Whether the answer to a later request of the session has to name the partition.
+    pub fn must_tell(
+        &mut self,
+        key: &ShareSessionKey,
+        partition: &TopicIdPartition,
+        has_records: bool,
+        has_error: bool,
+    ) -> bool {
+        let session = self.sessions.get_mut(key);
+        let Some(cached) = session.and_then(|session| session.partitions.get_mut(partition)) else {
+            // Taken out meanwhile.
+            return true;
+        };
+        let must_tell = has_records || has_error || cached.must_be_told;
+        // When an error is over, the member is told so.
+        cached.must_be_told = has_error;
+        if has_records
+            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(cached) = session.partitions.shift_remove(partition)
+        {
+            session.partitions.insert(*partition, cached);
+        }
+        must_tell
+    }
+
+    /// The session is over. The partitions that were read in it; `None` where there was none.
+    pub fn end(&mut self, key: &ShareSessionKey) -> Option<Vec<TopicIdPartition>> {
+        let session = self.sessions.remove(key)?;
+        let begun = self.by_connection.get_mut(&session.connection);
+        if let Some(begun) = begun.filter(|begun| begun.key == *key) {
+            begun.is_over = true;
+        }
+        if let Some(members) = self.members.get_mut(&key.group_id) {
+            *members = members.saturating_sub(1);
+            if *members == 0 {
+                self.members.remove(&key.group_id);
+            }
+        }
+        Some(session.partitions.into_keys().collect())
+    }
+
+    /// The connection is closed, and with it the session that was begun on it.
+    pub fn on_disconnected(&mut self, connection: ConnectionId) -> Disconnected {
+        let Some(begun) = self.by_connection.remove(&connection) else {
+            return Disconnected::default();
+        };
+        let ended = match begun.is_over {
+            true => None,
+            false => self.end(&begun.key),
+        };
+        let group_id = begun.key.group_id.clone();
+        Disconnected {
+            member: ended.map(|partitions| (begun.key, partitions)),
+            empty_group: (!self.has_members(&group_id)).then_some(group_id),
+        }
+    }
+
+    /// Share groups are not served any more.
+    pub fn clear(&mut self) {
+        self.sessions.clear();
+        self.members.clear();
+    }
+
+    pub fn has_members(&self, group_id: &str) -> bool {
+        self.members.contains_key(group_id)
+    }
+
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// In all sessions together.
+    pub fn partitions(&self) -> usize {
+        self.sessions
+            .values()
+            .map(|session| session.partitions.len())
+            .sum()
+    }
+
+    fn session(&mut self, key: &ShareSessionKey) -> Result<&mut ShareSession, ErrorCode> {
+        self.sessions
+            .get_mut(key)
+            .ok_or(ErrorCode::ShareSessionNotFound)
+    }
+
+    fn begin(
+        &mut self,
+        key: &ShareSessionKey,
+        partitions: &[TopicIdPartition],
+        connection: ConnectionId,
+    ) -> Result<SessionFetch, ErrorCode> {
+        if self.sessions.len() >= self.max_sessions {
+            return Err(ErrorCode::ShareSessionLimitReached);
+        }
+        let told = |partition: &TopicIdPartition| {
+            (
+                *partition,
+                CachedPartition {
+                    must_be_told: false,
+                },
+            )
+        };
+        let session = ShareSession {
+            connection,
+            epoch: next_epoch(INITIAL_EPOCH),
+            partitions: partitions.iter().map(told).collect(),
+        };
+        self.sessions.insert(key.clone(), session);
+        *self.members.entry(key.group_id.clone()).or_default() += 1;
+        let begun = BegunOn {
+            key: key.clone(),
+            is_over: false,
+        };
+        self.by_connection.insert(connection, begun);
+        Ok(SessionFetch::Initial)
+    }
+}
+
+impl ShareSession {
+    fn advance(&mut self, epoch: i32) -> Result<(), ErrorCode> {
+        if self.epoch != epoch {
+            return Err(ErrorCode::InvalidShareSessionEpoch);
+        }
+        self.epoch = next_epoch(epoch);
+        Ok(())
+    }
+}
+
+/// After the last epoch comes the first that does not begin a session.
+fn next_epoch(epoch: i32) -> i32 {
+    match epoch {
+        FINAL_EPOCH => FINAL_EPOCH,
+        i32::MAX => 1,
+        _ => epoch + 1,
+    }
+}
+
+/// The order in which a request of this epoch is to be served, so that no partition is always the last.
+/// Source: `PartitionRotateStrategy`.
+pub fn rotate(partitions: &mut [TopicIdPartition], epoch: i32) {
+    if let Ok(epoch @ 1..) = usize::try_from(epoch)
+        && !partitions.is_empty()
+    {
+        partitions.rotate_left(epoch % partitions.len());
+    }
+}
+
+#[cfg(test)]
+mod tests;

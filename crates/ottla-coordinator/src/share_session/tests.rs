@@ -1,0 +1,256 @@
+//! Share sessions, by hand and at random.
+
+use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition, Uuid};
+
+use super::{
+    ConnectionId, Disconnected, FINAL_EPOCH, FetchRequest, INITIAL_EPOCH, SessionFetch,
+    ShareSessionKey, ShareSessions, rotate,
+};
+
+fn key(member: &'static str) -> ShareSessionKey {
+    ShareSessionKey {
+        group_id: "g".into(),
+        member_id: member.into(),
+    }
+}
+
+fn partitions(indexes: &[i32]) -> Vec<TopicIdPartition> {
+    let partition = |index: &i32| TopicIdPartition {
+        topic_id: Uuid::from_u128(9),
+        partition: PartitionIndex(*index),
+    };
+    indexes.iter().map(partition).collect()
+}
+
+struct Story(ShareSessions);
+
+impl Story {
+    fn fetch(
+        &mut self,
+        member: &'static str,
+        epoch: i32,
+        added: &[i32],
+        forgotten: &[i32],
+    ) -> Result<SessionFetch, ErrorCode> {
+        let connection = ConnectionId(u64::from(member.as_bytes()[0]));
+        let (added, forgotten) = (partitions(added), partitions(forgotten));
+        let request = FetchRequest {
+            epoch,
+            added: &added,
+            forgotten: &forgotten,
+            has_acknowledgements: false,
+            connection,
+        };
+        self.0.begin_fetch(&key(member), request)
+    }
+
+    fn reads(&mut self, member: &'static str, epoch: i32) -> Vec<i32> {
+        match self.fetch(member, epoch, &[], &[]) {
+            Ok(SessionFetch::Subsequent(read)) => read.iter().map(|p| p.partition.0).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The first request of a session, for nothing.
+fn first(connection: u64) -> FetchRequest<'static> {
+    FetchRequest {
+        epoch: INITIAL_EPOCH,
+        added: &[],
+        forgotten: &[],
+        has_acknowledgements: false,
+        connection: ConnectionId(connection),
+    }
+}
+
+fn story() -> Story {
+    Story(ShareSessions::new(2))
+}
+
+#[test]
+fn a_session_is_begun_gone_on_with_and_ended() {
+    let mut story = story();
+    assert_eq!(
+        story.fetch("a", 1, &[], &[]),
+        Err(ErrorCode::ShareSessionNotFound)
+    );
+    assert_eq!(
+        story.fetch("a", FINAL_EPOCH, &[], &[]),
+        Err(ErrorCode::ShareSessionNotFound)
+    );
+    assert_eq!(
+        story.fetch("a", INITIAL_EPOCH, &[0, 1], &[]),
+        Ok(SessionFetch::Initial)
+    );
+    assert_eq!(
+        story.fetch("a", 2, &[], &[]),
+        Err(ErrorCode::InvalidShareSessionEpoch)
+    );
+    assert_eq!(story.reads("a", 1), [0, 1]);
+    let read = story.fetch("a", 2, &[2, 1], &[0, 7]);
+    assert_eq!(read, Ok(SessionFetch::Subsequent(partitions(&[1, 2]))));
+    assert_eq!(story.0.begin_acknowledge(&key("a"), 3), Ok(()));
+    assert_eq!(
+        story.fetch("a", FINAL_EPOCH, &[], &[]),
+        Ok(SessionFetch::Final)
+    );
+    assert_eq!(story.0.partitions(), 2);
+    assert_eq!(story.0.end(&key("a")), Some(partitions(&[1, 2])));
+    assert_eq!(story.0.end(&key("a")), None);
+    assert!(story.0.is_empty());
+}
+
+#[test]
+fn acknowledging_needs_a_session_and_its_epoch() {
+    let mut story = story();
+    let acknowledge = |story: &mut Story, epoch| story.0.begin_acknowledge(&key("a"), epoch);
+    assert_eq!(
+        acknowledge(&mut story, INITIAL_EPOCH),
+        Err(ErrorCode::InvalidShareSessionEpoch)
+    );
+    assert_eq!(
+        acknowledge(&mut story, 1),
+        Err(ErrorCode::ShareSessionNotFound)
+    );
+    story
+        .fetch("a", INITIAL_EPOCH, &[0], &[])
+        .expect("there is room");
+    assert_eq!(
+        acknowledge(&mut story, 2),
+        Err(ErrorCode::InvalidShareSessionEpoch)
+    );
+    assert_eq!(acknowledge(&mut story, 1), Ok(()));
+    assert_eq!(acknowledge(&mut story, FINAL_EPOCH), Ok(()));
+    assert_eq!(acknowledge(&mut story, 2), Ok(()));
+    let with_acknowledgements = FetchRequest {
+        has_acknowledgements: true,
+        ..first(1)
+    };
+    let refused = story.0.begin_fetch(&key("b"), with_acknowledgements);
+    assert_eq!(refused, Err(ErrorCode::InvalidRequest));
+}
+
+#[test]
+fn there_is_room_for_so_many() {
+    let mut story = story();
+    for member in ["a", "b", "a"] {
+        assert_eq!(
+            story.fetch(member, INITIAL_EPOCH, &[0], &[]),
+            Ok(SessionFetch::Initial)
+        );
+    }
+    let full = story.fetch("c", INITIAL_EPOCH, &[0], &[]);
+    assert_eq!(full, Err(ErrorCode::ShareSessionLimitReached));
+}
+
+#[test]
+fn a_partition_is_told_of_when_there_is_something_to_tell() {
+    let mut story = story();
+    story
+        .fetch("a", INITIAL_EPOCH, &[0, 1, 2], &[])
+        .expect("there is room");
+    story.fetch("a", 1, &[3], &[]).expect("it is the next");
+    let mut tell = |partition: i32, has_records, has_error| {
+        story.0.must_tell(
+            &key("a"),
+            &partitions(&[partition])[0],
+            has_records,
+            has_error,
+        )
+    };
+    assert!(!tell(0, false, false));
+    assert!(tell(3, false, false));
+    assert!(!tell(3, false, false));
+    assert!(tell(1, false, true));
+    assert!(tell(1, false, false));
+    assert!(!tell(1, false, false));
+    assert!(tell(0, true, false));
+    assert!(tell(8, false, false));
+    // The one with records has gone behind the others.
+    assert_eq!(story.reads("a", 2), [1, 2, 3, 0]);
+}
+
+#[test]
+fn a_connection_takes_its_session_along() {
+    let mut story = story();
+    story
+        .fetch("a", INITIAL_EPOCH, &[0], &[])
+        .expect("there is room");
+    story
+        .fetch("b", INITIAL_EPOCH, &[1], &[])
+        .expect("there is room");
+    let (a, b) = (ConnectionId(u64::from(b'a')), ConnectionId(u64::from(b'b')));
+    let gone = Disconnected {
+        member: Some((key("a"), partitions(&[0]))),
+        empty_group: None,
+    };
+    assert_eq!(story.0.on_disconnected(a), gone);
+    assert_eq!(story.0.on_disconnected(a), Disconnected::default());
+    // Ended before, and begun anew on another connection: the old one takes nothing along.
+    let begun = story.0.begin_fetch(&key("b"), first(5));
+    assert_eq!(begun, Ok(SessionFetch::Initial));
+    assert_eq!(story.0.on_disconnected(b), Disconnected::default());
+    assert_eq!(story.0.len(), 1);
+    let last = Disconnected {
+        member: Some((key("b"), vec![])),
+        empty_group: Some("g".into()),
+    };
+    assert_eq!(story.0.on_disconnected(ConnectionId(5)), last);
+}
+
+#[test]
+fn each_partition_is_first_in_its_turn() {
+    let mut order = partitions(&[0, 1, 2]);
+    for (epoch, expected) in [
+        (0, [0, 1, 2]),
+        (-1, [0, 1, 2]),
+        (1, [1, 2, 0]),
+        (2, [0, 1, 2]),
+    ] {
+        rotate(&mut order, epoch);
+        assert_eq!(order, partitions(&expected), "{epoch}");
+    }
+    rotate(&mut [], 3);
+}
+
+#[test]
+fn members_are_those_who_have_a_session() {
+    let mut random = 0x5851_f42d_4c95_7f2d_u64;
+    let mut below = |bound: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % bound
+    };
+    let mut sessions = ShareSessions::new(3);
+    for _ in 0..20_000 {
+        let member = key(["a", "b", "c", "d"][below(4) as usize]);
+        let connection = ConnectionId(below(5));
+        match below(5) {
+            0 | 1 => {
+                let epoch = below(3) as i32;
+                let added = partitions(&[below(4) as i32]);
+                let request = FetchRequest {
+                    epoch,
+                    added: &added,
+                    connection,
+                    ..first(0)
+                };
+                let _ = sessions.begin_fetch(&member, request);
+            }
+            2 => drop(sessions.end(&member)),
+            3 => {
+                let ended = sessions.on_disconnected(connection);
+                let is_empty = sessions.is_empty();
+                assert!(ended.empty_group.is_none() || is_empty, "{ended:?}");
+            }
+            _ => {
+                let partition = partitions(&[below(4) as i32])[0];
+                sessions.must_tell(&member, &partition, below(2) == 0, below(2) == 0);
+            }
+        }
+        let members = sessions.members.values().sum::<usize>();
+        assert_eq!(members, sessions.len());
+        assert!(sessions.len() <= 3 && sessions.by_connection.len() <= 5);
+    }
+}

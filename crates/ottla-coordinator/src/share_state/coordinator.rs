@@ -1,0 +1,296 @@
+//! The share coordinator of one partition of `__share_group_state`.
+//!
+//! Decisions are made on what was decided last. Answers wait until everything that was decided before them is
+//! committed, and are errors when it is not.
+//! Invariants: `outstanding` is ordered by write; a share partition's records all lie in this partition of the topic.
+//! Source: `ShareCoordinatorShard`, `CoordinatorRuntime`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use ottla_types::{ErrorCode, Offset, Timestamp};
+
+use super::config::ShareCoordinatorConfig;
+use super::outcome::{Command, Outcome, Response, StateError, TimerKey};
+use super::record::{Change, ShareStateRecord};
+use super::state::{SharePartitionKey, ShareState};
+use crate::group::error_after_append;
+use crate::outcome::{Coordinator, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind};
+use crate::timeline::Timeline;
+
+pub struct ShareCoordinator {
+    pub(super) config: Arc<ShareCoordinatorConfig>,
+    pub(super) states: HashMap<SharePartitionKey, Timeline<ShareState>>,
+    outstanding: VecDeque<Outstanding>,
+    next_write: WriteId,
+    /// Where the newest snapshot of each share partition stands in the log, of those that are committed.
+    pub(super) snapshot_offsets: HashMap<SharePartitionKey, Offset>,
+    /// The newest tombstone that is committed.
+    pub(super) last_tombstone: Option<Offset>,
+    /// What was asked for last.
+    pub(super) pruned_to: Option<Offset>,
+}
+
+/// A write that is not committed yet.
+struct Outstanding {
+    id: WriteId,
+    /// The share partitions that it changes, in the order of its records.
+    changes: Vec<(SharePartitionKey, RecordKind)>,
+    /// Where its first record stands, once it is in the log.
+    base_offset: Option<Offset>,
+    replies: Vec<Reply<Response>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecordKind {
+    Snapshot,
+    Update,
+    Tombstone,
+}
+
+impl From<&Change> for RecordKind {
+    fn from(change: &Change) -> Self {
+        match change {
+            Change::Snapshot(_) => RecordKind::Snapshot,
+            Change::Update(_) => RecordKind::Update,
+            Change::Deleted => RecordKind::Tombstone,
+        }
+    }
+}
+
+impl ShareCoordinator {
+    /// A coordinator that knows nothing yet: replay the log, then call `on_loaded`.
+    pub fn new(config: Arc<ShareCoordinatorConfig>) -> Self {
+        ShareCoordinator {
+            config,
+            states: HashMap::new(),
+            outstanding: VecDeque::new(),
+            next_write: WriteId(1),
+            snapshot_offsets: HashMap::new(),
+            last_tombstone: None,
+            pruned_to: None,
+        }
+    }
+
+    // For the handlers
+
+    pub(super) fn latest(&self, key: &SharePartitionKey) -> Option<&ShareState> {
+        self.states.get(key)?.latest()
+    }
+
+    /// Answers when everything that was decided so far is committed.
+    pub(super) fn answer(&mut self, to: ReplyTo, response: Response) -> Outcome {
+        let mut outcome = Outcome::default();
+        let reply = Reply { to, response };
+        match self.outstanding.back_mut() {
+            Some(write) => write.replies.push(reply),
+            None => outcome.replies.push(reply),
+        }
+        outcome
+    }
+
+    /// Decides on records, and answers when they are committed.
+    pub(super) fn write(
+        &mut self,
+        records: Vec<ShareStateRecord>,
+        reply: Option<(ReplyTo, Response)>,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let id = self.next_write;
+        self.next_write = WriteId(id.0 + 1);
+        for record in &records {
+            let state = self.after(record);
+            self.states
+                .entry(record.key.clone())
+                .or_default()
+                .set(id, state);
+        }
+        self.outstanding.push_back(Outstanding {
+            id,
+            changes: records
+                .iter()
+                .map(|record| (record.key.clone(), RecordKind::from(&record.change)))
+                .collect(),
+            base_offset: None,
+            replies: reply
+                .map(|(to, response)| Reply { to, response })
+                .into_iter()
+                .collect(),
+        });
+        outcome.writes.push(Write {
+            id,
+            kind: WriteKind::Plain,
+            records,
+        });
+        outcome
+    }
+
+    /// What a record makes of the state that its share partition has.
+    pub(super) fn after(&self, record: &ShareStateRecord) -> Option<ShareState> {
+        let before = self.latest(&record.key);
+        let limit = self.config.snapshot_update_records_per_snapshot;
+        match &record.change {
+            Change::Snapshot(snapshot) => Some(ShareState::on_snapshot(before, snapshot, limit)),
+            Change::Update(update) => Some(ShareState::on_update(before, update)),
+            Change::Deleted => None,
+        }
+    }
+
+    /// A record stands in the log for good.
+    pub(super) fn note_offset(
+        &mut self,
+        key: &SharePartitionKey,
+        kind: RecordKind,
+        offset: Offset,
+    ) {
+        match kind {
+            RecordKind::Snapshot => {
+                self.snapshot_offsets.insert(key.clone(), offset);
+            }
+            RecordKind::Tombstone => {
+                self.snapshot_offsets.remove(key);
+                self.last_tombstone = self.last_tombstone.max(Some(offset));
+            }
+            RecordKind::Update => {}
+        }
+    }
+
+    fn drop_vacant(&mut self, key: &SharePartitionKey) {
+        if self.states.get(key).is_some_and(Timeline::is_vacant) {
+            self.states.remove(key);
+        }
+    }
+}
+
+/// Errors in place of what was going to be said.
+fn refuse(replies: Vec<Reply<Response>>, error: ErrorCode) -> Vec<Reply<Response>> {
+    let error = error_after_append(error);
+    let refused = replies.into_iter().map(|reply| Reply {
+        to: reply.to,
+        response: reply.response.failed(error),
+    });
+    refused.collect()
+}
+
+impl Coordinator for ShareCoordinator {
+    type Record = ShareStateRecord;
+    type Response = Response;
+    type TimerKey = TimerKey;
+    type Command = Command;
+
+    fn on_loaded(&mut self, _now: Timestamp) -> Outcome {
+        let mut outcome = Outcome::default();
+        for key in [TimerKey::Prune, TimerKey::SnapshotCold] {
+            outcome.timers.push(self.timer(key));
+        }
+        outcome
+    }
+
+    fn on_unloaded(&mut self) -> Outcome {
+        let mut outcome = Outcome::default();
+        for write in std::mem::take(&mut self.outstanding) {
+            outcome
+                .replies
+                .extend(refuse(write.replies, ErrorCode::NotCoordinator));
+        }
+        self.states.clear();
+        outcome
+    }
+
+    fn on_records_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
+        let mut next = base_offset;
+        for write in &mut self.outstanding {
+            if write.id < first || write.id > last {
+                continue;
+            }
+            write.base_offset = Some(next);
+            next = next.plus(write.changes.len() as i64);
+        }
+    }
+
+    fn on_records_committed(&mut self, write: WriteId, _now: Timestamp) -> Outcome {
+        let mut outcome = Outcome::default();
+        while let Some(write) = self.outstanding.pop_front_if(|first| first.id <= write) {
+            for (index, (key, kind)) in write.changes.iter().enumerate() {
+                if let Some(state) = self.states.get_mut(key) {
+                    state.commit(write.id);
+                }
+                self.drop_vacant(key);
+                if let Some(base_offset) = write.base_offset {
+                    self.note_offset(key, *kind, base_offset.plus(index as i64));
+                }
+            }
+            outcome.replies.extend(write.replies);
+        }
+        outcome
+    }
+
+    fn on_write_failed(&mut self, write: WriteId, error: ErrorCode, _now: Timestamp) -> Outcome {
+        let mut outcome = Outcome::default();
+        let first_failed = self.outstanding.partition_point(|first| first.id < write);
+        for failed in self.outstanding.split_off(first_failed) {
+            for (key, _) in &failed.changes {
+                if let Some(state) = self.states.get_mut(key) {
+                    state.revert(write);
+                }
+                self.drop_vacant(key);
+            }
+            outcome.replies.extend(refuse(failed.replies, error));
+        }
+        outcome
+    }
+
+    fn on_write_timed_out(&mut self, write: WriteId, _now: Timestamp) -> Outcome {
+        let mut outcome = Outcome::default();
+        let late = self.outstanding.iter_mut().find(|first| first.id == write);
+        if let Some(late) = late {
+            let replies = std::mem::take(&mut late.replies);
+            outcome
+                .replies
+                .extend(refuse(replies, ErrorCode::RequestTimedOut));
+        }
+        outcome
+    }
+
+    fn on_timer(&mut self, key: TimerKey, now: Timestamp) -> Outcome {
+        let mut outcome = match key {
+            TimerKey::Prune => self.prune(),
+            TimerKey::SnapshotCold => self.snapshot_cold(now),
+        };
+        outcome.timers.push(self.timer(key));
+        outcome
+    }
+}
+
+impl ShareCoordinator {
+    fn timer(&self, key: TimerKey) -> TimerChange<TimerKey> {
+        let after_ms = match key {
+            TimerKey::Prune => self.config.state_topic_prune_interval_ms,
+            TimerKey::SnapshotCold => self.config.cold_partition_snapshot_interval_ms,
+        };
+        TimerChange::Set { key, after_ms }
+    }
+
+    fn prune(&mut self) -> Outcome {
+        let mut outcome = Outcome::default();
+        let redundant = self.redundant_before();
+        if redundant > self.pruned_to {
+            self.pruned_to = redundant;
+            outcome
+                .commands
+                .extend(redundant.map(Command::DeleteRecordsBefore));
+        }
+        outcome
+    }
+}
+
+/// The partition is one of a topic that there is.
+pub(super) fn check_partition(
+    partition: i32,
+    partition_count: Option<i32>,
+) -> Result<(), StateError> {
+    match partition_count {
+        Some(count) if partition < count => Ok(()),
+        _ => Err(StateError::from(ErrorCode::UnknownTopicOrPartition)),
+    }
+}

@@ -1,0 +1,50 @@
+//! DeleteShareGroupState, and topics that are deleted with all that share groups know of them.
+//! Source: `ShareCoordinatorShard.deleteState`, `ShareCoordinatorShard.maybeCleanupShareState`.
+
+use ottla_types::TopicId;
+
+use super::coordinator::{ShareCoordinator, check_partition};
+use super::outcome::{Outcome, Response, StateError};
+use super::record::{Change, ShareStateRecord};
+use super::state::SharePartitionKey;
+use crate::outcome::ReplyTo;
+
+impl ShareCoordinator {
+    /// `partition_count` is that of the topic, if there is one with this id. What is not there is deleted.
+    pub fn delete_state(
+        &mut self,
+        to: ReplyTo,
+        key: SharePartitionKey,
+        partition_count: Option<i32>,
+    ) -> Outcome {
+        let checked = match key.partition < 0 {
+            true => Err(StateError::NEGATIVE_PARTITION),
+            false => check_partition(key.partition, partition_count),
+        };
+        let response = Response::Deleted(checked);
+        if checked.is_err() || self.latest(&key).is_none() {
+            return self.answer(to, response);
+        }
+        self.write(vec![tombstone(key)], Some((to, response)))
+    }
+
+    pub fn on_topics_deleted(&mut self, deleted: &[TopicId]) -> Outcome {
+        let states = self.states.iter();
+        let mut keys: Vec<SharePartitionKey> = states
+            .filter(|(key, state)| deleted.contains(&key.topic_id) && state.latest().is_some())
+            .map(|(key, _)| key.clone())
+            .collect();
+        if keys.is_empty() {
+            return Outcome::default();
+        }
+        keys.sort();
+        self.write(keys.into_iter().map(tombstone).collect(), None)
+    }
+}
+
+fn tombstone(key: SharePartitionKey) -> ShareStateRecord {
+    ShareStateRecord {
+        key,
+        change: Change::Deleted,
+    }
+}

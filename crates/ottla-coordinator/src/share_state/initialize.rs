@@ -1,0 +1,71 @@
+//! InitializeShareGroupState: a share group begins to read a partition, or is sent to another offset.
+//! Source: `ShareCoordinatorShard.initializeState`.
+
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
+
+use super::coordinator::{ShareCoordinator, check_partition};
+use super::outcome::{Outcome, Response, StateError};
+use super::record::{Change, ShareStateRecord};
+use super::state::{SharePartitionKey, Snapshot};
+use crate::outcome::ReplyTo;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InitializeState {
+    pub key: SharePartitionKey,
+    /// -1 for whichever there is.
+    pub state_epoch: i32,
+    /// `Offset::UNKNOWN` where the group's configuration is to decide when the first record is read.
+    pub start_offset: Offset,
+}
+
+impl ShareCoordinator {
+    /// `partition_count` is that of the topic, if there is one with this id.
+    pub fn initialize_state(
+        &mut self,
+        to: ReplyTo,
+        request: InitializeState,
+        partition_count: Option<i32>,
+        now: Timestamp,
+    ) -> Outcome {
+        if let Err(error) = self.check_initialize(&request, partition_count) {
+            return self.answer(to, Response::Initialized(Err(error)));
+        }
+        let before = self.latest(&request.key);
+        let snapshot = Snapshot {
+            snapshot_epoch: before.map_or(0, |state| state.snapshot_epoch.saturating_add(1)),
+            state_epoch: request.state_epoch,
+            leader_epoch: LeaderEpoch(0),
+            start_offset: request.start_offset,
+            // Nothing is known of a lag before something was read.
+            delivery_complete_count: match request.start_offset {
+                Offset::UNKNOWN => -1,
+                _ => 0,
+            },
+            batches: Vec::new(),
+            create_timestamp: now.0,
+            write_timestamp: now.0,
+        };
+        let record = ShareStateRecord {
+            key: request.key,
+            change: Change::Snapshot(snapshot),
+        };
+        self.write(vec![record], Some((to, Response::Initialized(Ok(())))))
+    }
+
+    fn check_initialize(
+        &self,
+        request: &InitializeState,
+        partition_count: Option<i32>,
+    ) -> Result<(), StateError> {
+        if request.key.partition < 0 {
+            return Err(StateError::NEGATIVE_PARTITION);
+        }
+        let highest = self
+            .latest(&request.key)
+            .map(|state| state.highest_state_epoch);
+        if request.state_epoch != -1 && highest > Some(request.state_epoch) {
+            return Err(StateError::from(ErrorCode::FencedStateEpoch));
+        }
+        check_partition(request.key.partition, partition_count)
+    }
+}

@@ -1,0 +1,79 @@
+//! What the share coordinator asks of its shell.
+
+use ottla_types::{ErrorCode, Offset};
+
+use super::coordinator::ShareCoordinator;
+use super::read::{StateRead, StateSummary};
+use crate::outcome;
+
+pub type Outcome = outcome::Outcome<ShareCoordinator>;
+
+/// What a handler is answered, for one share partition; how the wire says it is the shell's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Response {
+    Initialized(Result<(), StateError>),
+    Written(Result<(), StateError>),
+    Read(Result<StateRead, StateError>),
+    Summary(Result<StateSummary, StateError>),
+    Deleted(Result<(), StateError>),
+}
+
+impl Response {
+    /// The same answer after what it rests on could not be written.
+    pub(super) fn failed(self, error: ErrorCode) -> Response {
+        let error = StateError::from(error);
+        match self {
+            Response::Initialized(_) => Response::Initialized(Err(error)),
+            Response::Written(_) => Response::Written(Err(error)),
+            Response::Read(_) => Response::Read(Err(error)),
+            Response::Summary(_) => Response::Summary(Err(error)),
+            Response::Deleted(_) => Response::Deleted(Err(error)),
+        }
+    }
+}
+
+/// Why a request is refused; the message goes out with the code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateError {
+    pub code: ErrorCode,
+    pub message: &'static str,
+}
+
+impl StateError {
+    pub(super) const NEGATIVE_PARTITION: StateError = StateError {
+        code: ErrorCode::InvalidRequest,
+        message: "The partition id cannot be a negative number.",
+    };
+    pub(super) const WRITE_UNINITIALIZED: StateError = StateError {
+        code: ErrorCode::InvalidRequest,
+        message: "Write operation on uninitialized share partition not allowed.",
+    };
+    pub(super) const READ_UNINITIALIZED: StateError = StateError {
+        code: ErrorCode::InvalidRequest,
+        message: "Read operation on uninitialized share partition not allowed.",
+    };
+}
+
+impl From<ErrorCode> for StateError {
+    fn from(code: ErrorCode) -> Self {
+        StateError {
+            code,
+            message: code.message(),
+        }
+    }
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum TimerKey {
+    /// What newer snapshots have made redundant is deleted.
+    Prune,
+    /// Share partitions whose last snapshot is old get a new one, so that the log before it can go.
+    SnapshotCold,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// No record before this offset says anything any more.
+    DeleteRecordsBefore(Offset),
+}

@@ -1,0 +1,125 @@
+//! ReadShareGroupState and ReadShareGroupStateSummary: a new leader takes up a share partition, or somebody wants to
+//! know how far it is.
+//!
+//! A leader that reads is the leader from then on: its epoch is written down, and those before it are fenced.
+//! Source: `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`, `ShareCoordinatorShard.readStateSummary`.
+
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
+
+use super::batches::StateBatch;
+use super::coordinator::{ShareCoordinator, check_partition};
+use super::outcome::{Outcome, Response, StateError};
+use super::state::SharePartitionKey;
+use super::write::WriteState;
+use crate::outcome::ReplyTo;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadState {
+    pub key: SharePartitionKey,
+    /// `LeaderEpoch::UNKNOWN` for one who only looks.
+    pub leader_epoch: LeaderEpoch,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateRead {
+    pub state_epoch: i32,
+    pub start_offset: Offset,
+    pub batches: Vec<StateBatch>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateSummary {
+    pub state_epoch: i32,
+    pub leader_epoch: LeaderEpoch,
+    pub start_offset: Offset,
+    pub delivery_complete_count: i32,
+}
+
+impl ShareCoordinator {
+    /// `partition_count` is that of the topic, if there is one with this id.
+    pub fn read_state(
+        &mut self,
+        to: ReplyTo,
+        request: ReadState,
+        partition_count: Option<i32>,
+        now: Timestamp,
+    ) -> Outcome {
+        if let Err(error) = self.check_read(&request, partition_count) {
+            return self.answer(to, Response::Read(Err(error)));
+        }
+        let Some(state) = self.latest(&request.key) else {
+            return self.answer(to, Response::Read(Err(StateError::READ_UNINITIALIZED)));
+        };
+        let response = Response::Read(Ok(StateRead {
+            state_epoch: state.state_epoch,
+            start_offset: state.start_offset,
+            batches: state.batches.clone(),
+        }));
+        let is_known = state.highest_leader_epoch == request.leader_epoch;
+        if is_known || request.leader_epoch == LeaderEpoch::UNKNOWN {
+            return self.answer(to, response);
+        }
+        let write = WriteState {
+            key: request.key,
+            state_epoch: state.state_epoch,
+            leader_epoch: request.leader_epoch,
+            start_offset: state.start_offset,
+            delivery_complete_count: state.delivery_complete_count,
+            batches: Vec::new(),
+        };
+        let record = self.state_record(write, request.leader_epoch, now);
+        self.write(record.into_iter().collect(), Some((to, response)))
+    }
+
+    /// Of a share partition that nobody has read the summary says so.
+    pub fn read_state_summary(
+        &mut self,
+        to: ReplyTo,
+        key: &SharePartitionKey,
+        partition_count: Option<i32>,
+    ) -> Outcome {
+        let summary = self.summary(key, partition_count);
+        self.answer(to, Response::Summary(summary))
+    }
+
+    fn summary(
+        &self,
+        key: &SharePartitionKey,
+        partition_count: Option<i32>,
+    ) -> Result<StateSummary, StateError> {
+        if key.partition < 0 {
+            return Err(StateError::NEGATIVE_PARTITION);
+        }
+        check_partition(key.partition, partition_count)?;
+        let unknown = StateSummary {
+            state_epoch: 0,
+            leader_epoch: LeaderEpoch(0),
+            start_offset: Offset::UNKNOWN,
+            delivery_complete_count: -1,
+        };
+        Ok(self.latest(key).map_or(unknown, |state| StateSummary {
+            state_epoch: state.state_epoch,
+            leader_epoch: state.leader_epoch,
+            start_offset: state.start_offset,
+            delivery_complete_count: state.delivery_complete_count,
+        }))
+    }
+
+    fn check_read(
+        &self,
+        request: &ReadState,
+        partition_count: Option<i32>,
+    ) -> Result<(), StateError> {
+        if request.key.partition < 0 {
+            return Err(StateError::NEGATIVE_PARTITION);
+        }
+        let state = self
+            .latest(&request.key)
+            .ok_or(StateError::READ_UNINITIALIZED)?;
+        let is_of_a_leader = request.leader_epoch != LeaderEpoch::UNKNOWN;
+        if is_of_a_leader && state.highest_leader_epoch > request.leader_epoch {
+            return Err(StateError::from(ErrorCode::FencedLeaderEpoch));
+        }
+        check_partition(request.key.partition, partition_count)
+    }
+}

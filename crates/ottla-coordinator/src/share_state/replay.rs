@@ -1,0 +1,79 @@
+//! Reading the log back into a coordinator, before it takes requests. Every record is committed by then.
+//!
+//! Records of types and versions that are not known are passed over, as Kafka does.
+//! Source: `ShareCoordinatorShard.replay`, `ShareCoordinatorRecordSerde`.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_protocol::DecodeError;
+use ottla_protocol::coordinator_records::{ShareRecordKey, ShareRecordValue};
+use ottla_types::{Offset, TopicId};
+use thiserror::Error;
+
+use super::coordinator::{RecordKind, ShareCoordinator};
+use super::record::{Change, ShareStateRecord};
+use super::state::SharePartitionKey;
+
+/// A record of the log cannot be understood, so the share partitions in it cannot be served.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    #[error("the key of the record at offset {offset} cannot be read: {error}")]
+    Key { offset: Offset, error: DecodeError },
+    #[error("the value of the record at offset {offset} cannot be read: {error}")]
+    Value { offset: Offset, error: DecodeError },
+}
+
+impl ShareCoordinator {
+    pub fn replay(
+        &mut self,
+        offset: Offset,
+        key: &Bytes,
+        value: Option<&Bytes>,
+    ) -> Result<(), ReplayError> {
+        let key =
+            ShareRecordKey::decode(key).map_err(|error| ReplayError::Key { offset, error })?;
+        let record_type = key.record_type();
+        let key = match key {
+            ShareRecordKey::ShareSnapshot(key) => {
+                partition_key(&key.group_id, key.topic_id, key.partition)
+            }
+            ShareRecordKey::ShareUpdate(key) => {
+                partition_key(&key.group_id, key.topic_id, key.partition)
+            }
+            ShareRecordKey::Unknown { .. } => return Ok(()),
+        };
+        let change = match value {
+            None => Change::Deleted,
+            Some(value) => match ShareRecordValue::decode(record_type, value) {
+                Ok(ShareRecordValue::ShareSnapshot(value)) => Change::Snapshot((&value).into()),
+                Ok(ShareRecordValue::ShareUpdate(value)) => Change::Update((&value).into()),
+                Ok(ShareRecordValue::Unknown { .. }) | Err(DecodeError::UnknownRecord { .. }) => {
+                    return Ok(());
+                }
+                Err(error) => return Err(ReplayError::Value { offset, error }),
+            },
+        };
+        let kind = RecordKind::from(&change);
+        let record = ShareStateRecord { key, change };
+        match self.after(&record) {
+            Some(state) => {
+                let slot = self.states.entry(record.key.clone()).or_default();
+                slot.set_committed(Some(state));
+            }
+            None => {
+                self.states.remove(&record.key);
+            }
+        }
+        self.note_offset(&record.key, kind, offset);
+        Ok(())
+    }
+}
+
+/// Not a slice of the batch that it came in, which would stay in memory for it.
+fn partition_key(group_id: &ByteString, topic_id: TopicId, partition: i32) -> SharePartitionKey {
+    SharePartitionKey {
+        group_id: ByteString::from(group_id.to_string()),
+        topic_id,
+        partition,
+    }
+}

@@ -1,0 +1,236 @@
+//! What is known of one share partition.
+//! Source: `ShareGroupOffset`, `SharePartitionKey`.
+
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::{ShareSnapshotValue, ShareUpdateValue};
+use ottla_protocol::coordinator_records::{share_snapshot_value, share_update_value};
+use ottla_types::{LeaderEpoch, Offset, TopicId};
+
+use super::batches::{StateBatch, combine};
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SharePartitionKey {
+    pub group_id: ByteString,
+    pub topic_id: TopicId,
+    pub partition: i32,
+}
+
+impl SharePartitionKey {
+    /// What decides about the partition of `__share_group_state`: [`crate::partition_for`] takes it.
+    /// Source: `SharePartitionKey.asCoordinatorKey`.
+    pub fn coordinator_key(&self) -> String {
+        format!("{}:{}:{}", self.group_id, self.topic_id, self.partition)
+    }
+}
+
+/// What the records say, and what only counts while they are read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ShareState {
+    /// Raised with every snapshot.
+    pub(super) snapshot_epoch: i32,
+    pub(super) state_epoch: i32,
+    pub(super) leader_epoch: LeaderEpoch,
+    /// `Offset::UNKNOWN` as long as nobody has read the partition.
+    pub(super) start_offset: Offset,
+    /// -1 where it is not known.
+    pub(super) delivery_complete_count: i32,
+    pub(super) batches: Vec<StateBatch>,
+    pub(super) create_timestamp: i64,
+    pub(super) write_timestamp: i64,
+    /// The highest that were ever seen: whoever comes with less is fenced.
+    pub(super) highest_leader_epoch: LeaderEpoch,
+    pub(super) highest_state_epoch: i32,
+    /// Update records since the last snapshot that was made for there being too many of them.
+    pub(super) updates: i32,
+}
+
+impl ShareState {
+    /// What a snapshot says, over what there was.
+    pub(super) fn on_snapshot(
+        before: Option<&ShareState>,
+        snapshot: &Snapshot,
+        limit: i32,
+    ) -> Self {
+        let highest_leader_epoch = before.map(|state| state.highest_leader_epoch);
+        let highest_state_epoch = before.map(|state| state.highest_state_epoch);
+        let updates = before.map_or(0, |state| state.updates);
+        ShareState {
+            snapshot_epoch: snapshot.snapshot_epoch,
+            state_epoch: snapshot.state_epoch,
+            leader_epoch: snapshot.leader_epoch,
+            start_offset: snapshot.start_offset,
+            delivery_complete_count: snapshot.delivery_complete_count,
+            batches: snapshot.batches.clone(),
+            create_timestamp: snapshot.create_timestamp,
+            write_timestamp: snapshot.write_timestamp,
+            highest_leader_epoch: highest_leader_epoch
+                .max(Some(snapshot.leader_epoch))
+                .unwrap_or_default(),
+            highest_state_epoch: highest_state_epoch
+                .max(Some(snapshot.state_epoch))
+                .unwrap_or_default(),
+            updates: match updates >= limit {
+                true => 0,
+                false => updates,
+            },
+        }
+    }
+
+    /// What an update says, over what there was.
+    pub(super) fn on_update(before: Option<&ShareState>, update: &Update) -> Self {
+        let Some(before) = before else {
+            // The snapshot before it is gone: Kafka takes the update for all there is.
+            return ShareState {
+                snapshot_epoch: update.snapshot_epoch,
+                state_epoch: 0,
+                leader_epoch: update.leader_epoch,
+                start_offset: update.start_offset,
+                delivery_complete_count: update.delivery_complete_count,
+                batches: update.batches.clone(),
+                create_timestamp: 0,
+                write_timestamp: 0,
+                highest_leader_epoch: update.leader_epoch,
+                highest_state_epoch: 0,
+                updates: 1,
+            };
+        };
+        let start_offset = match update.start_offset {
+            Offset::UNKNOWN => before.start_offset,
+            start_offset => start_offset,
+        };
+        ShareState {
+            leader_epoch: match update.leader_epoch {
+                LeaderEpoch::UNKNOWN => before.leader_epoch,
+                leader_epoch => leader_epoch,
+            },
+            start_offset,
+            delivery_complete_count: update.delivery_complete_count,
+            batches: combine(&before.batches, &update.batches, start_offset),
+            highest_leader_epoch: before.highest_leader_epoch.max(update.leader_epoch),
+            updates: before.updates.saturating_add(1),
+            ..*before
+        }
+    }
+
+    /// The same, as a snapshot of its own.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            snapshot_epoch: self.snapshot_epoch.saturating_add(1),
+            state_epoch: self.state_epoch,
+            leader_epoch: self.leader_epoch,
+            start_offset: self.start_offset,
+            delivery_complete_count: self.delivery_complete_count,
+            batches: self.batches.clone(),
+            create_timestamp: self.create_timestamp,
+            write_timestamp: self.write_timestamp,
+        }
+    }
+}
+
+/// All of a share partition's state, as one record says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    pub(super) snapshot_epoch: i32,
+    pub(super) state_epoch: i32,
+    pub(super) leader_epoch: LeaderEpoch,
+    pub(super) start_offset: Offset,
+    pub(super) delivery_complete_count: i32,
+    pub(super) batches: Vec<StateBatch>,
+    pub(super) create_timestamp: i64,
+    pub(super) write_timestamp: i64,
+}
+
+/// What has changed, as one record says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Update {
+    pub(super) snapshot_epoch: i32,
+    pub(super) leader_epoch: LeaderEpoch,
+    /// `Offset::UNKNOWN` where it stays.
+    pub(super) start_offset: Offset,
+    pub(super) delivery_complete_count: i32,
+    pub(super) batches: Vec<StateBatch>,
+}
+
+impl From<&ShareSnapshotValue> for Snapshot {
+    fn from(value: &ShareSnapshotValue) -> Self {
+        let batches = value.state_batches.iter().map(|batch| StateBatch {
+            first_offset: Offset(batch.first_offset),
+            last_offset: Offset(batch.last_offset),
+            delivery_state: batch.delivery_state,
+            delivery_count: batch.delivery_count,
+        });
+        Snapshot {
+            snapshot_epoch: value.snapshot_epoch,
+            state_epoch: value.state_epoch,
+            leader_epoch: LeaderEpoch(value.leader_epoch),
+            start_offset: Offset(value.start_offset),
+            delivery_complete_count: value.delivery_complete_count,
+            batches: batches.collect(),
+            create_timestamp: value.create_timestamp,
+            write_timestamp: value.write_timestamp,
+        }
+    }
+}
+
+impl From<&Snapshot> for ShareSnapshotValue {
+    fn from(snapshot: &Snapshot) -> Self {
+        let batches = snapshot.batches.iter();
+        let batches = batches.map(|batch| share_snapshot_value::StateBatch {
+            first_offset: batch.first_offset.0,
+            last_offset: batch.last_offset.0,
+            delivery_state: batch.delivery_state,
+            delivery_count: batch.delivery_count,
+            ..Default::default()
+        });
+        ShareSnapshotValue {
+            snapshot_epoch: snapshot.snapshot_epoch,
+            state_epoch: snapshot.state_epoch,
+            leader_epoch: snapshot.leader_epoch.0,
+            start_offset: snapshot.start_offset.0,
+            delivery_complete_count: snapshot.delivery_complete_count,
+            create_timestamp: snapshot.create_timestamp,
+            write_timestamp: snapshot.write_timestamp,
+            state_batches: batches.collect(),
+            ..Default::default()
+        }
+    }
+}
+
+impl From<&ShareUpdateValue> for Update {
+    fn from(value: &ShareUpdateValue) -> Self {
+        let batches = value.state_batches.iter().map(|batch| StateBatch {
+            first_offset: Offset(batch.first_offset),
+            last_offset: Offset(batch.last_offset),
+            delivery_state: batch.delivery_state,
+            delivery_count: batch.delivery_count,
+        });
+        Update {
+            snapshot_epoch: value.snapshot_epoch,
+            leader_epoch: LeaderEpoch(value.leader_epoch),
+            start_offset: Offset(value.start_offset),
+            delivery_complete_count: value.delivery_complete_count,
+            batches: batches.collect(),
+        }
+    }
+}
+
+impl From<&Update> for ShareUpdateValue {
+    fn from(update: &Update) -> Self {
+        let batches = update.batches.iter();
+        let batches = batches.map(|batch| share_update_value::StateBatch {
+            first_offset: batch.first_offset.0,
+            last_offset: batch.last_offset.0,
+            delivery_state: batch.delivery_state,
+            delivery_count: batch.delivery_count,
+            ..Default::default()
+        });
+        ShareUpdateValue {
+            snapshot_epoch: update.snapshot_epoch,
+            leader_epoch: update.leader_epoch.0,
+            start_offset: update.start_offset.0,
+            delivery_complete_count: update.delivery_complete_count,
+            state_batches: batches.collect(),
+            ..Default::default()
+        }
+    }
+}

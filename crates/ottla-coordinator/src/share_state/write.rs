@@ -1,0 +1,108 @@
+//! WriteShareGroupState: the leader of a partition says what has become of records.
+//! Source: `ShareCoordinatorShard.writeState`.
+
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
+
+use super::batches::{StateBatch, combine};
+use super::coordinator::{ShareCoordinator, check_partition};
+use super::outcome::{Outcome, Response, StateError};
+use super::record::{Change, ShareStateRecord};
+use super::state::{SharePartitionKey, Snapshot, Update};
+use crate::outcome::ReplyTo;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WriteState {
+    pub key: SharePartitionKey,
+    /// -1 for whichever there is.
+    pub state_epoch: i32,
+    /// `LeaderEpoch::UNKNOWN` for whichever there is.
+    pub leader_epoch: LeaderEpoch,
+    /// `Offset::UNKNOWN` where it stays.
+    pub start_offset: Offset,
+    pub delivery_complete_count: i32,
+    pub batches: Vec<StateBatch>,
+}
+
+impl ShareCoordinator {
+    /// `partition_count` is that of the topic, if there is one with this id.
+    pub fn write_state(
+        &mut self,
+        to: ReplyTo,
+        request: WriteState,
+        partition_count: Option<i32>,
+        now: Timestamp,
+    ) -> Outcome {
+        if let Err(error) = self.check_write(&request, partition_count) {
+            return self.answer(to, Response::Written(Err(error)));
+        }
+        match self.state_record(request, LeaderEpoch::UNKNOWN, now) {
+            Some(record) => self.write(vec![record], Some((to, Response::Written(Ok(()))))),
+            None => self.answer(to, Response::Written(Err(StateError::WRITE_UNINITIALIZED))),
+        }
+    }
+
+    fn check_write(
+        &self,
+        request: &WriteState,
+        partition_count: Option<i32>,
+    ) -> Result<(), StateError> {
+        if request.key.partition < 0 {
+            return Err(StateError::NEGATIVE_PARTITION);
+        }
+        let state = self
+            .latest(&request.key)
+            .ok_or(StateError::WRITE_UNINITIALIZED)?;
+        let is_of_a_leader = request.leader_epoch != LeaderEpoch::UNKNOWN;
+        if is_of_a_leader && state.highest_leader_epoch > request.leader_epoch {
+            return Err(StateError::from(ErrorCode::FencedLeaderEpoch));
+        }
+        if request.state_epoch != -1 && state.highest_state_epoch > request.state_epoch {
+            return Err(StateError::from(ErrorCode::FencedStateEpoch));
+        }
+        check_partition(request.key.partition, partition_count)
+    }
+
+    /// The change as an update, or with all there is as a snapshot where there have been many updates. `None` for a
+    /// share partition that is not known. A leader epoch that is known replaces the one there is.
+    pub(super) fn state_record(
+        &self,
+        request: WriteState,
+        new_leader_epoch: LeaderEpoch,
+        now: Timestamp,
+    ) -> Option<ShareStateRecord> {
+        let state = self.latest(&request.key)?;
+        let leader_epoch = match new_leader_epoch {
+            LeaderEpoch::UNKNOWN => state.leader_epoch,
+            leader_epoch => leader_epoch,
+        };
+        let delivery_complete_count = request.delivery_complete_count;
+        let has_many_updates = state.updates >= self.config.snapshot_update_records_per_snapshot;
+        let change = if has_many_updates {
+            let start_offset = match request.start_offset {
+                Offset::UNKNOWN => state.start_offset,
+                start_offset => start_offset,
+            };
+            Change::Snapshot(Snapshot {
+                leader_epoch,
+                start_offset,
+                delivery_complete_count,
+                batches: combine(&state.batches, &request.batches, start_offset),
+                create_timestamp: now.0,
+                write_timestamp: now.0,
+                ..state.snapshot()
+            })
+        } else {
+            Change::Update(Update {
+                snapshot_epoch: state.snapshot_epoch,
+                leader_epoch,
+                start_offset: request.start_offset,
+                delivery_complete_count,
+                batches: combine(&[], &request.batches, request.start_offset),
+            })
+        };
+        Some(ShareStateRecord {
+            key: request.key,
+            change,
+        })
+    }
+}
