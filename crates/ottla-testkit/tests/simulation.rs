@@ -56,100 +56,102 @@ mod planted {
     use ottla_testkit::simulation;
     use ottla_testkit::simulation::planted::{Bug as Shell, Planted, plant};
 
-    /// The bug, the checker that finds it, and within how many seeds.
-    const BUGS: &[(Planted, &str, u64)] = &[
+    /// The bug, the checkers that are meant for it, and within how many seeds one of them finds it first. In which seeds that
+    /// is, any change of what is decided shuffles anew; so these are more than ten times as many as it takes on average.
+    const BUGS: &[(Planted, &[&str], u64)] = &[
         (
             Planted::Quorum(Quorum::VoteForAnyLog),
-            "metadata-leaders",
-            10,
+            &["metadata-leaders"],
+            80,
         ),
         (
             Planted::Quorum(Quorum::LeadOnAfterRestart),
-            "metadata-leaders",
-            10,
+            &["metadata-leaders"],
+            80,
         ),
         (
             Planted::Quorum(Quorum::FollowerDoesNotFlush),
-            "metadata-leaders",
-            10,
+            &["metadata-leaders"],
+            160,
         ),
         (
             Planted::Quorum(Quorum::NoTruncation),
-            "metadata-committed",
-            10,
+            &["metadata-committed"],
+            50,
         ),
         (
             Planted::Controller(Controller::AlwaysElectUncleanly),
-            "acknowledged",
-            30,
+            &["acknowledged"],
+            150,
         ),
         (
             Planted::Controller(Controller::TakeIsrOfAnyEpoch),
-            "acknowledged",
-            40,
+            &["acknowledged", "committed-records"],
+            800,
         ),
         (
             Planted::Controller(Controller::RepeatProducerIds),
-            "idempotence",
-            5,
+            &["idempotence"],
+            20,
         ),
         (
             Planted::Replica(Replica::AcknowledgeWhenWritten),
-            "acknowledged",
-            20,
+            &["acknowledged"],
+            50,
         ),
         (
             Planted::Replica(Replica::KeepDivergingRecords),
-            "log-matching",
-            10,
+            &["log-matching"],
+            280,
         ),
         (
             Planted::Replica(Replica::TrustFetchOffset),
-            "log-matching",
-            10,
+            &["log-matching"],
+            50,
         ),
         (
             Planted::Replica(Replica::LowerHighWatermark),
-            "high-watermarks",
-            10,
+            &["high-watermarks"],
+            50,
         ),
         (
             Planted::Shell(Shell::ReadPastHighWatermark),
-            "consumers",
-            10,
+            &["consumers"],
+            25,
         ),
         (
             Planted::Shell(Shell::CommitWhatIsWritten),
-            "committed-records",
-            20,
+            &["committed-records"],
+            160,
         ),
-        (Planted::Shell(Shell::TakeEveryBatch), "idempotence", 5),
+        (Planted::Shell(Shell::TakeEveryBatch), &["idempotence"], 25),
         (
             Planted::Shell(Shell::AnswerBeforeCommit),
-            "metadata-committed",
-            5,
+            &["metadata-committed"],
+            25,
         ),
         (
             Planted::Shell(Shell::ServeBeforeRegistration),
-            "partition-leaders",
-            15,
+            &["partition-leaders"],
+            120,
         ),
-        (Planted::Shell(Shell::GiveUpFetching), "convergence", 20),
+        (Planted::Shell(Shell::GiveUpFetching), &["convergence"], 160),
     ];
 
     #[test]
     fn bugs_are_found() {
         let mut missed = Vec::new();
-        for &(bug, checker, within) in BUGS {
+        for &(bug, checkers, within) in BUGS {
             plant(Some(bug));
             let found = (0..within).find_map(|seed| {
                 let finding = simulation::run(seed).finding?;
-                finding.starts_with(checker).then_some((seed, finding))
+                let (checker, _) = finding.split_once(": ")?;
+                checkers.contains(&checker).then_some((seed, finding))
             });
             plant(None);
             match found {
                 Some((seed, finding)) => println!("{bug:?}: seed {seed}: {finding}"),
-                None => missed.push((bug, checker, within)),
+                None => missed.push((bug, checkers, within)),
             }
         }
         assert_eq!(missed, []);
