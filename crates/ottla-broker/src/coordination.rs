@@ -53,6 +53,9 @@ pub(crate) trait Served:
     /// Takes in what stands in the log; the error is for people.
     fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String>;
 
+    /// The log has been read, and requests are going to come in.
+    fn begin(&mut self, _broker: &Broker) {}
+
     /// What is replayed from here on is in the log and not committed: it counts to the write that is returned.
     fn begin_uncommitted(&mut self) -> Option<WriteId>;
 

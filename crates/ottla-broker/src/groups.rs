@@ -3,20 +3,21 @@
 mod coordinator_config;
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_coordinator::WriteId;
-use ottla_coordinator::group::{GroupCoordinator, GroupCoordinatorConfig};
-use ottla_metadata::MetadataDelta;
+use ottla_coordinator::group::{
+    Command, GroupCoordinator, GroupCoordinatorConfig, Outcome, resolve,
+};
+use ottla_metadata::{MetadataDelta, MetadataImage};
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Timestamp, TopicId, TopicName};
 
-use crate::Broker;
 use crate::coordination::{Coordinators, LogEntry, Served, Shard};
+use crate::{Broker, Operation, RequestContext, ResourceType};
 
 /// The topic whose partitions hold the groups; created when a group is first looked for.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -63,12 +64,13 @@ impl Groups {
         by_partition
     }
 
-    /// Forgets the offsets of deleted topics. Called when nobody finds these topics any more, or an
-    /// offset committed meanwhile would stay.
-    pub(crate) fn forget_deleted_topics(&self, broker: &Arc<Broker>, delta: &MetadataDelta) {
-        if delta.topics.deleted.is_empty() {
+    /// Tells the coordinators what is different in the cluster, and has them forget the offsets of deleted topics. Called
+    /// when nobody finds these topics any more, or an offset committed meanwhile would stay.
+    pub(crate) fn follow_metadata(&self, broker: &Arc<Broker>, delta: &MetadataDelta) {
+        if delta.topics.is_empty() && delta.brokers.is_empty() && delta.configs.is_empty() {
             return;
         }
+        let image: Arc<MetadataImage> = Arc::clone(&broker.metadata());
         let deleted: Vec<(TopicName, TopicId)> = delta
             .topics
             .deleted
@@ -76,10 +78,14 @@ impl Groups {
             .map(|topic| (topic.name.clone(), topic.id))
             .collect();
         for shard in self.all_shards() {
-            // One that is loading or closed has nothing to forget: a loading one reads offsets of a topic
-            // that is gone, which expire.
+            // One that is closed needs to know nothing. One that is loading begins with the image of later on; offsets of
+            // a topic that is gone, which it has read, expire.
             let _ = shard.tell(broker, |groups, now| {
-                groups.on_topics_deleted(&deleted, now)
+                groups.on_metadata_changed(Arc::clone(&image), delta);
+                match deleted.is_empty() {
+                    true => Outcome::default(),
+                    false => groups.on_topics_deleted(&deleted, now),
+                }
             });
         }
     }
@@ -142,7 +148,29 @@ impl Served for GroupCoordinator {
         Duration::from_millis(u64::try_from(timeout_ms).map_or(1, |ms| ms.max(1)))
     }
 
-    fn execute(_shard: &Arc<Shard<Self>>, _broker: &Arc<Broker>, command: Infallible) {
-        match command {}
+    fn begin(&mut self, broker: &Broker) {
+        self.begin(Arc::clone(&broker.metadata()));
+    }
+
+    fn execute(shard: &Arc<Shard<Self>>, broker: &Arc<Broker>, command: Command) {
+        let Command::ResolveRegexes(command) = command;
+        let (shard, broker) = (Arc::clone(shard), Arc::clone(broker));
+        // Every topic of the cluster is looked at.
+        tokio::task::spawn_blocking(move || {
+            let image = Arc::clone(&broker.metadata());
+            let context = command.requester.get::<RequestContext>();
+            let is_visible = |topic: &str| {
+                context.is_none_or(|context| {
+                    let (operation, resource) = (Operation::Describe, ResourceType::Topic);
+                    let authorizer = &broker.authorizer;
+                    authorizer.is_allowed(context, operation, resource, topic)
+                })
+            };
+            let resolved = resolve(&command.regexes, &image, is_visible, broker.timestamp());
+            // A shard that is closed has nobody who waits for it.
+            let _ = shard.tell(&broker, |groups, now| {
+                groups.on_regexes_resolved(&command.group_id, resolved, now)
+            });
+        });
     }
 }

@@ -1,7 +1,10 @@
-//! Classic consumer groups and committed offsets: the state machine behind `__consumer_offsets`.
+//! Groups of consumers, of the classic protocol and of KIP-848, and committed offsets: the state machine behind
+//! `__consumer_offsets`.
 
 mod config;
 mod coordinator;
+mod effects;
+mod groups;
 mod outcome;
 mod record;
 mod replay;
@@ -11,6 +14,8 @@ mod join;
 mod leave;
 mod rebalance;
 mod sync;
+
+mod group_config;
 
 mod expiry;
 mod offset_commit;
@@ -22,15 +27,23 @@ mod delete;
 mod describe;
 
 mod classic_group;
+mod consumer;
 mod foreign;
 mod member;
+pub mod modern;
 mod offsets;
 
 pub use classic_group::ClassicGroupState;
-pub use config::GroupCoordinatorConfig;
+pub use config::{BoundedSetting, GroupCoordinatorConfig};
+pub use consumer::{
+    HeartbeatContext, MigrationPolicy, Requester, ResolveRegexes, ResolvedRegex, resolve,
+    validate_heartbeat,
+};
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
-pub use outcome::{Outcome, Reply, Response, TimerChange, TimerKey, Write, error_after_append};
+pub use outcome::{
+    Command, Outcome, Reply, Response, TimerChange, TimerKey, Write, error_after_append,
+};
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;
 

@@ -122,6 +122,11 @@ pub enum TimerChange<K> {
         key: K,
         after_ms: u64,
     },
+    /// Leaves a timer of the same key as it is.
+    SetIfAbsent {
+        key: K,
+        after_ms: u64,
+    },
     Cancel {
         key: K,
     },

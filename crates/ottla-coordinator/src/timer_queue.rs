@@ -35,6 +35,11 @@ impl<K: Clone + Eq + Hash + Ord> TimerQueue<K> {
                 }
                 self.by_deadline.insert((deadline, key));
             }
+            TimerChange::SetIfAbsent { key, after_ms } => {
+                if !self.deadlines.contains_key(&key) {
+                    self.apply(TimerChange::Set { key, after_ms }, now_ms);
+                }
+            }
             TimerChange::Cancel { key } => {
                 if let Some(deadline) = self.deadlines.remove(&key) {
                     self.by_deadline.remove(&(deadline, key));

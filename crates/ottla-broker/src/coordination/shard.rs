@@ -93,6 +93,8 @@ impl<C: Served> Shard<C> {
                 return;
             }
         };
+        // Under the lock: a change of the metadata is either in this, or finds the shard active.
+        coordinator.begin(broker);
         let outcome = coordinator.on_loaded(broker.timestamp());
         *state = State::Active(Box::new(Active {
             coordinator,

@@ -1,7 +1,7 @@
 //! The settings of the coordinators, out of the broker's.
 
 use ottla_config::BrokerConfig;
-use ottla_coordinator::group::GroupCoordinatorConfig;
+use ottla_coordinator::group::{BoundedSetting, GroupCoordinatorConfig, MigrationPolicy};
 
 pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfig {
     GroupCoordinatorConfig {
@@ -12,6 +12,28 @@ pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfi
         offset_metadata_max_bytes: config.offset_metadata_max_bytes,
         offsets_retention_ms: i64::from(config.offsets_retention_minutes) * 60 * 1000,
         offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
+        group_consumer_session_timeout_ms: BoundedSetting {
+            value: config.group_consumer_session_timeout_ms,
+            min: config.group_consumer_min_session_timeout_ms,
+            max: config.group_consumer_max_session_timeout_ms,
+        },
+        group_consumer_heartbeat_interval_ms: BoundedSetting {
+            value: config.group_consumer_heartbeat_interval_ms,
+            min: config.group_consumer_min_heartbeat_interval_ms,
+            max: config.group_consumer_max_heartbeat_interval_ms,
+        },
+        group_consumer_assignment_interval_ms: BoundedSetting {
+            value: config.group_consumer_assignment_interval_ms,
+            min: config.group_consumer_min_assignment_interval_ms,
+            max: config.group_consumer_max_assignment_interval_ms,
+        },
+        group_consumer_max_size: config.group_consumer_max_size,
+        group_consumer_assignors: config.group_consumer_assignors.clone(),
+        group_consumer_migration_policy: MigrationPolicy::from_name(
+            &config.group_consumer_migration_policy,
+        )
+        .unwrap_or(MigrationPolicy::Bidirectional),
+        group_consumer_regex_refresh_interval_ms: config.group_consumer_regex_refresh_interval_ms,
         ..Default::default()
     }
 }
@@ -19,6 +41,8 @@ pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfi
 #[cfg(test)]
 mod tests {
     use ottla_config::{BrokerConfig, single_node_properties};
+
+    use ottla_coordinator::group::{BoundedSetting, MigrationPolicy};
 
     use super::from_broker_config;
 
@@ -33,6 +57,19 @@ mod tests {
             ("offset.metadata.max.bytes", "15"),
             ("offsets.retention.minutes", "2147483647"),
             ("offsets.retention.check.interval.ms", "17"),
+            ("group.consumer.session.timeout.ms", "50001"),
+            ("group.consumer.min.session.timeout.ms", "46002"),
+            ("group.consumer.max.session.timeout.ms", "61003"),
+            ("group.consumer.heartbeat.interval.ms", "6004"),
+            ("group.consumer.min.heartbeat.interval.ms", "5005"),
+            ("group.consumer.max.heartbeat.interval.ms", "15006"),
+            ("group.consumer.assignment.interval.ms", "27"),
+            ("group.consumer.min.assignment.interval.ms", "8"),
+            ("group.consumer.max.assignment.interval.ms", "39"),
+            ("group.consumer.max.size", "40"),
+            ("group.consumer.assignors", "range"),
+            ("group.consumer.migration.policy", "Upgrade"),
+            ("group.consumer.regex.refresh.interval.ms", "10041"),
         ] {
             properties.set(key, value);
         }
@@ -45,5 +82,17 @@ mod tests {
         assert_eq!(config.offset_metadata_max_bytes, 15);
         assert_eq!(config.offsets_retention_ms, 2_147_483_647 * 60_000);
         assert_eq!(config.offsets_retention_check_interval_ms, 17);
+        let bounded = |setting: BoundedSetting| (setting.value, setting.min, setting.max);
+        let session = config.group_consumer_session_timeout_ms;
+        assert_eq!(bounded(session), (50_001, 46_002, 61_003));
+        let heartbeat = config.group_consumer_heartbeat_interval_ms;
+        assert_eq!(bounded(heartbeat), (6_004, 5_005, 15_006));
+        let assignment = config.group_consumer_assignment_interval_ms;
+        assert_eq!(bounded(assignment), (27, 8, 39));
+        assert_eq!(config.group_consumer_max_size, 40);
+        assert_eq!(config.group_consumer_assignors, ["range"]);
+        let policy = config.group_consumer_migration_policy;
+        assert_eq!(policy, MigrationPolicy::Upgrade);
+        assert_eq!(config.group_consumer_regex_refresh_interval_ms, 10_041);
     }
 }

@@ -54,7 +54,7 @@ impl Broker {
             self.give_role(&partition, role);
         }
         self.apply_topic_configs(delta);
-        self.groups.forget_deleted_topics(self, delta);
+        self.groups.follow_metadata(self, delta);
         self.transactions.follow_features(self, delta);
         self.tell_brokers(delta, &changes);
         for partition in removed {

@@ -23,7 +23,7 @@ use super::member::{ClassicGroupMember, Protocol, owned};
 use super::outcome::ReplyTo;
 
 /// The protocol type of consumers; other types (Connect's `connect`) are opaque to the coordinator.
-const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
+pub(crate) const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
 
 /// Kafka's fifth state, `Dead`, is a group that is not there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -173,6 +173,25 @@ impl ClassicGroup {
                 is_new: false,
             });
         }
+        group.state = ClassicGroupState::Stable;
+        group.subscribed_topics = group.compute_subscribed_topics();
+        Some(group)
+    }
+
+    /// A group that was one of the consumer protocol until now. `None` if its members have no protocol in common.
+    pub(crate) fn stable(
+        group_id: ByteString,
+        generation_id: i32,
+        members: Vec<ClassicGroupMember>,
+        now_ms: i64,
+    ) -> Option<Self> {
+        let mut group = Self::empty(group_id, now_ms);
+        group.generation_id = generation_id;
+        group.protocol_type = Some(CONSUMER_PROTOCOL_TYPE.into());
+        for member in members {
+            group.add(member);
+        }
+        group.protocol_name = Some(group.select_protocol()?);
         group.state = ClassicGroupState::Stable;
         group.subscribed_topics = group.compute_subscribed_topics();
         Some(group)

@@ -1,6 +1,10 @@
 //! The settings that group coordination depends on. Fields are Kafka's keys with underscores.
 //! Source: `GroupCoordinatorConfig`.
 
+use super::consumer::MigrationPolicy;
+use super::modern::Assignor;
+use super::modern::assignors::{RangeAssignor, UniformAssignor};
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupCoordinatorConfig {
     pub group_min_session_timeout_ms: i32,
@@ -15,6 +19,24 @@ pub struct GroupCoordinatorConfig {
     pub offset_metadata_max_bytes: i32,
     pub offsets_retention_ms: i64,
     pub offsets_retention_check_interval_ms: i64,
+
+    pub group_consumer_session_timeout_ms: BoundedSetting,
+    pub group_consumer_heartbeat_interval_ms: BoundedSetting,
+    /// How far apart two target assignments of one group are at least.
+    pub group_consumer_assignment_interval_ms: BoundedSetting,
+    pub group_consumer_max_size: i32,
+    /// The names of those that members may ask for. The first is for members that ask for none.
+    pub group_consumer_assignors: Vec<String>,
+    pub group_consumer_migration_policy: MigrationPolicy,
+    pub group_consumer_regex_refresh_interval_ms: i32,
+}
+
+/// A setting that a group may have a value of its own for, within bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoundedSetting {
+    pub value: i32,
+    pub min: i32,
+    pub max: i32,
 }
 
 impl Default for GroupCoordinatorConfig {
@@ -28,6 +50,40 @@ impl Default for GroupCoordinatorConfig {
             offset_metadata_max_bytes: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_retention_check_interval_ms: 600_000,
+            group_consumer_session_timeout_ms: BoundedSetting {
+                value: 45_000,
+                min: 45_000,
+                max: 60_000,
+            },
+            group_consumer_heartbeat_interval_ms: BoundedSetting {
+                value: 5_000,
+                min: 5_000,
+                max: 15_000,
+            },
+            group_consumer_assignment_interval_ms: BoundedSetting {
+                value: 1_000,
+                min: 0,
+                max: 15_000,
+            },
+            group_consumer_max_size: i32::MAX,
+            group_consumer_assignors: vec!["uniform".to_owned(), "range".to_owned()],
+            group_consumer_migration_policy: MigrationPolicy::Bidirectional,
+            group_consumer_regex_refresh_interval_ms: 10 * 60 * 1000,
+        }
+    }
+}
+
+impl GroupCoordinatorConfig {
+    /// The assignor of this name if it is served, and otherwise the first of those that are.
+    pub(super) fn assignor(&self, name: Option<&bytestring::ByteString>) -> &'static dyn Assignor {
+        let served = |name: &str| self.group_consumer_assignors.iter().any(|it| it == name);
+        let name = name
+            .map(|name| &**name)
+            .filter(|name| served(name))
+            .or(self.group_consumer_assignors.first().map(String::as_str));
+        match name {
+            Some("range") => &RangeAssignor,
+            _ => &UniformAssignor,
         }
     }
 }

@@ -8,39 +8,56 @@
 //! failed write takes all later ones with it, because they were decided on a state that never was.
 //! Source: `CoordinatorRuntime`, `GroupCoordinatorShard`, `GroupMetadataManager`.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
-use ottla_protocol::messages::{JoinGroupResponse, SyncGroupResponse};
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
+use super::consumer::{ConsumerGroup, TIMER_RETRY_MS, group_of};
 use super::foreign::ForeignGroups;
 use super::join::StaticMemberReplaced;
+use super::modern::GroupsMetadata;
 use super::offsets::{
     OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
 };
 use super::outcome::{
-    Outcome, Reply, ReplyTo, Response, TimerChange, TimerKey, Write, WriteId, error_after_append,
+    Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId, error_after_append,
 };
 use super::record::CoordinatorRecord;
 use crate::outcome::{Coordinator, TransactionalProducer, WriteKind};
 use crate::timeline::Timeline;
 
+pub(super) use super::effects::Effects;
+
+/// A group of a kind that is served.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "groups live in a map, where the size of the larger kind is no matter"
+)]
+pub(super) enum Group {
+    Classic(ClassicGroup),
+    Consumer(ConsumerGroup),
+}
+
 pub struct GroupCoordinator {
     pub(super) config: Arc<GroupCoordinatorConfig>,
+    /// What the groups know of the cluster's topics.
+    pub(super) metadata: GroupsMetadata,
+    /// Groups whose regular expressions are being resolved.
+    pub(super) resolving: HashSet<ByteString>,
     /// By group id. A group that was deleted stays until its tombstone is committed.
-    pub(super) groups: BTreeMap<ByteString, Timeline<ClassicGroup>>,
+    pub(super) groups: BTreeMap<ByteString, Timeline<Group>>,
     /// Groups of types that are not served, known from their records.
     pub(super) foreign: ForeignGroups,
     pub(super) offsets: Offsets,
     /// What each outstanding write changed, to commit it or take it back.
-    journal: VecDeque<(WriteId, Change)>,
+    pub(super) journal: VecDeque<(WriteId, Change)>,
     /// What happens when a write is committed or fails.
     deferred: VecDeque<(WriteId, Deferred)>,
     outstanding: VecDeque<WriteId>,
@@ -52,7 +69,7 @@ pub struct GroupCoordinator {
 }
 
 /// One change of versioned state.
-enum Change {
+pub(super) enum Change {
     Group(ByteString),
     Offset(ByteString, TopicAndPartition),
     /// An offset waits for the end of a transaction, in the place of what waited there before.
@@ -73,6 +90,10 @@ pub(super) enum Deferred {
         assignments: Vec<(ByteString, Bytes)>,
     },
     StaticMemberReplaced(StaticMemberReplaced),
+    /// Timers that are to run from the moment at which the reply is sent, and not at all if it is an error.
+    ReplyAndTimers(ReplyTo, Response, Vec<TimerChange>),
+    /// What was done for a timer is tried again soon if it could not be written.
+    Timer(TimerKey),
     /// Nothing: an empty group that could not be written is written again by its next change.
     Nothing,
 }
@@ -84,90 +105,13 @@ pub(super) struct Context<'a> {
     pub(super) now_ms: i64,
 }
 
-/// The outcome of one event, while it is being made.
-pub(super) struct Effects {
-    outcome: Outcome,
-    deferred: Vec<(WriteId, Deferred)>,
-    next_write: WriteId,
-}
-
-impl Effects {
-    /// Appends records whose effect on the state is already there, or comes with `deferred`.
-    pub(super) fn write(&mut self, records: Vec<CoordinatorRecord>, deferred: Deferred) {
-        self.write_as(WriteKind::Plain, records, deferred);
-    }
-
-    pub(super) fn write_as(
-        &mut self,
-        kind: WriteKind,
-        records: Vec<CoordinatorRecord>,
-        deferred: Deferred,
-    ) {
-        let id = self.next_write;
-        self.next_write = WriteId(id.0 + 1);
-        self.deferred.push((id, deferred));
-        self.outcome.writes.push(Write { id, kind, records });
-    }
-
-    pub(super) fn has_write(&self) -> bool {
-        !self.outcome.writes.is_empty()
-    }
-
-    /// The id that the next write of this event will get.
-    pub(super) fn next_write(&self) -> WriteId {
-        self.next_write
-    }
-
-    /// Sends a reply now.
-    pub(super) fn reply(&mut self, to: ReplyTo, response: Response) {
-        self.outcome.replies.push(Reply { to, response });
-    }
-
-    pub(super) fn reply_join(&mut self, to: ReplyTo, response: JoinGroupResponse) {
-        self.reply(to, Response::JoinGroup(response));
-    }
-
-    pub(super) fn refuse_join(&mut self, to: ReplyTo, member_id: &ByteString, error: ErrorCode) {
-        self.reply_join(
-            to,
-            JoinGroupResponse {
-                member_id: member_id.clone(),
-                error_code: error.code(),
-                ..Default::default()
-            },
-        );
-    }
-
-    pub(super) fn refuse_sync(&mut self, to: ReplyTo, error: ErrorCode) {
-        self.reply(
-            to,
-            Response::SyncGroup(SyncGroupResponse {
-                error_code: error.code(),
-                ..Default::default()
-            }),
-        );
-    }
-
-    pub(super) fn set_timer(&mut self, key: TimerKey, after_ms: i32) {
-        let after_ms = u64::try_from(after_ms).unwrap_or(0);
-        self.outcome.timers.push(TimerChange::Set { key, after_ms });
-    }
-
-    pub(super) fn set_long_timer(&mut self, key: TimerKey, after_ms: i64) {
-        let after_ms = u64::try_from(after_ms).unwrap_or(0);
-        self.outcome.timers.push(TimerChange::Set { key, after_ms });
-    }
-
-    pub(super) fn cancel_timer(&mut self, key: TimerKey) {
-        self.outcome.timers.push(TimerChange::Cancel { key });
-    }
-}
-
 impl GroupCoordinator {
     /// A coordinator that knows nothing yet: replay the log, then call `on_loaded`.
     pub fn new(config: Arc<GroupCoordinatorConfig>) -> Self {
         Self {
             config,
+            metadata: GroupsMetadata::default(),
+            resolving: HashSet::new(),
             groups: BTreeMap::new(),
             foreign: ForeignGroups::default(),
             offsets: Offsets::default(),
@@ -195,7 +139,7 @@ impl Coordinator for GroupCoordinator {
     type Record = CoordinatorRecord;
     type Response = Response;
     type TimerKey = TimerKey;
-    type Command = Infallible;
+    type Command = Command;
 
     /// Sets the timers that the loaded groups need.
     fn on_loaded(&mut self, now: Timestamp) -> Outcome {
@@ -207,7 +151,14 @@ impl Coordinator for GroupCoordinator {
             now_ms: now.value(),
         };
         for group in self.groups.values_mut().filter_map(Timeline::latest_mut) {
-            group.on_loaded(cx, &mut effects);
+            if let Group::Classic(group) = group {
+                group.on_loaded(cx, &mut effects);
+            }
+        }
+        for group in self.groups.values().filter_map(Timeline::latest) {
+            if let Group::Consumer(group) = group {
+                self.set_timers_of_loaded(group, &mut effects);
+            }
         }
         self.schedule_expiration(&mut effects);
         self.finish(effects)
@@ -216,7 +167,9 @@ impl Coordinator for GroupCoordinator {
     fn on_unloaded(&mut self) -> Outcome {
         let mut effects = self.effects();
         for (_, deferred) in std::mem::take(&mut self.deferred) {
-            if let Deferred::Reply(to, response) = deferred {
+            if let Deferred::Reply(to, response) | Deferred::ReplyAndTimers(to, response, _) =
+                deferred
+            {
                 effects.reply(to, response.failed(ErrorCode::NotCoordinator));
             }
         }
@@ -315,20 +268,24 @@ impl Coordinator for GroupCoordinator {
         match key {
             TimerKey::Expiration => self.expire(now, &mut effects),
             TimerKey::Session {
-                group_id,
-                member_id,
-            } => {
-                self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
-                    group.on_session_expired(&member_id, cx, effects);
+                ref group_id,
+                ref member_id,
+            } if self.classic_group(group_id).is_some() => {
+                self.with_classic_group(group_id, now, &mut effects, |group, cx, effects| {
+                    group.on_session_expired(member_id, cx, effects);
                 });
             }
+            TimerKey::Session { .. }
+            | TimerKey::Rejoin { .. }
+            | TimerKey::MemberSync { .. }
+            | TimerKey::Revocation { .. } => self.on_member_timer(key, now, &mut effects),
             TimerKey::Join { group_id } => {
-                self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
+                self.with_classic_group(&group_id, now, &mut effects, |group, cx, effects| {
                     group.on_join_timeout(cx, effects);
                 });
             }
             TimerKey::Sync { group_id } => {
-                self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
+                self.with_classic_group(&group_id, now, &mut effects, |group, cx, effects| {
                     group.on_sync_timeout(cx, effects);
                 });
             }
@@ -359,19 +316,31 @@ impl GroupCoordinator {
                 };
                 effects.reply(to, response);
             }
+            Deferred::ReplyAndTimers(to, response, timers) => match result {
+                Ok(()) => {
+                    effects.reply(to, response);
+                    effects.change_timers(timers);
+                }
+                Err(error) => effects.reply(to, response.failed(error)),
+            },
+            Deferred::Timer(key) => {
+                if result.is_err() {
+                    effects.set_timer_if_absent(key, TIMER_RETRY_MS);
+                }
+            }
             Deferred::Assignment {
                 group_id,
                 generation_id,
                 assignments,
             } => {
-                self.with_group(&group_id, now, effects, |group, cx, effects| {
+                self.with_classic_group(&group_id, now, effects, |group, cx, effects| {
                     let result = result.map_err(error_after_append);
                     group.on_assignment_settled(generation_id, assignments, result, cx, effects);
                 });
             }
             Deferred::StaticMemberReplaced(replaced) => {
                 let group_id = replaced.group_id.clone();
-                self.with_group(&group_id, now, effects, |group, _, effects| {
+                self.with_classic_group(&group_id, now, effects, |group, _, effects| {
                     let result = result.map_err(error_after_append);
                     group.on_static_member_settled(replaced, result, effects);
                 });
@@ -407,11 +376,29 @@ impl GroupCoordinator {
         response: Response,
         effects: &mut Effects,
     ) {
-        let last_of_event = effects.outcome.writes.last().map(|write| write.id);
-        match last_of_event.or(self.outstanding.back().copied()) {
+        match self.last_write(effects) {
             None => effects.reply(to, response),
             Some(id) => effects.deferred.push((id, Deferred::Reply(to, response))),
         }
+    }
+
+    /// The same, for anything that follows from the latest state.
+    pub(super) fn defer_until_committed(
+        &mut self,
+        deferred: Deferred,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        match self.last_write(effects) {
+            None => self.settle(deferred, Ok(()), now, effects),
+            Some(id) => effects.deferred.push((id, deferred)),
+        }
+    }
+
+    /// The last write that is not committed.
+    fn last_write(&self, effects: &Effects) -> Option<WriteId> {
+        let last_of_event = effects.outcome.writes.last().map(|write| write.id);
+        last_of_event.or(self.outstanding.back().copied())
     }
 
     /// Changes the state by `records` and appends them. Without records, only the reply is sent.
@@ -544,8 +531,11 @@ impl GroupCoordinator {
                         .push_back((write, Change::Group(key.group.clone())));
                 }
             }
-            (key, _) => {
-                unreachable!("records of type {} are not applied here", key.record_type())
+            (key, value) => {
+                let Some(group_id) = group_of(key).cloned() else {
+                    unreachable!("records of type {} are not applied here", key.record_type())
+                };
+                self.apply_to_consumer_group(Some(write), &group_id, key, value.as_ref());
             }
         }
     }
@@ -561,29 +551,8 @@ impl GroupCoordinator {
             return false;
         }
         let group = ClassicGroup::empty(group_id.clone(), now.value());
-        let slot = self.groups.entry(group_id.clone()).or_default();
-        slot.set(write, Some(group));
-        self.journal
-            .push_back((write, Change::Group(group_id.clone())));
+        self.put_group(write, group_id, Some(Group::Classic(group)));
         true
-    }
-
-    /// Sets or removes a group as the log says.
-    pub(super) fn replay_group_as(&mut self, group_id: &ByteString, group: Option<ClassicGroup>) {
-        let Some(write) = self.replaying else {
-            match group {
-                Some(group) => {
-                    let slot = Timeline::of_committed(group);
-                    self.groups.insert(group_id.clone(), slot);
-                }
-                None => drop(self.groups.remove(group_id)),
-            }
-            return;
-        };
-        let slot = self.groups.entry(group_id.clone()).or_default();
-        slot.set(write, group);
-        self.journal
-            .push_back((write, Change::Group(group_id.clone())));
     }
 
     /// Sets or removes a committed offset as the log says.
@@ -601,22 +570,7 @@ impl GroupCoordinator {
         self.journal.push_back((write, change));
     }
 
-    /// The group as decided last.
-    pub(super) fn group(&self, group_id: &str) -> Option<&ClassicGroup> {
-        self.groups.get(group_id)?.latest()
-    }
-
-    pub(super) fn group_mut(&mut self, group_id: &str) -> Option<&mut ClassicGroup> {
-        self.groups.get_mut(group_id)?.latest_mut()
-    }
-
-    /// The group as readers may see it. Its members are those of now: only whether the group exists
-    /// is versioned, as in Kafka.
-    pub(super) fn committed_group(&self, group_id: &str) -> Option<&ClassicGroup> {
-        self.groups.get(group_id)?.committed()
-    }
-
-    pub(super) fn with_group(
+    pub(super) fn with_classic_group(
         &mut self,
         group_id: &str,
         now: Timestamp,
@@ -628,14 +582,15 @@ impl GroupCoordinator {
             config: &config,
             now_ms: now.value(),
         };
-        if let Some(group) = self.group_mut(group_id) {
+        if let Some(Group::Classic(group)) = self.group_mut(group_id) {
             act(group, cx, effects);
         }
     }
 
-    fn drop_vacant_group(&mut self, group_id: &str) {
+    pub(super) fn drop_vacant_group(&mut self, group_id: &str) {
         if self.groups.get(group_id).is_some_and(Timeline::is_vacant) {
             self.groups.remove(group_id);
+            self.metadata.forget_group(group_id);
         }
     }
 }
@@ -653,7 +608,10 @@ fn error_of_successors(error: ErrorCode) -> ErrorCode {
 }
 
 /// Answers the requests that are parked in a group which is no more.
-fn refuse_parked(group: &mut ClassicGroup, error: ErrorCode, effects: &mut Effects) {
+pub(super) fn refuse_parked(group: &mut Group, error: ErrorCode, effects: &mut Effects) {
+    let Group::Classic(group) = group else {
+        return;
+    };
     let error = error_after_append(error);
     let (joins, syncs) = group.take_all_parked();
     for (member_id, to) in joins {

@@ -6,7 +6,8 @@ use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::ClassicGroupState;
-use super::coordinator::{Deferred, GroupCoordinator};
+use super::consumer::group_tombstones;
+use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
 
@@ -26,10 +27,13 @@ impl GroupCoordinator {
                 // Its members are not known here, so it must be taken to have some.
                 None if self.foreign.contains(group_id) => ErrorCode::NonEmptyGroup,
                 None => ErrorCode::GroupIdNotFound,
-                Some(group) if !group.is_in(ClassicGroupState::Empty) => ErrorCode::NonEmptyGroup,
-                Some(_) => {
+                Some(Group::Classic(group)) if !group.is_in(ClassicGroupState::Empty) => {
+                    ErrorCode::NonEmptyGroup
+                }
+                Some(Group::Consumer(group)) if !group.is_empty() => ErrorCode::NonEmptyGroup,
+                Some(group) => {
                     records.extend(self.offset_tombstones(group_id));
-                    records.push(CoordinatorRecord::group_tombstone(group_id));
+                    records.extend(tombstones_of(group));
                     ErrorCode::None
                 }
             };
@@ -59,5 +63,13 @@ impl GroupCoordinator {
                 CoordinatorRecord::offset_tombstone(group_id, topic, *partition)
             })
             .collect()
+    }
+}
+
+/// The end of a group that has no members.
+pub(super) fn tombstones_of(group: &Group) -> Vec<CoordinatorRecord> {
+    match group {
+        Group::Classic(group) => vec![CoordinatorRecord::group_tombstone(group.group_id())],
+        Group::Consumer(group) => group_tombstones(group),
     }
 }

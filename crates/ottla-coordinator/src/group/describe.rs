@@ -8,14 +8,15 @@ use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_protocol::messages::list_groups_response::ListedGroup;
 use ottla_types::ErrorCode;
 
-use super::classic_group::{ClassicGroup, ClassicGroupState};
-use super::coordinator::GroupCoordinator;
+use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupState};
+use super::coordinator::{Group, GroupCoordinator};
 use crate::timeline::Timeline;
 
 /// The state that clients are told of a group that does not exist.
 const DEAD: &str = "Dead";
-/// Kafka's name of the type of all groups that are served.
+/// Kafka's names of the types of groups.
 const CLASSIC: &str = "classic";
+const CONSUMER: &str = "consumer";
 /// Of a group whose type is not served: nothing is known of its members.
 const UNKNOWN_STATE: &str = "Unknown";
 
@@ -23,9 +24,11 @@ impl GroupCoordinator {
     /// `reports_not_found` is whether the client understands that a group does not exist; older ones
     /// are told that it is dead, without an error.
     pub fn describe_group(&self, group_id: &ByteString, reports_not_found: bool) -> DescribedGroup {
-        if let Some(group) = self.committed_group(group_id) {
+        let group = self.committed_group(group_id);
+        if let Some(Group::Classic(group)) = group {
             return described(group);
         }
+        let is_of_another_kind = group.is_some() || self.foreign.contains(group_id);
         let mut group = DescribedGroup {
             group_id: group_id.clone(),
             group_state: DEAD.into(),
@@ -33,7 +36,7 @@ impl GroupCoordinator {
         };
         if reports_not_found {
             group.error_code = ErrorCode::GroupIdNotFound.code();
-            group.error_message = Some(if self.foreign.contains(group_id) {
+            group.error_message = Some(if is_of_another_kind {
                 format!("Group {group_id} is not a classic group.").into()
             } else {
                 format!("Group {group_id} not found.").into()
@@ -63,14 +66,9 @@ impl GroupCoordinator {
 
         let mut listed = Vec::new();
         for group in self.groups.values().filter_map(Timeline::committed) {
-            if passes(group.state().name(), CLASSIC) {
-                listed.push(ListedGroup {
-                    group_id: group.group_id().clone(),
-                    protocol_type: group.protocol_type().cloned().unwrap_or_default(),
-                    group_state: group.state().name().into(),
-                    group_type: CLASSIC.into(),
-                    ..Default::default()
-                });
+            let group = listed_group(group);
+            if passes(&group.group_state, &group.group_type) {
+                listed.push(group);
             }
         }
         for (group_id, group_type) in self.foreign.iter() {
@@ -85,6 +83,25 @@ impl GroupCoordinator {
             }
         }
         listed
+    }
+}
+
+fn listed_group(group: &Group) -> ListedGroup {
+    match group {
+        Group::Classic(group) => ListedGroup {
+            group_id: group.group_id().clone(),
+            protocol_type: group.protocol_type().cloned().unwrap_or_default(),
+            group_state: group.state().name().into(),
+            group_type: CLASSIC.into(),
+            ..Default::default()
+        },
+        Group::Consumer(group) => ListedGroup {
+            group_id: group.group_id.clone(),
+            protocol_type: CONSUMER_PROTOCOL_TYPE.into(),
+            group_state: group.state().name().into(),
+            group_type: CONSUMER.into(),
+            ..Default::default()
+        },
     }
 }
 

@@ -7,7 +7,8 @@ use bytestring::ByteString;
 use ottla_types::{Timestamp, TopicId, TopicName};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
-use super::coordinator::{Deferred, Effects, GroupCoordinator};
+use super::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use super::delete::tombstones_of;
 use super::offsets::OffsetAndMetadata;
 use super::outcome::{Outcome, TimerKey};
 use super::record::CoordinatorRecord;
@@ -25,9 +26,9 @@ impl GroupCoordinator {
     /// One tick of `offsets.retention.check.interval.ms`.
     pub(super) fn expire(&mut self, now: Timestamp, effects: &mut Effects) {
         let mut records = Vec::new();
-        for slot in self.groups.values() {
+        for (group_id, slot) in &self.groups {
             if let Some(group) = slot.latest() {
-                self.expire_group(group, now.value(), &mut records);
+                self.expire_group(group_id, group, now.value(), &mut records);
             }
         }
         self.write_tombstones(records, now, effects);
@@ -36,11 +37,11 @@ impl GroupCoordinator {
 
     fn expire_group(
         &self,
-        group: &ClassicGroup,
+        group_id: &ByteString,
+        group: &Group,
         now_ms: i64,
         records: &mut Vec<CoordinatorRecord>,
     ) {
-        let group_id = group.group_id();
         let mut are_all_expired = true;
         if self.offsets.latest_of_group(group_id).next().is_some() {
             let Some(base) = ExpiryBase::of(group) else {
@@ -48,7 +49,7 @@ impl GroupCoordinator {
             };
             for (key, offset) in self.offsets.latest_of_group(group_id) {
                 let (topic, partition) = key;
-                let is_expired = !group.is_subscribed_to(topic)
+                let is_expired = !is_subscribed_to(group, topic)
                     && base.is_expired(offset, now_ms, self.config.offsets_retention_ms)
                     && !self.offsets.is_pending(group_id, key);
                 if is_expired {
@@ -60,11 +61,10 @@ impl GroupCoordinator {
                 }
             }
         }
-        let is_unused = are_all_expired
-            && group.is_in(ClassicGroupState::Empty)
-            && !self.offsets.has_open_transaction(group_id);
+        let is_unused =
+            are_all_expired && is_empty(group) && !self.offsets.has_open_transaction(group_id);
         if is_unused {
-            records.push(CoordinatorRecord::group_tombstone(group_id));
+            records.extend(tombstones_of(group));
         }
     }
 
@@ -116,6 +116,20 @@ impl GroupCoordinator {
     }
 }
 
+pub(super) fn is_subscribed_to(group: &Group, topic: &ByteString) -> bool {
+    match group {
+        Group::Classic(group) => group.is_subscribed_to(topic),
+        Group::Consumer(group) => group.subscribed_topics().contains(topic),
+    }
+}
+
+fn is_empty(group: &Group) -> bool {
+    match group {
+        Group::Classic(group) => group.is_in(ClassicGroupState::Empty),
+        Group::Consumer(group) => group.is_empty(),
+    }
+}
+
 /// From when on the retention of a group's offsets counts.
 enum ExpiryBase {
     /// The group has been without members since.
@@ -126,7 +140,14 @@ enum ExpiryBase {
 
 impl ExpiryBase {
     /// `None` while no offset of the group may expire.
-    fn of(group: &ClassicGroup) -> Option<ExpiryBase> {
+    fn of(group: &Group) -> Option<ExpiryBase> {
+        match group {
+            Group::Classic(group) => ExpiryBase::of_classic(group),
+            Group::Consumer(_) => Some(ExpiryBase::Commit),
+        }
+    }
+
+    fn of_classic(group: &ClassicGroup) -> Option<ExpiryBase> {
         if group.protocol_type().is_none() {
             // Never had members: a consumer that assigns partitions to itself.
             return Some(ExpiryBase::Commit);

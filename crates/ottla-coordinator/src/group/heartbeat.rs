@@ -16,7 +16,11 @@ impl GroupCoordinator {
         now: Timestamp,
     ) -> Outcome {
         let mut effects = self.effects();
-        let validated = match self.group(&request.group_id) {
+        if let Some(group) = self.consumer_group(&request.group_id).cloned() {
+            self.heartbeat_in_consumer_group(to, &group, &request, &mut effects);
+            return self.finish(effects);
+        }
+        let validated = match self.classic_group(&request.group_id) {
             _ if request.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
             None => Err(ErrorCode::UnknownMemberId),
             Some(group) => validate(group, &request).map(|()| group.state()),
@@ -32,7 +36,7 @@ impl GroupCoordinator {
                 ErrorCode::None
             }
         };
-        self.with_group(&request.group_id, now, &mut effects, |group, _, effects| {
+        self.with_classic_group(&request.group_id, now, &mut effects, |group, _, effects| {
             if let Some(member) = group.member(&request.member_id) {
                 let timer = group.session_timer(&member.member_id);
                 effects.set_timer(timer, member.session_timeout_ms);

@@ -7,9 +7,10 @@
 
 use bytestring::ByteString;
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
-use ottla_types::{ErrorCode, Timestamp};
+use ottla_types::{ErrorCode, Timestamp, Uuid};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
+use super::consumer::group_tombstones;
 use super::coordinator::{Context, Deferred, Effects, GroupCoordinator};
 use super::member::{ClassicGroupMember, Protocol, owned, owned_protocols};
 use super::outcome::{Outcome, ReplyTo, Response};
@@ -46,6 +47,13 @@ pub(super) struct StaticMemberReplaced {
     supports_skipping_assignment: bool,
 }
 
+impl JoinContext {
+    /// A random id as Kafka's `Uuid` is written, for a member of a group of the consumer protocol.
+    pub(super) fn kafka_uuid(&self) -> ByteString {
+        Uuid(self.random).to_string().into()
+    }
+}
+
 impl GroupCoordinator {
     pub fn handle_join(
         &mut self,
@@ -72,17 +80,31 @@ impl GroupCoordinator {
         }
 
         let is_unknown_member = request.member_id.is_empty();
-        let group_id = match self.group(&request.group_id) {
+        match self.consumer_group(&request.group_id).cloned() {
+            Some(group) if !group.is_empty() => {
+                self.join_consumer_group(to, group, &request, &context, now, &mut effects);
+                return self.finish(effects);
+            }
+            // Nobody is in it, so that it may be one of the other protocol from now on.
+            Some(group) if request.member_id.is_empty() => {
+                let group_id = group.group_id.clone();
+                self.put_group(effects.next_write(), &group_id, None);
+                effects.write(group_tombstones(&group), Deferred::Nothing);
+            }
+            _ => {}
+        }
+        let group_id = match self.classic_group(&request.group_id) {
             Some(group) => group.group_id().clone(),
             None => owned(&request.group_id),
         };
+        let before = effects.next_write();
         let is_new_group =
             is_unknown_member && self.create_group(&group_id, effects.next_write(), now);
-        if self.group(&group_id).is_none() {
+        if self.classic_group(&group_id).is_none() {
             effects.refuse_join(to, &request.member_id, ErrorCode::UnknownMemberId);
             return self.finish(effects);
         }
-        self.with_group(&group_id, now, &mut effects, |group, cx, effects| {
+        self.with_classic_group(&group_id, now, &mut effects, |group, cx, effects| {
             let mut join = Join {
                 to,
                 request: &request,
@@ -91,7 +113,7 @@ impl GroupCoordinator {
                 effects,
             };
             join.enter(group);
-            if is_new_group && !effects.has_write() {
+            if is_new_group && effects.next_write() == before {
                 // Without a record nothing would tell that the group's creation is committed.
                 let record = CoordinatorRecord::empty_group_metadata(group);
                 effects.write(vec![record], Deferred::Nothing);

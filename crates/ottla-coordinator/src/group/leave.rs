@@ -27,7 +27,11 @@ impl GroupCoordinator {
             effects.reply(to, Response::LeaveGroup(response));
             return self.finish(effects);
         }
-        if self.group(&request.group_id).is_none() {
+        if let Some(group) = self.consumer_group(&request.group_id).cloned() {
+            self.leave_consumer_group(to, group, &request, now, &mut effects);
+            return self.finish(effects);
+        }
+        if self.classic_group(&request.group_id).is_none() {
             let members = request.members.iter();
             let members = members.map(|member| result_of(member, ErrorCode::UnknownMemberId));
             let response = LeaveGroupResponse {
@@ -39,7 +43,7 @@ impl GroupCoordinator {
         }
 
         let mut members = Vec::with_capacity(request.members.len());
-        self.with_group(
+        self.with_classic_group(
             &request.group_id,
             now,
             &mut effects,

@@ -9,7 +9,8 @@ use ottla_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
-use super::coordinator::{Deferred, GroupCoordinator};
+use super::consumer::Committer;
+use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::member::owned;
 use super::offsets::OffsetAndMetadata;
 use super::outcome::{Outcome, ReplyTo, Response};
@@ -19,27 +20,24 @@ use super::record::CoordinatorRecord;
 const DEFAULT_RETENTION_TIME: i64 = -1;
 
 impl GroupCoordinator {
-    /// The topics in `request` exist and carry both name and id. `reports_not_found` is whether the
-    /// client understands that the group does not exist.
+    /// The topics in `request` exist and carry both name and id. `knows_consumer_groups` is whether
+    /// the client's version knows groups of the consumer protocol, and the error that a group does not exist.
     pub fn handle_offset_commit(
         &mut self,
         to: ReplyTo,
         request: OffsetCommitRequest,
-        reports_not_found: bool,
+        knows_consumer_groups: bool,
         now: Timestamp,
     ) -> Outcome {
         let mut effects = self.effects();
-        if let Err(error) = self.validate_commit(&request, reports_not_found) {
+        if let Err(error) = self.validate_commit(&request, knows_consumer_groups) {
             effects.reply(to, response(&request, |_| error));
             return self.finish(effects);
         }
-        let group_id = match self.group(&request.group_id) {
-            Some(group) => group.group_id().clone(),
-            None => owned(&request.group_id),
-        };
+        let group_id = owned(&request.group_id);
         // A commit to a group that nobody joined makes a group without a protocol, for its offsets.
         self.create_group(&group_id, effects.next_write(), now);
-        self.with_group(&group_id, now, &mut effects, |group, _, effects| {
+        self.with_classic_group(&group_id, now, &mut effects, |group, _, effects| {
             let extends_session = matches!(
                 group.state(),
                 ClassicGroupState::Stable | ClassicGroupState::PreparingRebalance
@@ -90,15 +88,33 @@ impl GroupCoordinator {
     fn validate_commit(
         &self,
         request: &OffsetCommitRequest,
-        reports_not_found: bool,
+        knows_consumer_groups: bool,
     ) -> Result<(), ErrorCode> {
         let is_member = request.generation_id_or_member_epoch >= 0;
         match self.group(&request.group_id) {
-            Some(group) => validate(group, request),
+            Some(Group::Classic(group)) => validate(group, request),
+            Some(Group::Consumer(group)) => {
+                let max_metadata = self.config.offset_metadata_max_bytes;
+                let committer = Committer {
+                    member_id: &request.member_id,
+                    instance_id: request.group_instance_id.as_ref(),
+                    member_epoch: request.generation_id_or_member_epoch,
+                    is_transactional: false,
+                    knows_consumer_groups,
+                };
+                let partitions = request.topics.iter().flat_map(|topic| {
+                    let to_commit = topic.partitions.iter().filter(move |partition| {
+                        let metadata = partition.committed_metadata.as_deref();
+                        !metadata.is_some_and(|text| is_metadata_too_large(text, max_metadata))
+                    });
+                    to_commit.map(|partition| (Some(topic.topic_id), partition.partition_index))
+                });
+                group.validate_commit(&committer, partitions)
+            }
             // Whether such a group has members is not known here, so its offsets are left alone.
             None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
             None if !is_member => Ok(()),
-            None if reports_not_found => Err(ErrorCode::GroupIdNotFound),
+            None if knows_consumer_groups => Err(ErrorCode::GroupIdNotFound),
             None => Err(ErrorCode::IllegalGeneration),
         }
     }

@@ -7,8 +7,10 @@ use ottla_protocol::messages::offset_delete_response::{
 use ottla_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use ottla_types::{ErrorCode, Timestamp};
 
-use super::classic_group::{ClassicGroup, ClassicGroupState};
-use super::coordinator::{Deferred, GroupCoordinator};
+use super::classic_group::ClassicGroupState;
+use super::coordinator::{Deferred, Group, GroupCoordinator};
+use super::expiry::is_subscribed_to;
+use super::member::owned;
 use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
 
@@ -39,10 +41,11 @@ impl GroupCoordinator {
             }
         };
 
+        let group_id = owned(&request.group_id);
         let mut records = Vec::new();
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in &request.topics {
-            let is_subscribed = group.is_subscribed_to(&topic.name);
+            let is_subscribed = is_subscribed_to(group, &topic.name);
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for partition in &topic.partitions {
                 let key = (topic.name.clone(), partition.partition_index);
@@ -50,9 +53,7 @@ impl GroupCoordinator {
                     || self.offsets.is_pending(&request.group_id, &key);
                 if exists && !is_subscribed {
                     records.push(CoordinatorRecord::offset_tombstone(
-                        group.group_id(),
-                        &key.0,
-                        key.1,
+                        &group_id, &key.0, key.1,
                     ));
                 }
                 let error = if is_subscribed {
@@ -80,7 +81,10 @@ impl GroupCoordinator {
     }
 }
 
-fn validate(group: &ClassicGroup) -> Result<(), ErrorCode> {
+fn validate(group: &Group) -> Result<(), ErrorCode> {
+    let Group::Classic(group) = group else {
+        return Ok(());
+    };
     // Only of consumers is it known what they are subscribed to.
     if group.is_in(ClassicGroupState::Empty) || group.uses_consumer_protocol() {
         Ok(())

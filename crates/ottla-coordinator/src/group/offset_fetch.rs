@@ -10,7 +10,7 @@ use ottla_protocol::messages::offset_fetch_response::{
 };
 use ottla_types::{ErrorCode, TopicId};
 
-use super::coordinator::GroupCoordinator;
+use super::coordinator::{Group, GroupCoordinator};
 use super::offsets::{OffsetAndMetadata, TopicAndPartition};
 use super::outcome::{Outcome, ReplyTo, Response};
 
@@ -25,6 +25,15 @@ impl GroupCoordinator {
         require_stable: bool,
     ) -> Outcome {
         let mut effects = self.effects();
+        if let Err(error) = self.validate_fetch(request, require_stable) {
+            let response = OffsetFetchResponseGroup {
+                group_id: request.group_id.clone(),
+                error_code: error.code(),
+                ..Default::default()
+            };
+            effects.reply(to, Response::OffsetFetch(response));
+            return self.finish(effects);
+        }
         let topics = match &request.topics {
             None => self.fetch_all(request, require_stable),
             Some(topics) => topics
@@ -55,6 +64,24 @@ impl GroupCoordinator {
             effects.reply(to, response);
         }
         self.finish(effects)
+    }
+
+    /// Members of a consumer group say who they are. Who asks for a group that does not exist finds no offsets.
+    fn validate_fetch(
+        &self,
+        request: &OffsetFetchRequestGroup,
+        require_stable: bool,
+    ) -> Result<(), ErrorCode> {
+        let group = match require_stable {
+            true => self.group(&request.group_id),
+            false => self.committed_group(&request.group_id),
+        };
+        match group {
+            Some(Group::Consumer(group)) => {
+                group.validate_fetch(request.member_id.as_ref(), request.member_epoch)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn fetch(

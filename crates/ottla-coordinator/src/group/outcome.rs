@@ -4,11 +4,12 @@ use bytestring::ByteString;
 use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use ottla_protocol::messages::{
-    HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, OffsetCommitResponse,
-    OffsetDeleteResponse, SyncGroupResponse, TxnOffsetCommitResponse,
+    ConsumerGroupHeartbeatResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, SyncGroupResponse, TxnOffsetCommitResponse,
 };
 use ottla_types::ErrorCode;
 
+use super::consumer::ResolveRegexes;
 use super::coordinator::GroupCoordinator;
 use super::record::CoordinatorRecord;
 use crate::outcome;
@@ -26,6 +27,7 @@ pub enum Response {
     JoinGroup(JoinGroupResponse),
     SyncGroup(SyncGroupResponse),
     Heartbeat(HeartbeatResponse),
+    ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse),
     LeaveGroup(LeaveGroupResponse),
     OffsetCommit(OffsetCommitResponse),
     OffsetFetch(OffsetFetchResponseGroup),
@@ -55,6 +57,12 @@ impl Response {
                 error_code: code,
                 ..Default::default()
             }),
+            Response::ConsumerGroupHeartbeat(_) => {
+                Response::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse {
+                    error_code: code,
+                    ..Default::default()
+                })
+            }
             Response::LeaveGroup(_) => Response::LeaveGroup(LeaveGroupResponse {
                 error_code: code,
                 ..Default::default()
@@ -124,11 +132,33 @@ fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
     }
 }
 
+/// What is asked of the shell besides writes, replies and timers.
+#[derive(Clone, Debug)]
+pub enum Command {
+    ResolveRegexes(ResolveRegexes),
+}
+
 /// What a timer is for. A coordinator has at most one timer for each key.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum TimerKey {
     /// The member must send a heartbeat or rejoin before this.
     Session {
+        group_id: ByteString,
+        member_id: ByteString,
+    },
+    /// The member must have given partitions up and left `member_epoch` before this.
+    Revocation {
+        group_id: ByteString,
+        member_id: ByteString,
+        member_epoch: i32,
+    },
+    /// A member of the classic protocol in a consumer group must have rejoined before this.
+    Rejoin {
+        group_id: ByteString,
+        member_id: ByteString,
+    },
+    /// A member of the classic protocol in a consumer group must have asked for its assignment before this.
+    MemberSync {
         group_id: ByteString,
         member_id: ByteString,
     },

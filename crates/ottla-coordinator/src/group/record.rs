@@ -12,6 +12,7 @@ use ottla_protocol::coordinator_records::{
 };
 
 use super::classic_group::ClassicGroup;
+use super::consumer::CONSUMER_GROUP_VALUE_VERSION;
 use super::offsets::OffsetAndMetadata;
 use crate::outcome::EncodeRecord;
 
@@ -137,8 +138,22 @@ fn value_version(value: &GroupRecordValue) -> i16 {
         }
         GroupRecordValue::OffsetCommit(_) => OFFSET_COMMIT_VALUE_VERSION,
         GroupRecordValue::GroupMetadata(_) => GROUP_METADATA_VALUE_VERSION,
+        value if is_of_consumer_group(value) => CONSUMER_GROUP_VALUE_VERSION,
         other => unreachable!("records of type {} are not written", other.record_type()),
     }
+}
+
+fn is_of_consumer_group(value: &GroupRecordValue) -> bool {
+    use GroupRecordValue as Value;
+    matches!(
+        value,
+        Value::ConsumerGroupMetadata(_)
+            | Value::ConsumerGroupMemberMetadata(_)
+            | Value::ConsumerGroupTargetAssignmentMetadata(_)
+            | Value::ConsumerGroupTargetAssignmentMember(_)
+            | Value::ConsumerGroupCurrentMemberAssignment(_)
+            | Value::ConsumerGroupRegularExpression(_)
+    )
 }
 
 fn offset_key(group_id: &ByteString, topic: &ByteString, partition: i32) -> GroupRecordKey {

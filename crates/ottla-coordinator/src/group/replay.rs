@@ -15,7 +15,8 @@ use ottla_types::{Offset, ProducerId, Timestamp};
 use thiserror::Error;
 
 use super::classic_group::ClassicGroup;
-use super::coordinator::GroupCoordinator;
+use super::consumer::group_of;
+use super::coordinator::{Group, GroupCoordinator};
 use super::foreign::ForeignGroupType;
 use super::member::owned;
 use super::offsets::{OffsetAndMetadata, PendingOffset};
@@ -93,10 +94,6 @@ impl GroupCoordinator {
                 }
                 _ => self.replay_group_as(&owned(&key.group), None),
             },
-            GroupRecordKey::ConsumerGroupMetadata(key) => {
-                let group_type = ForeignGroupType::Consumer;
-                self.replay_foreign(&key.group_id, group_type, value.is_some());
-            }
             GroupRecordKey::ShareGroupMetadata(key) => {
                 let group_type = ForeignGroupType::Share;
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
@@ -106,7 +103,13 @@ impl GroupCoordinator {
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
             }
             // The rest of a group of another type, or a type of a newer Kafka.
-            _ => {}
+            key => {
+                if let Some(group_id) = group_of(&key).map(owned) {
+                    let value = value.map(decode).transpose()?;
+                    let write = self.replaying;
+                    self.apply_to_consumer_group(write, &group_id, &key, value.as_ref());
+                }
+            }
         }
         Ok(())
     }
@@ -140,7 +143,7 @@ impl GroupCoordinator {
         };
         if self.group(&group_id).is_none() && !self.foreign.contains(&group_id) {
             let group = ClassicGroup::empty(group_id.clone(), now.value());
-            self.replay_group_as(&group_id, Some(group));
+            self.replay_group_as(&group_id, Some(Group::Classic(group)));
         }
         let committed = OffsetAndMetadata::from_record(offset.value(), &value);
         if producer_id == ProducerId::NONE {
@@ -168,7 +171,7 @@ impl GroupCoordinator {
             });
         };
         self.foreign.remove(&group_id);
-        self.replay_group_as(&group_id, Some(group));
+        self.replay_group_as(&group_id, Some(Group::Classic(group)));
         Ok(())
     }
 

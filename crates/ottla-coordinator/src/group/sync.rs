@@ -28,11 +28,22 @@ impl GroupCoordinator {
             effects.refuse_sync(to, ErrorCode::InvalidGroupId);
             return self.finish(effects);
         }
-        match self.group(&request.group_id) {
+        if let Some(group) = self.consumer_group(&request.group_id).cloned()
+            && !group.is_empty()
+        {
+            self.sync_consumer_group(to, &group, &request, now, &mut effects);
+            return self.finish(effects);
+        }
+        match self.classic_group(&request.group_id) {
             Some(group) if !group.is_in(ClassicGroupState::Empty) => {
-                self.with_group(&request.group_id, now, &mut effects, |group, _, effects| {
-                    sync(group, to, &request, effects);
-                });
+                self.with_classic_group(
+                    &request.group_id,
+                    now,
+                    &mut effects,
+                    |group, _, effects| {
+                        sync(group, to, &request, effects);
+                    },
+                );
             }
             _ => effects.refuse_sync(to, ErrorCode::UnknownMemberId),
         }

@@ -3,6 +3,8 @@
 //! [`Script`] sends requests to a coordinator and writes down what comes back. Member ids end in
 //! random numbers; in a transcript the member that was given the number 3 is called `c#3`.
 
+mod consumer;
+mod consumer_text;
 mod errors;
 mod expiry;
 mod join;
@@ -33,6 +35,7 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId, Uuid};
 
+use super::coordinator::Group;
 use super::outcome::{Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
 use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext};
 use crate::outcome::{Coordinator, EncodeRecord, WriteKind};
@@ -333,7 +336,10 @@ impl Script {
     pub(super) fn state(&self, group_id: &str) -> &'static str {
         self.coordinator
             .group(group_id)
-            .map_or("-", |group| group.state().name())
+            .map_or("-", |group| match group {
+                Group::Classic(group) => group.state().name(),
+                Group::Consumer(group) => group.state().name(),
+            })
     }
 
     pub(super) fn render(&mut self, outcome: Outcome) -> String {
@@ -478,10 +484,26 @@ fn describe_timer(change: &TimerChange) -> String {
         } => format!("session {group_id}/{member_id}"),
         TimerKey::Join { group_id } => format!("join {group_id}"),
         TimerKey::Sync { group_id } => format!("sync {group_id}"),
+        TimerKey::Revocation {
+            group_id,
+            member_id,
+            member_epoch,
+        } => format!("revocation {group_id}/{member_id}@{member_epoch}"),
+        TimerKey::Rejoin {
+            group_id,
+            member_id,
+        } => format!("rejoin {group_id}/{member_id}"),
+        TimerKey::MemberSync {
+            group_id,
+            member_id,
+        } => format!("member sync {group_id}/{member_id}"),
         TimerKey::Expiration => "expiration".to_owned(),
     };
     match change {
         TimerChange::Set { key, after_ms } => format!("timer {} in {after_ms}", name(key)),
+        TimerChange::SetIfAbsent { key, after_ms } => {
+            format!("timer {} in {after_ms} if absent", name(key))
+        }
         TimerChange::Cancel { key } => format!("cancel {}", name(key)),
     }
 }
@@ -531,6 +553,7 @@ fn describe_reply(response: &Response) -> String {
             text(&sync.assignment)
         ),
         Response::Heartbeat(heartbeat) => format!("heartbeat {}", error(heartbeat.error_code)),
+        Response::ConsumerGroupHeartbeat(heartbeat) => consumer_text::heartbeat(heartbeat),
         Response::LeaveGroup(leave) => {
             let members = leave.members.iter().map(|member| {
                 let instance_id = member.group_instance_id.as_deref().unwrap_or("");
@@ -645,7 +668,7 @@ fn describe_record(record: &CoordinatorRecord) -> String {
                 key.group, key.topic, key.partition
             )
         }
-        other => panic!("an unexpected record: {other:?}"),
+        (key, value) => consumer_text::record(key, value.as_ref()),
     }
 }
 

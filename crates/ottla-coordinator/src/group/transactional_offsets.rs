@@ -11,7 +11,8 @@ use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
-use super::coordinator::{Deferred, GroupCoordinator};
+use super::consumer::{Committer, ConsumerGroup};
+use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::member::owned;
 use super::offset_commit::is_metadata_too_large;
 use super::offsets::OffsetAndMetadata;
@@ -35,10 +36,7 @@ impl GroupCoordinator {
             effects.reply(to, response(&request, |_| error));
             return self.finish(effects);
         }
-        let group_id = match self.group(&request.group_id) {
-            Some(group) => group.group_id().clone(),
-            None => owned(&request.group_id),
-        };
+        let group_id = owned(&request.group_id);
         self.create_group(&group_id, effects.next_write(), now);
         let max_metadata = self.config.offset_metadata_max_bytes;
         let error_of = |metadata: &Option<ByteString>| match metadata {
@@ -103,9 +101,39 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
+    /// For producers every commit that comes too late is one of a former generation.
+    fn validate_member_commit(
+        &self,
+        group: &ConsumerGroup,
+        request: &TxnOffsetCommitRequest,
+    ) -> Result<(), ErrorCode> {
+        let max_metadata = self.config.offset_metadata_max_bytes;
+        let committer = Committer {
+            member_id: &request.member_id,
+            instance_id: request.group_instance_id.as_ref(),
+            member_epoch: request.generation_id,
+            is_transactional: true,
+            knows_consumer_groups: true,
+        };
+        let image = self.metadata.image();
+        let partitions = request.topics.iter().flat_map(|topic| {
+            let topic_id = image.topics.by_name(&topic.name).map(|topic| topic.id);
+            let to_commit = topic.partitions.iter().filter(move |partition| {
+                let metadata = partition.committed_metadata.as_deref();
+                !metadata.is_some_and(|text| is_metadata_too_large(text, max_metadata))
+            });
+            to_commit.map(move |partition| (topic_id, partition.partition_index))
+        });
+        match group.validate_commit(&committer, partitions) {
+            Err(ErrorCode::StaleMemberEpoch) => Err(ErrorCode::IllegalGeneration),
+            result => result,
+        }
+    }
+
     fn validate_txn_commit(&self, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
         match self.group(&request.group_id) {
-            Some(group) => validate(group, request),
+            Some(Group::Classic(group)) => validate(group, request),
+            Some(Group::Consumer(group)) => self.validate_member_commit(group, request),
             // Whether such a group has members is not known here, so its offsets are left alone.
             None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
             None if request.generation_id < 0 => Ok(()),

@@ -221,6 +221,9 @@ impl Script {
                     };
                     writeln!(text, "timer {name} {after_ms}").unwrap();
                 }
+                TimerChange::SetIfAbsent { key, .. } => {
+                    unreachable!("{key:?} is always set anew")
+                }
                 TimerChange::Cancel { key } => writeln!(text, "cancel {key:?}").unwrap(),
             }
         }

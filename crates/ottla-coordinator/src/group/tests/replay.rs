@@ -4,8 +4,8 @@ use crate::outcome::Coordinator;
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::group_metadata_value::MemberMetadata;
 use ottla_protocol::coordinator_records::{
-    ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, GroupMetadataKey, GroupMetadataValue,
-    GroupRecordKey, GroupRecordValue,
+    GroupMetadataKey, GroupMetadataValue, GroupRecordKey, GroupRecordValue, ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
 };
 use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_types::{Offset, ProducerId};
@@ -145,10 +145,10 @@ fn replay(
 fn a_group_of_another_type_keeps_its_id_and_its_offsets() {
     let mut script = Script::new();
     script.commit_offset(committing("", -1, 7));
-    let key = || ConsumerGroupMetadataKey {
+    let key = || ShareGroupMetadataKey {
         group_id: "g".into(),
     };
-    let value = GroupRecordValue::from(ConsumerGroupMetadataValue::default());
+    let value = GroupRecordValue::from(ShareGroupMetadataValue::default());
     replay(&mut script, key().into(), Some(value.encode(0).unwrap())).unwrap();
 
     check(
@@ -174,7 +174,7 @@ fn a_group_of_another_type_keeps_its_id_and_its_offsets() {
     let listed = script.coordinator.list_groups(&[], &[]);
     assert_eq!(
         (&*listed[0].group_id, &*listed[0].group_type),
-        ("g", "consumer")
+        ("g", "share")
     );
     let now = script.now();
     let outcome = script.coordinator.on_loaded(now);

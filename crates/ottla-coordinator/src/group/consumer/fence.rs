@@ -1,0 +1,139 @@
+//! Members go: because they say so, because nobody has heard of them, or because somebody else says so.
+//! Source: `GroupMetadataManager.consumerGroupLeave`, `consumerGroupFenceMembers`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::decision::Decision;
+use super::group::ConsumerGroup;
+use super::heartbeat::{refuse_fenced_instance, unknown_instance, unknown_member};
+use super::member::{ConsumerGroupMember, LEAVE_GROUP_STATIC_EPOCH, PartitionsWithEpochs};
+use super::{record, timers};
+use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::modern::GroupError;
+use crate::group::outcome::{ReplyTo, Response};
+
+impl GroupCoordinator {
+    pub(super) fn leave(
+        &mut self,
+        to: ReplyTo,
+        request: &ConsumerGroupHeartbeatRequest,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        let group_id = &request.group_id;
+        let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
+        let group = match self.group(group_id) {
+            Some(Group::Consumer(group)) => group.clone(),
+            None if !self.foreign.contains(group_id) => {
+                return Err(not_found(format!("Group {group_id} not found.")));
+            }
+            _ => {
+                let message = format!("Group {group_id} is not a consumer group.");
+                return Err(not_found(message));
+            }
+        };
+        let member = match &request.instance_id {
+            None => group
+                .member(&request.member_id)
+                .ok_or_else(|| unknown_member(&request.member_id, group_id))?,
+            Some(instance_id) => {
+                let member = group
+                    .static_member(instance_id)
+                    .ok_or_else(|| unknown_instance(instance_id))?;
+                refuse_fenced_instance(member, &request.member_id, instance_id)?;
+                member
+            }
+        };
+        let member = Arc::clone(member);
+        let response = ConsumerGroupHeartbeatResponse {
+            member_id: Some(member.member_id.clone()),
+            member_epoch: request.member_epoch,
+            ..Default::default()
+        };
+        let reply = Deferred::Reply(to, Response::ConsumerGroupHeartbeat(response));
+        let comes_back =
+            request.instance_id.is_some() && request.member_epoch == LEAVE_GROUP_STATIC_EPOCH;
+        if comes_back {
+            let mut decision = Decision::about(group);
+            decision.write_current_assignment(&away(&member));
+            self.conclude(decision, reply, now, effects);
+        } else {
+            self.fence(group, &[member], reply, now, effects);
+        }
+        Ok(())
+    }
+
+    /// Puts members out. If all that remain use the classic protocol, the group becomes a classic group.
+    pub(in crate::group) fn fence(
+        &mut self,
+        group: ConsumerGroup,
+        members: &[Arc<ConsumerGroupMember>],
+        deferred: Deferred,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        if members.is_empty() {
+            self.defer_until_committed(deferred, now, effects);
+            return;
+        }
+        let deferred = if self.may_downgrade_without(&group, members) {
+            match self.downgrade_without(&group, members, deferred, now, effects) {
+                Ok(()) => return,
+                // What the members said of themselves cannot be read: they go on as they are.
+                Err(deferred) => deferred,
+            }
+        } else {
+            deferred
+        };
+        let mut decision = Decision::about(group);
+        for member in members {
+            decision.remove_member(&member.member_id);
+        }
+        for regex in regexes_left_by(members) {
+            if decision.group.subscribed_regexes().get(&regex) == 0 {
+                let group_id = decision.group_id();
+                decision.write(record::regex_tombstone(&group_id, &regex));
+            }
+        }
+        let group_id = decision.group_id();
+        let hash = self
+            .metadata
+            .look(&group_id, decision.group.subscribed_topics());
+        decision.bump_group_epoch(hash);
+        for member in members {
+            timers::cancel_all(&group_id, member, effects);
+        }
+        self.conclude(decision, deferred, now, effects);
+    }
+}
+
+/// A static member that is to come back. Its partitions wait for it, under whatever id it then has.
+fn away(member: &ConsumerGroupMember) -> ConsumerGroupMember {
+    let from_the_beginning =
+        |epochs: &BTreeMap<i32, i32>| epochs.keys().map(|partition| (*partition, 0)).collect();
+    ConsumerGroupMember {
+        member_epoch: LEAVE_GROUP_STATIC_EPOCH,
+        pending_revocation: PartitionsWithEpochs::new(),
+        assigned: member
+            .assigned
+            .iter()
+            .map(|(topic_id, epochs)| (*topic_id, from_the_beginning(epochs)))
+            .collect(),
+        ..member.clone()
+    }
+}
+
+fn regexes_left_by(members: &[Arc<ConsumerGroupMember>]) -> Vec<ByteString> {
+    let mut regexes: Vec<ByteString> = members
+        .iter()
+        .filter_map(|member| member.regex().cloned())
+        .collect();
+    regexes.sort_unstable();
+    regexes.dedup();
+    regexes
+}

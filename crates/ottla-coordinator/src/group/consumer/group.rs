@@ -1,0 +1,283 @@
+//! The state of a consumer group. Cheap to clone, so that a decision works on a clone (`decision.rs`).
+//!
+//! Changed by records alone (`replay.rs`). What is counted here is counted over the members, so that a heartbeat in a large
+//! group need not look at all of them.
+//! Invariants: `partition_epochs` has a partition as long as a member has it or is to give it up, with the epoch of that
+//! member; of a regular expression without members there is no resolution.
+//! Source: `ConsumerGroup`.
+
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_types::TopicId;
+use rpds::RedBlackTreeMapSync;
+
+use super::counts::Counts;
+use super::member::ConsumerGroupMember;
+use crate::group::modern::{ModernGroup, SubscriptionType};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::group) enum ConsumerGroupState {
+    Empty,
+    /// The target assignment is older than the group epoch.
+    Assigning,
+    /// Not every member has come to the target assignment.
+    Reconciling,
+    Stable,
+}
+
+impl ConsumerGroupState {
+    /// Kafka's name, as clients see it.
+    pub(in crate::group) fn name(self) -> &'static str {
+        match self {
+            ConsumerGroupState::Empty => "Empty",
+            ConsumerGroupState::Assigning => "Assigning",
+            ConsumerGroupState::Reconciling => "Reconciling",
+            ConsumerGroupState::Stable => "Stable",
+        }
+    }
+}
+
+/// The topics that match a regular expression.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResolvedRegex {
+    pub topics: BTreeSet<ByteString>,
+    /// Of the metadata that it was matched with.
+    pub version: i64,
+    pub timestamp_ms: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::group) struct ConsumerGroup {
+    base: ModernGroup<ConsumerGroupMember>,
+    /// Member id of each instance id.
+    static_members: RedBlackTreeMapSync<ByteString, ByteString>,
+    server_assignors: Counts,
+    num_classic_members: usize,
+    /// Of the members that use the classic protocol.
+    classic_protocols: Counts,
+    /// The epoch of the member that has a partition.
+    partition_epochs: RedBlackTreeMapSync<(TopicId, i32), i32>,
+    subscribed_regexes: Counts,
+    resolved_regexes: RedBlackTreeMapSync<ByteString, Arc<ResolvedRegex>>,
+    /// The log has a record of what the group knew of its topics, from before the hash took its place.
+    pub(super) has_subscription_metadata_record: bool,
+}
+
+impl Deref for ConsumerGroup {
+    type Target = ModernGroup<ConsumerGroupMember>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.base
+    }
+}
+
+impl DerefMut for ConsumerGroup {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.base
+    }
+}
+
+impl ConsumerGroup {
+    pub(in crate::group) fn new(group_id: ByteString) -> Self {
+        ConsumerGroup {
+            base: ModernGroup::new(group_id),
+            static_members: RedBlackTreeMapSync::new_sync(),
+            server_assignors: Counts::default(),
+            num_classic_members: 0,
+            classic_protocols: Counts::default(),
+            partition_epochs: RedBlackTreeMapSync::new_sync(),
+            subscribed_regexes: Counts::default(),
+            resolved_regexes: RedBlackTreeMapSync::new_sync(),
+            has_subscription_metadata_record: false,
+        }
+    }
+
+    pub(in crate::group) fn state(&self) -> ConsumerGroupState {
+        let target_epoch = self.target.epoch;
+        if self.is_empty() {
+            ConsumerGroupState::Empty
+        } else if self.group_epoch > target_epoch {
+            ConsumerGroupState::Assigning
+        } else if self
+            .members()
+            .all(|member| member.is_reconciled_to(target_epoch))
+        {
+            ConsumerGroupState::Stable
+        } else {
+            ConsumerGroupState::Reconciling
+        }
+    }
+
+    pub(super) fn static_member_id(&self, instance_id: &str) -> Option<&ByteString> {
+        self.static_members.get(instance_id)
+    }
+
+    pub(super) fn static_member(&self, instance_id: &str) -> Option<&Arc<ConsumerGroupMember>> {
+        self.member(self.static_member_id(instance_id)?)
+    }
+
+    /// Whether somebody uses the protocol of consumers besides those who go.
+    pub(super) fn all_use_classic_protocol_but(&self, going: &[Arc<ConsumerGroupMember>]) -> bool {
+        let classic_going = going.iter().filter(|it| it.uses_classic_protocol()).count();
+        self.num_classic_members - classic_going == self.num_members() - going.len()
+    }
+
+    /// Whether a member of the classic protocol that offers `protocols` could be in this group.
+    pub(super) fn supports_classic_protocols<'a>(
+        &self,
+        protocol_type: &str,
+        protocols: impl IntoIterator<Item = &'a ByteString>,
+    ) -> bool {
+        let is_of_all = |name: &ByteString| {
+            self.is_empty() || self.classic_protocols.get(name) == self.num_classic_members
+        };
+        protocol_type == "consumer" && protocols.into_iter().any(is_of_all)
+    }
+
+    /// The assignor that most members ask for.
+    pub(super) fn preferred_server_assignor(&self) -> Option<&ByteString> {
+        let most = self.server_assignors.iter().map(|(_, count)| count).max()?;
+        self.server_assignors
+            .iter()
+            .find(|(_, count)| *count == most)
+            .map(|(name, _)| name)
+    }
+
+    pub(super) fn is_partition_free(&self, topic_id: TopicId, partition: i32) -> bool {
+        !self.partition_epochs.contains_key(&(topic_id, partition))
+    }
+
+    /// Whether a member waits for a partition that another one has not given up.
+    pub(super) fn waits_for_unreleased_partition(&self, member: &ConsumerGroupMember) -> bool {
+        let Some(target) = self.target.of(&member.member_id) else {
+            return false;
+        };
+        target.iter().any(|(topic_id, partition)| {
+            let has_it = member
+                .assigned
+                .get(&topic_id)
+                .is_some_and(|epochs| epochs.contains_key(&partition));
+            !has_it && !self.is_partition_free(topic_id, partition)
+        })
+    }
+
+    // Regular expressions
+
+    pub(super) fn subscribed_regexes(&self) -> &Counts {
+        &self.subscribed_regexes
+    }
+
+    pub(super) fn resolved_regexes(
+        &self,
+    ) -> impl Iterator<Item = (&ByteString, &Arc<ResolvedRegex>)> {
+        self.resolved_regexes.iter()
+    }
+
+    pub(super) fn resolved_regex(&self, regex: &str) -> Option<&Arc<ResolvedRegex>> {
+        self.resolved_regexes.get(regex)
+    }
+
+    pub(super) fn num_resolved_regexes(&self) -> usize {
+        self.resolved_regexes.size()
+    }
+
+    /// What the regular expression of a member matches, as far as that is known.
+    pub(super) fn matches_of(&self, member: &ConsumerGroupMember) -> Option<&ResolvedRegex> {
+        self.resolved_regex(member.regex()?).map(Arc::as_ref)
+    }
+
+    pub(super) fn subscription_type(&self) -> SubscriptionType {
+        let num_members = self.num_members();
+        match self.subscribed_regexes.iter().next() {
+            None => self.subscribed_topics().subscription_type(num_members),
+            Some((_, count)) => self
+                .subscribed_topics()
+                .subscription_type_with_regexes(count, num_members),
+        }
+    }
+
+    // Changes, called for records
+
+    pub(super) fn put_member(&mut self, member: ConsumerGroupMember) {
+        let member = Arc::new(member);
+        if let Some(former) = self.base.update_member(Arc::clone(&member)) {
+            self.uncount(&former);
+        }
+        self.count(&member);
+        if let Some(instance_id) = &member.instance_id {
+            self.static_members
+                .insert_mut(instance_id.clone(), member.member_id.clone());
+        }
+    }
+
+    pub(super) fn drop_member(&mut self, member_id: &str) {
+        let Some(removed) = self.base.remove_member(member_id) else {
+            return;
+        };
+        self.uncount(&removed);
+        if let Some(instance_id) = &removed.instance_id {
+            self.static_members.remove_mut(instance_id);
+        }
+    }
+
+    fn count(&mut self, member: &ConsumerGroupMember) {
+        if let Some(name) = &member.server_assignor {
+            self.server_assignors.add(name);
+        }
+        if let Some(regex) = member.regex() {
+            self.subscribed_regexes.add(regex);
+        }
+        if let Some(classic) = &member.classic {
+            self.num_classic_members += 1;
+            for protocol in &classic.supported_protocols {
+                self.classic_protocols.add(&protocol.name);
+            }
+        }
+        for partition in member.held() {
+            // In a compacted log a member may get a partition before the record by which another gave it up; the later
+            // epoch is right.
+            let epoch = self.partition_epochs.get(&partition).copied();
+            if epoch.is_none_or(|epoch| epoch < member.member_epoch) {
+                self.partition_epochs
+                    .insert_mut(partition, member.member_epoch);
+            }
+        }
+    }
+
+    fn uncount(&mut self, member: &ConsumerGroupMember) {
+        if let Some(name) = &member.server_assignor {
+            self.server_assignors.remove(name);
+        }
+        if let Some(regex) = member.regex() {
+            self.subscribed_regexes.remove(regex);
+        }
+        if let Some(classic) = &member.classic {
+            self.num_classic_members -= 1;
+            for protocol in &classic.supported_protocols {
+                self.classic_protocols.remove(&protocol.name);
+            }
+        }
+        for partition in member.held() {
+            if self.partition_epochs.get(&partition) == Some(&member.member_epoch) {
+                self.partition_epochs.remove_mut(&partition);
+            }
+        }
+    }
+
+    pub(super) fn put_resolved_regex(&mut self, regex: ByteString, resolved: ResolvedRegex) {
+        self.drop_resolved_regex(&regex);
+        self.subscribed_topics_mut().add_matches(&resolved.topics);
+        self.resolved_regexes.insert_mut(regex, Arc::new(resolved));
+    }
+
+    pub(super) fn drop_resolved_regex(&mut self, regex: &str) {
+        if let Some(resolved) = self.resolved_regexes.get(regex).cloned() {
+            self.subscribed_topics_mut()
+                .remove_matches(&resolved.topics);
+            self.resolved_regexes.remove_mut(regex);
+        }
+    }
+}

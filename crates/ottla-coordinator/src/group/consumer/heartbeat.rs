@@ -1,0 +1,534 @@
+//! ConsumerGroupHeartbeat: a member joins, says what has changed, and is told its partitions; or it leaves.
+//! Source: `GroupMetadataManager.consumerGroupHeartbeat` and what it calls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::consumer_group_heartbeat_request::TopicPartitions as OwnedPartitions;
+use ottla_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use ottla_types::{ErrorCode, Timestamp, TopicId};
+
+use super::decision::Decision;
+use super::group::ConsumerGroup;
+use super::member::{
+    ConsumerGroupMember, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, PartitionsWithEpochs,
+};
+use super::reconcile::Reconciliation;
+use super::regexes::{RegexChange, Requester};
+use super::{record, timers};
+use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::member::owned;
+use crate::group::modern::{GroupError, GroupSpec, MemberSpec, MemberState, may_assign_now};
+use crate::group::outcome::{Outcome, ReplyTo, Response};
+
+/// What a heartbeat depends on besides its body.
+#[derive(Clone, Debug)]
+pub struct HeartbeatContext {
+    pub client_id: ByteString,
+    /// The peer's address as Java prints it: `/192.0.2.1`.
+    pub client_host: ByteString,
+    /// For a member that has no id yet.
+    pub new_member_id: ByteString,
+    /// On whose behalf topics are looked up for a regular expression.
+    pub requester: Requester,
+}
+
+/// What there is of a group before a member joins it.
+pub(super) enum GroupToJoin {
+    Existing(ConsumerGroup),
+    /// A new group, or one that was another until now: in the decision are the records of that.
+    Made(Decision),
+}
+
+impl GroupCoordinator {
+    /// `request` has passed `validate_heartbeat`.
+    pub fn handle_consumer_group_heartbeat(
+        &mut self,
+        to: ReplyTo,
+        request: ConsumerGroupHeartbeatRequest,
+        context: HeartbeatContext,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let result = match request.member_epoch {
+            LEAVE_GROUP_EPOCH | LEAVE_GROUP_STATIC_EPOCH => {
+                self.leave(to, &request, now, &mut effects)
+            }
+            _ => self.heartbeat(to, &request, &context, now, &mut effects),
+        };
+        if let Err(error) = result {
+            effects.reply(to, refused(error));
+        }
+        self.finish(effects)
+    }
+
+    fn heartbeat(
+        &mut self,
+        to: ReplyTo,
+        request: &ConsumerGroupHeartbeatRequest,
+        context: &HeartbeatContext,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        let is_joining = request.member_epoch == 0;
+        let mut decision = match self.group_to_join(&request.group_id, is_joining, now)? {
+            GroupToJoin::Existing(group) => Decision::about(group),
+            GroupToJoin::Made(decision) => decision,
+        };
+        self.check_room(&decision.group, &request.member_id)?;
+        let member_id = match request.member_id.is_empty() {
+            true => context.new_member_id.clone(),
+            false => owned(&request.member_id),
+        };
+        let owned_partitions: Option<Vec<(TopicId, Vec<i32>)>> =
+            request.topic_partitions.as_deref().map(owned_by_topic);
+        let owned_partitions = owned_partitions.as_deref();
+
+        // 1. What the member says of itself.
+        let member = match &request.instance_id {
+            None => dynamic_member(&decision.group, &member_id, is_joining)?,
+            Some(instance_id) => {
+                static_member(&mut decision, &member_id, instance_id, is_joining, false)?
+            }
+        };
+        check_member_epoch(&member, request.member_epoch, owned_partitions)?;
+        let mut updated = with_request(&member, request, context);
+        let regex_change = RegexChange::of(&decision.group, &member, &updated)?;
+        let has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names;
+        if updated != member {
+            decision.write_member(&updated);
+        }
+        regex_change.write_tombstone(&mut decision);
+        self.refresh_regexes(
+            &decision.group,
+            &regex_change,
+            &context.requester,
+            now,
+            effects,
+        );
+        let has_subscription_changed = has_new_names || regex_change.is_change();
+        // A new expression that is not resolved yet is going to raise the epoch when it is.
+        let bumps_epoch = has_new_names || regex_change.is_resolved_change();
+        self.update_metadata(&mut decision, bumps_epoch, now);
+
+        // 2. and 3. The target assignment, and the member's way to it.
+        self.update_target(&mut decision, now)?;
+        updated = self.reconcile(
+            &mut decision,
+            updated,
+            has_subscription_changed,
+            owned_partitions,
+            effects,
+        )?;
+        let group_id = decision.group_id();
+        effects.set_timer(
+            timers::session(&group_id, &updated.member_id),
+            self.consumer_session_timeout_ms(&group_id),
+        );
+
+        // The assignment is told to who sends everything about itself, as when it missed an answer, and when it changes.
+        let is_full_request = request.rebalance_timeout_ms != -1
+            && (request.subscribed_topic_names.is_some()
+                || request.subscribed_topic_regex.is_some())
+            && request.topic_partitions.is_some();
+        let tells_assignment = is_joining || is_full_request || member.assigned != updated.assigned;
+        let response = ConsumerGroupHeartbeatResponse {
+            member_id: Some(updated.member_id.clone()),
+            member_epoch: updated.member_epoch,
+            heartbeat_interval_ms: self.consumer_heartbeat_interval_ms(&group_id),
+            assignment: tells_assignment.then(|| assignment_of(&updated.assigned)),
+            ..Default::default()
+        };
+        let reply = Deferred::Reply(to, Response::ConsumerGroupHeartbeat(response));
+        self.conclude(decision, reply, now, effects);
+        Ok(())
+    }
+
+    /// The group that a member joins or is in. Source: `getOrMaybeCreateConsumerGroup`.
+    fn group_to_join(
+        &mut self,
+        group_id: &ByteString,
+        creates: bool,
+        now: Timestamp,
+    ) -> Result<GroupToJoin, GroupError> {
+        let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
+        let not_a_consumer_group =
+            || not_found(format!("Group {group_id} is not a consumer group."));
+        if self.foreign.contains(group_id) {
+            return Err(not_a_consumer_group());
+        }
+        match self.group(group_id) {
+            Some(Group::Consumer(group)) => Ok(GroupToJoin::Existing(group.clone())),
+            Some(Group::Classic(group)) if creates => {
+                self.from_classic_group(group, now).map(GroupToJoin::Made)
+            }
+            Some(Group::Classic(_)) => Err(not_a_consumer_group()),
+            None if creates => {
+                let group = ConsumerGroup::new(owned(group_id));
+                Ok(GroupToJoin::Made(Decision::about(group)))
+            }
+            None => Err(not_found(format!("Consumer group {group_id} not found."))),
+        }
+    }
+
+    pub(super) fn check_room(
+        &self,
+        group: &ConsumerGroup,
+        member_id: &ByteString,
+    ) -> Result<(), GroupError> {
+        let max_size = self.config.group_consumer_max_size;
+        let is_full = group.num_members() >= usize::try_from(max_size).unwrap_or(0);
+        if is_full && (member_id.is_empty() || !group.has_member(member_id)) {
+            return Err(GroupError::new(
+                ErrorCode::GroupMaxSizeReached,
+                format!(
+                    "The consumer group has reached its maximum capacity of {max_size} members."
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Looks at the topics if they may have changed, and goes to the next epoch if they have.
+    pub(super) fn update_metadata(
+        &mut self,
+        decision: &mut Decision,
+        bumps_epoch: bool,
+        now: Timestamp,
+    ) {
+        let group_id = decision.group_id();
+        let group_epoch = decision.group.group_epoch;
+        let is_look_due = self
+            .metadata
+            .is_look_due(&group_id, now.value(), group_epoch);
+        if !bumps_epoch && !is_look_due {
+            return;
+        }
+        let hash = self
+            .metadata
+            .look(&group_id, decision.group.subscribed_topics());
+        if bumps_epoch || hash != decision.group.metadata_hash {
+            decision.bump_group_epoch(hash);
+        }
+        self.metadata
+            .has_looked(&group_id, now.value(), decision.group.group_epoch);
+        if decision.group.has_subscription_metadata_record {
+            decision.write(record::subscription_metadata_tombstone(&group_id));
+        }
+    }
+
+    /// Has the target assignment made anew if the group's epoch is ahead of it, and the last time is long enough ago.
+    pub(super) fn update_target(
+        &self,
+        decision: &mut Decision,
+        now: Timestamp,
+    ) -> Result<(), GroupError> {
+        let group = &decision.group;
+        let interval_ms = self.consumer_assignment_interval_ms(&group.group_id);
+        if group.target.epoch >= group.group_epoch
+            || !may_assign_now(group.target.timestamp_ms, interval_ms, now.value())
+        {
+            return Ok(());
+        }
+        let image = self.metadata.image();
+        let members: BTreeMap<ByteString, MemberSpec<'_>> = group
+            .members()
+            .map(|member| {
+                let spec = MemberSpec::new(
+                    member.instance_id.as_ref(),
+                    member.rack_id.as_ref(),
+                    member.subscription(group.matches_of(member)),
+                    group.target.of(&member.member_id),
+                    image,
+                );
+                (member.member_id.clone(), spec)
+            })
+            .collect();
+        let spec = GroupSpec {
+            members,
+            subscription_type: group.subscription_type(),
+            image,
+            assignable: None,
+        };
+        let assignor = self.config.assignor(group.preferred_server_assignor());
+        let epoch = group.group_epoch;
+        let changes = group
+            .target
+            .changes(assignor, &spec)
+            .map_err(|_| GroupError::from(ErrorCode::UnknownServerError))?;
+        let group_id = decision.group_id();
+        for (member_id, assignment) in changes {
+            decision.write(record::target_assignment(
+                &group_id,
+                &member_id,
+                &assignment,
+            ));
+        }
+        decision.write(record::target_metadata(&group_id, epoch, now.value()));
+        Ok(())
+    }
+
+    /// Brings the member a step closer to its target.
+    pub(super) fn reconcile(
+        &self,
+        decision: &mut Decision,
+        member: ConsumerGroupMember,
+        has_subscription_changed: bool,
+        owned: Option<&[(TopicId, Vec<i32>)]>,
+        effects: &mut Effects,
+    ) -> Result<ConsumerGroupMember, GroupError> {
+        let group = &decision.group;
+        if !has_subscription_changed && member.is_reconciled_to(group.target.epoch) {
+            return Ok(member);
+        }
+        let reconciliation = Reconciliation {
+            group,
+            image: self.metadata.image(),
+            has_subscription_changed,
+            owned,
+        };
+        let next = reconciliation.step(&member)?;
+        if next == member {
+            return Ok(member);
+        }
+        decision.write_current_assignment(&next);
+        // Members of the classic protocol have time limits of their own.
+        if !next.uses_classic_protocol() {
+            let group_id = decision.group_id();
+            let timer = |epoch: i32| timers::revocation(&group_id, &next.member_id, epoch);
+            if next.state == MemberState::UnrevokedPartitions {
+                effects.set_timer(timer(next.member_epoch), next.rebalance_timeout_ms);
+            } else if member.state == MemberState::UnrevokedPartitions {
+                effects.cancel_timer(timer(member.member_epoch));
+            }
+        }
+        Ok(next)
+    }
+
+    /// Writes what was decided, and puts the group as it is now in the place of what it was.
+    pub(super) fn conclude(
+        &mut self,
+        decision: Decision,
+        deferred: Deferred,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let Decision { group, records } = decision;
+        if records.is_empty() {
+            self.defer_until_committed(deferred, now, effects);
+            return;
+        }
+        let group_id = group.group_id.clone();
+        if let Some(Group::Classic(_)) = self.group(&group_id) {
+            self.end_classic_group(&group_id, effects);
+        }
+        self.put_group(
+            effects.next_write(),
+            &group_id,
+            Some(Group::Consumer(group)),
+        );
+        effects.write(records, deferred);
+    }
+}
+
+/// A member without a name. Source: `getOrMaybeSubscribeDynamicConsumerGroupMember`.
+pub(super) fn dynamic_member(
+    group: &ConsumerGroup,
+    member_id: &ByteString,
+    creates: bool,
+) -> Result<ConsumerGroupMember, GroupError> {
+    match group.member(member_id) {
+        Some(member) => Ok(ConsumerGroupMember::clone(member)),
+        None if creates => Ok(ConsumerGroupMember::new(member_id.clone())),
+        None => Err(unknown_member(member_id, &group.group_id)),
+    }
+}
+
+/// A member with a name, which may take the place of a former one of that name.
+/// Source: `getOrMaybeSubscribeStaticConsumerGroupMember`.
+pub(super) fn static_member(
+    decision: &mut Decision,
+    member_id: &ByteString,
+    instance_id: &ByteString,
+    creates: bool,
+    uses_classic_protocol: bool,
+) -> Result<ConsumerGroupMember, GroupError> {
+    let group = &decision.group;
+    let existing = group.static_member(instance_id).cloned();
+    if !creates {
+        let existing = existing.ok_or_else(|| unknown_instance(instance_id))?;
+        refuse_fenced_instance(&existing, member_id, instance_id)?;
+        return Ok(ConsumerGroupMember::clone(&existing));
+    }
+    let Some(existing) = existing else {
+        return dynamic_member(group, member_id, true);
+    };
+    let is_released = existing.member_epoch == LEAVE_GROUP_STATIC_EPOCH;
+    if !uses_classic_protocol && !existing.uses_classic_protocol() && !is_released {
+        return Err(GroupError::new(
+            ErrorCode::UnreleasedInstanceId,
+            format!(
+                "Static member {member_id} with instance id {instance_id} cannot join the group \
+                 because the instance id is owned by {} member.",
+                existing.member_id
+            ),
+        ));
+    }
+    Ok(replace_member(decision, &existing, member_id))
+}
+
+/// The new member has all that the old one had. Source: `replaceMember`.
+fn replace_member(
+    decision: &mut Decision,
+    old: &Arc<ConsumerGroupMember>,
+    member_id: &ByteString,
+) -> ConsumerGroupMember {
+    let new = ConsumerGroupMember {
+        member_id: member_id.clone(),
+        member_epoch: 0,
+        previous_member_epoch: 0,
+        ..ConsumerGroupMember::clone(old)
+    };
+    let target = decision.group.target.of(&old.member_id).cloned();
+    decision.remove_member(&old.member_id);
+    decision.write_member(&new);
+    let group_id = decision.group_id();
+    decision.write(record::target_assignment(
+        &group_id,
+        member_id,
+        &target.unwrap_or_default(),
+    ));
+    decision.write_current_assignment(&new);
+    new
+}
+
+pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
+    GroupError::new(
+        ErrorCode::UnknownMemberId,
+        format!("Member {member_id} is not a member of group {group_id}."),
+    )
+}
+
+pub(super) fn unknown_instance(instance_id: &str) -> GroupError {
+    GroupError::new(
+        ErrorCode::UnknownMemberId,
+        format!("Instance id {instance_id} is unknown."),
+    )
+}
+
+pub(super) fn refuse_fenced_instance(
+    member: &ConsumerGroupMember,
+    member_id: &str,
+    instance_id: &str,
+) -> Result<(), GroupError> {
+    if member.member_id == *member_id {
+        return Ok(());
+    }
+    Err(GroupError::new(
+        ErrorCode::FencedInstanceId,
+        format!(
+            "Static member {member_id} with instance id {instance_id} was fenced by member {}.",
+            member.member_id
+        ),
+    ))
+}
+
+/// Whether the member speaks of the epoch that it is in. One that missed an answer may be an epoch behind, as long as it
+/// has nothing that it should not have.
+fn check_member_epoch(
+    member: &ConsumerGroupMember,
+    received: i32,
+    owned: Option<&[(TopicId, Vec<i32>)]>,
+) -> Result<(), GroupError> {
+    let known = member.member_epoch;
+    let is_behind = || {
+        received == member.previous_member_epoch
+            && owned.is_some_and(|owned| is_subset(owned, &member.assigned))
+    };
+    if received == 0 || received == known || (received < known && is_behind()) {
+        return Ok(());
+    }
+    let relation = if received > known {
+        "greater"
+    } else {
+        "smaller"
+    };
+    Err(GroupError::new(
+        ErrorCode::FencedMemberEpoch,
+        format!(
+            "The consumer group member has a {relation} member epoch ({received}) than the one \
+             known by the group coordinator ({known}). The member must abandon all its partitions \
+             and rejoin."
+        ),
+    ))
+}
+
+fn is_subset(owned: &[(TopicId, Vec<i32>)], assigned: &PartitionsWithEpochs) -> bool {
+    owned.iter().all(|(topic_id, partitions)| {
+        assigned
+            .get(topic_id)
+            .is_some_and(|epochs| partitions.iter().all(|index| epochs.contains_key(index)))
+    })
+}
+
+/// The member with what the request says; what it does not say stays.
+fn with_request(
+    member: &ConsumerGroupMember,
+    request: &ConsumerGroupHeartbeatRequest,
+    context: &HeartbeatContext,
+) -> ConsumerGroupMember {
+    let or_former = |said: &Option<ByteString>, former: &Option<ByteString>| match said {
+        Some(said) => Some(owned(said)),
+        None => former.clone(),
+    };
+    ConsumerGroupMember {
+        instance_id: or_former(&request.instance_id, &member.instance_id),
+        rack_id: or_former(&request.rack_id, &member.rack_id),
+        rebalance_timeout_ms: match request.rebalance_timeout_ms {
+            -1 => member.rebalance_timeout_ms,
+            timeout_ms => timeout_ms,
+        },
+        server_assignor: or_former(&request.server_assignor, &member.server_assignor),
+        subscribed_topic_names: match &request.subscribed_topic_names {
+            Some(names) => names.iter().map(owned).collect(),
+            None => member.subscribed_topic_names.clone(),
+        },
+        subscribed_topic_regex: or_former(
+            &request.subscribed_topic_regex,
+            &member.subscribed_topic_regex,
+        ),
+        client_id: context.client_id.clone(),
+        client_host: context.client_host.clone(),
+        classic: None,
+        ..member.clone()
+    }
+}
+
+fn owned_by_topic(topics: &[OwnedPartitions]) -> Vec<(TopicId, Vec<i32>)> {
+    topics
+        .iter()
+        .map(|topic| (topic.topic_id, topic.partitions.clone()))
+        .collect()
+}
+
+fn assignment_of(partitions: &PartitionsWithEpochs) -> Assignment {
+    let topics = partitions.iter().map(|(topic_id, epochs)| TopicPartitions {
+        topic_id: *topic_id,
+        partitions: epochs.keys().copied().collect(),
+        ..Default::default()
+    });
+    Assignment {
+        topic_partitions: topics.collect(),
+        ..Default::default()
+    }
+}
+
+fn refused(error: GroupError) -> Response {
+    Response::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse {
+        error_code: error.error.code(),
+        error_message: error.message.map(Into::into),
+        ..Default::default()
+    })
+}

@@ -1,0 +1,248 @@
+//! The records of consumer groups, in the versions that Kafka 4.3.1 writes.
+//! Source: `GroupCoordinatorRecordHelpers`.
+
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::consumer_group_member_metadata_value::{
+    ClassicMemberMetadata, ClassicProtocol,
+};
+use ottla_protocol::coordinator_records::consumer_group_target_assignment_member_value::TopicPartition;
+use ottla_protocol::coordinator_records::{
+    ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue, ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue,
+    GroupRecordKey, GroupRecordValue,
+};
+
+use super::group::{ConsumerGroup, ResolvedRegex};
+use super::member::{ConsumerGroupMember, to_record};
+use crate::group::CoordinatorRecord;
+use crate::group::modern::Assignment;
+
+/// All values of consumer groups are written in this version.
+pub(in crate::group) const CONSUMER_GROUP_VALUE_VERSION: i16 = 0;
+
+fn record(key: GroupRecordKey, value: GroupRecordValue) -> CoordinatorRecord {
+    CoordinatorRecord {
+        key,
+        value: Some(value),
+    }
+}
+
+fn tombstone(key: GroupRecordKey) -> CoordinatorRecord {
+    CoordinatorRecord { key, value: None }
+}
+
+fn member_metadata_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::ConsumerGroupMemberMetadata(ConsumerGroupMemberMetadataKey {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    })
+}
+
+fn target_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::ConsumerGroupTargetAssignmentMember(ConsumerGroupTargetAssignmentMemberKey {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    })
+}
+
+fn target_metadata_key(group_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(
+        ConsumerGroupTargetAssignmentMetadataKey {
+            group_id: group_id.clone(),
+        },
+    )
+}
+
+fn current_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::ConsumerGroupCurrentMemberAssignment(ConsumerGroupCurrentMemberAssignmentKey {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    })
+}
+
+fn group_key(group_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::ConsumerGroupMetadata(ConsumerGroupMetadataKey {
+        group_id: group_id.clone(),
+    })
+}
+
+fn regex_key(group_id: &ByteString, regex: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::ConsumerGroupRegularExpression(ConsumerGroupRegularExpressionKey {
+        group_id: group_id.clone(),
+        regular_expression: regex.clone(),
+    })
+}
+
+/// What the member says of itself.
+pub(super) fn member_metadata(
+    group_id: &ByteString,
+    member: &ConsumerGroupMember,
+) -> CoordinatorRecord {
+    let classic = member.classic.as_ref().map(|classic| {
+        let protocols = classic
+            .supported_protocols
+            .iter()
+            .map(|protocol| ClassicProtocol {
+                name: protocol.name.clone(),
+                metadata: protocol.metadata.clone(),
+                ..Default::default()
+            });
+        ClassicMemberMetadata {
+            session_timeout_ms: classic.session_timeout_ms,
+            supported_protocols: protocols.collect(),
+            ..Default::default()
+        }
+    });
+    record(
+        member_metadata_key(group_id, &member.member_id),
+        GroupRecordValue::ConsumerGroupMemberMetadata(ConsumerGroupMemberMetadataValue {
+            instance_id: member.instance_id.clone(),
+            rack_id: member.rack_id.clone(),
+            client_id: member.client_id.clone(),
+            client_host: member.client_host.clone(),
+            subscribed_topic_names: member.subscribed_topic_names.iter().cloned().collect(),
+            subscribed_topic_regex: member.subscribed_topic_regex.clone(),
+            rebalance_timeout_ms: member.rebalance_timeout_ms,
+            server_assignor: member.server_assignor.clone(),
+            classic_member_metadata: classic,
+            ..Default::default()
+        }),
+    )
+}
+
+pub(super) fn group_epoch(
+    group_id: &ByteString,
+    epoch: i32,
+    metadata_hash: i64,
+) -> CoordinatorRecord {
+    record(
+        group_key(group_id),
+        GroupRecordValue::ConsumerGroupMetadata(ConsumerGroupMetadataValue {
+            epoch,
+            metadata_hash,
+            ..Default::default()
+        }),
+    )
+}
+
+pub(super) fn target_assignment(
+    group_id: &ByteString,
+    member_id: &ByteString,
+    assignment: &Assignment,
+) -> CoordinatorRecord {
+    let topics = assignment
+        .topics()
+        .map(|(topic_id, partitions)| TopicPartition {
+            topic_id,
+            partitions: partitions.iter().copied().collect(),
+            ..Default::default()
+        });
+    record(
+        target_key(group_id, member_id),
+        GroupRecordValue::ConsumerGroupTargetAssignmentMember(
+            ConsumerGroupTargetAssignmentMemberValue {
+                topic_partitions: topics.collect(),
+                ..Default::default()
+            },
+        ),
+    )
+}
+
+pub(super) fn target_metadata(
+    group_id: &ByteString,
+    epoch: i32,
+    timestamp_ms: i64,
+) -> CoordinatorRecord {
+    record(
+        target_metadata_key(group_id),
+        GroupRecordValue::ConsumerGroupTargetAssignmentMetadata(
+            ConsumerGroupTargetAssignmentMetadataValue {
+                assignment_epoch: epoch,
+                assignment_timestamp: timestamp_ms,
+                ..Default::default()
+            },
+        ),
+    )
+}
+
+pub(super) fn current_assignment(
+    group_id: &ByteString,
+    member: &ConsumerGroupMember,
+) -> CoordinatorRecord {
+    record(
+        current_key(group_id, &member.member_id),
+        GroupRecordValue::ConsumerGroupCurrentMemberAssignment(
+            ConsumerGroupCurrentMemberAssignmentValue {
+                member_epoch: member.member_epoch,
+                previous_member_epoch: member.previous_member_epoch,
+                state: member.state.code(),
+                assigned_partitions: to_record(&member.assigned),
+                partitions_pending_revocation: to_record(&member.pending_revocation),
+                ..Default::default()
+            },
+        ),
+    )
+}
+
+pub(super) fn resolved_regex(
+    group_id: &ByteString,
+    regex: &ByteString,
+    resolved: &ResolvedRegex,
+) -> CoordinatorRecord {
+    record(
+        regex_key(group_id, regex),
+        GroupRecordValue::ConsumerGroupRegularExpression(ConsumerGroupRegularExpressionValue {
+            topics: resolved.topics.iter().cloned().collect(),
+            version: resolved.version,
+            timestamp: resolved.timestamp_ms,
+            ..Default::default()
+        }),
+    )
+}
+
+pub(super) fn regex_tombstone(group_id: &ByteString, regex: &ByteString) -> CoordinatorRecord {
+    tombstone(regex_key(group_id, regex))
+}
+
+pub(super) fn subscription_metadata_tombstone(group_id: &ByteString) -> CoordinatorRecord {
+    tombstone(GroupRecordKey::ConsumerGroupPartitionMetadata(
+        ConsumerGroupPartitionMetadataKey {
+            group_id: group_id.clone(),
+        },
+    ))
+}
+
+/// A member goes: first what it has, then what it was to have, then itself.
+pub(super) fn member_tombstones(
+    group_id: &ByteString,
+    member_id: &ByteString,
+) -> [CoordinatorRecord; 3] {
+    [
+        tombstone(current_key(group_id, member_id)),
+        tombstone(target_key(group_id, member_id)),
+        tombstone(member_metadata_key(group_id, member_id)),
+    ]
+}
+
+/// The group goes, with whoever is in it.
+pub(in crate::group) fn group_tombstones(group: &ConsumerGroup) -> Vec<CoordinatorRecord> {
+    let group_id = &group.group_id;
+    let members = || group.members().map(|member| &member.member_id);
+    let mut records = Vec::new();
+    records.extend(members().map(|member_id| tombstone(current_key(group_id, member_id))));
+    records.extend(members().map(|member_id| tombstone(target_key(group_id, member_id))));
+    records.push(tombstone(target_metadata_key(group_id)));
+    records.extend(members().map(|member_id| tombstone(member_metadata_key(group_id, member_id))));
+    records.extend(
+        group
+            .resolved_regexes()
+            .map(|(regex, _)| regex_tombstone(group_id, regex)),
+    );
+    records.push(subscription_metadata_tombstone(group_id));
+    records.push(tombstone(group_key(group_id)));
+    records
+}

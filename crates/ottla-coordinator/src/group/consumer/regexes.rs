@@ -1,0 +1,241 @@
+//! Subscriptions by a regular expression: which topics match is found out beside the coordinator, and comes back as an
+//! event.
+//!
+//! All expressions of a group are matched together, at most every ten seconds, and not before the last answer has come.
+//! Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `handleRegularExpressionsResult`, `TopicRegexResolver`.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_metadata::MetadataImage;
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::decision::Decision;
+use super::group::{ConsumerGroup, ResolvedRegex};
+use super::member::ConsumerGroupMember;
+use super::record;
+use super::topic_regex::TopicRegex;
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
+use crate::group::modern::GroupError;
+use crate::group::outcome::{Command, Outcome};
+
+const MIN_REFRESH_INTERVAL_MS: i64 = 10_000;
+
+/// On whose behalf topics are looked up: what the shell has to know to say which topics it may see. The coordinator only
+/// hands it back.
+#[derive(Clone)]
+pub struct Requester(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Requester {
+    pub fn new(requester: impl Any + Send + Sync) -> Self {
+        Requester(Some(Arc::new(requester)))
+    }
+
+    /// Somebody who may see every topic.
+    pub fn nobody() -> Self {
+        Requester(None)
+    }
+
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Requester {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Requester")
+    }
+}
+
+/// Asked of the shell: `resolve` these, and hand in what came out.
+#[derive(Clone, Debug)]
+pub struct ResolveRegexes {
+    pub group_id: ByteString,
+    pub regexes: BTreeSet<ByteString>,
+    pub requester: Requester,
+}
+
+/// The topics of `image` that each of `regexes` matches and `is_visible` lets through. May take long.
+pub fn resolve(
+    regexes: &BTreeSet<ByteString>,
+    image: &MetadataImage,
+    is_visible: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> BTreeMap<ByteString, ResolvedRegex> {
+    // They were compiled when the members came with them. One that cannot be all the same matches nothing.
+    let compiled: Vec<(&ByteString, Option<TopicRegex>)> = regexes
+        .iter()
+        .map(|regex| (regex, TopicRegex::compile(regex).ok()))
+        .collect();
+    let mut resolved: BTreeMap<ByteString, ResolvedRegex> = BTreeMap::new();
+    for regex in regexes {
+        resolved.insert(
+            regex.clone(),
+            ResolvedRegex {
+                topics: BTreeSet::new(),
+                version: image.provenance.last_contained_offset.value(),
+                timestamp_ms: now.value(),
+            },
+        );
+    }
+    for topic in image.topics.iter() {
+        let mut is_seen = None;
+        for (regex, compiled) in &compiled {
+            let is_match = compiled.as_ref().is_some_and(|it| it.matches(&topic.name));
+            if is_match
+                && *is_seen.get_or_insert_with(|| is_visible(&topic.name))
+                && let Some(resolved) = resolved.get_mut(*regex)
+            {
+                resolved.topics.insert(topic.name.clone());
+            }
+        }
+    }
+    resolved
+}
+
+/// What a member's request does to the regular expressions of its group.
+#[derive(Default)]
+pub(super) struct RegexChange {
+    is_change: bool,
+    /// The topics of the new subscription are known already.
+    is_resolved: bool,
+    /// The group did not have the new expression.
+    is_new: bool,
+    /// Nobody is subscribed to it any more.
+    abandoned: Option<ByteString>,
+}
+
+impl RegexChange {
+    /// `group` is as it was before the request.
+    pub(super) fn of(
+        group: &ConsumerGroup,
+        member: &ConsumerGroupMember,
+        updated: &ConsumerGroupMember,
+    ) -> Result<Self, GroupError> {
+        if member.subscribed_topic_regex == updated.subscribed_topic_regex {
+            return Ok(RegexChange::default());
+        }
+        let mut change = RegexChange {
+            is_change: true,
+            ..RegexChange::default()
+        };
+        if let Some(former) = member.regex()
+            && group.subscribed_regexes().get(former) == 1
+        {
+            change.abandoned = Some(former.clone());
+        }
+        match updated.regex() {
+            Some(regex) if group.subscribed_regexes().get(regex) == 0 => {
+                TopicRegex::compile(regex).map_err(|error| {
+                    GroupError::new(
+                        ErrorCode::InvalidRegularExpression,
+                        format!(
+                            "SubscribedTopicRegex `{regex}` is not a valid regular expression: \
+                             {error}."
+                        ),
+                    )
+                })?;
+                change.is_new = true;
+            }
+            Some(regex) => change.is_resolved = group.resolved_regex(regex).is_some(),
+            None => change.is_resolved = member.regex().is_some(),
+        }
+        Ok(change)
+    }
+
+    pub(super) fn is_change(&self) -> bool {
+        self.is_change
+    }
+
+    pub(super) fn is_resolved_change(&self) -> bool {
+        self.is_resolved
+    }
+
+    pub(super) fn write_tombstone(&self, decision: &mut Decision) {
+        if let Some(regex) = &self.abandoned {
+            let group_id = decision.group_id();
+            decision.write(record::regex_tombstone(&group_id, regex));
+        }
+    }
+}
+
+impl GroupCoordinator {
+    /// Has the group's regular expressions matched if what is known of them may not be right any more. `group` is as it is
+    /// after the request.
+    pub(super) fn refresh_regexes(
+        &mut self,
+        group: &ConsumerGroup,
+        change: &RegexChange,
+        requester: &Requester,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let subscribed = group.subscribed_regexes();
+        if subscribed.len() == 0 || self.resolving.contains(&group.group_id) {
+            return;
+        }
+        // They are always resolved together, so that one stands for all.
+        let last = group
+            .resolved_regexes()
+            .next()
+            .map(|(_, resolved)| resolved);
+        let age_ms = last.map(|last| now.value().saturating_sub(last.timestamp_ms));
+        if age_ms.is_some_and(|age_ms| age_ms <= MIN_REFRESH_INTERVAL_MS) {
+            return;
+        }
+        let max_age_ms = i64::from(self.config.group_consumer_regex_refresh_interval_ms);
+        let version = last.map_or(0, |last| last.version);
+        let is_due = change.is_new
+            || subscribed.len() != group.num_resolved_regexes()
+            || version < self.metadata.version_with_new_topics()
+            || age_ms.is_none_or(|age_ms| age_ms > max_age_ms);
+        if is_due {
+            self.resolving.insert(group.group_id.clone());
+            effects.command(Command::ResolveRegexes(ResolveRegexes {
+                group_id: group.group_id.clone(),
+                regexes: subscribed.iter().map(|(regex, _)| regex.clone()).collect(),
+                requester: requester.clone(),
+            }));
+        }
+    }
+
+    /// What came out of a [`ResolveRegexes`].
+    pub fn on_regexes_resolved(
+        &mut self,
+        group_id: &ByteString,
+        resolved: BTreeMap<ByteString, ResolvedRegex>,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        self.resolving.remove(group_id);
+        let Some(group) = self.consumer_group(group_id) else {
+            return self.finish(effects);
+        };
+        let mut decision = Decision::about(group.clone());
+        let mut has_changed = false;
+        for (regex, resolved) in resolved {
+            if decision.group.subscribed_regexes().get(&regex) == 0 {
+                continue;
+            }
+            let former = decision.group.resolved_regex(&regex);
+            has_changed |= match former {
+                Some(former) => former.topics != resolved.topics,
+                None => !resolved.topics.is_empty(),
+            };
+            decision.write(record::resolved_regex(group_id, &regex, &resolved));
+        }
+        let hash = self
+            .metadata
+            .look(group_id, decision.group.subscribed_topics());
+        if has_changed || hash != decision.group.metadata_hash {
+            decision.bump_group_epoch(hash);
+            self.metadata
+                .has_looked(group_id, now.value(), decision.group.group_epoch);
+        }
+        self.conclude(decision, Deferred::Nothing, now, &mut effects);
+        self.finish(effects)
+    }
+}

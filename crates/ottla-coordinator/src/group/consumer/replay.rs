@@ -1,0 +1,127 @@
+//! What a record does to a consumer group: the one way in which its state changes, when it is decided as when it is read
+//! back.
+//!
+//! A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a tombstone of
+//! what is not there does nothing.
+//! Source: the `replay` methods of `GroupMetadataManager`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+
+use super::group::{ConsumerGroup, ResolvedRegex};
+use super::member::ConsumerGroupMember;
+use crate::group::member::owned;
+use crate::group::modern::Assignment;
+
+/// The group that a record is about, if it is one of a consumer group.
+pub(in crate::group) fn group_of(key: &GroupRecordKey) -> Option<&ByteString> {
+    use GroupRecordKey as Key;
+    match key {
+        Key::ConsumerGroupMetadata(key) => Some(&key.group_id),
+        Key::ConsumerGroupPartitionMetadata(key) => Some(&key.group_id),
+        Key::ConsumerGroupMemberMetadata(key) => Some(&key.group_id),
+        Key::ConsumerGroupTargetAssignmentMetadata(key) => Some(&key.group_id),
+        Key::ConsumerGroupTargetAssignmentMember(key) => Some(&key.group_id),
+        Key::ConsumerGroupCurrentMemberAssignment(key) => Some(&key.group_id),
+        Key::ConsumerGroupRegularExpression(key) => Some(&key.group_id),
+        _ => None,
+    }
+}
+
+/// Whether a record is the end of its consumer group.
+pub(in crate::group) fn is_end_of_group(
+    key: &GroupRecordKey,
+    value: Option<&GroupRecordValue>,
+) -> bool {
+    matches!(key, GroupRecordKey::ConsumerGroupMetadata(_)) && value.is_none()
+}
+
+impl ConsumerGroup {
+    /// Takes in a record of this group that is not its end.
+    pub(in crate::group) fn apply(
+        &mut self,
+        key: &GroupRecordKey,
+        value: Option<&GroupRecordValue>,
+    ) {
+        use GroupRecordKey as Key;
+        use GroupRecordValue as Value;
+        match (key, value) {
+            (Key::ConsumerGroupMetadata(_), Some(Value::ConsumerGroupMetadata(value))) => {
+                self.group_epoch = value.epoch;
+                self.metadata_hash = value.metadata_hash;
+            }
+            (Key::ConsumerGroupPartitionMetadata(_), value) => {
+                self.has_subscription_metadata_record = value.is_some();
+            }
+            (
+                Key::ConsumerGroupMemberMetadata(key),
+                Some(Value::ConsumerGroupMemberMetadata(value)),
+            ) => {
+                let member = self.member_or_new(&key.member_id).with_metadata(value);
+                self.put_member(member);
+            }
+            (Key::ConsumerGroupMemberMetadata(key), None) => self.drop_member(&key.member_id),
+            (
+                Key::ConsumerGroupTargetAssignmentMetadata(_),
+                Some(Value::ConsumerGroupTargetAssignmentMetadata(value)),
+            ) => self
+                .target
+                .set_metadata(value.assignment_epoch, value.assignment_timestamp),
+            (Key::ConsumerGroupTargetAssignmentMetadata(_), None) => self.target.clear_metadata(),
+            (
+                Key::ConsumerGroupTargetAssignmentMember(key),
+                Some(Value::ConsumerGroupTargetAssignmentMember(value)),
+            ) => {
+                let partitions = value.topic_partitions.iter().flat_map(|topic| {
+                    let topic_id = topic.topic_id;
+                    topic.partitions.iter().map(move |index| (topic_id, *index))
+                });
+                let assignment: Assignment = partitions.collect();
+                self.target.set(owned(&key.member_id), Arc::new(assignment));
+            }
+            (Key::ConsumerGroupTargetAssignmentMember(key), None) => {
+                self.target.remove(&key.member_id);
+            }
+            (
+                Key::ConsumerGroupCurrentMemberAssignment(key),
+                Some(Value::ConsumerGroupCurrentMemberAssignment(value)),
+            ) => {
+                let member = self
+                    .member_or_new(&key.member_id)
+                    .with_current_assignment(value);
+                self.put_member(member);
+            }
+            (Key::ConsumerGroupCurrentMemberAssignment(key), None) => {
+                if let Some(member) = self.member(&key.member_id) {
+                    let member = member.without_current_assignment();
+                    self.put_member(member);
+                }
+            }
+            (
+                Key::ConsumerGroupRegularExpression(key),
+                Some(Value::ConsumerGroupRegularExpression(value)),
+            ) => {
+                let resolved = ResolvedRegex {
+                    topics: value.topics.iter().map(owned).collect(),
+                    version: value.version,
+                    timestamp_ms: value.timestamp,
+                };
+                self.put_resolved_regex(owned(&key.regular_expression), resolved);
+            }
+            (Key::ConsumerGroupRegularExpression(key), None) => {
+                self.drop_resolved_regex(&key.regular_expression);
+            }
+            // A record of something else, or a value that does not fit its key.
+            _ => {}
+        }
+    }
+
+    fn member_or_new(&self, member_id: &ByteString) -> ConsumerGroupMember {
+        match self.member(member_id) {
+            Some(member) => ConsumerGroupMember::clone(member),
+            None => ConsumerGroupMember::new(owned(member_id)),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Who is put out of a consumer group because something took too long.
+//! Source: `GroupMetadataManager.scheduleConsumerGroupSessionTimeout` and its like.
+
+use bytestring::ByteString;
+use ottla_types::Timestamp;
+
+use super::group::ConsumerGroup;
+use super::member::ConsumerGroupMember;
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
+use crate::group::modern::MemberState;
+use crate::group::outcome::TimerKey;
+
+/// After how long a member is put out that could not be because its records could not be written.
+/// Source: `CoordinatorTimer.schedule`.
+pub(in crate::group) const TIMER_RETRY_MS: i32 = 500;
+
+pub(super) fn session(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
+    TimerKey::Session {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    }
+}
+
+/// A member of the classic protocol is to rejoin.
+pub(super) fn rejoin(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
+    TimerKey::Rejoin {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    }
+}
+
+/// A member of the classic protocol is to ask for its assignment.
+pub(super) fn member_sync(group_id: &ByteString, member_id: &ByteString) -> TimerKey {
+    TimerKey::MemberSync {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    }
+}
+
+/// A member is to give up partitions and leave `member_epoch`.
+pub(super) fn revocation(
+    group_id: &ByteString,
+    member_id: &ByteString,
+    member_epoch: i32,
+) -> TimerKey {
+    TimerKey::Revocation {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+        member_epoch,
+    }
+}
+
+impl GroupCoordinator {
+    /// A timer of a member of a consumer group is due.
+    pub(in crate::group) fn on_member_timer(
+        &mut self,
+        key: TimerKey,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let (group_id, member_id, left_epoch) = match &key {
+            TimerKey::Session {
+                group_id,
+                member_id,
+            }
+            | TimerKey::Rejoin {
+                group_id,
+                member_id,
+            }
+            | TimerKey::MemberSync {
+                group_id,
+                member_id,
+            } => (group_id, member_id, None),
+            TimerKey::Revocation {
+                group_id,
+                member_id,
+                member_epoch,
+            } => (group_id, member_id, Some(*member_epoch)),
+            _ => return,
+        };
+        let Some(group) = self.consumer_group(group_id) else {
+            return;
+        };
+        let Some(member) = group.member(member_id).cloned() else {
+            return;
+        };
+        // That the member was to give something up may have been taken back.
+        let is_revoking = |epoch| {
+            member.member_epoch == epoch && member.state == MemberState::UnrevokedPartitions
+        };
+        if left_epoch.is_some_and(|epoch| !is_revoking(epoch)) {
+            return;
+        }
+        let group = group.clone();
+        self.fence(group, &[member], Deferred::Timer(key.clone()), now, effects);
+    }
+
+    pub(in crate::group) fn set_timers_of_loaded(
+        &self,
+        group: &ConsumerGroup,
+        effects: &mut Effects,
+    ) {
+        let session_timeout_ms = self.consumer_session_timeout_ms(&group.group_id);
+        for member in group.members() {
+            effects.set_timer(
+                session(&group.group_id, &member.member_id),
+                session_timeout_ms,
+            );
+            if member.state == MemberState::UnrevokedPartitions {
+                effects.set_timer(
+                    revocation(&group.group_id, &member.member_id, member.member_epoch),
+                    member.rebalance_timeout_ms,
+                );
+            }
+        }
+    }
+}
+
+pub(super) fn cancel_all(
+    group_id: &ByteString,
+    member: &ConsumerGroupMember,
+    effects: &mut Effects,
+) {
+    let member_id = &member.member_id;
+    effects.cancel_timer(session(group_id, member_id));
+    effects.cancel_timer(revocation(group_id, member_id, member.member_epoch));
+    effects.cancel_timer(rejoin(group_id, member_id));
+    effects.cancel_timer(member_sync(group_id, member_id));
+}

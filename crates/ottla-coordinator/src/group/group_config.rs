@@ -1,0 +1,44 @@
+//! The settings of single groups, which stand in the metadata of the cluster beside those of topics.
+//!
+//! They are read when they are needed. A value that is out of the broker's bounds counts as the bound: the bounds may have
+//! been set after it.
+//! Source: `GroupConfigManager`, `GroupConfig.evaluate`.
+
+use bytestring::ByteString;
+use ottla_metadata::ConfigResource;
+
+use super::config::BoundedSetting;
+use super::coordinator::GroupCoordinator;
+
+impl GroupCoordinator {
+    pub(super) fn consumer_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
+        let setting = self.config.group_consumer_session_timeout_ms;
+        self.setting_of(group_id, "consumer.session.timeout.ms", setting)
+    }
+
+    pub(super) fn consumer_heartbeat_interval_ms(&self, group_id: &ByteString) -> i32 {
+        let setting = self.config.group_consumer_heartbeat_interval_ms;
+        self.setting_of(group_id, "consumer.heartbeat.interval.ms", setting)
+    }
+
+    pub(super) fn consumer_assignment_interval_ms(&self, group_id: &ByteString) -> i32 {
+        let setting = self.config.group_consumer_assignment_interval_ms;
+        self.setting_of(group_id, "consumer.assignment.interval.ms", setting)
+    }
+
+    /// The group's own value, within the bounds, or the broker's.
+    pub(super) fn setting_of(
+        &self,
+        group_id: &ByteString,
+        key: &str,
+        setting: BoundedSetting,
+    ) -> i32 {
+        let configs = &self.metadata.image().configs;
+        let own = configs.value(&ConfigResource::group(group_id.clone()), key);
+        let own = own.and_then(|text| text.trim().parse::<i32>().ok());
+        match own {
+            Some(value) => value.min(setting.max).max(setting.min),
+            None => setting.value,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `uniform`: every member gets the same number of partitions, give or take one, and keeps what it has if it can.
+//! Source: `UniformAssignor`.
+
+use super::{heterogeneous, homogeneous};
+use crate::group::modern::assignor::GroupAssignment;
+use crate::group::modern::{Assignor, AssignorError, GroupSpec, SubscriptionType};
+
+#[derive(Debug)]
+pub struct UniformAssignor;
+
+impl Assignor for UniformAssignor {
+    fn name(&self) -> &'static str {
+        "uniform"
+    }
+
+    fn assign(&self, spec: &GroupSpec<'_>) -> Result<GroupAssignment, AssignorError> {
+        Ok(match spec.subscription_type {
+            SubscriptionType::Homogeneous => homogeneous::assign(spec),
+            SubscriptionType::Heterogeneous => heterogeneous::assign(spec),
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! When a group has to look at the metadata of its topics again.
+//!
+//! Not part of the group's state: it is not written down, and a write that fails does not take it back. That is why it
+//! remembers the group epoch that it was set in: if that epoch never came to be, the group looks again.
+//! Source: `ModernGroup.DeadlineAndEpoch`, `hasMetadataExpired`.
+
+/// How long metadata that nobody reports as changed is taken for current.
+const METADATA_REFRESH_INTERVAL_MS: i64 = i32::MAX as i64;
+
+/// A group starts with a deadline that has passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MetadataRefresh {
+    deadline_ms: i64,
+    group_epoch: i32,
+}
+
+impl MetadataRefresh {
+    /// The group has looked, and is or will be in `group_epoch`.
+    pub fn done(now_ms: i64, group_epoch: i32) -> Self {
+        MetadataRefresh {
+            deadline_ms: now_ms.saturating_add(METADATA_REFRESH_INTERVAL_MS),
+            group_epoch,
+        }
+    }
+
+    pub fn is_due(&self, now_ms: i64, group_epoch: i32) -> bool {
+        now_ms >= self.deadline_ms || group_epoch < self.group_epoch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MetadataRefresh;
+
+    #[test]
+    fn it_is_due_at_first_and_when_the_epoch_it_was_done_for_was_lost() {
+        assert!(MetadataRefresh::default().is_due(0, 1));
+        let refresh = MetadataRefresh::done(1_000, 5);
+        assert!(!refresh.is_due(2_000, 5));
+        assert!(!refresh.is_due(2_000, 6));
+        assert!(refresh.is_due(2_000, 4));
+        assert!(refresh.is_due(1_000 + i64::from(i32::MAX), 5));
+    }
+}

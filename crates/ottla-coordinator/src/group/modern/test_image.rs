@@ -1,0 +1,100 @@
+//! Images of a cluster for tests, made from records as every image is.
+
+use ottla_metadata::{MetadataDelta, MetadataImage, Provenance};
+use ottla_protocol::metadata_records::{
+    MetadataRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord,
+};
+use ottla_types::{Offset, TopicId, Uuid};
+
+/// The brokers and topics of a cluster. Broker 1 has every partition, unless others are given.
+#[derive(Clone, Default)]
+pub(crate) struct TestImage {
+    records: Vec<MetadataRecord>,
+}
+
+/// The id of a topic of this name: made of its first bytes, so that ids are in the order of the names.
+pub(crate) fn topic_id(name: &str) -> TopicId {
+    let mut id = [0; 16];
+    for (to, from) in id.iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    Uuid(id)
+}
+
+impl TestImage {
+    pub(crate) fn new() -> Self {
+        TestImage::default()
+    }
+
+    pub(crate) fn broker(mut self, id: i32, rack: Option<&'static str>) -> Self {
+        self.records
+            .push(MetadataRecord::RegisterBroker(RegisterBrokerRecord {
+                broker_id: id,
+                rack: rack.map(Into::into),
+                ..Default::default()
+            }));
+        self
+    }
+
+    pub(crate) fn topic(mut self, name: &'static str, partitions: i32) -> Self {
+        self.records.push(MetadataRecord::Topic(TopicRecord {
+            name: name.into(),
+            topic_id: topic_id(name),
+            ..Default::default()
+        }));
+        for index in 0..partitions {
+            self = self.partition(name, index);
+        }
+        self
+    }
+
+    pub(crate) fn partition(mut self, name: &'static str, index: i32) -> Self {
+        self.records
+            .push(MetadataRecord::Partition(PartitionRecord {
+                topic_id: topic_id(name),
+                partition_id: index,
+                replicas: vec![1],
+                isr: vec![1],
+                leader: 1,
+                ..Default::default()
+            }));
+        self
+    }
+
+    pub(crate) fn replicas(mut self, name: &'static str, index: i32, replicas: &[i32]) -> Self {
+        self.records
+            .push(MetadataRecord::Partition(PartitionRecord {
+                topic_id: topic_id(name),
+                partition_id: index,
+                replicas: replicas.to_vec(),
+                isr: replicas.to_vec(),
+                leader: replicas[0],
+                ..Default::default()
+            }));
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &'static str) -> Self {
+        self.records
+            .push(MetadataRecord::RemoveTopic(RemoveTopicRecord {
+                topic_id: topic_id(name),
+                ..Default::default()
+            }));
+        self
+    }
+
+    pub(crate) fn build(&self) -> MetadataImage {
+        self.after(&MetadataImage::empty()).0
+    }
+
+    /// The image after `before` and what this adds to it. Its version is one higher.
+    pub(crate) fn after(&self, before: &MetadataImage) -> (MetadataImage, MetadataDelta) {
+        let provenance = Provenance {
+            last_contained_offset: Offset(before.provenance.last_contained_offset.value() + 1),
+            ..before.provenance
+        };
+        before
+            .apply(&self.records, provenance)
+            .expect("records that fit the image")
+    }
+}

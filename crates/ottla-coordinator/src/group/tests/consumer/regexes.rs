@@ -1,0 +1,116 @@
+//! Subscriptions by regular expressions.
+
+use std::collections::BTreeSet;
+
+use bytestring::ByteString;
+
+use super::{alive, check, joining};
+use crate::group::consumer::resolve;
+use crate::group::modern::test_image::TestImage;
+use crate::group::tests::Script;
+
+fn joining_with(member_id: &str, regex: &str) -> super::Heartbeat {
+    joining(member_id, &[]).matching(regex)
+}
+
+/// Has the shell's part done.
+fn answer(script: &mut Script, regexes: &[&'static str]) -> String {
+    let regexes: BTreeSet<ByteString> = regexes.iter().map(|regex| (*regex).into()).collect();
+    let image = script.coordinator.metadata.image().clone();
+    let resolved = resolve(&regexes, &image, |topic| topic != "hidden", script.now());
+    let now = script.now();
+    let outcome = script
+        .coordinator
+        .on_regexes_resolved(&"g".into(), resolved, now);
+    script.render(outcome)
+}
+
+fn cluster() -> TestImage {
+    TestImage::new().topic("ab", 1).topic("ac", 1).topic("b", 1)
+}
+
+#[test]
+fn an_expression_is_resolved_beside_the_coordinator() {
+    let mut script = Script::with_topics(cluster());
+    check(
+        script.send(joining_with("m1", "a.*")),
+        "timer session g/m1 in 45000
+         write 1: g/m1 wants [] `a.*`
+         write 1: g/m1 Stable@1 after 0: -
+         reply 1: heartbeat m1@1 -
+         resolve g: [a.*]",
+    );
+    // Once is enough.
+    check(
+        script.send(alive("m1", 1)),
+        "timer session g/m1 in 45000
+         reply 2: heartbeat m1@1",
+    );
+    check(
+        answer(&mut script, &["a.*"]),
+        "write 2: g `a.*` is [ab, ac]
+         write 2: g epoch 2",
+    );
+    assert_eq!(script.told(alive("m1", 1)), "m1@2 ab:0 ac:0");
+    // Another member with the same expression need not wait.
+    assert!(script.send(joining_with("m2", "a.*")).contains("g epoch 3"));
+    script.check_restart();
+
+    script.pass(10_001);
+    script.change_topics(TestImage::new().topic("ad", 1).topic("hidden", 1));
+    let text = script.send(alive("m1", 2));
+    assert!(text.contains("resolve g: [a.*]"), "{text}");
+    check(
+        answer(&mut script, &["a.*"]),
+        "write 6: g `a.*` is [ab, ac, ad]
+         write 6: g epoch 4",
+    );
+}
+
+#[test]
+fn the_last_to_have_an_expression_takes_it_with_it() {
+    let mut script = Script::with_topics(cluster());
+    script.send(joining_with("m1", "a.*"));
+    answer(&mut script, &["a.*"]);
+    script.send(alive("m1", 1));
+    let text = script.send(alive("m1", 2).matching("b"));
+    assert!(text.contains("g `a.*` tombstone"), "{text}");
+    assert!(text.contains("resolve g: [b]"), "{text}");
+    answer(&mut script, &["b"]);
+    // What does not match any more is given up at once, whatever the target says.
+    let text = script.send(alive("m1", 2).owns(&[]));
+    assert!(text.contains("b:0"), "{text}");
+    let text = script.send(alive("m1", -1));
+    assert!(text.contains("g `b` tombstone"), "{text}");
+    script.check_restart();
+}
+
+#[test]
+fn an_answer_for_what_nobody_wants_any_more_is_passed_over() {
+    let mut script = Script::with_topics(cluster());
+    script.send(joining_with("m1", "a.*"));
+    script.send(alive("m1", -1));
+    check(answer(&mut script, &["a.*"]), "");
+}
+
+#[test]
+fn an_expression_that_is_none_is_refused_in_re2js_words() {
+    let mut script = Script::with_topics(cluster());
+    assert_eq!(
+        script.told(joining_with("m1", "[")),
+        "INVALID_REGULAR_EXPRESSION SubscribedTopicRegex `[` is not a valid regular expression: \
+         missing closing ]."
+    );
+    assert_eq!(script.state("g"), "-");
+}
+
+#[test]
+fn a_member_may_name_topics_and_match_others() {
+    let mut script = Script::with_topics(cluster());
+    assert_eq!(
+        script.told(joining("m1", &["b"]).matching("a.*")),
+        "m1@2 b:0"
+    );
+    answer(&mut script, &["a.*"]);
+    assert_eq!(script.told(alive("m1", 2)), "m1@3 ab:0 ac:0 b:0");
+}
