@@ -104,10 +104,10 @@ impl GroupCoordinator {
             }
             // The rest of a group of another type, or a type of a newer Kafka.
             key => {
-                if let Some(group_id) = group_of(&key).map(owned) {
+                if let Some(group_id) = group_of(key).map(owned) {
                     let value = value.map(decode).transpose()?;
                     let write = self.replaying;
-                    self.apply_to_consumer_group(write, &group_id, &key, value.as_ref());
+                    self.apply_to_consumer_group(write, &group_id, key, value.as_ref());
                 }
             }
         }

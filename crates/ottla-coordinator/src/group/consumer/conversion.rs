@@ -37,13 +37,22 @@ pub(super) struct Downgrade {
     pub(super) records: Vec<CoordinatorRecord>,
 }
 
+impl Downgrade {
+    /// Members go, and the others are assigned anew.
+    pub(super) fn without(group: &ConsumerGroup, leaving: &[Arc<ConsumerGroupMember>]) -> Self {
+        Downgrade {
+            group: group.clone(),
+            generation_id: group.group_epoch,
+            leaving: leaving.iter().map(|it| it.member_id.clone()).collect(),
+            rebalances: true,
+            records: Vec::new(),
+        }
+    }
+}
+
 impl GroupCoordinator {
     /// A consumer group in the place of a classic group.
-    pub(super) fn from_classic_group(
-        &self,
-        classic: &ClassicGroup,
-        _now: Timestamp,
-    ) -> Result<Decision, GroupError> {
+    pub(super) fn upgrade(&self, classic: &ClassicGroup) -> Result<Decision, GroupError> {
         let group_id = classic.group_id();
         let mut decision = Decision::about(ConsumerGroup::new(group_id.clone()));
         decision.write(CoordinatorRecord::group_tombstone(group_id));
@@ -154,30 +163,6 @@ impl GroupCoordinator {
             .group_consumer_migration_policy
             .allows_downgrade()
             && num_members <= max_size
-    }
-
-    pub(super) fn downgrade_without(
-        &mut self,
-        group: &ConsumerGroup,
-        leaving: &[Arc<ConsumerGroupMember>],
-        deferred: Deferred,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) -> Result<(), Deferred> {
-        let downgrade = Downgrade {
-            group: group.clone(),
-            generation_id: group.group_epoch,
-            leaving: leaving.iter().map(|it| it.member_id.clone()).collect(),
-            rebalances: true,
-            records: Vec::new(),
-        };
-        match self.classic_group_of(&downgrade, now) {
-            Ok(classic) => {
-                self.conclude_downgrade(downgrade, classic, deferred, now, effects);
-                Ok(())
-            }
-            Err(Malformed) => Err(deferred),
-        }
     }
 
     /// The classic group with the members that remain. Each has what its target assignment gave it.

@@ -8,6 +8,7 @@ use bytestring::ByteString;
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Timestamp};
 
+use super::conversion::Downgrade;
 use super::decision::Decision;
 use super::group::ConsumerGroup;
 use super::heartbeat::{refuse_fenced_instance, unknown_instance, unknown_member};
@@ -81,15 +82,14 @@ impl GroupCoordinator {
             self.defer_until_committed(deferred, now, effects);
             return;
         }
-        let deferred = if self.may_downgrade_without(&group, members) {
-            match self.downgrade_without(&group, members, deferred, now, effects) {
-                Ok(()) => return,
-                // What the members said of themselves cannot be read: they go on as they are.
-                Err(deferred) => deferred,
+        if self.may_downgrade_without(&group, members) {
+            let downgrade = Downgrade::without(&group, members);
+            // If what the others said of themselves cannot be read, they go on as they are.
+            if let Ok(classic) = self.classic_group_of(&downgrade, now) {
+                self.conclude_downgrade(downgrade, classic, deferred, now, effects);
+                return;
             }
-        } else {
-            deferred
-        };
+        }
         let mut decision = Decision::about(group);
         for member in members {
             decision.remove_member(&member.member_id);

@@ -73,7 +73,7 @@ impl GroupCoordinator {
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let is_joining = request.member_epoch == 0;
-        let mut decision = match self.group_to_join(&request.group_id, is_joining, now)? {
+        let mut decision = match self.group_to_join(&request.group_id, is_joining)? {
             GroupToJoin::Existing(group) => Decision::about(group),
             GroupToJoin::Made(decision) => decision,
         };
@@ -148,10 +148,9 @@ impl GroupCoordinator {
 
     /// The group that a member joins or is in. Source: `getOrMaybeCreateConsumerGroup`.
     fn group_to_join(
-        &mut self,
+        &self,
         group_id: &ByteString,
         creates: bool,
-        now: Timestamp,
     ) -> Result<GroupToJoin, GroupError> {
         let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
         let not_a_consumer_group =
@@ -161,9 +160,7 @@ impl GroupCoordinator {
         }
         match self.group(group_id) {
             Some(Group::Consumer(group)) => Ok(GroupToJoin::Existing(group.clone())),
-            Some(Group::Classic(group)) if creates => {
-                self.from_classic_group(group, now).map(GroupToJoin::Made)
-            }
+            Some(Group::Classic(group)) if creates => self.upgrade(group).map(GroupToJoin::Made),
             Some(Group::Classic(_)) => Err(not_a_consumer_group()),
             None if creates => {
                 let group = ConsumerGroup::new(owned(group_id));
