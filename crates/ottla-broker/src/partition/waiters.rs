@@ -74,6 +74,12 @@ impl Waiters {
         self.set_lowest(&waiting);
     }
 
+    /// Whether nobody waits.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
     fn set_lowest(&self, waiting: &[(Offset, Waiter)]) {
         let lowest = waiting.iter().map(|(offset, _)| offset.0).min();
         self.lowest

@@ -8,12 +8,15 @@ use ottla_protocol::messages::OffsetFetchRequest;
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
 use ottla_types::{ErrorCode, TopicPartition};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::{Cluster, PATIENCE, TOPIC, code, has_records, registration_of};
 use crate::groups::OFFSETS_TOPIC;
 use crate::tests::groups::{committing, fetching};
 use crate::tests::produce_and_fetch::fetch_from;
 use crate::tests::{old_message, topic_id};
+use crate::{Broker, Partition};
 
 /// What broker 2 asks of broker 1, from the start of its log on.
 async fn fetch_as_follower(cluster: &Cluster, max_wait_ms: i32) -> PartitionData {
@@ -25,6 +28,33 @@ async fn fetch_as_follower(cluster: &Cluster, max_wait_ms: i32) -> PartitionData
     response.responses[0].partitions[0].clone()
 }
 
+/// Fetches until the leader serves it.
+async fn until_served(cluster: &Cluster) {
+    let give_up = Instant::now() + PATIENCE;
+    while !has_records(&fetch_as_follower(cluster, 50).await) {
+        assert!(Instant::now() < give_up, "it is not served again");
+    }
+}
+
+/// Has a partition hang from now on until the sender is dropped. It takes no thread from those that serve connections.
+async fn hang(
+    partition: &Arc<Partition>,
+    broker: &Arc<Broker>,
+) -> (std::sync::mpsc::Sender<()>, JoinHandle<Option<bool>>) {
+    let (release, released) = std::sync::mpsc::channel();
+    let (says, it_hangs) = tokio::sync::oneshot::channel();
+    let wait = move |_: &mut ottla_log::Log| {
+        let _ = says.send(());
+        released.recv().is_err()
+    };
+    let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
+    let runtime = tokio::runtime::Handle::current();
+    let hung =
+        tokio::task::spawn_blocking(move || runtime.block_on(partition.with_log(&broker, wait)));
+    it_hangs.await.expect("it hangs");
+    (release, hung)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
     let mut cluster = Cluster::start(2, &[]).await;
@@ -33,20 +63,10 @@ async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
     cluster.stop(2).await;
     let partition = cluster.partition(1);
     let broker = Arc::clone(cluster.member(1).broker());
-    let hang = || {
-        let (release, released) = std::sync::mpsc::channel::<()>();
-        let (partition, broker) = (Arc::clone(&partition), Arc::clone(&broker));
-        let hung = tokio::spawn(async move {
-            let wait = move |_: &mut ottla_log::Log| released.recv().is_err();
-            partition.with_log(&broker, wait).await
-        });
-        (release, hung)
-    };
 
-    let (release, hung) = hang();
-    let began = Instant::now();
-    let answer = fetch_as_follower(&cluster, 50).await;
-    assert!(began.elapsed() < Duration::from_secs(5));
+    let (release, hung) = hang(&partition, &broker).await;
+    let answer = timeout(PATIENCE, fetch_as_follower(&cluster, 50)).await;
+    let answer = answer.expect("answered while it hangs");
     assert_eq!(answer.error_code, 0);
     assert!(
         !has_records(&answer),
@@ -56,20 +76,27 @@ async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
         fetch_as_follower(&cluster, 0).await;
     }
     drop(release);
-    hung.await.expect("it ends");
-    assert!(has_records(&fetch_as_follower(&cluster, 50).await));
+    assert_eq!(hung.await.expect("it ends"), Some(true));
+    until_served(&cluster).await;
 
     // One that is parked is told as soon as it may be served.
-    let (release, hung) = hang();
-    let began = Instant::now();
-    let (answer, ()) = tokio::join!(fetch_as_follower(&cluster, 30_000), async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        drop(release);
-    });
-    assert!(began.elapsed() < Duration::from_secs(15));
-    assert!(!has_records(&answer));
-    hung.await.expect("it ends");
-    assert!(has_records(&fetch_as_follower(&cluster, 50).await));
+    let (release, hung) = hang(&partition, &broker).await;
+    let fetch = fetch_as_follower(&cluster, 10 * PATIENCE.as_millis() as i32);
+    tokio::pin!(fetch);
+    let is_parked = async {
+        while partition.followers.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        answer = &mut fetch => panic!("answered while it hangs: {answer:?}"),
+        () = is_parked => {}
+    }
+    drop(release);
+    let answer = timeout(PATIENCE, fetch).await;
+    assert!(!has_records(&answer.expect("told when it may be served")));
+    assert_eq!(hung.await.expect("it ends"), Some(true));
+    until_served(&cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
