@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hashbrown::HashSet;
 use ottla_config::TopicConfig;
 use ottla_log::Log;
 use ottla_metadata::{
@@ -132,13 +133,11 @@ impl Broker {
         if delta.brokers.is_empty() {
             return;
         }
-        let is_told = |partition: &Partition| {
-            let mut leaders = changes.leaders.iter();
-            leaders.any(|told| {
-                told.topic_id == partition.topic_id
-                    && told.partition == partition.topic_partition.partition
-            })
-        };
+        let told: HashSet<_> = changes
+            .leaders
+            .iter()
+            .map(|told| (told.topic_id, told.partition))
+            .collect();
         let map = self.partitions.load();
         for partition in map.iter() {
             let topic = delta.after.topics.by_id(partition.topic_id);
@@ -149,7 +148,7 @@ impl Broker {
             let mut followers = registration.replicas.iter();
             if registration.leader == self.broker_id()
                 && followers.any(|replica| delta.brokers.contains(replica))
-                && !is_told(partition)
+                && !told.contains(&(partition.topic_id, index))
             {
                 let brokers = replica_brokers(registration, &delta.after);
                 partition.notify(self, Event::BrokersChanged(brokers));

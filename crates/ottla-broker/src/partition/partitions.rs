@@ -67,14 +67,16 @@ impl PartitionMap {
 
     pub(crate) fn insert(&mut self, partition: Arc<Partition>) {
         let name = partition.topic_partition.topic.clone();
-        let mut topic = match self.by_name.get(&name) {
-            Some(topic) if topic.id == partition.topic_id => LocalTopic::clone(topic),
-            _ => LocalTopic {
-                name,
-                id: partition.topic_id,
-                partitions: Vec::new(),
-            },
-        };
+        let known = self.by_name.get(&name);
+        let mut topic = match known.is_some_and(|topic| topic.id == partition.topic_id) {
+            true => self.take_out(partition.topic_id),
+            false => None,
+        }
+        .unwrap_or_else(|| LocalTopic {
+            name,
+            id: partition.topic_id,
+            partitions: Vec::new(),
+        });
         let index = partition.topic_partition.partition.0.max(0) as usize;
         if topic.partitions.len() <= index {
             topic.partitions.resize(index + 1, None);
@@ -85,18 +87,24 @@ impl PartitionMap {
 
     /// Takes a partition out and returns it.
     pub(crate) fn remove(&mut self, id: TopicId, index: PartitionIndex) -> Option<Arc<Partition>> {
-        let mut topic = LocalTopic::clone(self.by_id.get(&id)?);
-        let place = topic.partitions.get_mut(usize::try_from(index.0).ok()?)?;
-        let removed = place.take();
+        let mut topic = self.take_out(id)?;
+        let place = usize::try_from(index.0).ok();
+        let place = place.and_then(|index| topic.partitions.get_mut(index));
+        let removed = place.and_then(Option::take);
         if topic.partitions.iter().any(Option::is_some) {
             self.put(topic);
-        } else {
-            self.by_id.remove(&id);
-            if self.by_name.get(&topic.name).is_some_and(|t| t.id == id) {
-                self.by_name.remove(&topic.name);
-            }
         }
         removed
+    }
+
+    /// Takes a topic out, to be changed and put back. It is copied only where another map has it too, so that a topic of
+    /// thousands of partitions is copied once and not with each of them.
+    fn take_out(&mut self, id: TopicId) -> Option<LocalTopic> {
+        let topic = self.by_id.remove(&id)?;
+        if self.by_name.get(&topic.name).is_some_and(|it| it.id == id) {
+            self.by_name.remove(&topic.name);
+        }
+        Some(Arc::unwrap_or_clone(topic))
     }
 
     fn put(&mut self, topic: LocalTopic) {
