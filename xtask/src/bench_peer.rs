@@ -4,13 +4,14 @@
 //! One broker or cluster runs at a time, and the order changes from round to round. What is measured is in groups: a node on an
 //! empty directory, which is what runs unless others are asked for; starts and recoveries of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency over segment rolls; three clients of one
-//! broker, Ottla's; and failover in clusters of three brokers. The memory that
+//! broker, Ottla's; and clusters of three brokers: what they carry, and how they fail over. The memory that
 //! a turn will touch is touched before it, since a virtual machine's host takes idle memory back and the first touch
 //! costs more than the work that is measured. Each measure is given as the median over the rounds with its lowest and
 //! highest value, and so is the ratio of the two brokers within a round; the machine's own noise stands beside, and the
 //! goals with what became of them below. A broker or client that fails ends the command with an error.
 
 mod clients;
+mod cluster;
 mod compaction;
 mod disk;
 mod failover;
@@ -51,6 +52,8 @@ enum Group {
     Client,
     /// From kill -9 of a leader to the first write with acks=all, in clusters of Kafka's, of Ottla's, and of both.
     Failover,
+    /// Three brokers and three replicas: producers, CPU, latency, memory, and 10,000 partitions (--partitions).
+    Cluster,
 }
 
 #[derive(clap::Args)]
@@ -67,15 +70,15 @@ pub struct Options {
     /// Only these rows of the group `node`; may be repeated or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     rows: Vec<Row>,
-    /// Records of Kafka's producer and consumer tools.
-    #[arg(long, default_value_t = 10_000_000)]
-    records: u64,
+    /// Records of a run of Kafka's producer and consumer tools: 10,000,000 unless given; in a cluster, 5,000,000.
+    #[arg(long)]
+    records: Option<u64>,
     /// 10^9 bytes: of large batches for the node, 10 unless given; of recovery, 10; of the log to compact, 5.
     #[arg(long)]
     gigabytes: Option<f64>,
-    /// Partitions of the groups start-2000 and recovery.
-    #[arg(long, default_value_t = 2000)]
-    partitions: usize,
+    /// Partitions of the groups start-2000 and recovery, 2000 unless given, and of the group cluster, 10,000.
+    #[arg(long)]
+    partitions: Option<usize>,
     /// Segments of 64 MiB that the group rolls fills.
     #[arg(long, default_value_t = 100)]
     rolls: u64,
@@ -85,6 +88,15 @@ pub struct Options {
     /// How long the controllers of the group failover wait for a broker that is silent.
     #[arg(long, default_value_t = 3000)]
     session_timeout_ms: u64,
+    /// Only these parts of the group cluster; may be repeated or separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    parts: Vec<cluster::Part>,
+    /// Replicas of the many partitions of the group cluster.
+    #[arg(long, default_value_t = cluster::BROKERS)]
+    replicas: usize,
+    /// How long the group cluster measures latency.
+    #[arg(long, default_value_t = 30)]
+    latency_seconds: u64,
     /// A setting of both brokers on top of peers/server.properties; may be repeated.
     #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
     overrides: Vec<(String, String)>,
@@ -101,17 +113,36 @@ impl Options {
         self.gigabytes.unwrap_or(default)
     }
 
+    fn records_or(&self, default: u64) -> u64 {
+        self.records.unwrap_or(default)
+    }
+
+    /// Of Kafka's tools with one broker.
+    fn node_records(&self) -> u64 {
+        self.records_or(10_000_000)
+    }
+
+    fn partitions_or(&self, default: usize) -> usize {
+        self.partitions.unwrap_or(default)
+    }
+
+    /// Of a directory that is handed over.
+    fn directory_partitions(&self) -> usize {
+        self.partitions_or(2000)
+    }
+
     /// Page cache and memory that one turn goes through.
     fn memory_of(&self, group: Group) -> u64 {
         let gigabytes = |default| (self.gigabytes_or(default) * 1e9) as u64;
         match group {
-            Group::Node => self.records * 110 + 2 * gigabytes(10.0),
+            Group::Node => self.node_records() * 110 + 2 * gigabytes(10.0),
             Group::Start => 2 << 30,
             // Their files are in the page cache already, and memory taken now would drive them out.
             Group::Recovery | Group::Compaction => 0,
             Group::Rolls => 4 << 30,
-            Group::Client => self.records * 2 * 110,
+            Group::Client => self.node_records() * 2 * 110,
             Group::Failover => 1 << 30,
+            Group::Cluster => self.memory_of_cluster(),
         }
     }
 }
@@ -167,6 +198,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.gigabytes.is_some_and(|gigabytes| gigabytes <= 0.0) {
         bail!("--gigabytes must be more than 0");
     }
+    options.check_cluster()?;
     let peer = Peer::load(&options.peer)?.install()?;
     let kafka = match options.peer.as_str() {
         "kafka" => peer.clone(),
@@ -197,6 +229,7 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Rolls => rolls::measure(&setting, &mut results)?,
             Group::Client => clients::measure(&setting, &mut results)?,
             Group::Failover => failover::measure(&setting, &mut results)?,
+            Group::Cluster => cluster::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
         let part = format!(
@@ -226,6 +259,8 @@ fn list() {
     show(Group::value_variants());
     println!("rows of the group node, for --rows:");
     show(Row::value_variants());
+    println!("parts of the group cluster, for --parts:");
+    show(cluster::Part::value_variants());
 }
 
 /// What the numbers hold for.
@@ -236,11 +271,11 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
             .args(["describe", "--always", "--dirty"])
             .current_dir(workspace::root()),
     )?;
-    let partitions = options.partitions;
+    let partitions = options.directory_partitions();
     let load = match setting.group {
         Group::Node => format!(
             "{} records of Kafka's tools, {} GB of the native load generator, files of deleted topics deleted after 1 s",
-            options.records,
+            options.node_records(),
             options.gigabytes_or(10.0)
         ),
         Group::Start => format!(
@@ -262,11 +297,12 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
         ),
         Group::Client => format!(
             "{} records of 100 bytes, 6 partitions, one broker, {}; {}",
-            options.records,
+            options.node_records(),
             setting.sides[1].name(),
             clients::settings_in_words()
         ),
         Group::Failover => failover::settings_in_words(options.session_timeout_ms),
+        Group::Cluster => cluster::settings_in_words(options),
     };
     let mut conditions = vec![
         format!("commit {}", commit.trim()),

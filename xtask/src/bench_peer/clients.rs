@@ -65,7 +65,7 @@ pub fn settings_in_words() -> String {
 }
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
-    let records = setting.options.records;
+    let records = setting.options.node_records();
     let scratch = Scratch::new("clients", records * 2 * 110 + 500_000_000)?;
     let (key, value) = node::DELETE_SOON;
     let mut overrides = vec![(key.to_owned(), value.to_owned())];
@@ -178,7 +178,7 @@ impl Bench<'_> {
         command
             .args(["--bootstrap-server", &self.bootstrap])
             .args(["--timeout", "60000"]);
-        let wanted = self.setting.options.records;
+        let wanted = self.setting.options.node_records();
         self.measured(command, |printed| {
             let summary = consumer_summary(printed)?;
             ensure!(
@@ -226,7 +226,7 @@ impl Bench<'_> {
 }
 
 /// Lines of capital letters, as Kafka's tool would draw them.
-fn letters() -> String {
+pub(super) fn letters() -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut text = String::with_capacity(VALUES * (RECORD_BYTES + 1));
     for _ in 0..VALUES {

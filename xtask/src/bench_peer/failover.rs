@@ -208,20 +208,20 @@ fn offer(
     Ok(accepted.into_values().collect())
 }
 
-fn one_record() -> Vec<u8> {
+pub(super) fn one_record() -> Vec<u8> {
     let mut builder = RecordBatchBuilder::new(Compression::None);
     let now = now_ms().unwrap_or_default() as i64;
     builder.append(Timestamp(now), None, Some(b"failover"), &[]);
     builder.build_in_place().to_vec()
 }
 
-fn now_ms() -> Result<f64> {
+pub(super) fn now_ms() -> Result<f64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(now.as_secs_f64() * 1e3)
 }
 
 /// When the controller wrote that it has fenced the broker, in milliseconds since 1970.
-fn fenced_at(controller: &Member, broker: i32, since_ms: f64) -> Result<f64> {
+pub(super) fn fenced_at(controller: &Member, broker: i32, since_ms: f64) -> Result<f64> {
     let folder = controller
         .partition_dir("__cluster_metadata-0")
         .context("the controller has no metadata log")?;

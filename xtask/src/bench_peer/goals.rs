@@ -23,7 +23,9 @@ enum Bound {
 struct Goal(&'static str, Bound, &'static str);
 
 const TENTH: f64 = 0.1;
+const EIGHTH: f64 = 0.125;
 const FIFTH: f64 = 0.2;
+const QUARTER: f64 = 0.25;
 const THIRD: f64 = 1.0 / 3.0;
 const HALF: f64 = 0.5;
 /// No further from the windows without a roll than windows differ anyway.
@@ -135,6 +137,81 @@ const GOALS: &[Goal] = &[
         "failover: election: fenced to the first accepted write, ms",
         RatioOfSecondAtMost(1.0),
         "under Kafka's controller: no longer",
+    ),
+    Goal(
+        "cluster: Java producer, acks=1: records/s",
+        RatioAtLeast(3.0),
+        "≥ 3 ×",
+    ),
+    Goal(
+        "cluster: Java producer, acks=all: records/s",
+        RatioAtLeast(3.0),
+        "≥ 3 ×",
+    ),
+    Goal(
+        "cluster: Java producer, acks=all / acks=1",
+        AtLeast(0.9),
+        "≥ 0.9",
+    ),
+    Goal(
+        "cluster: three native producers, acks=1: records/s",
+        AtLeast(2_024_032.0),
+        "≥ 2,024,032",
+    ),
+    Goal(
+        "cluster: three native producers, acks=1 and batches of 64 kB: records/s",
+        AtLeast(2_024_032.0),
+        "≥ 2,024,032",
+    ),
+    Goal(
+        "cluster: Java producer, acks=1: CPU s per GB, all brokers",
+        RatioAtMost(EIGHTH),
+        "≤ 1/8",
+    ),
+    Goal(
+        "cluster: Java producer, acks=all: CPU s per GB, all brokers",
+        RatioAtMost(EIGHTH),
+        "≤ 1/8",
+    ),
+    Goal(
+        "cluster: end to end, acks=all: p50, ms",
+        RatioAtMost(THIRD),
+        "≤ 1/3",
+    ),
+    Goal(
+        "cluster: end to end, acks=all: p99, ms",
+        RatioAtMost(THIRD),
+        "≤ 1/3",
+    ),
+    Goal(
+        "cluster: end to end, acks=all: p99.9, ms",
+        RatioAtMost(THIRD),
+        "≤ 1/3",
+    ),
+    Goal(
+        "cluster: memory after the producers, the largest broker, MB",
+        RatioAtMost(EIGHTH),
+        "≤ 1/8",
+    ),
+    Goal(
+        "cluster: many partitions: creation, led and in sync everywhere, ms",
+        RatioAtMost(QUARTER),
+        "≤ 1/4",
+    ),
+    Goal(
+        "cluster: many partitions: idle, all brokers, % of a core",
+        RatioAtMost(QUARTER),
+        "≤ 1/4",
+    ),
+    Goal(
+        "cluster: many partitions: restart, stop to all in sync, ms",
+        RatioAtMost(QUARTER),
+        "≤ 1/4",
+    ),
+    Goal(
+        "cluster: many partitions: failover, fenced to writes by all, ms",
+        RatioAtMost(QUARTER),
+        "≤ 1/4",
     ),
 ];
 

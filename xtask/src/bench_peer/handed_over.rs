@@ -26,7 +26,7 @@ const PARTITION_BYTES: u64 = 64 << 10;
 
 /// Start after an orderly stop, with a few records in each partition.
 pub fn start(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
-    let partitions = setting.options.partitions;
+    let partitions = setting.options.directory_partitions();
     let name = format!("start-{partitions}");
     let directory = Directory::fill(setting, &name, Contents::FewRecords)?;
     setting.alternate(results, |side, round, results| {
@@ -80,7 +80,7 @@ struct Took {
 impl Directory {
     /// Has the peer create and fill the partitions, and stop or, for recovery, be killed.
     fn fill(setting: &Setting<'_>, name: &str, contents: Contents) -> Result<Directory> {
-        let partitions = setting.options.partitions;
+        let partitions = setting.options.directory_partitions();
         ensure!(partitions > 0, "--partitions must be 1 or more");
         let (bytes, batch_bytes) = match contents {
             Contents::FewRecords => (partitions as u64 * 3 * 1024, 1024),

@@ -28,7 +28,10 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     };
     setting.alternate(results, |side, round, results| {
         let broker = setting.sides[side];
-        let scratch = Scratch::new(broker.id(), disk_of(&rows, options.records, gigabytes))?;
+        let scratch = Scratch::new(
+            broker.id(),
+            disk_of(&rows, options.node_records(), gigabytes),
+        )?;
         let mut overrides = vec![(DELETE_SOON.0.to_owned(), DELETE_SOON.1.to_owned())];
         overrides.extend(options.overrides.iter().cloned());
         if rows.contains(&Row::Startup) {
@@ -46,7 +49,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             node: start(broker, scratch.path(), &overrides)?,
             kafka: setting.kafka,
             load_generator: setting.load_generator,
-            records: options.records,
+            records: options.node_records(),
             gigabytes,
             measured: Vec::new(),
         };

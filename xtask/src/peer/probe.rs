@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 /// One row of a broker's ApiVersions answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +99,12 @@ pub fn connect(port: u16) -> Result<Asker> {
 }
 
 impl Asker {
+    /// Waits so long for each answer.
+    pub fn patient(self, patience: Duration) -> Result<Asker> {
+        self.0.set_read_timeout(Some(patience))?;
+        Ok(self)
+    }
+
     /// The partitions of a topic as that broker knows them, by number; none where the topic is not known there.
     pub fn partitions(&mut self, topic: &str) -> Result<Vec<Partition>> {
         // A topic that is asked for by its name is created in this version.
@@ -113,6 +119,20 @@ impl Asker {
 
     /// Appends a batch to a partition with `acks=all`; the error code, 0 for none.
     pub fn produce(&mut self, topic: &str, partition: i32, batch: &[u8]) -> Result<i16> {
+        let codes = self.produce_to_each(topic, &[partition], batch)?;
+        match codes.as_slice() {
+            [(_, code)] => Ok(*code),
+            _ => bail!("an answer about other partitions"),
+        }
+    }
+
+    /// Appends the same batch to several partitions of a topic with `acks=all`; the error code of each, 0 for none.
+    pub fn produce_to_each(
+        &mut self,
+        topic: &str,
+        partitions: &[i32],
+        batch: &[u8],
+    ) -> Result<Vec<(i32, i16)>> {
         let mut request = Vec::new();
         let no_transaction = (-1i16).to_be_bytes();
         request.extend_from_slice(&no_transaction);
@@ -120,17 +140,50 @@ impl Asker {
         request.extend_from_slice(&PRODUCE_TIMEOUT_MS.to_be_bytes());
         request.extend_from_slice(&1i32.to_be_bytes());
         push_string(&mut request, topic);
-        request.extend_from_slice(&1i32.to_be_bytes());
-        request.extend_from_slice(&partition.to_be_bytes());
-        request.extend_from_slice(&(batch.len() as i32).to_be_bytes());
-        request.extend_from_slice(batch);
+        request.extend_from_slice(&(partitions.len() as i32).to_be_bytes());
+        for partition in partitions {
+            request.extend_from_slice(&partition.to_be_bytes());
+            request.extend_from_slice(&(batch.len() as i32).to_be_bytes());
+            request.extend_from_slice(batch);
+        }
         let answer = self.ask(PRODUCE, 3, &request)?;
-        let mut fields = Fields(&answer[4..]);
-        ensure!(fields.i32()? == 1, "an answer about other topics");
-        fields.string()?;
-        ensure!(fields.i32()? == 1, "an answer about other partitions");
-        fields.i32()?; // partition
-        fields.i16()
+        codes_of(&mut Fields(&answer[4..]))
+    }
+
+    /// Up to where consumers may read partitions of a topic that this broker leads, all together.
+    pub fn high_watermarks(&mut self, topic: &str, partitions: &[i32]) -> Result<i64> {
+        let mut request = Vec::new();
+        let consumer = (-1i32).to_be_bytes();
+        request.extend_from_slice(&consumer);
+        request.extend_from_slice(&1i32.to_be_bytes());
+        push_string(&mut request, topic);
+        request.extend_from_slice(&(partitions.len() as i32).to_be_bytes());
+        for partition in partitions {
+            request.extend_from_slice(&partition.to_be_bytes());
+            request.extend_from_slice(&LATEST.to_be_bytes());
+        }
+        let answer = self.ask(LIST_OFFSETS, 1, &request)?;
+        let ends = end_offsets(&mut Fields(&answer[4..]))?;
+        let ends = ends.with_context(|| format!("{topic} is not served"))?;
+        Ok(ends.iter().sum())
+    }
+
+    /// What the broker knows of all topics whose names begin so.
+    pub fn known(&mut self, prefix: &str) -> Result<Known> {
+        let every_topic = (-1i32).to_be_bytes();
+        let answer = self.ask(METADATA, 1, &every_topic)?;
+        let mut known = Known::default();
+        for topic in topics_of(&mut Fields(&answer[4..]))? {
+            if !topic.name.starts_with(prefix) {
+                continue;
+            }
+            for partition in topic.partitions {
+                known.partitions += 1;
+                known.led += usize::from(partition.is_served && partition.leader.is_some());
+                known.in_sync += partition.in_sync.len();
+            }
+        }
+        Ok(known)
     }
 
     /// Sends one request and gives back its answer, from the correlation id on.
@@ -205,6 +258,16 @@ impl Fields<'_> {
     }
 }
 
+/// How a broker sees several topics together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Known {
+    pub partitions: usize,
+    /// Those that have a leader.
+    pub led: usize,
+    /// Replicas in sync of all of them.
+    pub in_sync: usize,
+}
+
 /// A topic of a Metadata answer.
 struct Topic {
     name: String,
@@ -273,6 +336,19 @@ fn led_topics(fields: &mut Fields<'_>) -> Result<Option<Vec<(String, Vec<i32>)>>
         (topic.name, numbers.collect())
     });
     Ok(Some(with_numbers.collect()))
+}
+
+/// The error code of each partition of a Produce answer about one topic.
+fn codes_of(fields: &mut Fields<'_>) -> Result<Vec<(i32, i16)>> {
+    ensure!(fields.i32()? == 1, "an answer about other topics");
+    fields.string()?;
+    let mut codes = Vec::new();
+    for _ in 0..fields.i32()? {
+        codes.push((fields.i32()?, fields.i16()?));
+        fields.i64()?; // base offset
+        fields.i64()?; // time of appending
+    }
+    Ok(codes)
 }
 
 /// The offsets of a ListOffsets answer, if none is refused.
@@ -345,6 +421,19 @@ mod tests {
         assert!(parse(&answer[..answer.len() - 1]).is_err());
         answer[5] = 35;
         assert!(parse(&answer).is_err());
+    }
+
+    #[test]
+    fn each_partition_of_a_produce_answer_has_its_code() {
+        let mut answer = vec![0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2];
+        for (partition, code) in [(4i32, 0i16), (7, 6)] {
+            answer.extend_from_slice(&partition.to_be_bytes());
+            answer.extend_from_slice(&code.to_be_bytes());
+            answer.extend_from_slice(&[0; 16]);
+        }
+        let codes = codes_of(&mut Fields(&answer)).unwrap();
+        assert_eq!(codes, [(4, 0), (7, 6)]);
+        assert!(codes_of(&mut Fields(&answer[..answer.len() - 1])).is_err());
     }
 
     #[test]
