@@ -5,6 +5,7 @@
 //! processes, toolchains and peers. Nothing in here is linked into the product.
 
 mod bench_peer;
+mod changing_quorum;
 mod client;
 mod cluster_admin;
 mod codegen;
@@ -58,6 +59,8 @@ enum Command {
     TakeOver(take_over::Options),
     /// Stop and kill brokers of Kafka's and Ottla's in one cluster under load, and compare what clients and replicas have.
     MixedCluster(mixed_cluster::Options),
+    /// Add, remove, kill and pause controllers of Kafka's and Ottla's in one quorum, with brokers of both under load.
+    ChangingQuorum(changing_quorum::Options),
     /// Do to a cluster what administrators do, with Kafka's tools and with Ottla's, and compare what they print.
     ClusterAdmin(cluster_admin::Options),
     /// Run a whole cluster in one thread, simulated: a seed with its history, or new seeds for a while.
@@ -87,6 +90,7 @@ fn main() {
         Command::CompareCleaning(options) => compare_cleaning::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
+        Command::ChangingQuorum(options) => changing_quorum::run(&options),
         Command::ClusterAdmin(options) => cluster_admin::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::UnderControllers(options) => under_controllers::run(&options),

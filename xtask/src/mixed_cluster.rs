@@ -1,13 +1,16 @@
 //! `cargo xtask mixed-cluster`: brokers of several makers in one cluster, under controllers of either, while Kafka's own
 //! `VerifiableProducer` (`acks=all`, idempotent) writes and `VerifiableConsumer` reads and one broker after the other comes to
-//! harm and recovers: stopped, killed, paused, cut off, slow, or with one of its log directories gone or full.
+//! harm and recovers: stopped, killed, paused, cut off, slow, or with one of its log directories gone or full. The network
+//! that is cut is proxies, or network namespaces (`--namespaces`).
 //!
 //! In the end nothing that was acknowledged may be lost, nothing stored twice, no offset left out and the order kept;
 //! and the replicas' logs are the same byte for byte. The seed decides who meets with what, and when; what it takes until
 //! all replicas are in sync again is printed. A run that finds something keeps its folder.
 
-mod clients;
-mod history;
+pub mod clients;
+pub mod history;
+mod links;
+mod namespaces;
 mod troubles;
 
 use std::path::{Path, PathBuf};
@@ -23,8 +26,9 @@ use crate::report::Tally;
 use crate::seeded::Seeded;
 use crate::{process, workspace};
 use clients::Clients;
+use links::Links;
 use ottla_testkit::{may_mount, mount_small, this_program_with_mounts};
-use troubles::{Links, SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
+use troubles::{SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
 
 const TOPIC: &str = "orders";
 const PARTITIONS: usize = 3;
@@ -51,6 +55,10 @@ pub struct Options {
     /// To how many brokers something happens at one time.
     #[arg(long, default_value_t = 1)]
     at_once: usize,
+    /// Each broker in a network namespace of its own, so that packets are lost where a network is harmed; else the network is
+    /// proxies. For this root or a user namespace is needed.
+    #[arg(long, conflicts_with = "combined")]
+    namespaces: bool,
     /// In place of troubles: each broker in turn is stopped, and started on its directory by this maker; and the same way
     /// back. No partition may have fewer replicas in sync meanwhile than a rolling restart leaves.
     #[arg(long, value_name = "PEER")]
@@ -91,6 +99,16 @@ pub fn run(options: &Options) -> Result<()> {
     );
     if options.kinds.contains(&Trouble::Full) && !may_mount() {
         let mut again = this_program_with_mounts();
+        let status = again.args(std::env::args_os().skip(1)).status()?;
+        std::process::exit(status.code().unwrap_or(1));
+    }
+    if options.namespaces && !namespaces::has_own_network() {
+        // There is no network in there to install anything from.
+        for name in options.brokers.iter().chain(options.controllers()) {
+            Peer::load(name)?.install()?;
+        }
+        Peer::load("kafka")?.install()?;
+        let mut again = namespaces::this_program_with_own_network()?;
         let status = again.args(std::env::args_os().skip(1)).status()?;
         std::process::exit(status.code().unwrap_or(1));
     }
@@ -141,7 +159,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// A seed of its own for each run, short enough to be typed.
-fn chance() -> u64 {
+pub fn chance() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_micros() as u64 % 1_000_000
 }
@@ -168,7 +186,10 @@ impl Story {
     fn begin(options: &Options, dir: &Path) -> Result<Story> {
         let settings = settings(options.brokers.len());
         let mut cluster = Cluster::plan(&options.brokers, options.controllers(), dir, &settings)?;
-        let links = Links::between(&mut cluster);
+        let links = match options.namespaces {
+            true => namespaces::put_apart(&mut cluster)?,
+            false => Links::between(&mut cluster),
+        };
         for broker in &mut cluster.brokers {
             let second = troubles::second_dir(broker);
             if options.kinds.contains(&Trouble::Full) {
@@ -286,7 +307,7 @@ impl Story {
         for (at, trouble) in troubles {
             let broker = &mut self.cluster.brokers[*at];
             let name = broker.name();
-            troubles::begin(*trouble, broker, &self.links[*at])
+            troubles::begin(*trouble, broker, &mut self.links[*at])
                 .with_context(|| format!("{name}: {trouble:?}"))?;
             what.push((name, *trouble));
         }
@@ -295,7 +316,7 @@ impl Story {
         let began = Instant::now();
         for (at, trouble) in troubles {
             let broker = &mut self.cluster.brokers[*at];
-            troubles::end(*trouble, broker, &self.links[*at])
+            troubles::end(*trouble, broker, &mut self.links[*at])
                 .with_context(|| format!("{}: {trouble:?}", broker.name()))?;
         }
         let ended = began.elapsed();

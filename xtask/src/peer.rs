@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-pub use cluster::{Cluster, Member};
+pub use cluster::{Cluster, Member, Quorum};
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
-pub use node::{Node, NodeOptions, Place, Role, free_port_pair, parse_override};
+pub use node::{Node, NodeOptions, Place, Role, Voters, free_port_pair, parse_override};
 pub use probe::{
-    AdvertisedApi, Asker, Partition, Served, advertised_apis, connect, fewest_in_sync,
+    AdvertisedApi, Asker, Known, Partition, Served, advertised_apis, connect, fewest_in_sync,
 };
 
 #[derive(clap::Args)]

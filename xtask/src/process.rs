@@ -32,6 +32,17 @@ pub fn run_captured(command: &mut Command) -> Result<Output> {
         .with_context(|| format!("cannot start {}", shown(command)))
 }
 
+/// The command behind the words of another one that runs it; itself where there are none.
+pub fn started_by(launcher: &[String], command: Command) -> Command {
+    let [program, arguments @ ..] = launcher else {
+        return command;
+    };
+    let mut outer = Command::new(program);
+    outer.args(arguments).arg(command.get_program());
+    outer.args(command.get_args());
+    outer
+}
+
 /// A command as a person would type it, for messages.
 pub fn shown(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();

@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::peer::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, free_port_pair};
+use crate::peer::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair};
 use crate::report::Tally;
 use crate::{process, workspace};
 
 const BROKER: i32 = 1;
 const CONTROLLER: i32 = 101;
 const RECORDS: usize = 1000;
+/// 4.4-IV0, which Kafka 4.3.1 has as an unstable one.
+const NEWER_METADATA_VERSION: i16 = 31;
+const NEWER_SAYS: &str = "metadata.version";
 /// Above the session of a broker that was killed, which its next life waits for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(9);
 
@@ -32,7 +35,7 @@ pub fn run(options: &Options) -> Result<()> {
         std::fs::remove_dir_all(&dir)?;
     }
     let mut cluster = Cluster::new(&dir)?;
-    let steps: [(&str, fn(&mut Cluster) -> Result<String>); 10] = [
+    let steps: [(&str, fn(&mut Cluster) -> Result<String>); 11] = [
         ("a broker joins", Cluster::start_broker),
         ("a topic is created and filled", Cluster::fill_topic),
         ("the tools see broker and quorum", Cluster::describe),
@@ -47,6 +50,10 @@ pub fn run(options: &Options) -> Result<()> {
         (
             "a directory of another cluster is refused",
             Cluster::start_stranger,
+        ),
+        (
+            "a cluster of a newer release is left alone",
+            Cluster::start_behind,
         ),
         (
             "controllers that nobody can reach are named",
@@ -98,7 +105,7 @@ impl Cluster {
             place: Place::Member {
                 node_id,
                 role,
-                voters: format!("{CONTROLLER}@127.0.0.1:{controller_port}"),
+                voters: Voters::Static(format!("{CONTROLLER}@127.0.0.1:{controller_port}")),
             },
             ..NodeOptions::default()
         };
@@ -275,6 +282,34 @@ impl Cluster {
         std::fs::write(data.join("meta.properties"), properties)?;
         let says = "cluster AAAAAAAAAAAAAAAAAAAAZA";
         self.start_refused("stranger", BROKER + 1, SESSION_TIMEOUT, says)
+    }
+
+    /// Its controller has a feature at a level that no broker of this release knows.
+    fn start_behind(&mut self) -> Result<String> {
+        let port = free_port_pair()?;
+        let voters = Voters::Static(format!("{CONTROLLER}@127.0.0.1:{port}"));
+        let mut options = NodeOptions {
+            dir: self.controller_options.dir.with_file_name("newer"),
+            port: Some(port),
+            features: vec![format!("metadata.version={NEWER_METADATA_VERSION}")],
+            ..self.controller_options.clone()
+        };
+        let unstable = "unstable.feature.versions.enable".to_owned();
+        options.overrides.push((unstable, "true".to_owned()));
+        let mut broker = self.broker_options.clone();
+        for place in [&mut options.place, &mut broker.place] {
+            if let Place::Member {
+                voters: of_place, ..
+            } = place
+            {
+                *of_place = voters.clone();
+            }
+        }
+        let _newer = self.kafka.start(options)?;
+        let own = std::mem::replace(&mut self.broker_options, broker);
+        let refused = self.start_refused("behind", BROKER + 1, SESSION_TIMEOUT, NEWER_SAYS);
+        self.broker_options = own;
+        refused
     }
 
     fn start_without_controller(&mut self) -> Result<String> {

@@ -46,7 +46,12 @@ enum Direction {
 impl StallingProxy {
     /// Takes a port, so that a broker can be told to advertise it; connections wait until [`StallingProxy::pass_to`].
     pub fn bind() -> StallingProxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        StallingProxy::bind_to(0)
+    }
+
+    /// The same on a port that is known to be free.
+    pub fn bind_to(port: u16) -> StallingProxy {
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
         let state = State {
             stalled_until: Instant::now(),
             is_cut: false,

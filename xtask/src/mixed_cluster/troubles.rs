@@ -5,11 +5,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use ottla_testkit::StallingProxy;
-
-use crate::peer::{Cluster, Member};
+use super::links::Links;
+use crate::peer::Member;
 use crate::seeded::Seeded;
+use anyhow::{Context, Result, ensure};
 
 /// What happens to a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -74,87 +73,17 @@ impl Trouble {
     }
 }
 
-/// A broker's network: who connects to it for replication, and its own way to each controller, go through proxies.
-/// Clients reach it without one.
-pub struct Links {
-    /// `None` where brokers are controllers as well.
-    replication: Option<StallingProxy>,
-    controllers: Vec<StallingProxy>,
-}
-
-impl Links {
-    /// Changes the properties of a broker that was not started yet.
-    pub fn between(cluster: &mut Cluster) -> Vec<Links> {
-        let controllers: Vec<(i32, u16)> = cluster
-            .controllers
-            .iter()
-            .map(|controller| (controller.node_id, controller.port))
-            .collect();
-        if controllers.is_empty() {
-            let none = || Links {
-                replication: None,
-                controllers: Vec::new(),
-            };
-            return std::iter::repeat_with(none)
-                .take(cluster.brokers.len())
-                .collect();
-        }
-        let brokers = cluster.brokers.iter_mut();
-        brokers
-            .map(|broker| Links::of(broker, &controllers))
-            .collect()
-    }
-
-    fn of(broker: &mut Member, controllers: &[(i32, u16)]) -> Links {
-        // The second of the two neighbouring ports that were found free.
-        let own = broker.port + 1;
-        let mut replication = StallingProxy::bind();
-        replication.pass_to(&format!("127.0.0.1:{own}"));
-        let to_controllers = controllers.iter().map(|(id, port)| {
-            let mut proxy = StallingProxy::bind();
-            proxy.pass_to(&format!("127.0.0.1:{port}"));
-            (format!("{id}@{}", proxy.bootstrap()), proxy)
-        });
-        let (voters, to_controllers): (Vec<String>, Vec<StallingProxy>) = to_controllers.unzip();
-        let clients = format!("PLAINTEXT://127.0.0.1:{}", broker.port);
-        broker.set(&[
-            (
-                "listeners",
-                format!("{clients},REPLICATION://127.0.0.1:{own}"),
-            ),
-            (
-                "advertised.listeners",
-                format!("{clients},REPLICATION://{}", replication.bootstrap()),
-            ),
-            (
-                "listener.security.protocol.map",
-                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT".to_owned(),
-            ),
-            ("inter.broker.listener.name", "REPLICATION".to_owned()),
-            ("controller.quorum.voters", voters.join(",")),
-        ]);
-        Links {
-            replication: Some(replication),
-            controllers: to_controllers,
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &StallingProxy> {
-        self.replication.iter().chain(&self.controllers)
-    }
-}
-
 /// Has it begin.
-pub fn begin(trouble: Trouble, broker: &mut Member, links: &Links) -> Result<()> {
+pub fn begin(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<()> {
     match trouble {
         Trouble::Stopped => {
             broker.take()?.stop()?;
         }
         Trouble::Killed => broker.take()?.kill()?,
         Trouble::Paused => running(broker)?.pause()?,
-        Trouble::Unreachable => links.replication.iter().for_each(StallingProxy::cut),
-        Trouble::Isolated => links.all().for_each(StallingProxy::cut),
-        Trouble::Slowed => links.all().for_each(|link| link.slow(LATE)),
+        Trouble::Unreachable => links.cut_from_brokers()?,
+        Trouble::Isolated => links.cut()?,
+        Trouble::Slowed => links.slow()?,
         Trouble::Bereft => std::fs::remove_dir_all(second_dir(broker))?,
         Trouble::Full => fill(broker)?,
     }
@@ -162,14 +91,11 @@ pub fn begin(trouble: Trouble, broker: &mut Member, links: &Links) -> Result<()>
 }
 
 /// Has it end; the broker runs afterwards.
-pub fn end(trouble: Trouble, broker: &mut Member, links: &Links) -> Result<()> {
+pub fn end(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<()> {
     match trouble {
         Trouble::Stopped | Trouble::Killed => broker.start(),
         Trouble::Paused => running(broker)?.resume(),
-        Trouble::Unreachable | Trouble::Isolated | Trouble::Slowed => {
-            links.all().for_each(StallingProxy::mend);
-            Ok(())
-        }
+        Trouble::Unreachable | Trouble::Isolated | Trouble::Slowed => links.mend(),
         Trouble::Bereft => {
             broker.take()?.kill()?;
             broker.start()
@@ -185,9 +111,6 @@ pub fn end(trouble: Trouble, broker: &mut Member, links: &Links) -> Result<()> {
         }
     }
 }
-
-/// How late everything is on a slow network: several round trips make a heartbeat.
-const LATE: Duration = Duration::from_millis(150);
 
 fn running(broker: &mut Member) -> Result<&mut crate::peer::Node> {
     let name = broker.name();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, free_port_pair, probe};
+use super::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair, probe};
 
 /// Brokers are numbered from 1, controllers from here.
 const FIRST_CONTROLLER: i32 = 101;
@@ -84,6 +84,11 @@ impl Member {
         folders.find(|folder| folder.is_dir())
     }
 
+    /// The file that it is started with.
+    pub fn properties(&self) -> PathBuf {
+        self.options.dir.join("server.properties")
+    }
+
     /// Starts it; what an earlier life of it printed is kept under another name.
     pub fn start(&mut self) -> Result<()> {
         let output = self.options.dir.join("output.log");
@@ -116,6 +121,15 @@ fn kept_outputs(dir: &Path) -> Result<usize> {
     Ok(kept)
 }
 
+/// How the voters of a cluster's quorum are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quorum {
+    /// All controllers, by `controller.quorum.voters`.
+    Static,
+    /// The first controller alone at the beginning; the others can be added.
+    Dynamic,
+}
+
 pub struct Cluster {
     pub controllers: Vec<Member>,
     pub brokers: Vec<Member>,
@@ -125,6 +139,16 @@ impl Cluster {
     /// Makers by the names of files in `peers/`; the settings are of every node. Without controllers the brokers are
     /// controllers as well.
     pub fn plan(
+        brokers: &[String],
+        controllers: &[String],
+        dir: &Path,
+        settings: &[(&str, String)],
+    ) -> Result<Cluster> {
+        Cluster::plan_with(Quorum::Static, brokers, controllers, dir, settings)
+    }
+
+    pub fn plan_with(
+        quorum: Quorum,
         brokers: &[String],
         controllers: &[String],
         dir: &Path,
@@ -149,10 +173,22 @@ impl Cluster {
             true => Role::Combined,
             false => Role::Broker,
         };
-        let voters: Vec<String> = (first_voter..)
-            .zip(controller_ports)
-            .map(|(id, port)| format!("{id}@127.0.0.1:{port}"))
-            .collect();
+        let voters_known_to = |node_id| match quorum {
+            Quorum::Static => {
+                let voters = (first_voter..).zip(&controller_ports);
+                let voters = voters.map(|(id, port)| format!("{id}@127.0.0.1:{port}"));
+                Voters::Static(voters.collect::<Vec<_>>().join(","))
+            }
+            Quorum::Dynamic => {
+                let addresses = controller_ports
+                    .iter()
+                    .map(|port| format!("127.0.0.1:{port}"));
+                Voters::Dynamic {
+                    bootstrap: addresses.collect::<Vec<_>>().join(","),
+                    is_first: node_id == first_voter,
+                }
+            }
+        };
         let member = |peer: &InstalledPeer, role, node_id: i32, port| {
             let options = NodeOptions {
                 dir: dir.join(match role {
@@ -163,7 +199,7 @@ impl Cluster {
                 place: Place::Member {
                     node_id,
                     role,
-                    voters: voters.join(","),
+                    voters: voters_known_to(node_id),
                 },
                 ..NodeOptions::default()
             };

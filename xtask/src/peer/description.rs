@@ -125,11 +125,12 @@ impl InstalledPeer {
     pub(super) fn format_command(
         &self,
         places: &BTreeMap<&'static str, String>,
-        has_static_voters: bool,
+        voters_flag: Option<&str>,
     ) -> Command {
         let mut words = self.peer.format.clone();
         // The flag stands for a dynamic quorum of one.
-        words.retain(|word| !has_static_voters || word != "--standalone");
+        words.retain(|word| word != "--standalone");
+        words.extend(voters_flag.map(str::to_owned));
         self.command(&words, places)
     }
 

@@ -36,6 +36,8 @@ pub struct NodeOptions {
     pub place: Place,
     /// Variables of the broker's environment.
     pub environment: Vec<(String, String)>,
+    /// A program with its arguments that becomes the broker, such as one that puts it elsewhere.
+    pub launcher: Vec<String>,
 }
 
 /// Which place a node has in its cluster.
@@ -50,8 +52,21 @@ pub enum Place {
     Member {
         node_id: i32,
         role: Role,
-        /// `controller.quorum.voters`.
-        voters: String,
+        voters: Voters,
+    },
+}
+
+/// Who votes in the quorum of several nodes.
+#[derive(Debug, Clone)]
+pub enum Voters {
+    /// `controller.quorum.voters`.
+    Static(String),
+    /// Whoever the metadata log says (KIP-853).
+    Dynamic {
+        /// `controller.quorum.bootstrap.servers`.
+        bootstrap: String,
+        /// This node's empty directory is formatted as that of the only voter; others are made voters later.
+        is_first: bool,
     },
 }
 
@@ -65,7 +80,25 @@ pub enum Role {
 
 impl Place {
     fn has_static_voters(&self) -> bool {
-        !matches!(self, Place::Alone)
+        match self {
+            Place::Alone => false,
+            Place::AloneWithStaticVoters => true,
+            Place::Member { voters, .. } => matches!(voters, Voters::Static(_)),
+        }
+    }
+
+    /// With what an empty directory is formatted to say who votes.
+    fn format_flag(&self) -> Option<&'static str> {
+        match self {
+            Place::Alone => Some("--standalone"),
+            Place::AloneWithStaticVoters => None,
+            Place::Member { role, voters, .. } => match voters {
+                Voters::Static(_) => None,
+                Voters::Dynamic { is_first: true, .. } => Some("--standalone"),
+                Voters::Dynamic { .. } if *role == Role::Broker => None,
+                Voters::Dynamic { .. } => Some("--no-initial-controllers"),
+            },
+        }
     }
 
     /// What takes the place of lines of `peers/server.properties`.
@@ -91,12 +124,16 @@ impl Place {
                 ("broker,controller", both, of_broker)
             }
         };
+        let of_quorum = match voters {
+            Voters::Static(voters) => ("controller.quorum.voters", voters),
+            Voters::Dynamic { bootstrap, .. } => ("controller.quorum.bootstrap.servers", bootstrap),
+        };
         vec![
             ("node.id", node_id.to_string()),
             ("process.roles", name.to_owned()),
             ("listeners", listeners),
             ("advertised.listeners", advertised),
-            ("controller.quorum.voters", voters.clone()),
+            (of_quorum.0, of_quorum.1.clone()),
         ]
     }
 }
@@ -163,6 +200,7 @@ impl InstalledPeer {
             features,
             place,
             environment,
+            launcher,
         } = options;
         std::fs::create_dir_all(&dir)?;
         let dir = dir.canonicalize()?;
@@ -203,7 +241,7 @@ impl InstalledPeer {
             None => dir.join("data"),
         };
         if !first_log_dir.join("meta.properties").exists() {
-            let mut format = self.format_command(&places, place.has_static_voters());
+            let mut format = self.format_command(&places, place.format_flag());
             for feature in &features {
                 format.args(["--feature", feature]);
             }
@@ -211,7 +249,7 @@ impl InstalledPeer {
                 .with_context(|| format!("cannot format a data directory of {}", self.name()))?;
         }
         let output = File::create(output_file(&dir))?;
-        let mut command = self.start_command(&places);
+        let mut command = process::started_by(&launcher, self.start_command(&places));
         command
             .current_dir(&dir)
             .envs(environment)

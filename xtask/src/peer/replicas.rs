@@ -17,6 +17,21 @@ pub fn compare(brokers: &[Member], partition: &str) -> Result<(u64, Vec<String>)
     Ok(compare_logs(&replicas, partition))
 }
 
+/// As [`compare`], of logs whose ends may differ: only what all of them have.
+pub fn compare_common(members: &[Member], partition: &str) -> Result<(u64, Vec<String>)> {
+    let mut replicas = Vec::new();
+    for member in members {
+        let folder = member.partition_dir(partition);
+        let folder = folder.with_context(|| format!("{} has no {partition}", member.name()))?;
+        replicas.push((member.name(), log_of(&folder)?));
+    }
+    let shortest = replicas.iter().map(|(_, log)| log.len()).min();
+    for (_, log) in &mut replicas {
+        log.truncate(shortest.unwrap_or(0));
+    }
+    Ok(compare_logs(&replicas, partition))
+}
+
 fn compare_logs(replicas: &[(String, Vec<u8>)], partition: &str) -> (u64, Vec<String>) {
     let Some(((of_first, expected), others)) = replicas.split_first() else {
         return (0, vec![format!("{partition}: nobody has a replica")]);
