@@ -24,7 +24,7 @@ mod settings;
 mod settings_in_force;
 mod transactions;
 
-pub(crate) use directories::{Node, create};
+pub(crate) use directories::{Node, create, produce};
 
 use std::net::SocketAddr;
 use std::sync::Arc;

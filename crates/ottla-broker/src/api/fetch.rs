@@ -191,7 +191,7 @@ async fn read_or_wait(
     wait: Wait<'_>,
 ) -> ReadOutcome {
     let is_enough = |outcome: &ReadOutcome| outcome.bytes >= wait.min_bytes || outcome.must_answer;
-    let outcome = read(broker, &targets, limits).await;
+    let mut outcome = read(broker, &targets, limits).await;
     if is_enough(&outcome) || wait.max_wait.is_zero() {
         return outcome;
     }
@@ -202,7 +202,9 @@ async fn read_or_wait(
     loop {
         parked.register();
         // What came between the read and the registration woke nobody.
-        let outcome = read(broker, &targets, limits).await;
+        if !outcome.is_current(&targets, limits) {
+            outcome = read(broker, &targets, limits).await;
+        }
         // A partition that is stepped again is asked for with the next fetch, which may then be served.
         let may_be_served = targets.iter().any(Wanted::is_decided_by_now);
         if is_enough(&outcome) || may_be_served || broker.is_stopping() {
@@ -211,7 +213,13 @@ async fn read_or_wait(
         tokio::select! {
             biased;
             () = parked.waiter.notified() => {}
-            () = &mut deadline => return read(broker, &targets, limits).await,
+            () = &mut deadline => {
+                // A follower is told of a high watermark that has moved meanwhile.
+                return match outcome.is_current(&targets, limits) {
+                    true => outcome,
+                    false => read(broker, &targets, limits).await,
+                };
+            }
         }
     }
 }

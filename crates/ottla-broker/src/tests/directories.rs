@@ -135,7 +135,7 @@ pub(super) async fn create_topic(client: &mut Client, name: &str, partitions: i3
     assert_eq!(created.topics[0].error_code, 0);
 }
 
-pub(super) async fn produce(client: &mut Client, index: i32, value: &str) -> ErrorCode {
+pub(crate) async fn produce(client: &mut Client, index: i32, value: &str) -> ErrorCode {
     produce_into(client, TOPIC, index, value).await
 }
 

@@ -79,6 +79,23 @@ impl Wanted {
         };
         partition.follower_turns.has_moved_since(before)
     }
+
+    /// Whether reading it again would give the same answer. Looks at a few published numbers, where a read looks into the
+    /// log: a follower that waits at thousands of partitions has all of them looked at again and again.
+    fn is_current(&self, answer: &PartitionData, limits: ReadLimits) -> bool {
+        let Ok(partition) = &self.target else {
+            return true;
+        };
+        let reader = partition.reader();
+        let requested = &self.requested;
+        let is_readable = || limits.isolation.upper_bound(&reader).0 > requested.fetch_offset;
+        answer.error_code == 0
+            && check_readable(partition, requested, limits).is_ok()
+            && reader.high_watermark().0 == answer.high_watermark
+            && reader.last_stable_offset().0 == answer.last_stable_offset
+            && reader.log_start_offset().0 == answer.log_start_offset
+            && (self.is_held_back || self.undecided.is_some() || !is_readable())
+    }
 }
 
 /// All that a request reads.
@@ -98,6 +115,13 @@ impl ReadOutcome {
             bytes: 0,
             must_answer: false,
         }
+    }
+
+    /// Whether reading everything again would give the same.
+    pub(crate) fn is_current(&self, targets: &[Wanted], limits: ReadLimits) -> bool {
+        let mut pairs = targets.iter().zip(&self.answers);
+        self.answers.len() == targets.len()
+            && pairs.all(|(wanted, answer)| wanted.is_current(answer, limits))
     }
 
     /// Of a read that panicked.
@@ -201,6 +225,18 @@ struct ReadSize {
     min_one_message: bool,
 }
 
+/// Whether this broker serves the partition to whoever asks, in the leader epoch that they name.
+fn check_readable(
+    partition: &Partition,
+    requested: &FetchPartition,
+    limits: ReadLimits,
+) -> Result<(), ErrorCode> {
+    match limits.only_from_leader {
+        true => partition.check_leader(requested.current_leader_epoch),
+        false => partition.check_replica(requested.current_leader_epoch),
+    }
+}
+
 /// Without a size nothing is read, and the disk left alone.
 fn read_one(
     partition: &Partition,
@@ -210,10 +246,7 @@ fn read_one(
     lookup: Lookup<'_>,
 ) -> Result<PartitionData, Miss> {
     let isolation = limits.isolation;
-    match limits.only_from_leader {
-        true => partition.check_leader(requested.current_leader_epoch)?,
-        false => partition.check_replica(requested.current_leader_epoch)?,
-    }
+    check_readable(partition, requested, limits)?;
     if let Lookup::In(directory) = lookup
         && !partition.home().threads.reads.is(directory)
     {
@@ -380,7 +413,65 @@ pub(crate) fn warm(region: &FileRegion) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{Node, create};
+    use crate::tests::{Node, create, produce};
+
+    fn wanted(node: &Node, index: i32) -> Wanted {
+        let requested = FetchPartition {
+            partition: index,
+            current_leader_epoch: -1,
+            last_fetched_epoch: -1,
+            ..Default::default()
+        };
+        Wanted {
+            target: Ok(node.partition(index)),
+            requested,
+            is_held_back: false,
+            undecided: None,
+        }
+    }
+
+    const LIMITS: ReadLimits = ReadLimits {
+        isolation: Isolation::HighWatermark,
+        max_bytes: 1000,
+        only_from_leader: true,
+    };
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_answer_is_current_until_its_partition_moves() {
+        let node = Node::start(&[]).await;
+        let mut client = node.connect().await;
+        create(&mut client, 2).await;
+        let targets = [wanted(&node, 0), wanted(&node, 1)];
+        let read = |limits| {
+            let mut outcome = ReadOutcome::new(2);
+            assert!(read_all(&targets, limits, Lookup::Cached, &mut outcome).is_none());
+            outcome
+        };
+        let limits = LIMITS;
+        let empty = read(limits);
+        assert!(empty.is_current(&targets, limits));
+        assert_eq!(produce(&mut client, 1, "a").await, ErrorCode::None);
+        assert!(!empty.is_current(&targets, limits));
+        let with_record = read(limits);
+        assert!(with_record.bytes > 0);
+        assert!(
+            !with_record.is_current(&targets, limits),
+            "there may be more"
+        );
+
+        // Nothing is readable any more, but the answer says where the log ended before.
+        let mut caught_up = targets.clone();
+        caught_up[1].requested.fetch_offset = 1;
+        assert!(!empty.is_current(&caught_up, limits));
+        let mut outcome = ReadOutcome::new(2);
+        assert!(read_all(&caught_up, limits, Lookup::Cached, &mut outcome).is_none());
+        assert!(outcome.is_current(&caught_up, limits));
+        caught_up[0].requested.current_leader_epoch = 99;
+        assert!(
+            !outcome.is_current(&caught_up, limits),
+            "it is another epoch"
+        );
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_thread_of_a_directory_reads_what_lies_in_it_and_no_more() {
@@ -397,26 +488,8 @@ mod tests {
             .count();
         let second = reads(order[3]);
         assert!(!second.is(&first));
-        let target = |index: &i32| {
-            let requested = FetchPartition {
-                partition: *index,
-                current_leader_epoch: -1,
-                last_fetched_epoch: -1,
-                ..Default::default()
-            };
-            Wanted {
-                target: Ok(node.partition(*index)),
-                requested,
-                is_held_back: false,
-                undecided: None,
-            }
-        };
-        let targets: Vec<Wanted> = order.iter().map(target).collect();
-        let limits = ReadLimits {
-            isolation: Isolation::HighWatermark,
-            max_bytes: 1000,
-            only_from_leader: true,
-        };
+        let targets: Vec<Wanted> = order.iter().map(|&index| wanted(&node, index)).collect();
+        let limits = LIMITS;
         let mut outcome = ReadOutcome::new(4);
         let mut stops = |lookup| {
             let stopped = read_all(&targets, limits, lookup, &mut outcome);
