@@ -290,6 +290,8 @@ impl Admin {
         let response = self
             .client
             .send(|_| AddRaftVoterRequest {
+                // Whichever cluster it is; the field's default is a cluster without a name.
+                cluster_id: None,
                 timeout_ms: self.timeout_ms(),
                 voter_id: voter,
                 voter_directory_id: directory_id,
@@ -313,6 +315,7 @@ impl Admin {
         let response = self
             .client
             .send(|_| RemoveRaftVoterRequest {
+                cluster_id: None,
                 voter_id: voter,
                 voter_directory_id: directory_id,
                 ..Default::default()
