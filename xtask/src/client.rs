@@ -4,8 +4,8 @@
 //! does not serve yet, the tests ask it about and check that the client says so.
 //!
 //! On Kafka there is more: listeners with TLS and logins besides, the tests of transactions once more with the features
-//! of a cluster that does not know their second version, and Kafka's assignors, which are given groups drawn at random:
-//! the client's have to come to the same.
+//! of a cluster that does not know their second version, Kafka's assignors, which are given groups drawn at random: the
+//! client's have to come to the same, and the names and defaults of the settings of Kafka's clients.
 
 mod listeners;
 
@@ -46,11 +46,13 @@ pub fn run(options: &Options) -> Result<()> {
         Some(broker) => vec![broker.as_str()],
         None => vec!["kafka", "ottla"],
     };
+    build_examples()?;
     let mut total = Tally::default();
     for broker in brokers {
         let peer = Peer::load(broker)?.install()?;
         if broker == "kafka" && options.filter.is_none() {
             total.add(compare_assignors(&peer)?);
+            total.add(compare_settings(&peer)?);
         }
         total.add(test(&peer, options)?);
     }
@@ -86,6 +88,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
             "against_a_broker",
             "consumer_calls",
             "coordinated_groups",
+            "examples_run",
             "secured",
             "watched_clients",
         ],
@@ -108,6 +111,22 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     }
     node.stop()?;
     Ok(total)
+}
+
+/// One of the tests starts them.
+fn build_examples() -> Result<()> {
+    let mut command = workspace::cargo();
+    command.args([
+        "build",
+        "--package",
+        "ottla-client",
+        "--locked",
+        "--examples",
+    ]);
+    match command.status()?.success() {
+        true => Ok(()),
+        false => bail!("the examples of ottla-client cannot be built"),
+    }
 }
 
 fn cargo_test(node: &Node, targets: &[&str]) -> Command {
@@ -149,16 +168,47 @@ fn compare_assignors(kafka: &InstalledPeer) -> Result<Tally> {
             .args(&program[1..])
             .args([SEED, GROUPS]),
     )?;
-    let file = workspace::target_dir().join("assignments.txt");
-    std::fs::write(&file, groups).with_context(|| file.display().to_string())?;
+    compare("the assignors of Kafka", &ASSIGNORS, &groups)
+}
+
+/// Whether the client's settings are Kafka's.
+fn compare_settings(kafka: &InstalledPeer) -> Result<Tally> {
+    let program = java::program(kafka, "clientsettings", "ClientSettings")?;
+    let settings = process::output_of(Command::new(&program[0]).args(&program[1..]))?;
+    compare(
+        "the settings of Kafka's clients",
+        &SETTINGS_OF_CLIENTS,
+        &settings,
+    )
+}
+
+/// A test of the crate that reads what Kafka's classes have written.
+struct Comparison {
+    test: &'static str,
+    /// Names the file.
+    variable: &'static str,
+    file: &'static str,
+}
+
+const ASSIGNORS: Comparison = Comparison {
+    test: "groups_are_assigned_as_kafka_assigns_them",
+    variable: "OTTLA_ASSIGNMENTS",
+    file: "assignments.txt",
+};
+
+const SETTINGS_OF_CLIENTS: Comparison = Comparison {
+    test: "every_setting_of_kafkas_clients_is_known_with_its_default",
+    variable: "OTTLA_CLIENT_SETTINGS",
+    file: "client-settings.txt",
+};
+
+fn compare(what: &str, comparison: &Comparison, written: &str) -> Result<Tally> {
+    let file = workspace::target_dir().join(comparison.file);
+    std::fs::write(&file, written).with_context(|| file.display().to_string())?;
     let mut command = workspace::cargo();
     command
         .args(["test", "--package", "ottla-client", "--locked", "--lib"])
-        .args([
-            "groups_are_assigned_as_kafka_assigns_them",
-            "--",
-            "--nocapture",
-        ])
-        .env("OTTLA_ASSIGNMENTS", &file);
-    told("the assignors of Kafka", command)
+        .args([comparison.test, "--", "--nocapture"])
+        .env(comparison.variable, &file);
+    told(what, command)
 }

@@ -30,6 +30,10 @@ pub struct ClientConfig {
     pub metadata_max_age: Duration,
     /// The largest response that is read.
     pub max_response_bytes: usize,
+    /// Bytes of the sockets' buffers; nothing leaves them to the kernel, which lets them grow as far as they are used. So do
+    /// Kafka's own defaults, as with the broker's: hardly anybody wishes for them, and they cost throughput.
+    pub send_buffer_bytes: Option<u32>,
+    pub receive_buffer_bytes: Option<u32>,
     /// Over how many windows metrics are averaged, and how long each is.
     pub metrics_num_samples: usize,
     pub metrics_sample_window: Duration,
@@ -50,6 +54,8 @@ impl Default for ClientConfig {
             reconnect_backoff_max: Duration::from_secs(1),
             metadata_max_age: Duration::from_secs(300),
             max_response_bytes: 1 << 30,
+            send_buffer_bytes: None,
+            receive_buffer_bytes: None,
             metrics_num_samples: 2,
             metrics_sample_window: Duration::from_secs(30),
             security: SecurityConfig::default(),
@@ -119,6 +125,16 @@ impl ClientConfig {
                     self.reconnect_backoff_max = milliseconds(key, value)?;
                 }
                 "metadata.max.age.ms" => self.metadata_max_age = milliseconds(key, value)?,
+                "config.providers" => {
+                    Value::new(key, value).only(&[""], "Java classes cannot be loaded here")?;
+                }
+                "send.buffer.bytes" => {
+                    self.send_buffer_bytes = socket_buffer(key, value, &[131_072])?;
+                }
+                // A producer's default and that of the others.
+                "receive.buffer.bytes" => {
+                    self.receive_buffer_bytes = socket_buffer(key, value, &[32_768, 65_536])?;
+                }
                 "metrics.num.samples" => {
                     let accepted = 1..=MOST_METRICS_SAMPLES;
                     self.metrics_num_samples = Value::new(key, value).number(accepted)? as usize;
@@ -139,6 +155,18 @@ impl ClientConfig {
             count: self.metrics_num_samples.max(1),
             length_ms: self.metrics_sample_window.as_millis() as u64,
         }
+    }
+}
+
+/// Nothing where the kernel decides.
+fn socket_buffer(key: &str, text: &str, defaults: &[u32]) -> Result<Option<u32>, ClientError> {
+    if text == "-1" {
+        return Ok(None);
+    }
+    match text.parse::<u32>() {
+        Ok(bytes) if defaults.contains(&bytes) => Ok(None),
+        Ok(bytes) if i32::try_from(bytes).is_ok() => Ok(Some(bytes)),
+        _ => Err(Value::new(key, text).refused("bytes, or -1 to leave it to the kernel")),
     }
 }
 
@@ -172,6 +200,25 @@ mod tests {
         let mut config = ClientConfig::default();
         assert_eq!(config.apply(&settings).unwrap(), ["acks"]);
         assert_eq!(config.request_timeout, Duration::from_millis(5));
+        let buffers = |send: &str, receive: &str| {
+            let mut config = ClientConfig::default();
+            let settings = [
+                ("send.buffer.bytes", send),
+                ("receive.buffer.bytes", receive),
+            ];
+            let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let applied = config.apply(&BTreeMap::from(settings));
+            applied.map(|_| (config.send_buffer_bytes, config.receive_buffer_bytes))
+        };
+        assert_eq!(buffers("7", "8").unwrap(), (Some(7), Some(8)));
+        for receive in ["32768", "65536", "-1"] {
+            assert_eq!(buffers("131072", receive).unwrap(), (None, None));
+        }
+        let refused = buffers("-2", "1").unwrap_err().to_string();
+        assert!(
+            refused.starts_with("send.buffer.bytes=-2: not accepted"),
+            "{refused}"
+        );
         let secure = BTreeMap::from([("security.protocol".to_owned(), "SASL_SSL".to_owned())]);
         let refused = config.apply(&secure).unwrap_err().to_string();
         assert!(refused.starts_with("sasl.mechanism=GSSAPI"), "{refused}");

@@ -9,6 +9,7 @@
 //! requests, as the producer does.
 
 mod frame_reader;
+mod socket;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -28,7 +29,6 @@ use ottla_protocol::{
 };
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
@@ -144,7 +144,7 @@ impl Connection {
         };
         let stream = tokio::time::timeout(
             config.socket_connection_setup_timeout,
-            TcpStream::connect(address),
+            socket::connect(address, config),
         )
         .await
         .map_err(|_| refused("no answer".into()))?

@@ -3,6 +3,72 @@
 //! Talks to Ottla and to every Apache Kafka that serves the versions of the protocol that this client
 //! speaks. Owns sockets and retries; the bytes are `ottla-protocol`'s and `ottla-records`'.
 //!
+//! Settings have the names and the defaults of Kafka 4.3's clients. A key that Kafka does not have, or a value that
+//! cannot be, is an error that names it ([`properties`]); so is what this client has no part for, such as Java classes.
+//!
+//! # Producing
+//!
+//! [`Producer`] encodes a record into the batch that is sent, before `send` returns. What became of it tells the
+//! [`Delivery`] that comes back; those who count rather than wait give a tag, and hear of whole batches
+//! ([`ProducerBuilder::listener`]).
+//!
+//! ```no_run
+//! # async fn produce() -> Result<(), ottla_client::ClientError> {
+//! use std::collections::BTreeMap;
+//! use ottla_client::{Client, Producer, RecordRef, properties};
+//!
+//! let settings = BTreeMap::from([
+//!     ("bootstrap.servers".to_owned(), "127.0.0.1:9092".to_owned()),
+//!     ("compression.type".to_owned(), "zstd".to_owned()),
+//! ]);
+//! let (client, config) = properties::producer(&settings)?;
+//! let producer = Producer::new(Client::connect(client).await?, config)?;
+//! let record = RecordRef { key: Some(b"en"), ..RecordRef::new("greetings", b"hello") };
+//! let delivery = producer.send_ref(record).await?;
+//! let written = delivery.wait().await?;
+//! println!("partition {}, offset {}", written.partition, written.offset);
+//! producer.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Consuming
+//!
+//! [`Consumer::poll_batches`] lends keys and values from where they were received or decompressed; [`Consumer::poll`]
+//! gives records to keep, whose bytes are slices of the same memory. A consumer assigns itself partitions, or shares
+//! topics with the other members of its group, by the classic protocol or by KIP-848's (`group.protocol`).
+//!
+//! ```no_run
+//! # async fn consume() -> Result<(), ottla_client::ClientError> {
+//! use std::collections::BTreeMap;
+//! use std::time::Duration;
+//! use ottla_client::{Client, Consumer, properties};
+//!
+//! let settings = BTreeMap::from([
+//!     ("bootstrap.servers".to_owned(), "127.0.0.1:9092".to_owned()),
+//!     ("group.id".to_owned(), "readers".to_owned()),
+//!     ("auto.offset.reset".to_owned(), "earliest".to_owned()),
+//! ]);
+//! let (client, config) = properties::consumer(&settings)?;
+//! let mut consumer = Consumer::new(Client::connect(client).await?, config);
+//! consumer.subscribe(&["greetings".to_owned()])?;
+//! for batch in &consumer.poll_batches(Duration::from_secs(10)).await? {
+//!     for record in batch.iter() {
+//!         println!("{:?}", record?.value);
+//!     }
+//! }
+//! consumer.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Whole programs
+//!
+//! `examples/` has three: `produce`, `consume_in_a_group`, and `read_process_write`, which reads, processes and writes each
+//! record exactly once, in transactions. [`Admin`] is what Ottla's command line tools are made with.
+//!
+//! # Inside
+//!
 //! Version numbers appear here only where one request says a thing differently in another version.
 
 mod clock;

@@ -19,7 +19,6 @@ use crate::producer::ProducerConfig;
 const WITHOUT_EFFECT: &[&str] = &[
     "auto.include.jmx.reporter",
     "client.dns.lookup",
-    "config.providers",
     "connections.max.idle.ms",
     "enable.metrics.push",
     "metadata.max.idle.ms",
@@ -27,9 +26,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "metadata.recovery.strategy",
     "metric.reporters",
     "metrics.recording.level",
-    "receive.buffer.bytes",
     "security.providers",
-    "send.buffer.bytes",
     "socket.connection.setup.timeout.max.ms",
 ];
 
@@ -173,6 +170,9 @@ impl<'a> Value<'a> {
         )))
     }
 }
+
+#[cfg(test)]
+mod kafka_defaults;
 
 #[cfg(test)]
 mod tests {

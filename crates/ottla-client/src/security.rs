@@ -59,7 +59,13 @@ impl fmt::Debug for SecurityConfig {
 }
 
 /// Settings of mechanisms that this client does not have, and of Java's TLS. They change nothing here.
-const PREFIXES_WITHOUT_EFFECT: &[&str] = &["sasl.kerberos.", "sasl.login.", "sasl.oauthbearer."];
+const PREFIXES_WITHOUT_EFFECT: &[&str] = &[
+    "sasl.kerberos.",
+    "sasl.login.",
+    "sasl.oauthbearer.",
+    "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm",
+];
 
 impl SecurityConfig {
     pub(crate) fn uses_tls(&self) -> bool {
@@ -135,6 +141,13 @@ impl SecurityConfig {
                     let protocol = Value::new(key, protocol);
                     protocol.only(&["TLSv1.2", "TLSv1.3"], "older ones are broken")?;
                 }
+            }
+            "ssl.cipher.suites"
+            | "ssl.engine.factory.class"
+            | "ssl.provider"
+            | "ssl.secure.random.implementation"
+            | "sasl.client.callback.handler.class" => {
+                value.only(&[""], "it is Java's, and this client has its own TLS and logins")?;
             }
             _ => return Ok(PREFIXES_WITHOUT_EFFECT.iter().any(|it| key.starts_with(it))),
         }

@@ -28,7 +28,7 @@ pub struct ProducerConfig {
     /// How long a record may take from `send` on, retries included.
     pub delivery_timeout: Duration,
     pub retries: u32,
-    /// Nothing: where `acks`, `retries` and the number of requests in flight allow it, as in Kafka.
+    /// Nothing: where `acks` and `retries` allow it, as in Kafka.
     pub enable_idempotence: Option<bool>,
     /// Keys do not decide about partitions.
     pub partitioner_ignore_keys: bool,
@@ -158,16 +158,21 @@ impl ProducerConfig {
     /// Whether the producer will be idempotent.
     pub fn is_idempotent(&self) -> bool {
         self.enable_idempotence.unwrap_or_else(|| {
-            self.transactional_id.is_some()
-                || self.acks == -1
-                    && self.retries > 0
-                    && self.max_in_flight_requests_per_connection <= MAX_IN_FLIGHT_WITH_IDEMPOTENCE
+            self.transactional_id.is_some() || self.acks == -1 && self.retries > 0
         })
     }
 
     /// Refuses settings that contradict each other.
     pub fn validate(&self, request_timeout: Duration) -> Result<(), ClientError> {
         let refuse = |text: String| Err(ClientError::Config(text));
+        // As in Kafka whatever acks and retries are: order is not given up without being asked for.
+        let in_flight = self.max_in_flight_requests_per_connection;
+        if self.enable_idempotence != Some(false) && in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE {
+            return refuse(format!(
+                "max.in.flight.requests.per.connection={in_flight}: idempotence allows \
+                 {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} at most; or give enable.idempotence=false"
+            ));
+        }
         if self.is_idempotent() {
             if self.acks != -1 {
                 return refuse(format!(
@@ -177,12 +182,6 @@ impl ProducerConfig {
             }
             if self.retries == 0 {
                 return refuse("retries=0: idempotence needs at least 1 retry".into());
-            }
-            let in_flight = self.max_in_flight_requests_per_connection;
-            if in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE {
-                return refuse(format!(
-                    "max.in.flight.requests.per.connection={in_flight}: idempotence allows 5 at most"
-                ));
             }
         } else if self.transactional_id.is_some() {
             return refuse("enable.idempotence=false: transactions need idempotence".into());
@@ -234,11 +233,7 @@ mod tests {
     fn idempotence_is_the_default_where_it_can_be() {
         let timeout = Duration::from_secs(30);
         assert!(applied(&[]).unwrap().is_idempotent());
-        for setting in [
-            ("acks", "1"),
-            ("retries", "0"),
-            ("max.in.flight.requests.per.connection", "6"),
-        ] {
+        for setting in [("acks", "1"), ("retries", "0")] {
             let config = applied(&[setting]).unwrap();
             assert!(!config.is_idempotent(), "{setting:?}");
             config.validate(timeout).unwrap();
@@ -246,6 +241,20 @@ mod tests {
             let refused = asked_for.validate(timeout).unwrap_err().to_string();
             assert!(refused.contains(setting.0), "{refused}");
         }
+        let six = ("max.in.flight.requests.per.connection", "6");
+        for settings in [&[six][..], &[six, ("acks", "1")]] {
+            let refused = applied(settings)
+                .unwrap()
+                .validate(timeout)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                refused.ends_with("or give enable.idempotence=false"),
+                "{refused}"
+            );
+        }
+        let without = applied(&[six, ("enable.idempotence", "false")]).unwrap();
+        without.validate(timeout).unwrap();
         let short = applied(&[("delivery.timeout.ms", "30000")]).unwrap();
         let refused = short.validate(timeout).unwrap_err().to_string();
         assert!(refused.contains("which is 30005"), "{refused}");

@@ -1,0 +1,57 @@
+//! A socket to a broker, its buffers of the size that is asked for.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::config::ClientConfig;
+
+/// The buffers have to be set before: with the first packet a side says how far its window may ever open.
+pub(super) async fn connect(address: &str, config: &ClientConfig) -> io::Result<TcpStream> {
+    let buffers = (config.send_buffer_bytes, config.receive_buffer_bytes);
+    if buffers == (None, None) {
+        return TcpStream::connect(address).await;
+    }
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host(address).await? {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        if let Some(bytes) = buffers.0 {
+            socket.set_send_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = buffers.1 {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt;
+
+    use super::*;
+
+    /// Linux gives twice what it is asked for, since half of it goes to its own accounts.
+    #[tokio::test]
+    async fn buffers_are_as_large_as_they_are_asked_to_be() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut config = ClientConfig::default();
+        let left = connect(&address, &config).await.unwrap();
+        (config.send_buffer_bytes, config.receive_buffer_bytes) = (Some(20_000), Some(30_000));
+        let set = connect(&address, &config).await.unwrap();
+        assert_eq!(sockopt::socket_send_buffer_size(&set).unwrap(), 40_000);
+        assert_eq!(sockopt::socket_recv_buffer_size(&set).unwrap(), 60_000);
+        assert!(sockopt::socket_recv_buffer_size(&left).unwrap() > 60_000);
+        drop(listener);
+        assert!(connect(&address, &config).await.is_err());
+    }
+}

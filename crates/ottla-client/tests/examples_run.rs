@@ -1,0 +1,116 @@
+//! The programs in `examples/`, each as a person starts it, one after the other on the same topics.
+//!
+//! Cargo has built them beside the tests; `cargo xtask client` builds them first.
+
+#[path = "support/cluster.rs"]
+#[expect(dead_code, reason = "the examples produce by themselves")]
+mod cluster;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, OffsetReset};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use cluster::{Cluster, read};
+
+const RECORDS: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `target/debug/examples/NAME`, from `target/debug/deps/THIS`.
+fn program(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().expect("this program has a path");
+    let profile = tests.ancestors().nth(2).expect("a folder of the profile");
+    let program = profile.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} is not there; cargo build --package ottla-client --examples",
+        program.display()
+    );
+    program
+}
+
+fn start(name: &str, arguments: &[&str]) -> Child {
+    Command::new(program(name))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the example can be started")
+}
+
+fn lines_of(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
+    BufReader::new(child.stdout.take().expect("its output")).lines()
+}
+
+/// Ctrl-C, and a clean end.
+async fn interrupt(mut child: Child) {
+    let pid = child.id().and_then(|id| Pid::from_raw(id as i32));
+    kill_process(pid.expect("it runs"), Signal::INT).expect("signalled");
+    let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
+    let status = ended.expect("it ends in time").expect("it ends");
+    assert!(status.success(), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_example_does_what_it_says() {
+    let cluster = Cluster::start().await;
+    let bootstrap = cluster.admin.client().config().bootstrap_servers.join(",");
+    let source = cluster.topic("lines", 3).await;
+    let target = cluster.topic("shouted", 3).await;
+
+    let mut produce = start("produce", &[&bootstrap, &source]);
+    let mut input = produce.stdin.take().expect("its input");
+    for number in 0..RECORDS {
+        let line = format!("line {number}\n");
+        input.write_all(line.as_bytes()).await.expect("it reads");
+    }
+    drop(input);
+    let output = produce.wait_with_output().await.expect("it ends");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
+    assert!(
+        printed.starts_with(&format!("the last one is at {source}-")),
+        "{printed}"
+    );
+    assert!(printed.contains("record-send-total 100"), "{printed}");
+
+    let processing = start("read_process_write", &[&bootstrap, &source, &target]);
+    let config = ClientConfig::new(&bootstrap).expect("an address");
+    let committed = ConsumerConfig {
+        offset_reset: OffsetReset::Earliest,
+        read_committed: true,
+        ..ConsumerConfig::default()
+    };
+    let client = Client::connect(config).await.expect("the broker answers");
+    let mut consumer = Consumer::new(client, committed);
+    consumer.assign(&(0..3).map(|it| (target.clone(), it)).collect::<Vec<_>>());
+    let records = read(&mut consumer, RECORDS).await;
+    let mut values: Vec<String> = records
+        .iter()
+        .map(|it| String::from_utf8_lossy(it.value.as_deref().unwrap_or_default()).into_owned())
+        .collect();
+    values.sort_unstable();
+    let mut expected: Vec<String> = (0..RECORDS).map(|it| format!("LINE {it}")).collect();
+    expected.sort_unstable();
+    assert_eq!(values, expected);
+    interrupt(processing).await;
+
+    let group = cluster.name("listeners");
+    let mut consuming = start("consume_in_a_group", &[&bootstrap, &target, &group]);
+    let mut lines = lines_of(&mut consuming);
+    let mut heard = 0;
+    while heard < RECORDS {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = line.expect("it goes on").expect("text").expect("a line");
+        heard += usize::from(line.contains(": LINE "));
+    }
+    interrupt(consuming).await;
+    // What was handed out is committed, with the markers of the transactions behind it.
+    let committed: i64 = cluster.committed(&group).await.iter().sum();
+    assert!(committed >= RECORDS as i64, "{committed}");
+}
