@@ -140,8 +140,9 @@ impl ProducerBatch {
         Some(Delivered { index, bytes })
     }
 
+    #[inline(always)]
     pub(super) fn delivery(&self, index: u32, timestamp: i64) -> Delivery {
-        Delivery::new(self.completion.clone(), index, timestamp)
+        Delivery::new(&self.completion, index, timestamp)
     }
 
     /// Whether no further record would fit that is like those in it.

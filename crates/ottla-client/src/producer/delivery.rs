@@ -4,6 +4,8 @@
 //! record's place in the batch. Nothing is allocated for a record but where a callback is asked for, and
 //! for those who count rather than wait, a [`DeliveryListener`] is told of whole batches.
 
+use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::SetOnce;
@@ -74,25 +76,65 @@ impl Completion {
     }
 }
 
+/// How many references a thread keeps, one for each of so many partitions.
+const KEPT: usize = 8;
+
+thread_local! {
+    /// References to completions that deliveries of this thread have given back, by their partitions. Counting a reference
+    /// waits until everything written before it has reached the cache: the record that was just encoded, every time. Most
+    /// who send drop a delivery, or all but the last, on the thread that sends, and there one reference goes from
+    /// delivery to delivery of a batch without being counted. What is kept is as large as a completion, and as few.
+    static SPARE: [Cell<Option<Arc<Completion>>>; KEPT] = const { [const { Cell::new(None) }; KEPT] };
+}
+
+impl Completion {
+    #[inline]
+    fn place(&self) -> usize {
+        self.partition as usize % KEPT
+    }
+
+    /// A reference to it: the one that this thread has kept, or another.
+    #[inline]
+    fn reference(self: &Arc<Self>) -> Arc<Completion> {
+        match SPARE.try_with(|spare| spare[self.place()].take()) {
+            Ok(Some(kept)) if Arc::ptr_eq(&kept, self) => kept,
+            _ => self.clone(),
+        }
+    }
+
+    #[inline]
+    fn give_back(self: Arc<Self>) {
+        // Where the thread is ending, nothing is kept. What was kept before goes when it has been replaced.
+        let _before = SPARE.try_with(|spare| spare[self.place()].replace(Some(self)));
+    }
+}
+
 /// What becomes of a record: wait for it, look at it, or drop it.
-#[derive(Clone, Debug)]
 pub struct Delivery {
-    completion: Arc<Completion>,
+    /// There until it is dropped.
+    completion: Option<Arc<Completion>>,
     index: u32,
     timestamp: i64,
 }
 
 impl Delivery {
-    pub(super) fn new(completion: Arc<Completion>, index: u32, timestamp: i64) -> Delivery {
+    #[inline]
+    pub(super) fn new(completion: &Arc<Completion>, index: u32, timestamp: i64) -> Delivery {
         Delivery {
-            completion,
+            completion: Some(completion.reference()),
             index,
             timestamp,
         }
     }
 
+    fn completion(&self) -> Arc<Completion> {
+        self.completion
+            .clone()
+            .expect("it is given back when the delivery is dropped")
+    }
+
     pub async fn wait(self) -> Result<RecordMetadata, ClientError> {
-        let (mut completion, mut index) = (self.completion, self.index);
+        let (mut completion, mut index) = (self.completion(), self.index);
         loop {
             let outcome = completion.outcome.wait().await.clone();
             match outcome {
@@ -107,7 +149,7 @@ impl Delivery {
 
     /// What became of the record, if that is known by now.
     pub fn outcome(&self) -> Option<Result<RecordMetadata, ClientError>> {
-        let (mut completion, mut index) = (self.completion.clone(), self.index);
+        let (mut completion, mut index) = (self.completion(), self.index);
         loop {
             let outcome = completion.outcome.get()?.clone();
             match outcome {
@@ -118,6 +160,34 @@ impl Delivery {
                 }
                 Outcome::Split(parts) => (completion, index) = part_of(&parts, index),
             }
+        }
+    }
+}
+
+impl Clone for Delivery {
+    fn clone(&self) -> Delivery {
+        Delivery {
+            completion: self.completion.clone(),
+            index: self.index,
+            timestamp: self.timestamp,
+        }
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("index", &self.index)
+            .field("outcome", &self.outcome())
+            .finish()
+    }
+}
+
+impl Drop for Delivery {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(completion) = self.completion.take() {
+            completion.give_back();
         }
     }
 }
@@ -171,7 +241,7 @@ mod tests {
     async fn records_of_a_split_batch_find_their_part() {
         let whole = Completion::new(3);
         let (first, second) = (Completion::new(3), Completion::new(3));
-        let delivery = |index| Delivery::new(whole.clone(), index, 7);
+        let delivery = |index| Delivery::new(&whole, index, 7);
         assert!(delivery(0).outcome().is_none());
         whole.set(Outcome::Split(vec![
             (0, first.clone()),
@@ -190,5 +260,48 @@ mod tests {
             let metadata = delivery(index).wait().await.unwrap();
             assert_eq!((metadata.offset, metadata.timestamp), (offset, 7));
         }
+    }
+
+    /// A reference that a thread keeps must not be taken for that of another batch, nor outlive what it keeps for good.
+    #[tokio::test]
+    async fn a_thread_that_drops_deliveries_keeps_one_reference_of_a_partition() {
+        let [first, second, elsewhere] = [3, 3, 4].map(Completion::new);
+        for _ in 0..10 {
+            drop(Delivery::new(&first, 0, 0));
+        }
+        assert_eq!(Arc::strong_count(&first), 2);
+        let held: Vec<Delivery> = (0..5)
+            .map(|index| Delivery::new(&first, index, 0))
+            .collect();
+        assert_eq!(Arc::strong_count(&first), 6);
+        // Those of another partition are kept beside it.
+        drop(Delivery::new(&elsewhere, 0, 0));
+        drop(held);
+        assert_eq!(
+            (Arc::strong_count(&first), Arc::strong_count(&elsewhere)),
+            (2, 2)
+        );
+        let delivery = Delivery::new(&second, 0, 0);
+        assert_eq!(
+            (Arc::strong_count(&first), Arc::strong_count(&second)),
+            (1, 2)
+        );
+        first.set(Outcome::Done(Ok(Written {
+            base_offset: 1,
+            log_append_time: -1,
+        })));
+        second.set(Outcome::Done(Ok(Written {
+            base_offset: 2,
+            log_append_time: -1,
+        })));
+        assert_eq!(delivery.clone().wait().await.unwrap().offset, 2);
+        assert_eq!(Arc::strong_count(&second), 3);
+        // Dropped elsewhere, they are given back there, and a thread that ends keeps nothing.
+        std::thread::spawn(move || drop(delivery)).join().unwrap();
+        drop(Delivery::new(&first, 0, 0));
+        assert_eq!(
+            (Arc::strong_count(&first), Arc::strong_count(&second)),
+            (2, 1)
+        );
     }
 }
