@@ -147,7 +147,10 @@ impl SecurityConfig {
             | "ssl.provider"
             | "ssl.secure.random.implementation"
             | "sasl.client.callback.handler.class" => {
-                value.only(&[""], "it is Java's, and this client has its own TLS and logins")?;
+                value.only(
+                    &[""],
+                    "it is Java's, and this client has its own TLS and logins",
+                )?;
             }
             _ => return Ok(PREFIXES_WITHOUT_EFFECT.iter().any(|it| key.starts_with(it))),
         }

@@ -151,8 +151,12 @@ impl ConsumerConfig {
                 "exclude.internal.topics" => self.exclude_internal_topics = value.boolean()?,
                 "interceptor.classes" => value.only(&[""], "Java classes cannot be loaded here")?,
                 // Of share groups, which this client does not have; an ordinary consumer makes nothing of it.
-                "share.acknowledgement.mode" => value.only(&["implicit"], "there are no share groups here")?,
-                "share.acquire.mode" => value.only(&["batch_optimized"], "there are no share groups here")?,
+                "share.acknowledgement.mode" => {
+                    value.only(&["implicit"], "there are no share groups here")?
+                }
+                "share.acquire.mode" => {
+                    value.only(&["batch_optimized"], "there are no share groups here")?
+                }
                 "key.deserializer" | "value.deserializer" => value.java_serde("Deserializer")?,
                 _ => unknown.push(key.clone()),
             }
