@@ -25,8 +25,8 @@ use super::{Side, shown};
 use crate::report::Tally;
 
 /// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
-/// broker's address, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names partitions of the subject's topic,
-/// `TOPICS` for one that names the topic.
+/// broker's address, `ADDRESS` for the address alone, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names
+/// partitions of the subject's topic, `TOPICS` for one that names the topic.
 struct Step {
     tool: Tool,
     arguments: &'static str,
@@ -233,6 +233,11 @@ const STEPS: &[Step] = &[
         PRODUCER_TEST,
         "BROKER --topic pairs-SUBJECT-load --num-records 2 --record-size 2000000 --throughput -1 --reporting-interval 600000",
     ),
+    measuring(
+        PRODUCER_TEST,
+        "BROKER --topic pairs-SUBJECT-load --num-records 300 --record-size 10 --throughput 500 --transaction-duration-ms 100 \
+         --reporting-interval 600000",
+    ),
     measuring(PRODUCER_TEST, "BROKER --topic pairs-SUBJECT-load"),
     measuring(
         PRODUCER_TEST,
@@ -277,6 +282,8 @@ const STEPS: &[Step] = &[
         LATENCY_TEST,
         "BROKER --topic pairs-SUBJECT-latency --num-records 1 --producer-acks 0 --record-size 10",
     ),
+    measuring(LATENCY_TEST, "ADDRESS pairs-SUBJECT-latency 20 all 10"),
+    measuring(LATENCY_TEST, "ADDRESS pairs-SUBJECT-latency 20"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-load"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-latency"),
     step(CONSUMER_GROUPS, "BROKER --delete --group pairs-SUBJECT"),
@@ -377,6 +384,7 @@ fn run(
     for word in step.arguments.split_whitespace() {
         match word {
             "BROKER" => command.args(["--bootstrap-server", &broker.node.bootstrap()]),
+            "ADDRESS" => command.arg(broker.node.bootstrap()),
             "FILE" => command.arg(&file),
             "TOPICS" => command.arg(&topics),
             word => command.arg(word.replace("SUBJECT", subject)),

@@ -16,6 +16,8 @@ use super::{block_on_while_receiving, connection_warnings, key_values, load_prop
 use progress::Progress;
 
 const POLL: Duration = Duration::from_millis(100);
+/// Kafka's default. It leaves the buffer to the kernel, which lets it grow further than it lets programs set it.
+const SOCKET_BUFFER_SIZE: &str = "2097152";
 
 /// Measure how fast records are consumed.
 #[derive(Args, Debug)]
@@ -43,7 +45,7 @@ pub struct ConsumerPerfTestArgs {
     #[arg(long)]
     from_latest: bool,
     /// Bytes of the socket's receive buffer (receive.buffer.bytes).
-    #[arg(long, value_name = "BYTES", default_value = "2097152")]
+    #[arg(long, value_name = "BYTES", default_value = SOCKET_BUFFER_SIZE)]
     socket_buffer_size: String,
     /// Deprecated: write --command-config.
     #[arg(long = "consumer.config", value_name = "FILE", hide = true)]
@@ -162,6 +164,10 @@ fn settings(args: &ConsumerPerfTestArgs) -> anyhow::Result<BTreeMap<String, Stri
     settings.extend(key_values(&args.command_property));
     let fetch_size: i32 = number("fetch-size", &args.fetch_size)?;
     let socket_buffer_size: i32 = number("socket-buffer-size", &args.socket_buffer_size)?;
+    let receive_buffer = match args.socket_buffer_size == SOCKET_BUFFER_SIZE {
+        true => "-1".to_owned(),
+        false => socket_buffer_size.to_string(),
+    };
     let group = args
         .group
         .clone()
@@ -177,7 +183,7 @@ fn settings(args: &ConsumerPerfTestArgs) -> anyhow::Result<BTreeMap<String, Stri
             args.bootstrap_server.clone().unwrap_or_default(),
         ),
         ("group.id", group),
-        ("receive.buffer.bytes", socket_buffer_size.to_string()),
+        ("receive.buffer.bytes", receive_buffer),
         ("max.partition.fetch.bytes", fetch_size.to_string()),
         ("auto.offset.reset", reset.to_owned()),
         ("check.crcs", "false".to_owned()),
@@ -395,17 +401,18 @@ mod tests {
     /// As the published command of 2014 has it, but for ZooKeeper.
     #[test]
     fn flags_go_before_properties() {
-        let args = args(
-            "--bootstrap-server h:1 --messages 50000000 --topic test --threads 1 --fetch-size 7 \
-             --command-property max.partition.fetch.bytes=9 --command-property client.id=me --timeout 5",
-        );
-        check(&args).unwrap();
-        let settings = settings(&args).unwrap();
+        let line = "--bootstrap-server h:1 --messages 50000000 --topic test --threads 1 --fetch-size 7 \
+             --command-property max.partition.fetch.bytes=9 --command-property client.id=me --timeout 5";
+        check(&args(line)).unwrap();
+        let with_buffer = format!("{line} --socket-buffer-size 8");
+        let with_buffer = settings(&args(&with_buffer)).unwrap();
+        assert_eq!(with_buffer["receive.buffer.bytes"], "8");
+        let settings = settings(&args(line)).unwrap();
         for (key, value) in [
             ("max.partition.fetch.bytes", "7"),
             ("client.id", "me"),
             ("auto.offset.reset", "earliest"),
-            ("receive.buffer.bytes", "2097152"),
+            ("receive.buffer.bytes", "-1"),
         ] {
             assert_eq!(settings[key], value);
         }
