@@ -27,7 +27,8 @@ pub struct TestResult {
     pub figures: Map<String, Value>,
 }
 
-/// One for each point and target that a round was measured of; of several rounds it is the first.
+/// One for each point and target that a round was measured of in periods; of several rounds it is the first. One at a time
+/// has no periods, and the benchmark's charts cannot be made without.
 pub fn test_results(result: &ResultFile) -> Vec<TestResult> {
     let mut all = Vec::new();
     for scenario in &result.scenarios {
@@ -52,7 +53,7 @@ pub fn file_name(result: &TestResult) -> String {
 }
 
 fn of_run(scenario: &ScenarioResult, point: &PointResult, run: &TargetRuns) -> Option<TestResult> {
-    let round = run.rounds.first()?;
+    let round = run.rounds.first().filter(|it| !it.periods.is_empty())?;
     let shape = &point.shape;
     let mut workload = scenario.name.clone();
     if !point.label.is_empty() {

@@ -22,6 +22,9 @@ use super::performance::{show_latency, write_histogram};
 use super::{block_on, connection_warnings, load_properties};
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
+const POSITIONAL_IS_DEPRECATED: &str = "WARNING: Positional argument usage is deprecated and will be removed in \
+    Apache Kafka 5.0. Please use named arguments instead: --bootstrap-server, --topic, --num-records, --producer-acks, \
+    --record-size, --command-config";
 /// A line of progress for so many records.
 const RECORDS_PER_LINE: usize = 1000;
 
@@ -121,6 +124,10 @@ fn plan(args: &E2eLatencyArgs) -> anyhow::Result<Plan> {
         named.map(|(_, value)| value.as_deref().unwrap_or_default())
     } else {
         positional = without_flags(&args.positional)?;
+        // That of 0.8 is not Kafka's any more.
+        if args.positional.len() >= 5 {
+            println!("{POSITIONAL_IS_DEPRECATED}");
+        }
         command_config = positional.get(5).cloned().or(command_config);
         [0, 1, 2, 3, 4].map(|index| positional[index].as_str())
     };
