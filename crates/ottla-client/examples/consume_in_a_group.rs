@@ -36,10 +36,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (client, config) = properties::consumer(&settings)?;
     let mut consumer = Consumer::new(Client::connect(client).await?, config);
     consumer.subscribe_with_listener(&[topic], Box::new(Telling))?;
+    // Once: a Ctrl-C that comes while records are at work counts at the next poll.
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let batches = tokio::select! {
             batches = consumer.poll_batches(Duration::from_secs(1)) => batches?,
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
         };
         for batch in &batches {
             for record in batch.iter() {

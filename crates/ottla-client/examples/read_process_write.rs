@@ -35,10 +35,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         properties::producer(&settings(&[("transactional.id", "read-process-write")]))?;
     let producer = Producer::new(Client::connect(client).await?, config)?;
     producer.init_transactions().await?;
+    // Once: a Ctrl-C that comes while records are at work counts at the next poll.
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let records = tokio::select! {
             records = consumer.poll(Duration::from_secs(1)) => records?,
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
         };
         if records.is_empty() {
             continue;
