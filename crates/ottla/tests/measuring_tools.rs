@@ -76,7 +76,11 @@ fn everything_sent_is_consumed() {
 
     let latency = succeeded(&run(&broker, "e2e-latency ADDRESS latency 20 all 100"));
     let mut lines: Vec<&str> = latency.lines().collect();
-    assert!(lines.remove(0).starts_with("WARNING: Positional argument usage is deprecated"));
+    assert!(
+        lines
+            .remove(0)
+            .starts_with("WARNING: Positional argument usage is deprecated")
+    );
     assert_eq!(lines.len(), 4, "{latency}");
     assert!(lines[0].starts_with("Topic \"latency\" does not exist."));
     assert!(lines[1].starts_with("0\t") && lines[2].starts_with("Avg latency: "));
