@@ -3,7 +3,8 @@
 //!
 //! A client's script prints one line of JSON a step; `known-differences.toml` names the steps where the brokers may
 //! differ, each with its reason, and a named difference that no longer occurs is an error too. Some scripts need nodes
-//! with several log directories and with somebody who takes clients' metrics; those run on a pair of their own.
+//! with several log directories and with somebody who takes clients' metrics, or lower the level of a feature; those
+//! run on pairs of their own.
 //! Besides the scripts, the advertised API tables are compared, Kafka's command line tools are run beside ours, each
 //! broker's segments are read by both brokers' tools, and each broker is started on the directory that the other one
 //! holds.
@@ -18,6 +19,7 @@ mod run;
 mod segments;
 mod tool_pairs;
 pub mod tools;
+mod transaction_tools;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,13 +30,13 @@ use anyhow::{Result, bail};
 use crate::peer::{InstalledPeer, Node, NodeOptions, Peer};
 use crate::report::Tally;
 use crate::{java, workspace};
-use clients::Prepared;
+use clients::{Nodes, Prepared};
 use comparison::KnownDifferences;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs or telemetry; may
-    /// be repeated.
+    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs, telemetry or
+    /// transactions; may be repeated.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
@@ -97,9 +99,15 @@ fn run_counted(options: &Options) -> Result<Tally> {
     };
     let prepared = clients::prepare(&selected, &kafka)?;
     println!("clients are ready after {:.0?}", began.elapsed());
-    let (equipped, plain): (Vec<Prepared>, Vec<Prepared>) = prepared
-        .into_iter()
-        .partition(|prepared| prepared.client.needs_equipped());
+    let on = |nodes: Nodes| -> Vec<Prepared> {
+        let prepared = prepared.iter();
+        prepared
+            .filter(|prepared| prepared.client.nodes() == nodes)
+            .cloned()
+            .collect()
+    };
+    let (plain, equipped) = (on(Nodes::Plain), on(Nodes::Equipped));
+    let transactional = on(Nodes::Transactional);
 
     let comparison = Comparison {
         kafka,
@@ -113,6 +121,9 @@ fn run_counted(options: &Options) -> Result<Tally> {
     }
     if !equipped.is_empty() {
         tally.add(comparison.of_equipped_nodes(&equipped)?);
+    }
+    if !transactional.is_empty() {
+        tally.add(comparison.of_transactional_nodes(&transactional)?);
     }
     Ok(tally)
 }
@@ -156,6 +167,22 @@ impl Comparison<'_> {
             self.sides(|peer, label, out| equipped::start(peer, label, out, &reporter))?;
         let jobs = self.options.jobs;
         let tally = run::scripts(clients, &sides, jobs, &self.out, &self.known)?;
+        stop(&mut sides)?;
+        Ok(tally)
+    }
+
+    fn of_transactional_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
+        let mut sides = self.sides(|peer, label, out| {
+            let interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms";
+            let dir = out.join(format!("transactional-{label}"));
+            start_with(peer, label, dir, &[(interval, "100".to_owned())])
+        })?;
+        let (jobs, known) = (self.options.jobs, &self.known);
+        let mut tally = run::scripts(clients, &sides, jobs, &self.out, known)?;
+        if self.options.broker == Brokers::Both {
+            let steps = transaction_tools::STEPS;
+            tally.add(tool_pairs::compare_steps(steps, &sides, &self.out, known)?);
+        }
         stop(&mut sides)?;
         Ok(tally)
     }

@@ -11,6 +11,7 @@ mod cluster_admin;
 mod codegen;
 mod compare_cleaning;
 mod conformance;
+mod exactly_once;
 mod golden;
 mod golden_records;
 mod mixed_cluster;
@@ -61,6 +62,8 @@ enum Command {
     MixedCluster(mixed_cluster::Options),
     /// Add, remove, kill and pause controllers of Kafka's and Ottla's in one quorum, with brokers of both under load.
     ChangingQuorum(changing_quorum::Options),
+    /// Kill brokers and applications that work in transactions, and see that everything was worked on once.
+    ExactlyOnce(exactly_once::Options),
     /// Do to a cluster what administrators do, with Kafka's tools and with Ottla's, and compare what they print.
     ClusterAdmin(cluster_admin::Options),
     /// Run a whole cluster in one thread, simulated: a seed with its history, or new seeds for a while.
@@ -91,6 +94,7 @@ fn main() {
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
         Command::ChangingQuorum(options) => changing_quorum::run(&options),
+        Command::ExactlyOnce(options) => exactly_once::run(&options),
         Command::ClusterAdmin(options) => cluster_admin::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::UnderControllers(options) => under_controllers::run(&options),

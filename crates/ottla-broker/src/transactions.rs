@@ -67,7 +67,7 @@ impl Transactions {
             return;
         }
         for shard in self.all_shards() {
-            // One that is loading reads the level when it is loaded.
+            // One that is loading looks when it is loaded.
             let _ = shard.tell(broker, |coordinator, _| {
                 coordinator.set_transaction_version(level);
                 Default::default()
@@ -116,6 +116,10 @@ impl Served for TransactionCoordinator {
             // The coordinator's own records are part of no transaction.
             LogEntry::EndTransaction { .. } => Ok(()),
         }
+    }
+
+    fn begin(&mut self, broker: &Broker) {
+        self.set_transaction_version(version_of(&broker.metadata()));
     }
 
     fn begin_uncommitted(&mut self) -> Option<WriteId> {

@@ -72,6 +72,16 @@ const GOALS: &[Goal] = &[
         "≤ 1/2",
     ),
     Goal(
+        "transaction of one record: p50, µs",
+        RatioAtMost(HALF),
+        "≤ 1/2",
+    ),
+    Goal(
+        "transactions of 100 ms: part of idempotent",
+        AtLeast(0.9),
+        "≥ 0.9",
+    ),
+    Goal(
         "start-up: exec to first answer, ms",
         AtMost(50.0),
         "≤ 50 ms",

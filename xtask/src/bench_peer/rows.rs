@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::disk;
 use super::machine::ProcessReading;
 use crate::peer::{InstalledPeer, Node};
-use crate::process;
+use crate::{java, process};
 
 const PARTITIONS: &str = "6";
 const RECORD_BYTES: u64 = 100;
@@ -36,13 +36,17 @@ pub enum Row {
     KafkaEndToEnd,
     /// Produce requests at a fixed rate.
     FixedRate,
+    /// A transaction of one record, begin to commit, one after the other.
+    Transactions,
+    /// Kafka's ProducerPerformance in transactions of 100 ms, beside the same without transactions.
+    ExactlyOnce,
     /// Memory after all of that.
     Memory,
 }
 
 impl Row {
     /// In the order in which they build on each other.
-    pub const ALL: [Row; 10] = [
+    pub const ALL: [Row; 12] = [
         Row::Startup,
         Row::EndToEnd,
         Row::KafkaEndToEnd,
@@ -52,6 +56,8 @@ impl Row {
         Row::SmallBatches,
         Row::LargeBatches,
         Row::Fetch,
+        Row::Transactions,
+        Row::ExactlyOnce,
         Row::Memory,
     ];
 }
@@ -79,6 +85,8 @@ impl Bench<'_> {
             Row::EndToEnd => self.end_to_end(),
             Row::KafkaEndToEnd => self.kafka_end_to_end(),
             Row::FixedRate => self.fixed_rate(),
+            Row::Transactions => self.transactions(),
+            Row::ExactlyOnce => self.exactly_once(),
             Row::Memory => self.memory(),
         }
         .with_context(|| format!("{row:?}"))
@@ -255,6 +263,57 @@ impl Bench<'_> {
             "10000",
         ])?;
         self.add_latencies("produce at 10,000 records/s", &report["latency"])
+    }
+
+    fn transactions(&mut self) -> Result<()> {
+        let words = java::program(self.kafka, "load", "TransactionTimes")?;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command.args([&self.node.bootstrap(), "transactions", "5000"]);
+        let printed = process::output_of(&mut command)?;
+        for (percentile, word) in ["p50", "p99"].iter().zip(printed.split_whitespace()) {
+            let value = word.parse().with_context(|| printed.clone())?;
+            let measure = format!("transaction of one record: {percentile}, µs");
+            self.add(&measure, value);
+        }
+        Ok(())
+    }
+
+    fn exactly_once(&mut self) -> Result<()> {
+        let records = (self.records / 4).to_string();
+        let bootstrap = format!("bootstrap.servers={}", self.node.bootstrap());
+        self.topic_command("--create", "once", &["--partitions", PARTITIONS])?;
+        let mut rates = Vec::new();
+        // Alternately, since a broker's first seconds are not like its later ones.
+        for transactional in [false, true, false, true] {
+            let mut arguments = vec![
+                "--topic",
+                "once",
+                "--num-records",
+                &records,
+                "--record-size",
+                "100",
+                "--throughput",
+                "-1",
+            ];
+            if transactional {
+                arguments.extend(["--transactional-id", "once"]);
+                arguments.extend(["--transaction-duration-ms", "100"]);
+            }
+            arguments.extend(["--producer-props", "acks=all", &bootstrap]);
+            arguments.extend(["buffer.memory=67108864", "batch.size=65536"]);
+            let printed = self.kafka_tool("ProducerPerformance", &arguments)?;
+            rates.push(producer_summary(&printed)?.records_per_second);
+        }
+        let (idempotent, transactional) = (rates[0] + rates[2], rates[1] + rates[3]);
+        self.add("idempotent: records/s", idempotent / 2.0);
+        self.add("transactions of 100 ms: records/s", transactional / 2.0);
+        self.add(
+            "transactions of 100 ms: part of idempotent",
+            transactional / idempotent,
+        );
+        self.topic_command("--delete", "once", &[])?;
+        disk::wait_until_deleted(&self.node.data_dir(), "once")
     }
 
     fn memory(&mut self) -> Result<()> {

@@ -21,11 +21,22 @@ pub enum Client {
     Kafkajs,
     LogDirs,
     Telemetry,
+    Transactions,
+}
+
+/// Which pair of nodes a script needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nodes {
+    Plain,
+    /// With more than the others have (see `equipped.rs`).
+    Equipped,
+    /// Whose level of `transaction.version` may be lowered, and on which transactions time out soon.
+    Transactional,
 }
 
 impl Client {
     /// In the order in which they start: the ones that take longest first.
-    const ALL: [Client; 10] = [
+    const ALL: [Client; 11] = [
         Client::LogDirs,
         Client::Telemetry,
         Client::Java,
@@ -36,6 +47,7 @@ impl Client {
         Client::Sarama,
         Client::Aiokafka,
         Client::Confluent,
+        Client::Transactions,
     ];
 
     pub fn name(self) -> &'static str {
@@ -50,12 +62,16 @@ impl Client {
             Client::Kafkajs => "kafkajs",
             Client::LogDirs => "log-dirs",
             Client::Telemetry => "telemetry",
+            Client::Transactions => "transactions",
         }
     }
 
-    /// Whether its script needs nodes that have more than the other clients' (see `equipped.rs`).
-    pub fn needs_equipped(self) -> bool {
-        matches!(self, Client::LogDirs | Client::Telemetry)
+    pub fn nodes(self) -> Nodes {
+        match self {
+            Client::LogDirs | Client::Telemetry => Nodes::Equipped,
+            Client::Transactions => Nodes::Transactional,
+            _ => Nodes::Plain,
+        }
     }
 }
 
@@ -116,6 +132,7 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
                 Client::Kafkajs => node("kafkajs_script.js"),
                 Client::LogDirs => java::program(kafka, "equipped", "LogDirsScript"),
                 Client::Telemetry => java::program(kafka, "equipped", "TelemetryScript"),
+                Client::Transactions => java::program(kafka, "transactions", "TransactionsScript"),
             }
             .with_context(|| format!("cannot set up the client `{name}`"))?;
             let dir = out_dir().join("work").join(name);
@@ -233,7 +250,7 @@ mod tests {
 
     #[test]
     fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
-        assert_eq!(selected(&[]).unwrap().len(), 10);
+        assert_eq!(selected(&[]).unwrap().len(), 11);
         assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
         let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
         assert!(

@@ -27,14 +27,14 @@ use crate::report::Tally;
 /// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
 /// broker's address, `ADDRESS` for the address alone, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names
 /// partitions of the subject's topic, `TOPICS` for one that names the topic.
-struct Step {
+pub(super) struct Step {
     tool: Tool,
     arguments: &'static str,
     input: &'static str,
     compared: Compared,
 }
 
-const fn measuring(tool: Tool, arguments: &'static str) -> Step {
+pub(super) const fn measuring(tool: Tool, arguments: &'static str) -> Step {
     Step {
         tool,
         arguments,
@@ -43,7 +43,7 @@ const fn measuring(tool: Tool, arguments: &'static str) -> Step {
     }
 }
 
-const fn step(tool: Tool, arguments: &'static str) -> Step {
+pub(super) const fn step(tool: Tool, arguments: &'static str) -> Step {
     Step {
         tool,
         arguments,
@@ -298,13 +298,23 @@ const PASSED_OVER: &str = "Skip getting offsets";
 
 /// The tools of the first side and of the second on both sides' brokers.
 pub fn compare(sides: &[Side; 2], out: &Path, known: &KnownDifferences) -> Result<Tally> {
+    compare_steps(STEPS, sides, out, known)
+}
+
+/// The same with these steps.
+pub(super) fn compare_steps(
+    steps: &'static [Step],
+    sides: &[Side; 2],
+    out: &Path,
+    known: &KnownDifferences,
+) -> Result<Tally> {
     let mut tally = Tally::default();
     let dir = out.join("pairs");
     // The brokers know nothing of each other, so that their steps go on at one time.
     let on_each = std::thread::scope(|scope| {
         let threads = sides.each_ref().map(|broker| {
             let dir = dir.join(&broker.label);
-            scope.spawn(move || steps_on(broker, sides, &dir))
+            scope.spawn(move || steps_on(steps, broker, sides, &dir))
         });
         threads.map(|thread| thread.join().expect("a comparison does not panic"))
     });
@@ -337,10 +347,15 @@ pub fn compare(sides: &[Side; 2], out: &Path, known: &KnownDifferences) -> Resul
 }
 
 /// What the tools of both sides print on one broker.
-fn steps_on(broker: &Side, sides: &[Side; 2], dir: &Path) -> Result<(Vec<Line>, Vec<Line>)> {
+fn steps_on(
+    steps: &[Step],
+    broker: &Side,
+    sides: &[Side; 2],
+    dir: &Path,
+) -> Result<(Vec<Line>, Vec<Line>)> {
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let (mut left, mut right) = (Vec::new(), Vec::new());
-    for (index, step) in STEPS.iter().enumerate() {
+    for (index, step) in steps.iter().enumerate() {
         let name = format!(
             "{} {index}: {} {}",
             broker.label, step.tool.command, step.arguments

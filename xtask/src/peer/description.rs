@@ -62,6 +62,20 @@ impl Peer {
         Ok(peer)
     }
 
+    /// The same peer with another artefact of its maker and version on its class path.
+    pub fn with_artefact(mut self, artefact: &str) -> Peer {
+        if let Some((maker, version)) = self
+            .maven
+            .first()
+            .and_then(|first| Some((first.split_once(':')?.0, first.rsplit_once(':')?.1)))
+        {
+            let coordinates = format!("{maker}:{artefact}:{version}");
+            self.maven.push(coordinates);
+            self.id = format!("{}-{artefact}", self.id);
+        }
+        self
+    }
+
     /// Brings the peer's files onto this machine, where they are not there yet.
     pub fn install(self) -> Result<InstalledPeer> {
         let mut places = BTreeMap::new();

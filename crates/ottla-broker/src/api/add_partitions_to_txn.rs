@@ -85,9 +85,10 @@ async fn add(
     let image = broker.metadata().clone();
     // One partition that cannot be added keeps the others from being added.
     let error_of = |topic: &AddPartitionsToTxnTopic, index: i32| {
-        let is_checked = is_clients && !crate::is_internal_topic(&topic.name);
-        let is_allowed =
-            !is_checked || authorizer.is_allowed(context, write, ResourceType::Topic, &topic.name);
+        // What is written to internal topics in a transaction is the coordinators'.
+        let is_allowed = !is_clients
+            || (!crate::is_internal_topic(&topic.name)
+                && authorizer.is_allowed(context, write, ResourceType::Topic, &topic.name));
         if !is_allowed {
             ErrorCode::TopicAuthorizationFailed
         } else if image.topics.partition(&topic.name, index.into()).is_none() {

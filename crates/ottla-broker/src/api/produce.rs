@@ -215,9 +215,6 @@ impl PendingProduce {
         if self.acks.is_none() {
             return Err(ErrorCode::InvalidRequiredAcks.into());
         }
-        if batch.header.is_transactional() && self.transactional_id.is_none() {
-            return Err(ErrorCode::TransactionalIdAuthorizationFailed.into());
-        }
         let may_write_internally = self.context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
         if crate::is_internal_topic(topic) && !may_write_internally {
             return Err(ErrorCode::InvalidTopicException.into());
@@ -407,27 +404,31 @@ impl PendingProduce {
         }
     }
 
-    /// Why nothing of a transactional producer's request can be written: it has records of another producer, or none of
-    /// the right to use this id.
+    /// Why nothing of a request with records of transactions can be written: they are of no transactional id, of one that
+    /// this client may not use, or of two producers.
     fn refuse_as_a_whole(&self, request: &ProduceRequest) -> Option<ErrorCode> {
-        let id = self.transactional_id.as_ref()?;
         let topics = request.topic_data.iter();
-        let mut producers = topics
+        let transactional = topics
             .flat_map(|topic| &topic.partition_data)
-            .filter_map(|data| {
-                let Some(Records::Bytes(bytes)) = &data.records else {
-                    return None;
-                };
-                let header = BatchHeader::parse(bytes).ok()?;
-                let is_transactional = header.is_transactional() && header.has_producer_id();
-                is_transactional.then_some((header.producer_id, header.producer_epoch))
-            });
-        let first = producers.next()?;
-        let (write, of_id) = (Operation::Write, ResourceType::TransactionalId);
+            .filter_map(|data| match &data.records {
+                Some(Records::Bytes(bytes)) => BatchHeader::parse(bytes).ok(),
+                _ => None,
+            })
+            .filter(BatchHeader::is_transactional);
+        let mut transactional = transactional.peekable();
+        transactional.peek()?;
         let authorizer = &self.broker.authorizer;
-        if !authorizer.is_allowed(&self.context, write, of_id, id) {
+        let is_allowed = self.transactional_id.as_ref().is_some_and(|id| {
+            let (write, of_id) = (Operation::Write, ResourceType::TransactionalId);
+            authorizer.is_allowed(&self.context, write, of_id, id)
+        });
+        if !is_allowed {
             return Some(ErrorCode::TransactionalIdAuthorizationFailed);
         }
+        let mut producers = transactional
+            .filter(BatchHeader::has_producer_id)
+            .map(|header| (header.producer_id, header.producer_epoch));
+        let first = producers.next()?;
         let has_another = producers.any(|producer| producer != first);
         has_another.then_some(ErrorCode::InvalidProducerIdMapping)
     }

@@ -260,10 +260,7 @@ impl Stepped {
             .log
             .check_producer(&mut self.stage, batch, origin, transaction_version);
         match checked {
-            Ok(ottla_log::ProducerVerdict::InSequence) => {
-                self.verifications.on_appended(&batch.header);
-                ProducerVerdict::InSequence
-            }
+            Ok(ottla_log::ProducerVerdict::InSequence) => ProducerVerdict::InSequence,
             Ok(ottla_log::ProducerVerdict::Duplicate(duplicate)) => ProducerVerdict::Duplicate {
                 base_offset: duplicate.first_offset(),
                 last_offset: duplicate.last_offset,
@@ -291,7 +288,11 @@ impl Stepped {
                 leader_epoch,
                 start_offset,
             } => self.log.assign_leader_epoch(leader_epoch, start_offset),
-            Effect::WriteLog { batch } => self.unwritten.push(batch),
+            Effect::WriteLog { batch } => {
+                // Not before the replica has taken it: what it refuses leaves the transaction where it was.
+                self.verifications.on_appended(&batch.header);
+                self.unwritten.push(batch);
+            }
             Effect::WriteLegacy { message } => self.unwritten_legacy.push(message),
             Effect::Flush { up_to } => self.flush(partition, broker, up_to),
             Effect::AdvanceHighWatermark { high_watermark }

@@ -493,6 +493,36 @@ async fn batches_that_wait_for_the_coordinator_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_for_which_there_are_too_few_replicas_may_come_again() {
+    let (broker, mut client) = broker(&[]).await;
+    broker
+        .create_topic("few", 1, &[("min.insync.replicas", "2")])
+        .await;
+    // Another replica, which is on no broker that runs.
+    let change = PartitionChangeRecord {
+        partition_id: 0,
+        topic_id: topic_id("few"),
+        replicas: Some(vec![1, 2]),
+        leader: 1,
+        ..Default::default()
+    };
+    let change = MetadataRecord::PartitionChange(change);
+    broker.write(vec![change]).await;
+    let producer = init(&mut client, 60_000).await;
+    let mut sent = Vec::new();
+    for sequence in 0..3 {
+        let mut request = producing(producer, 0, sequence, "a", 12);
+        request.topic_data[0].name = "few".into();
+        sent.push(client.send(12, &request).await);
+    }
+    for correlation_id in sent {
+        let response = client.receive::<ProduceRequest>(12, correlation_id).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(code(partition.error_code), ErrorCode::NotEnoughReplicas);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_instance_ends_what_the_first_has_begun() {
     let (_broker, mut client) = broker(&[]).await;
     let first = init(&mut client, 60_000).await;
@@ -709,6 +739,34 @@ async fn requests_of_nobody_are_refused() {
     assert_eq!(
         code(response.responses[0].partition_responses[0].error_code),
         ErrorCode::TransactionalIdAuthorizationFailed
+    );
+    // Nothing of such a request is written, not even what is part of no transaction.
+    let mut plain = RecordBatchBuilder::new(Compression::None);
+    plain.append(Timestamp(0), None, Some(b"plain"), &[]);
+    let plain = produce_to("t", 1, -1, plain.build().to_bytes());
+    without_id.topic_data.extend(plain.topic_data);
+    let response = client.ask(12, &without_id).await;
+    assert_eq!(
+        code(response.responses[1].partition_responses[0].error_code),
+        ErrorCode::TransactionalIdAuthorizationFailed
+    );
+    // Offsets are added by their coordinators.
+    let internal = AddPartitionsToTxnRequest {
+        v3_and_below_transactional_id: ID.into(),
+        v3_and_below_producer_id: known.id,
+        v3_and_below_producer_epoch: known.epoch,
+        v3_and_below_topics: vec![AddPartitionsToTxnTopic {
+            name: "__consumer_offsets".into(),
+            partitions: vec![0],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let response = client.ask(3, &internal).await;
+    let topic = &response.results_by_topic_v3_and_below[0];
+    assert_eq!(
+        code(topic.results_by_partition[0].partition_error_code),
+        ErrorCode::TopicAuthorizationFailed
     );
     let two_phase = InitProducerIdRequest {
         transactional_id: Some(ID.into()),

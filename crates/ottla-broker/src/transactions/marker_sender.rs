@@ -182,7 +182,7 @@ impl Batch {
         }
         let (partition, error) = &failed[0];
         let id = &self.markers.transactional_id;
-        tracing::info!(%partition, "a marker of transactional id {id} is not written yet: {error}");
+        tracing::debug!(%partition, "a marker of transactional id {id} is not written yet: {error}");
         let broker = Arc::clone(broker);
         tokio::spawn(async move {
             tokio::time::sleep(RETRY).await;

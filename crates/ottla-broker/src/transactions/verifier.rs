@@ -138,8 +138,10 @@ async fn answer_together(broker: &Arc<Broker>, mut questions: Vec<Question>) {
             .min(config.request_timeout_ms)
             .max(0) as u64,
     );
-    let backoff =
+    let longest_backoff =
         Duration::from_millis(config.add_partitions_to_txn_retry_backoff_ms.max(1) as u64);
+    // The end of a transaction often takes less than a millisecond.
+    let mut backoff = Duration::from_millis(1);
     loop {
         let Some(first) = questions.first() else {
             return;
@@ -165,6 +167,7 @@ async fn answer_together(broker: &Arc<Broker>, mut questions: Vec<Question>) {
         questions = again;
         if !questions.is_empty() {
             tokio::time::sleep(backoff).await;
+            backoff = (2 * backoff).min(longest_backoff);
         }
     }
 }

@@ -221,7 +221,8 @@ impl Coordinator for GroupCoordinator {
                 Change::Group(group_id) => {
                     let slot = self.groups.get_mut(&group_id);
                     if let Some(mut lost) = slot.and_then(|slot| slot.revert(write)) {
-                        refuse_parked(&mut lost, error, &mut effects);
+                        // Whoever is parked has come later than the write that was refused.
+                        refuse_parked(&mut lost, error_of_successors(error), &mut effects);
                     }
                     self.drop_vacant_group(&group_id);
                 }

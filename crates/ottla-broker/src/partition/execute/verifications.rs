@@ -113,7 +113,7 @@ impl Verifications {
 
     /// A batch of a producer is going to be in the log.
     pub(super) fn on_appended(&mut self, header: &BatchHeader) {
-        if !header.is_transactional() {
+        if !header.is_transactional() || self.by_producer.is_empty() {
             return;
         }
         // The marker of the transaction before comes a second time: the next one is asked about already.

@@ -6,7 +6,7 @@ use ottla_protocol::messages::txn_offset_commit_request::{
 };
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
-use super::{Script, check, committing, fetching, full};
+use super::{Script, check, committing, fetching, full, joining};
 use crate::outcome::{TransactionEnd, TransactionalProducer};
 
 fn request(offset: i64) -> TxnOffsetCommitRequest {
@@ -127,6 +127,19 @@ fn offsets_that_cannot_be_written_are_not_waited_for() {
     check(
         script.fetch_offset(&fetching()),
         "reply 5: fetch NONE t-0=50@-1'm' t-1=-1@-1''",
+    );
+}
+
+#[test]
+fn members_that_have_joined_behind_offsets_that_cannot_be_written_come_again() {
+    let mut script = Script::new();
+    script.commits_at_once = false;
+    commit(&mut script, request(50));
+    script.join_new(joining(""));
+    check(
+        script.fail(1, ErrorCode::InvalidProducerEpoch),
+        "reply 1: txn commit t-0=INVALID_PRODUCER_EPOCH
+         reply 3: join COORDINATOR_NOT_AVAILABLE",
     );
 }
 
