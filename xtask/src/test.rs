@@ -150,7 +150,7 @@ const SUITES: &[Suite] = &[
     Suite {
         lane: Lane::Brokers,
         name: "conformance",
-        what: "eleven scripts against Ottla and Apache Kafka",
+        what: "ten scripts against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
     Suite {
@@ -190,12 +190,6 @@ const SUITES: &[Suite] = &[
                 "stopped,killed",
             ])
         },
-    },
-    Suite {
-        lane: Lane::Either,
-        name: "exactly-once",
-        what: "a topic copied in transactions, while broker and copiers are killed",
-        command: || xtask(&["exactly-once"]),
     },
     Suite {
         lane: Lane::Either,

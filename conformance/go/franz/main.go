@@ -36,7 +36,6 @@ func main() {
 	offsets()
 	groups()
 	commits()
-	transactions()
 	settings()
 	deletion()
 }

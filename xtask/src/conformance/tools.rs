@@ -79,7 +79,4 @@ pub const CONSUMER_TEST: Tool = tool(
 );
 pub const LATENCY_TEST: Tool = tool("e2e-latency", "org.apache.kafka.tools.EndToEndLatency");
 pub const STORAGE: Tool = tool("storage", "kafka.tools.StorageTool");
-pub const TRANSACTIONS: Tool = tool(
-    "transactions",
-    "org.apache.kafka.tools.TransactionsCommand",
-);
+pub const TRANSACTIONS: Tool = tool("transactions", "org.apache.kafka.tools.TransactionsCommand");

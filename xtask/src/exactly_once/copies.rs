@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::application::Application;
 use super::{PARTITIONS, Stage};
+use crate::java;
 use crate::process::{self, OwnedChild};
 use crate::seeded::Seeded;
-use crate::java;
 
 const SOURCE: &str = "source";
 const TARGETS: [&str; 2] = ["copy-assigned", "copy-subscribed"];
@@ -83,17 +83,28 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
         command.args(&words[1..]).stderr(Stdio::null());
         let checked = process::run_captured(&mut command)?;
         let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
-        stage.say(&format!("{target}: {}", printed.lines().last().unwrap_or_default()));
-        let findings = printed.lines().filter_map(|line| line.strip_prefix("wrong: "));
+        stage.say(&format!(
+            "{target}: {}",
+            printed.lines().last().unwrap_or_default()
+        ));
+        let findings = printed
+            .lines()
+            .filter_map(|line| line.strip_prefix("wrong: "));
         wrong.extend(findings.map(str::to_owned));
         if !checked.status.success() && !printed.contains("wrong: ") {
-            wrong.push(format!("the check of {target} ended with {}", checked.status));
+            wrong.push(format!(
+                "the check of {target} ended with {}",
+                checked.status
+            ));
         }
     }
     let mut ended = [0; 3];
     for copier in &mut copiers {
         wrong.extend(copier.ended()?);
-        for (sum, beginning) in ended.iter_mut().zip(["committed", "aborted", "begins again"]) {
+        for (sum, beginning) in ended
+            .iter_mut()
+            .zip(["committed", "aborted", "begins again"])
+        {
             *sum += copier.count(beginning)?;
         }
     }

@@ -22,7 +22,9 @@ const SECONDS_PER_KILL: usize = 5;
 const CATCH_UP_SECONDS: &str = "120";
 
 pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Result<Vec<String>> {
-    let peer = Peer::load("kafka")?.with_artefact("kafka-streams").install()?;
+    let peer = Peer::load("kafka")?
+        .with_artefact("kafka-streams")
+        .install()?;
     let bootstrap = stage.cluster.bootstrap();
     let with = |class: &str, arguments: &[&str]| -> Result<Vec<String>> {
         let mut words = java::program(&peer, "streams", class)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ottla_log::{
     AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
-    TransactionVersion, WrittenPages,
+    WrittenPages,
 };
 use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
@@ -211,7 +211,7 @@ impl Stepped {
         let Some(mut append) = self.admit(partition, broker, append) else {
             return;
         };
-        let transaction_version = append.of_transaction.version_of_marker();
+        let of_transaction = append.of_transaction.clone();
         let origin = match append.ack {
             Ack::Produce { .. } => AppendOrigin::Client,
             Ack::Internal(_) => AppendOrigin::Coordinator,
@@ -226,7 +226,7 @@ impl Stepped {
             _ if batch.size_in_bytes() as i64 > i64::from(segment_bytes) => {
                 ProducerVerdict::Refused(ErrorCode::RecordListTooLarge)
             }
-            true => self.verdict(batch, origin, transaction_version),
+            true => self.verdict(batch, origin, &of_transaction),
             false => ProducerVerdict::InSequence,
         };
         let unwritten = self.unwritten.len();
@@ -254,11 +254,15 @@ impl Stepped {
         &mut self,
         batch: &RecordBatch,
         origin: AppendOrigin,
-        transaction_version: TransactionVersion,
+        of_transaction: &OfTransaction,
     ) -> ProducerVerdict {
+        if let Err(error) = self.check_verified(&batch.header, of_transaction, origin) {
+            return ProducerVerdict::Refused(error);
+        }
+        let version = of_transaction.version_of_marker();
         let checked = self
             .log
-            .check_producer(&mut self.stage, batch, origin, transaction_version);
+            .check_producer(&mut self.stage, batch, origin, version);
         match checked {
             Ok(ottla_log::ProducerVerdict::InSequence) => ProducerVerdict::InSequence,
             Ok(ottla_log::ProducerVerdict::Duplicate(duplicate)) => ProducerVerdict::Duplicate {

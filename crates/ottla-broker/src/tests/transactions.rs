@@ -499,10 +499,13 @@ async fn batches_for_which_there_are_too_few_replicas_may_come_again() {
         .create_topic("few", 1, &[("min.insync.replicas", "2")])
         .await;
     // Another replica, which is on no broker that runs.
+    let log_dirs = broker.broker().log_dirs().expect("the broker runs");
+    let directory = log_dirs.online_directory_ids()[0];
     let change = PartitionChangeRecord {
         partition_id: 0,
         topic_id: topic_id("few"),
         replicas: Some(vec![1, 2]),
+        directories: Some(vec![directory, directory]),
         leader: 1,
         ..Default::default()
     };

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_log::TransactionVersion;
+use ottla_log::{AppendOrigin, TransactionVersion};
 use ottla_records::BatchHeader;
 use ottla_replica::AckOutcome;
 use ottla_types::{ErrorCode, Sequence};
 use tokio::sync::oneshot;
 
-use super::super::{Ack, Partition, PartitionEvent, PendingAppend};
+use super::super::{Partition, PartitionEvent, PendingAppend};
 use super::Stepped;
 use crate::Broker;
 use crate::transactions::ProducerTransaction;
@@ -76,17 +76,11 @@ impl Stepped {
             return Some(append);
         }
         match append.of_transaction.clone() {
-            OfTransaction::No | OfTransaction::Unverified | OfTransaction::Marker(_) => {
-                Some(append)
-            }
+            OfTransaction::No
+            | OfTransaction::Unverified
+            | OfTransaction::Verified(_)
+            | OfTransaction::Marker(_) => Some(append),
             OfTransaction::Refused(error) => refuse(append, error),
-            OfTransaction::Verified(guard) => {
-                let is_clients = matches!(append.ack, Ack::Produce { .. });
-                match self.check_verified(header, guard, is_clients) {
-                    Ok(()) => Some(append),
-                    Err(error) => refuse(append, error),
-                }
-            }
             OfTransaction::ToVerify(transaction) => {
                 let sequence = header.base_sequence;
                 let producer = transaction.producer;
@@ -168,12 +162,19 @@ impl Stepped {
         Ok(Some(guard))
     }
 
-    fn check_verified(
+    /// Whether a batch whose transaction was verified is part of one that has begun here, or may begin it.
+    pub(super) fn check_verified(
         &self,
         header: &BatchHeader,
-        guard: Option<u64>,
-        is_clients: bool,
+        of_transaction: &OfTransaction,
+        origin: AppendOrigin,
     ) -> Result<(), ErrorCode> {
+        let OfTransaction::Verified(guard) = of_transaction else {
+            return Ok(());
+        };
+        if !header.is_transactional() || header.is_control() {
+            return Ok(());
+        }
         let known = self.log.staged_producer(&self.stage, header.producer_id);
         if known.is_some_and(|known| known.is_in_transaction(header.producer_epoch)) {
             return Ok(());
@@ -181,14 +182,14 @@ impl Stepped {
         if known.is_some_and(|known| header.producer_epoch < known.producer_epoch) {
             return Err(ErrorCode::InvalidProducerEpoch);
         }
-        if !self.verifications.is_current(header.producer_id, guard) {
+        if !self.verifications.is_current(header.producer_id, *guard) {
             // A marker came in between: what was verified has ended.
             return Err(ErrorCode::InvalidTxnState);
         }
         let has_batches = known.is_some_and(|known| known.batches().len() > 0);
-        match is_clients {
-            true => self.verifications.check_sequence(header, has_batches),
-            false => Ok(()),
+        match origin {
+            AppendOrigin::Client => self.verifications.check_sequence(header, has_batches),
+            _ => Ok(()),
         }
     }
 }

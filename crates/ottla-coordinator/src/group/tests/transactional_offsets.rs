@@ -138,8 +138,8 @@ fn members_that_have_joined_behind_offsets_that_cannot_be_written_come_again() {
     script.join_new(joining(""));
     check(
         script.fail(1, ErrorCode::InvalidProducerEpoch),
-        "reply 1: txn commit t-0=INVALID_PRODUCER_EPOCH
-         reply 3: join COORDINATOR_NOT_AVAILABLE",
+        "reply 3: join COORDINATOR_NOT_AVAILABLE member=c#1
+         reply 1: txn commit t-0=INVALID_PRODUCER_EPOCH",
     );
 }
 
