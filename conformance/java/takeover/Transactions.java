@@ -1,10 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.*;
 import java.util.concurrent.Future;
-import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
-import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.*;
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Transactional producers, each of which may leave its transaction open over changes of hands. */
@@ -19,10 +16,7 @@ final class Transactions {
         this.bootstrap = bootstrap;
     }
 
-    /**
-     * Sends records, and an offset of the group that has the id's name, within the transaction of an id, begun if none is
-     * open, and then ends it or leaves it open.
-     */
+    /** Sends records within the transaction of an id, begun if none is open, and then ends it or leaves it open. */
     Object perform(JsonNode command) throws Exception {
         String id = Workload.text(command, "id");
         KafkaProducer<byte[], byte[]> producer = producers.computeIfAbsent(id, name -> {
@@ -45,8 +39,6 @@ final class Transactions {
             sent.add(producer.send(record));
         }
         producer.flush();
-        producer.sendOffsetsToTransaction(Map.of(new TopicPartition(Workload.text(command, "topic"), 0),
-            new OffsetAndMetadata(command.get("offset").asLong(), "of " + id)), new ConsumerGroupMetadata(id));
         for (int i = 0; i < sent.size(); i++) {
             RecordMetadata metadata = Workload.get(sent.get(i));
             rows.add(Writer.row(records.get(i), metadata.offset(), records.get(i).timestamp(), ""));

@@ -548,16 +548,14 @@ impl Story {
         Ok(())
     }
 
-    /// Two transactional producers, each of which commits, aborts or leaves its transaction open, with records and with an
-    /// offset of a group.
+    /// Two transactional producers, each of which commits, aborts or leaves its transaction open.
     fn transact(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         for id in ["tx-a", "tx-b"] {
             let end = *random.pick(&["commit", "abort", "open"]);
-            let offset = 1 + random.below(1000);
             let rows = workload.perform(
                 "transact",
                 json!({"id": id, "topic": TRANSACTIONS, "partitions": TRANSACTION_PARTITIONS,
-                    "count": 1 + random.below(12), "offset": offset, "end": end}),
+                    "count": 1 + random.below(12), "end": end}),
             )?;
             let topic = self
                 .model
@@ -576,11 +574,6 @@ impl Story {
             topic.transactions[number] = state;
             if state != Transaction::Open {
                 self.open.remove(id);
-            }
-            if state == Transaction::Committed {
-                let fact = format!("offset {id} {TRANSACTIONS}-0");
-                let value = format!("{offset} - of {id}");
-                self.model.facts.insert(fact, Some(value));
             }
             self.model.acknowledge(&rows, Some(number));
         }
