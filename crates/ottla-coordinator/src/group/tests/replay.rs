@@ -4,14 +4,14 @@ use crate::outcome::Coordinator;
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::group_metadata_value::MemberMetadata;
 use ottla_protocol::coordinator_records::{
-    GroupMetadataKey, GroupMetadataValue, GroupRecordKey, GroupRecordValue, ShareGroupMetadataKey,
-    ShareGroupMetadataValue,
+    ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, GroupMetadataKey, GroupMetadataValue,
+    GroupRecordKey, GroupRecordValue, ShareGroupMetadataKey, ShareGroupMetadataValue,
 };
 use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_types::{Offset, ProducerId};
 
 use super::{Script, check, committing, fetching, full, joining};
-use crate::group::ReplayError;
+use crate::group::{GroupCoordinatorConfig, ReplayError};
 
 #[test]
 fn a_restart_goes_on_where_the_group_was() {
@@ -142,14 +142,36 @@ fn replay(
 }
 
 #[test]
-fn a_group_of_another_type_keeps_its_id_and_its_offsets() {
-    let mut script = Script::new();
-    script.commit_offset(committing("", -1, 7));
-    let key = || ShareGroupMetadataKey {
+fn a_share_group_keeps_its_id_and_its_offsets() {
+    let key = ShareGroupMetadataKey {
         group_id: "g".into(),
     };
-    let value = GroupRecordValue::from(ShareGroupMetadataValue::default());
-    replay(&mut script, key().into(), Some(value.encode(0).unwrap())).unwrap();
+    let value = ShareGroupMetadataValue::default();
+    a_group_that_is_not_served_is_left_alone(Script::new(), key.into(), value.into(), "share");
+}
+
+#[test]
+fn a_consumer_group_keeps_its_id_and_its_offsets_where_clients_are_not_offered_the_protocol() {
+    let script = Script::with_config(GroupCoordinatorConfig {
+        serves_consumer_groups: false,
+        ..GroupCoordinatorConfig::default()
+    });
+    let key = ConsumerGroupMetadataKey {
+        group_id: "g".into(),
+    };
+    let value = ConsumerGroupMetadataValue::default();
+    a_group_that_is_not_served_is_left_alone(script, key.into(), value.into(), "consumer");
+}
+
+fn a_group_that_is_not_served_is_left_alone(
+    mut script: Script,
+    key: GroupRecordKey,
+    value: GroupRecordValue,
+    group_type: &str,
+) {
+    script.commit_offset(committing("", -1, 7));
+    let value = Some(value.encode(0).unwrap());
+    replay(&mut script, key.clone(), value).unwrap();
 
     check(
         script.join(joining("")),
@@ -174,7 +196,7 @@ fn a_group_of_another_type_keeps_its_id_and_its_offsets() {
     let listed = script.coordinator.list_groups(&[], &[]);
     assert_eq!(
         (&*listed[0].group_id, &*listed[0].group_type),
-        ("g", "share")
+        ("g", group_type)
     );
     let now = script.now();
     let outcome = script.coordinator.on_loaded(now);
@@ -185,7 +207,7 @@ fn a_group_of_another_type_keeps_its_id_and_its_offsets() {
         "its offsets are not ours to expire: {expired}"
     );
 
-    replay(&mut script, key().into(), None).unwrap();
+    replay(&mut script, key, None).unwrap();
     assert!(script.join(joining("")).contains("MEMBER_ID_REQUIRED"));
 }
 
