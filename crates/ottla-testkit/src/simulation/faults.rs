@@ -60,6 +60,9 @@ impl World {
             9 | 10 => {
                 if let Some(broker) = self.random.pick(&brokers) {
                     self.note(|| format!("{} is asked to stop", name(broker)));
+                    if self.nodes[&broker].process.is_some() {
+                        self.stopping.insert(broker);
+                    }
                     self.with_process(broker, None, |process, around| {
                         let broker = process.broker.as_mut().expect("a broker");
                         let event = LifecycleEvent::ShutdownRequested;
@@ -127,6 +130,7 @@ impl World {
 
     /// Ends a process; another one is started later.
     fn end_process(&mut self, id: i32) {
+        self.stopping.remove(&id);
         if let Some(node) = self.nodes.get_mut(&id) {
             node.process = None;
         }
@@ -207,6 +211,10 @@ impl World {
     /// commit, and is not about to be fenced.
     fn may_lose(&self, id: i32) -> bool {
         if !self.dirty.is_empty() || self.now_ms < self.last_cut_ms + CALM_MS {
+            return false;
+        }
+        if !self.stopping.is_empty() {
+            // It leaves the ISR as soon as a controller hears of it, and where enough remain, the ELR as well.
             return false;
         }
         if self

@@ -1,7 +1,7 @@
 //! One run: nodes, clients, the network between them and the time; the seed decides what happens.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ottla_metadata::MetadataImage;
@@ -77,6 +77,8 @@ pub(crate) struct World {
     pub(super) held_up: BTreeMap<i32, u64>,
     /// Brokers that lost something and are not registered anew yet, with the epoch that they had.
     pub(super) dirty: BTreeMap<i32, i64>,
+    /// Brokers that were asked to stop and run on.
+    pub(super) stopping: BTreeSet<i32>,
     pub(super) last_cut_ms: u64,
     /// What is known where nobody knows anything.
     pub(super) no_image: MetadataImage,
@@ -184,6 +186,7 @@ impl World {
             is_healing: false,
             held_up: BTreeMap::new(),
             dirty: BTreeMap::new(),
+            stopping: BTreeSet::new(),
             last_cut_ms: 0,
             no_image: MetadataImage::empty(),
             outcome: Outcome::default(),
@@ -675,10 +678,15 @@ impl World {
         });
         let keys: Vec<TopicIdPartition> = keys.collect();
         let checkers = &mut self.checkers;
+        let mut has_leaders = true;
         for key in &keys {
-            checkers
-                .convergence
-                .check_partition(*key, &self.nodes, &mut checkers.acknowledged);
+            let (nodes, acknowledged) = (&self.nodes, &mut checkers.acknowledged);
+            let convergence = &mut checkers.convergence;
+            has_leaders &= convergence.check_partition(*key, nodes, acknowledged);
+        }
+        if !has_leaders {
+            // Its clients wait for what does not come.
+            return;
         }
         if self.setup.is_unclean {
             // A producer of whose records some are lost would have to begin anew, and a consumer is ahead of the log.

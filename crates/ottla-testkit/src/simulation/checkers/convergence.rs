@@ -82,28 +82,36 @@ impl Convergence {
         }
     }
 
+    /// Returns false where nobody can come to lead the partition, by Kafka's rules: who is left in the ELR was moved away
+    /// (`PartitionChangeBuilder.maybePopulateTargetElr` keeps it there), and while somebody is, the leader that was known
+    /// last is not taken.
     pub(crate) fn check_partition(
         &mut self,
         key: TopicIdPartition,
         nodes: &BTreeMap<i32, Node>,
         acknowledged: &mut Acknowledged,
-    ) {
+    ) -> bool {
         let processes = nodes.values().filter_map(|node| node.process.as_ref());
         let newest = processes
             .map(|process| process.quorum.committed_image())
             .max_by_key(|image| image.provenance.last_contained_offset);
         let registration = newest.and_then(|image| registration_of(image, key));
         let Some(registration) = registration else {
-            return self
-                .finding
+            self.finding
                 .report(|| "healed, and a partition is gone".to_owned());
+            return true;
         };
+        let (isr, elr) = (&registration.isr, &registration.elr);
+        let is_moved_away = |member: &BrokerId| !registration.is_replica(*member);
+        if isr.is_empty() && !elr.is_empty() && elr.iter().all(is_moved_away) {
+            return false;
+        }
         let shown = || format!("partition {}: {registration:?}", key.partition);
         let leader = nodes.get(&registration.leader.value());
         let Some(of_leader) = leader.and_then(|node| node.disk.partitions.get(&key)) else {
-            return self
-                .finding
+            self.finding
                 .report(|| format!("healed, and nobody leads {}", shown()));
+            return true;
         };
         acknowledged.check_nothing_lost(key, of_leader);
         for replica in &registration.replicas {
@@ -143,5 +151,6 @@ impl Convergence {
                 });
             }
         }
+        true
     }
 }
