@@ -39,7 +39,7 @@
 //! topics with the other members of its group, by the classic protocol or by KIP-848's (`group.protocol`).
 //!
 //! ```no_run
-//! # async fn consume() -> Result<(), ottla_client::ClientError> {
+//! # async fn consume() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::collections::BTreeMap;
 //! use std::time::Duration;
 //! use ottla_client::{Client, Consumer, properties};
