@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
     let peer = Peer::load("kafka")?.install()?;
     let cleaners = Cleaners {
         kafka: java::program(&peer, "cleaner", "CleanLog")?,
-        ottla: vec![example()?.display().to_string()],
+        ottla: vec![example(Build::ToCompare)?.display().to_string()],
         peer,
     };
     let mut tally = Tally::default();
@@ -79,12 +79,25 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// For whom the program that cleans is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// What comes of cleaning is looked at: built in a moment, and with the checks of a debug build.
+    ToCompare,
+    /// Its time is.
+    ToMeasure,
+}
+
 /// The program that makes logs and has Ottla's cleaner compact them.
-pub fn example() -> Result<PathBuf> {
-    let arguments = ["build", "--quiet", "--release", "--package", "ottla-log"];
+pub fn example(built: Build) -> Result<PathBuf> {
+    let (profile, folder) = match built {
+        Build::ToCompare => ("dev", "debug"),
+        Build::ToMeasure => ("release", "release"),
+    };
     let mut build = workspace::cargo();
-    process::output_of(build.args(arguments).args(["--example", "clean"]))?;
-    Ok(workspace::target_dir().join("release/examples/clean"))
+    build.args(["build", "--quiet", "--profile", profile]);
+    process::output_of(build.args(["--package", "ottla-log", "--example", "clean"]))?;
+    Ok(workspace::target_dir().join(folder).join("examples/clean"))
 }
 
 pub fn command(words: &[String]) -> Command {

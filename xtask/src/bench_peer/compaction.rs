@@ -22,7 +22,9 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let bytes = (setting.options.gigabytes_or(5.0) * 1e9) as u64;
     // The log, which is there once, and what one cleaning leaves of it.
     let scratch = Scratch::new("compaction", bytes + bytes / 5)?;
-    let ottla = compare_cleaning::example()?.display().to_string();
+    let ottla = compare_cleaning::example(compare_cleaning::Build::ToMeasure)?
+        .display()
+        .to_string();
     let cleaners = [
         with_flags_of_a_broker(java::program(setting.kafka, "cleaner", "CleanLog")?),
         vec![ottla.clone(), "run".to_owned()],
