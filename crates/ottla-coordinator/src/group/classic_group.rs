@@ -428,6 +428,24 @@ impl ClassicGroup {
         }
     }
 
+    /// Checks the member and the generation that a commit names, and says whether it names any.
+    pub(crate) fn validate_committer(
+        &self,
+        member_id: &str,
+        group_instance_id: Option<&str>,
+        generation_id: i32,
+    ) -> Result<bool, ErrorCode> {
+        let names_member =
+            generation_id >= 0 || !member_id.is_empty() || group_instance_id.is_some();
+        if names_member {
+            self.validate_member(member_id, group_instance_id)?;
+            if generation_id != self.generation_id() {
+                return Err(ErrorCode::IllegalGeneration);
+            }
+        }
+        Ok(names_member)
+    }
+
     // Protocols
 
     /// Whether a member that offers `protocols` could be in this group.

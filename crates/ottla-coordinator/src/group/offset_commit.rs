@@ -128,12 +128,8 @@ fn validate(group: &ClassicGroup, request: &OffsetCommitRequest) -> Result<(), E
         return Ok(());
     }
     let instance_id = request.group_instance_id.as_deref();
-    if generation_id >= 0 || !request.member_id.is_empty() || instance_id.is_some() {
-        group.validate_member(&request.member_id, instance_id)?;
-        if generation_id != group.generation_id() {
-            return Err(ErrorCode::IllegalGeneration);
-        }
-    } else if !is_empty {
+    let names_member = group.validate_committer(&request.member_id, instance_id, generation_id)?;
+    if !names_member && !is_empty {
         return Err(ErrorCode::UnknownMemberId);
     }
     if group.is_in(ClassicGroupState::CompletingRebalance) {

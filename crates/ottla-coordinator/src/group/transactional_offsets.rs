@@ -149,13 +149,9 @@ fn validate(group: &ClassicGroup, request: &TxnOffsetCommitRequest) -> Result<()
         return Ok(());
     }
     let instance_id = request.group_instance_id.as_deref();
-    if generation_id >= 0 || !request.member_id.is_empty() || instance_id.is_some() {
-        group.validate_member(&request.member_id, instance_id)?;
-        if generation_id != group.generation_id() {
-            return Err(ErrorCode::IllegalGeneration);
-        }
-    }
-    Ok(())
+    group
+        .validate_committer(&request.member_id, instance_id, generation_id)
+        .map(drop)
 }
 
 fn response(

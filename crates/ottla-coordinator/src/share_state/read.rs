@@ -4,7 +4,7 @@
 //! A leader that reads is the leader from then on: its epoch is written down, and those before it are fenced.
 //! Source: `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`, `ShareCoordinatorShard.readStateSummary`.
 
-use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
+use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
 use super::batches::StateBatch;
 use super::coordinator::{ShareCoordinator, check_partition};
@@ -116,10 +116,7 @@ impl ShareCoordinator {
         let state = self
             .latest(&request.key)
             .ok_or(StateError::READ_UNINITIALIZED)?;
-        let is_of_a_leader = request.leader_epoch != LeaderEpoch::UNKNOWN;
-        if is_of_a_leader && state.highest_leader_epoch > request.leader_epoch {
-            return Err(StateError::from(ErrorCode::FencedLeaderEpoch));
-        }
+        state.check_leader_epoch(request.leader_epoch)?;
         check_partition(request.key.partition, partition_count)
     }
 }

@@ -4,9 +4,10 @@
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::{ShareSnapshotValue, ShareUpdateValue};
 use ottla_protocol::coordinator_records::{share_snapshot_value, share_update_value};
-use ottla_types::{LeaderEpoch, Offset, TopicId};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 
 use super::batches::{StateBatch, combine};
+use super::outcome::StateError;
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SharePartitionKey {
@@ -45,6 +46,15 @@ pub(super) struct ShareState {
 }
 
 impl ShareState {
+    /// Whether a leader of this epoch may still ask. Who names none is no leader.
+    pub(super) fn check_leader_epoch(&self, leader_epoch: LeaderEpoch) -> Result<(), StateError> {
+        let is_of_a_leader = leader_epoch != LeaderEpoch::UNKNOWN;
+        if is_of_a_leader && self.highest_leader_epoch > leader_epoch {
+            return Err(StateError::from(ErrorCode::FencedLeaderEpoch));
+        }
+        Ok(())
+    }
+
     /// What a snapshot says, over what there was.
     pub(super) fn on_snapshot(
         before: Option<&ShareState>,

@@ -52,10 +52,7 @@ impl ShareCoordinator {
         let state = self
             .latest(&request.key)
             .ok_or(StateError::WRITE_UNINITIALIZED)?;
-        let is_of_a_leader = request.leader_epoch != LeaderEpoch::UNKNOWN;
-        if is_of_a_leader && state.highest_leader_epoch > request.leader_epoch {
-            return Err(StateError::from(ErrorCode::FencedLeaderEpoch));
-        }
+        state.check_leader_epoch(request.leader_epoch)?;
         if request.state_epoch != -1 && state.highest_state_epoch > request.state_epoch {
             return Err(StateError::from(ErrorCode::FencedStateEpoch));
         }
