@@ -12,7 +12,7 @@ use std::hash::Hash;
 
 use bytes::Bytes;
 use ottla_protocol::EncodeError;
-use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Timestamp};
 
 /// The state machine of one partition of an internal topic, as far as its shell has to know it. Its
 /// requests are its own.
@@ -28,10 +28,6 @@ pub trait Coordinator: Sized {
 
     /// The partition is led elsewhere now, or the broker stops. Answers everything that is parked.
     fn on_unloaded(&mut self) -> Outcome<Self>;
-
-    /// The records of the writes from `first` to `last` stand in the log from `base_offset` on, one after the other.
-    /// Whether they are committed remains open. Told of before the commit, and only to those who want to know.
-    fn on_records_appended(&mut self, _first: WriteId, _last: WriteId, _base_offset: Offset) {}
 
     /// The records of `write` and of all writes before it are committed.
     fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome<Self>;

@@ -172,6 +172,21 @@ fn refuse(replies: Vec<Reply<Response>>, error: ErrorCode) -> Vec<Reply<Response
     refused.collect()
 }
 
+impl ShareCoordinator {
+    /// The records of the writes from `first` to `last` stand in the log from `base_offset` on, one after the other.
+    /// Whether they are committed remains open; to be told of before that is.
+    pub fn on_records_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
+        let mut next = base_offset;
+        for write in &mut self.outstanding {
+            if write.id < first || write.id > last {
+                continue;
+            }
+            write.base_offset = Some(next);
+            next = next.plus(write.changes.len() as i64);
+        }
+    }
+}
+
 impl Coordinator for ShareCoordinator {
     type Record = ShareStateRecord;
     type Response = Response;
@@ -195,17 +210,6 @@ impl Coordinator for ShareCoordinator {
         }
         self.states.clear();
         outcome
-    }
-
-    fn on_records_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
-        let mut next = base_offset;
-        for write in &mut self.outstanding {
-            if write.id < first || write.id > last {
-                continue;
-            }
-            write.base_offset = Some(next);
-            next = next.plus(write.changes.len() as i64);
-        }
     }
 
     fn on_records_committed(&mut self, write: WriteId, _now: Timestamp) -> Outcome {
