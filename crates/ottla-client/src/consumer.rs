@@ -4,7 +4,7 @@
 //! from every leader at once and hands out what has come. Only heartbeats run beside it. A consumer is
 //! one owner's: its methods take `&mut self`.
 //!
-//! The pure parts are `records`, `session`, `assignors` and `modern::member`; the rest is the shell around
+//! The pure parts are `records`, `position`, `session`, `assignors` and `modern::member`; the rest is the shell around
 //! them.
 
 mod assignors;
@@ -17,6 +17,7 @@ mod metrics;
 mod modern;
 pub(crate) mod offline;
 mod offsets;
+mod position;
 mod rebalance;
 mod records;
 mod session;
@@ -36,9 +37,10 @@ use crate::metrics::Metrics;
 use crate::producer::ConsumerGroupMetadata;
 use classic::{Joined, Membership, Place};
 use commits::Commits;
-use fetch::{Fetched, HeldFetch};
+use fetch::Fetched;
 use metrics::ConsumerSensors;
 use modern::ModernMembership;
+use position::Position;
 use rebalance::Pattern;
 use session::FetchSession;
 
@@ -54,44 +56,6 @@ const MAX_POLL_RESERVED: usize = 500;
 
 /// A partition by topic name and number.
 pub(crate) type Partition = (String, i32);
-
-/// Where a consumer stands in a partition.
-#[derive(Default)]
-struct Position {
-    /// The offset of the next record to hand out; nothing until it has been found out.
-    next: Option<i64>,
-    /// Of the last record handed out, -1 where it is not known.
-    leader_epoch: i32,
-    /// What has been fetched from `next` on.
-    fetched: Option<HeldFetch>,
-    is_fetching: bool,
-    is_paused: bool,
-    /// Changes when the position does otherwise than by handing out records, so that answers to older
-    /// questions are told.
-    generation: u64,
-    /// As the last answer said; nothing before it.
-    high_watermark: Option<i64>,
-    last_stable_offset: Option<i64>,
-    log_start_offset: Option<i64>,
-    /// The replica that the leader said is nearer, and until when that is believed.
-    read_replica: Option<(i32, Instant)>,
-}
-
-impl Position {
-    /// How many records are ahead, as of the last answer of the leader.
-    fn lag(&self, read_committed: bool) -> Option<i64> {
-        let end = match read_committed {
-            true => self.last_stable_offset?,
-            false => self.high_watermark?,
-        };
-        Some((end - self.next?).max(0))
-    }
-
-    /// How many records the log had before this place, as of the last answer.
-    fn lead(&self) -> Option<i64> {
-        Some((self.next? - self.log_start_offset?).max(0))
-    }
-}
 
 /// Is told when partitions come and go (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`).
 /// Called from within `poll`.
@@ -355,6 +319,10 @@ impl Consumer {
                 self.start_known_fetches();
                 return Ok(taken);
             }
+            // What was taken from held nothing to hand out, and there is more behind it.
+            if self.holds_some() {
+                continue;
+            }
             self.find_positions().await?;
             self.start_fetches().await?;
             if self.waker.take() {
@@ -426,44 +394,31 @@ impl Consumer {
 
     fn new_position(&mut self) -> Position {
         self.next_generation += 1;
-        Position {
-            leader_epoch: -1,
-            generation: self.next_generation,
-            ..Position::default()
-        }
+        Position::new(self.next_generation)
+    }
+
+    /// Something has been fetched that may be handed out.
+    fn holds_some(&self) -> bool {
+        let mut positions = self.positions.values();
+        positions.any(|position| position.holds_some() && !position.is_paused)
     }
 
     /// Takes up to so many records out of what has been fetched.
     fn take_records(&mut self, limit: usize) -> Result<Vec<ConsumerRecord>, ClientError> {
         let mut records = Vec::new();
         self.take(|partition, position| {
-            let Some(held) = &mut position.fetched else {
-                return Ok(records.len() < limit);
-            };
             while records.len() < limit {
-                match held.fetch.next_record() {
-                    Ok(Some(record)) => {
-                        position.next = Some(record.offset + 1);
-                        position.leader_epoch = record.leader_epoch;
-                        if records.is_empty() {
-                            records.reserve(limit.min(MAX_POLL_RESERVED));
-                        }
-                        records.push(record);
-                    }
-                    Ok(None) => {
-                        position.next = Some(held.fetch.next_offset());
-                        position.fetched = None;
-                        return Ok(true);
-                    }
-                    Err(error) => {
-                        position.fetched = None;
-                        // What came before it is handed out first; then it is met again.
-                        return match records.is_empty() {
-                            true => Err(unreadable(partition, error)),
-                            false => Ok(true),
-                        };
-                    }
+                let record = match position.next_record() {
+                    Ok(Some(record)) => record,
+                    Ok(None) => return Ok(true),
+                    Err(error) if records.is_empty() => return Err(unreadable(partition, error)),
+                    // What came before it is handed out first; then it is met again.
+                    Err(_) => return Ok(true),
+                };
+                if records.is_empty() {
+                    records.reserve(limit.min(MAX_POLL_RESERVED));
                 }
+                records.push(record);
             }
             Ok(false)
         })?;
@@ -474,30 +429,15 @@ impl Consumer {
         let mut batches: Vec<FetchedBatch> = Vec::new();
         let mut count = 0;
         self.take(|partition, position| {
-            let Some(held) = &mut position.fetched else {
-                return Ok(count < limit);
-            };
             while count < limit {
-                match held.fetch.next_batch() {
-                    Ok(Some(batch)) => {
-                        position.next = Some(held.fetch.next_offset());
-                        position.leader_epoch = batch.leader_epoch;
-                        count += batch.record_count();
-                        batches.push(batch);
-                    }
-                    Ok(None) => {
-                        position.next = Some(held.fetch.next_offset());
-                        position.fetched = None;
-                        return Ok(true);
-                    }
-                    Err(error) => {
-                        position.fetched = None;
-                        return match batches.is_empty() {
-                            true => Err(unreadable(partition, error)),
-                            false => Ok(true),
-                        };
-                    }
-                }
+                let batch = match position.next_batch() {
+                    Ok(Some(batch)) => batch,
+                    Ok(None) => return Ok(true),
+                    Err(error) if batches.is_empty() => return Err(unreadable(partition, error)),
+                    Err(_) => return Ok(true),
+                };
+                count += batch.record_count();
+                batches.push(batch);
             }
             Ok(false)
         })?;
@@ -514,7 +454,7 @@ impl Consumer {
             return Ok(());
         }
         let start = self.next_partition % count;
-        // A partition is drained before the next one is begun, as far as the limit allows.
+        // What one fetch brought of a partition is handed out before the next partition is begun, as far as the limit allows.
         for index in (start..count).chain(0..start) {
             let Some((partition, position)) = self.positions.iter_mut().nth(index) else {
                 continue;

@@ -1,4 +1,5 @@
-//! Fetching: one request a leader, for the partitions of which nothing is waiting to be handed out.
+//! Fetching: one request a leader, for the partitions of which nothing is waiting to be handed out, and for those that are
+//! known to go on behind what is waiting (see `position`).
 //!
 //! A node of which something is waiting is asked for more only where more is known to be there. Its answer then comes
 //! at once; one that the node held back for `fetch.max.wait.ms` would keep the partitions that are handed out meanwhile
@@ -40,8 +41,8 @@ pub(super) struct Answer {
 /// What a fetch of one partition brought back, as far as it has been handed out; counted when it is done with.
 pub(super) struct HeldFetch {
     pub(super) fetch: CompletedFetch,
-    topic: Arc<str>,
-    tally: Arc<RequestTally>,
+    pub(super) topic: Arc<str>,
+    pub(super) tally: Arc<RequestTally>,
 }
 
 impl Drop for HeldFetch {
@@ -91,7 +92,7 @@ impl Consumer {
             .positions
             .iter()
             .filter(|(_, position)| {
-                position.next.is_some() && position.fetched.is_none() && !position.is_fetching
+                position.next.is_some() && !position.holds_some() && !position.is_fetching
             })
             .map(|((topic, _), _)| topic.clone())
             .collect();
@@ -103,10 +104,7 @@ impl Consumer {
         let mut by_leader: BTreeMap<i32, NodeFetch> = BTreeMap::new();
         for (partition, position) in &mut self.positions {
             let (topic, index) = partition;
-            let Some(offset) = position.next else {
-                continue;
-            };
-            if position.is_paused {
+            if position.next.is_none() || position.is_paused {
                 continue;
             }
             let Some(info) = metadata.partition(topic, *index) else {
@@ -126,17 +124,16 @@ impl Consumer {
                 continue;
             }
             let of_node = by_leader.entry(node).or_default();
-            if position.fetched.is_some() {
-                of_node.has_some_waiting = true;
+            of_node.has_some_waiting |= position.holds_some();
+            let read_committed = self.config.read_committed;
+            let Some(offset) = position.wanted(read_committed) else {
                 continue;
-            }
+            };
             let wanted = Wanted {
                 offset,
                 leader_epoch: info.leader_epoch,
             };
-            of_node.has_more |= position
-                .lag(self.config.read_committed)
-                .is_none_or(|lag| lag > 0);
+            of_node.has_more |= position.goes_on(read_committed) != Some(false);
             of_node
                 .partitions
                 .insert(partition.clone(), (wanted, position.generation));
@@ -305,15 +302,13 @@ impl Consumer {
             let Some(&(offset, generation)) = fetched.asked.get(&partition) else {
                 continue;
             };
-            let is_current = self
-                .positions
-                .get(&partition)
-                .is_some_and(|it| it.generation == generation && it.next == Some(offset));
-            if !is_current {
+            let position = self.positions.get_mut(&partition);
+            let Some(position) = position.filter(|it| it.is_asked_by(generation, offset)) else {
                 continue;
-            }
+            };
             match ErrorCode::from_code(data.error_code) {
                 ErrorCode::None => self.on_data(&partition, offset, data, &tally),
+                _ if position.holds_some() => position.on_ahead_refused(),
                 ErrorCode::OffsetOutOfRange => out_of_range.push(partition),
                 code if code.is_retriable() => stale = true,
                 code => {
@@ -383,7 +378,7 @@ impl Consumer {
         };
         let topic = name.clone();
         let checks_crcs = self.config.check_crcs;
-        position.fetched = Some(HeldFetch {
+        position.hold(HeldFetch {
             fetch: CompletedFetch::new(name, partition.1, bytes, from, aborted, checks_crcs),
             topic,
             tally: tally.clone(),

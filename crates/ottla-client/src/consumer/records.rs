@@ -12,8 +12,8 @@ use ottla_protocol::messages::fetch_response::AbortedTransaction;
 use ottla_records::control::ControlRecordType;
 use ottla_records::legacy::{AnyBatch, LegacyMessage};
 use ottla_records::{
-    BatchError, BatchRecords, Compression, RecordBatch, RecordBatchBuilder, RecordHeader,
-    RecordView, TimestampType,
+    BatchError, BatchHeader, BatchPrefix, BatchRecords, Compression, RecordBatch,
+    RecordBatchBuilder, RecordHeader, RecordView, TimestampType,
 };
 
 /// Decompressed batches larger than this are taken for an attack.
@@ -139,6 +139,8 @@ pub(super) struct CompletedFetch {
     remaining: Bytes,
     /// The offset that comes next: behind all that has been handed out or left out.
     next_offset: i64,
+    /// The offset behind the last batch.
+    end_offset: i64,
     checks_crcs: bool,
     /// Those that have not begun, by their first offsets.
     aborted: VecDeque<AbortedTransaction>,
@@ -159,11 +161,13 @@ impl CompletedFetch {
         checks_crcs: bool,
     ) -> CompletedFetch {
         aborted.sort_by_key(|transaction| transaction.first_offset);
+        let end_offset = end_of(&bytes).unwrap_or(from).max(from);
         CompletedFetch {
             topic,
             partition,
             remaining: bytes,
             next_offset: from,
+            end_offset,
             checks_crcs,
             aborted: aborted.into(),
             aborted_producers: BTreeSet::new(),
@@ -174,6 +178,11 @@ impl CompletedFetch {
 
     pub(super) fn next_offset(&self) -> i64 {
         self.next_offset
+    }
+
+    /// Where what follows is to be fetched from.
+    pub(super) fn end_offset(&self) -> i64 {
+        self.end_offset
     }
 
     pub(super) fn handed_out(&self) -> Extent {
@@ -291,15 +300,40 @@ impl CompletedFetch {
 
 /// The next batch, unless only a part of it has come, as at the end of a response.
 fn read_whole_batch(bytes: &mut Bytes) -> Result<Option<AnyBatch>, BatchError> {
-    const OVERHEAD: usize = ottla_records::BatchPrefix::LOG_OVERHEAD;
-    if bytes.len() < OVERHEAD {
-        return Ok(None);
+    match has_whole_batch(bytes) {
+        true => AnyBatch::read(bytes).map(Some),
+        false => Ok(None),
     }
-    let length = i32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
-    match usize::try_from(length) {
-        Ok(length) if bytes.len() - OVERHEAD < length => Ok(None),
-        _ => AnyBatch::read(bytes).map(Some),
+}
+
+/// Also where what stands there is no batch at all, so that it is met by who reads it.
+fn has_whole_batch(bytes: &[u8]) -> bool {
+    const OVERHEAD: usize = BatchPrefix::LOG_OVERHEAD;
+    let Some(prefix) = bytes.first_chunk::<OVERHEAD>() else {
+        return false;
+    };
+    let length = i32::from_be_bytes([prefix[8], prefix[9], prefix[10], prefix[11]]);
+    !usize::try_from(length).is_ok_and(|length| bytes.len() - OVERHEAD < length)
+}
+
+/// The offset behind the last whole batch, or behind the last before something that is no batch: reading ends there.
+fn end_of(mut bytes: &[u8]) -> Option<i64> {
+    let mut end = None;
+    while has_whole_batch(bytes)
+        && let Ok(prefix) = BatchPrefix::parse(bytes)
+    {
+        // Before magic 2 it is the offset of the last record of the message.
+        let last = match prefix.magic {
+            BatchHeader::MAGIC => match BatchHeader::parse(bytes) {
+                Ok(header) => header.last_offset(),
+                Err(_) => break,
+            },
+            _ => prefix.base_offset,
+        };
+        end = Some(last.0.wrapping_add(1));
+        bytes = &bytes[BatchPrefix::LOG_OVERHEAD + prefix.batch_length as usize..];
     }
+    end
 }
 
 /// A message of an old format as a batch, so that there is one way to read records. Old topics are rare,

@@ -60,6 +60,33 @@ fn records_before_the_position_and_half_a_batch_at_the_end_are_left_out() {
     assert_eq!(fetch.next_offset(), 8);
 }
 
+/// What follows is asked for before this is read.
+#[test]
+fn the_end_is_known_before_anything_is_read() {
+    let last = batch(8, 3, None);
+    let cut = last.slice(..last.len() - 1);
+    let aborted = [batch(4, 2, Some(1)), marker(6, 1, ControlRecordType::Abort)];
+    let no_batch = Bytes::from_static(&[0; 100]);
+    for (parts, from, end) in [
+        (
+            vec![batch(0, 4, None), batch(4, 4, None), cut.clone()],
+            5,
+            8,
+        ),
+        (
+            vec![batch(0, 4, None), aborted[0].clone(), aborted[1].clone()],
+            0,
+            7,
+        ),
+        (vec![batch(0, 4, None), no_batch], 0, 4),
+        (vec![cut], 8, 8),
+        (vec![], 8, 8),
+    ] {
+        let fetched = fetch(&parts, from, &[(1, 4)]);
+        assert_eq!(fetched.end_offset(), end, "{parts:?}");
+    }
+}
+
 #[test]
 fn aborted_transactions_are_left_out_up_to_their_marker() {
     let parts = [

@@ -1,0 +1,133 @@
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::{Offset, Timestamp};
+
+use super::*;
+use crate::consumer::config::GroupProtocol;
+use crate::consumer::metrics::{ConsumerSensors, RequestTally};
+use crate::metrics::Windows;
+
+/// One batch with these offsets.
+fn batch(offsets: std::ops::Range<i64>) -> Bytes {
+    let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(Offset(offsets.start));
+    for offset in offsets {
+        builder.append(Timestamp(1), None, Some(offset.to_string().as_bytes()), &[]);
+    }
+    builder.build_in_place()
+}
+
+fn held(from: i64, bytes: Bytes) -> HeldFetch {
+    let windows = Windows {
+        count: 2,
+        length_ms: 30_000,
+    };
+    let sensors = Arc::new(ConsumerSensors::new(windows, GroupProtocol::Classic));
+    HeldFetch {
+        fetch: CompletedFetch::new("t".into(), 0, bytes, from, Vec::new(), true),
+        topic: "t".into(),
+        tally: RequestTally::new(sensors),
+    }
+}
+
+fn at(next: i64, high_watermark: i64) -> Position {
+    let mut position = Position::new(1);
+    position.next = Some(next);
+    position.high_watermark = Some(high_watermark);
+    position
+}
+
+fn offsets(position: &mut Position) -> Vec<i64> {
+    let mut offsets = Vec::new();
+    while let Some(record) = position.next_record().unwrap() {
+        offsets.push(record.offset);
+    }
+    offsets
+}
+
+/// Asks as a consumer would.
+fn fetch(position: &mut Position, count: i64) {
+    let from = position.wanted(false).unwrap();
+    assert!(position.is_asked_by(1, from));
+    position.hold(held(from, batch(from..from + count)));
+}
+
+#[test]
+fn one_more_piece_is_asked_for_where_the_log_is_known_to_go_on() {
+    let mut position = at(0, 10);
+    assert_eq!(position.wanted(false), Some(0));
+    fetch(&mut position, 4);
+    assert_eq!(position.wanted(false), Some(4), "behind what is held");
+    fetch(&mut position, 4);
+    assert_eq!(position.wanted(false), None, "no third piece");
+    assert_eq!(position.next, Some(0));
+
+    assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
+    assert_eq!(position.next, Some(4));
+    assert!(position.holds_some());
+    assert_eq!(position.wanted(false), Some(8));
+    fetch(&mut position, 2);
+    assert_eq!(offsets(&mut position), [4, 5, 6, 7]);
+    assert_eq!(
+        position.wanted(false),
+        None,
+        "nothing is known to be behind it"
+    );
+    assert_eq!(offsets(&mut position), [8, 9]);
+    assert!(!position.holds_some());
+    assert_eq!(
+        position.wanted(false),
+        Some(10),
+        "new records are waited for"
+    );
+}
+
+#[test]
+fn a_log_of_which_nothing_is_known_is_not_asked_ahead() {
+    let mut position = at(0, 0);
+    position.high_watermark = None;
+    assert_eq!(position.wanted(false), Some(0));
+    fetch(&mut position, 4);
+    assert_eq!(position.wanted(false), None);
+    position.high_watermark = Some(9);
+    assert_eq!(position.wanted(false), Some(4));
+    assert_eq!(position.wanted(true), None, "no stable offset is known");
+    position.on_ahead_refused();
+    assert_eq!(
+        position.wanted(false),
+        None,
+        "until what is held is handed out"
+    );
+    assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
+    assert_eq!(position.wanted(false), Some(4));
+}
+
+#[test]
+fn what_comes_late_is_handed_out_at_once() {
+    let mut position = at(0, 10);
+    fetch(&mut position, 4);
+    let asked = position.wanted(false).unwrap();
+    assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
+    assert!(position.is_asked_by(1, asked));
+    position.hold(held(asked, batch(4..6)));
+    assert_eq!(offsets(&mut position), [4, 5]);
+}
+
+#[test]
+fn behind_what_cannot_be_read_nothing_is_handed_out() {
+    let mut broken = BytesMut::from(&batch(4..8)[..]);
+    let last = broken.len() - 1;
+    broken[last] ^= 1;
+    let mut position = at(0, 20);
+    fetch(&mut position, 4);
+    position.hold(held(4, broken.freeze()));
+    assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
+    fetch(&mut position, 4);
+    let asked = position.fetch_offset().unwrap();
+    position.next_record().unwrap_err();
+    assert!(!position.holds_some());
+    assert_eq!(position.next, Some(4));
+    assert_eq!(position.wanted(false), Some(4), "it is fetched again");
+    assert!(!position.is_asked_by(1, asked), "an answer still under way");
+}
