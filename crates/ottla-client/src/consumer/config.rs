@@ -50,6 +50,7 @@ pub struct ConsumerConfig {
     pub fetch_min_bytes: i32,
     pub fetch_max_bytes: i32,
     pub fetch_max_wait: Duration,
+    /// Of a partition in one answer. Of one that goes on, two such pieces are held at most.
     pub max_partition_fetch_bytes: i32,
     pub max_poll_records: usize,
     pub session_timeout: Duration,

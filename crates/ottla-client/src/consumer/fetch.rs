@@ -126,7 +126,8 @@ impl Consumer {
             let of_node = by_leader.entry(node).or_default();
             of_node.has_some_waiting |= position.holds_some();
             let read_committed = self.config.read_committed;
-            let Some(offset) = position.wanted(read_committed) else {
+            let min_bytes = self.config.fetch_min_bytes;
+            let Some(offset) = position.wanted(read_committed, min_bytes) else {
                 continue;
             };
             let wanted = Wanted {

@@ -76,12 +76,14 @@ impl Position {
         Some(self.end(read_committed)? > self.fetch_offset()?)
     }
 
-    /// The offset to ask for now, if any: what is held keeps it from being asked for unless it is known to go on, and
-    /// there is room for one more piece.
-    pub(super) fn wanted(&self, read_committed: bool) -> Option<i64> {
+    /// The offset to ask for now, if any: what is held keeps it from being asked for, unless there is room for one more
+    /// piece and the leader has, by the size of the last one, enough behind it to answer at once.
+    pub(super) fn wanted(&self, read_committed: bool, fetch_min_bytes: i32) -> Option<i64> {
         let is_wanted = match (&self.fetched, &self.ahead) {
             (None, _) => true,
-            (Some(_), None) => self.goes_on(read_committed) == Some(true),
+            (Some(held), None) => self.end(read_committed).is_some_and(|end| {
+                held.fetch.expected_bytes_behind(end) >= f64::from(fetch_min_bytes.max(1))
+            }),
             (Some(_), Some(_)) => false,
         };
         self.fetch_offset().filter(|_| is_wanted)

@@ -141,6 +141,7 @@ pub(super) struct CompletedFetch {
     next_offset: i64,
     /// The offset behind the last batch.
     end_offset: i64,
+    bytes_per_offset: f64,
     checks_crcs: bool,
     /// Those that have not begun, by their first offsets.
     aborted: VecDeque<AbortedTransaction>,
@@ -162,12 +163,14 @@ impl CompletedFetch {
     ) -> CompletedFetch {
         aborted.sort_by_key(|transaction| transaction.first_offset);
         let end_offset = end_of(&bytes).unwrap_or(from).max(from);
+        let bytes_per_offset = bytes.len() as f64 / (end_offset - from).max(1) as f64;
         CompletedFetch {
             topic,
             partition,
             remaining: bytes,
             next_offset: from,
             end_offset,
+            bytes_per_offset,
             checks_crcs,
             aborted: aborted.into(),
             aborted_producers: BTreeSet::new(),
@@ -183,6 +186,11 @@ impl CompletedFetch {
     /// Where what follows is to be fetched from.
     pub(super) fn end_offset(&self) -> i64 {
         self.end_offset
+    }
+
+    /// How many bytes a log that ends there has behind this, if they are as long as these.
+    pub(super) fn expected_bytes_behind(&self, end: i64) -> f64 {
+        (end.saturating_sub(self.end_offset)).max(0) as f64 * self.bytes_per_offset
     }
 
     pub(super) fn handed_out(&self) -> Extent {

@@ -46,9 +46,14 @@ fn offsets(position: &mut Position) -> Vec<i64> {
     offsets
 }
 
+/// With the default of `fetch.min.bytes`.
+fn wanted(position: &Position) -> Option<i64> {
+    position.wanted(false, 1)
+}
+
 /// Asks as a consumer would.
 fn fetch(position: &mut Position, count: i64) {
-    let from = position.wanted(false).unwrap();
+    let from = wanted(position).unwrap();
     assert!(position.is_asked_by(1, from));
     position.hold(held(from, batch(from..from + count)));
 }
@@ -56,58 +61,46 @@ fn fetch(position: &mut Position, count: i64) {
 #[test]
 fn one_more_piece_is_asked_for_where_the_log_is_known_to_go_on() {
     let mut position = at(0, 10);
-    assert_eq!(position.wanted(false), Some(0));
+    assert_eq!(wanted(&position), Some(0));
     fetch(&mut position, 4);
-    assert_eq!(position.wanted(false), Some(4), "behind what is held");
+    assert_eq!(wanted(&position), Some(4), "behind what is held");
     fetch(&mut position, 4);
-    assert_eq!(position.wanted(false), None, "no third piece");
+    assert_eq!(wanted(&position), None, "no third piece");
     assert_eq!(position.next, Some(0));
 
     assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
     assert_eq!(position.next, Some(4));
     assert!(position.holds_some());
-    assert_eq!(position.wanted(false), Some(8));
+    assert_eq!(wanted(&position), Some(8));
     fetch(&mut position, 2);
     assert_eq!(offsets(&mut position), [4, 5, 6, 7]);
-    assert_eq!(
-        position.wanted(false),
-        None,
-        "nothing is known to be behind it"
-    );
+    assert_eq!(wanted(&position), None, "nothing is known to be behind it");
     assert_eq!(offsets(&mut position), [8, 9]);
     assert!(!position.holds_some());
-    assert_eq!(
-        position.wanted(false),
-        Some(10),
-        "new records are waited for"
-    );
+    assert_eq!(wanted(&position), Some(10), "new records are waited for");
 }
 
 #[test]
 fn a_log_of_which_nothing_is_known_is_not_asked_ahead() {
     let mut position = at(0, 0);
     position.high_watermark = None;
-    assert_eq!(position.wanted(false), Some(0));
+    assert_eq!(wanted(&position), Some(0));
     fetch(&mut position, 4);
-    assert_eq!(position.wanted(false), None);
+    assert_eq!(wanted(&position), None);
     position.high_watermark = Some(9);
-    assert_eq!(position.wanted(false), Some(4));
-    assert_eq!(position.wanted(true), None, "no stable offset is known");
+    assert_eq!(wanted(&position), Some(4));
+    assert_eq!(position.wanted(true, 1), None, "no stable offset is known");
     position.on_ahead_refused();
-    assert_eq!(
-        position.wanted(false),
-        None,
-        "until what is held is handed out"
-    );
+    assert_eq!(wanted(&position), None, "until what is held is handed out");
     assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
-    assert_eq!(position.wanted(false), Some(4));
+    assert_eq!(wanted(&position), Some(4));
 }
 
 #[test]
 fn what_comes_late_is_handed_out_at_once() {
     let mut position = at(0, 10);
     fetch(&mut position, 4);
-    let asked = position.wanted(false).unwrap();
+    let asked = wanted(&position).unwrap();
     assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
     assert!(position.is_asked_by(1, asked));
     position.hold(held(asked, batch(4..6)));
@@ -128,6 +121,18 @@ fn behind_what_cannot_be_read_nothing_is_handed_out() {
     position.next_record().unwrap_err();
     assert!(!position.holds_some());
     assert_eq!(position.next, Some(4));
-    assert_eq!(position.wanted(false), Some(4), "it is fetched again");
+    assert_eq!(wanted(&position), Some(4), "it is fetched again");
     assert!(!position.is_asked_by(1, asked), "an answer still under way");
+}
+
+/// The broker would hold the answer back, and what else runs dry meanwhile would wait for it.
+#[test]
+fn a_piece_that_is_too_small_to_be_answered_at_once_is_not_asked_for_ahead() {
+    let mut position = at(0, 8);
+    let piece = batch(0..4).len() as i32;
+    fetch(&mut position, 4);
+    assert_eq!(position.wanted(false, piece), Some(4));
+    assert_eq!(position.wanted(false, piece + 1), None);
+    position.high_watermark = Some(9);
+    assert_eq!(position.wanted(false, piece + 1), Some(4));
 }
