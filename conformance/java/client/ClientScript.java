@@ -34,6 +34,7 @@ public final class ClientScript extends Script {
         script.positions();
         GroupSteps groups = new GroupSteps(script.bootstrap);
         groups.rebalances();
+        groups.consumerProtocol();
         groups.administration();
         script.alterConfigs();
         script.createPartitions();

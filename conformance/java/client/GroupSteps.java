@@ -85,6 +85,125 @@ final class GroupSteps extends Script {
             "operations", sorted(found.authorizedOperations()));
     }
 
+    /** Groups of the consumer protocol, and a group that goes from one protocol to the other and back while it has members. */
+    void consumerProtocol() {
+        String group = "java-kip848";
+        Map<String, String> settings = Map.of("group.id", group, "auto.offset.reset", "earliest",
+            "group.protocol", "consumer", "enable.auto.commit", "false");
+        Member[] members = new Member[3];
+        step("consumer protocol: first member", () -> {
+            members[0] = new Member(settings, MAIN);
+            return sizes(group, members, 3);
+        });
+        step("consumer protocol: second member and one with a name", () -> {
+            members[1] = new Member(settings, MAIN);
+            Map<String, String> named = new HashMap<>(settings);
+            named.put("group.instance.id", "java-kip848-static");
+            members[2] = new Member(named, MAIN);
+            return sizes(group, members, 3);
+        });
+        step("consumer protocol: described", () -> groupShown(group));
+        step("consumer protocol: commit and fetch", () -> {
+            TopicPartition partition = new TopicPartition(MAIN, 0);
+            List<Object> shown = new ArrayList<>();
+            shown.add(outcome(() -> get(admin.alterConsumerGroupOffsets(group,
+                Map.of(partition, new OffsetAndMetadata(0))).all())));
+            shown.add(outcome(() -> get(admin.deleteConsumerGroupOffsets(group, Set.of(partition)).all())));
+            shown.add(outcome(() -> get(admin.deleteConsumerGroups(List.of(group)).all())));
+            return shown;
+        });
+        step("consumer protocol: a name that is taken", () -> {
+            Map<String, String> named = new HashMap<>(settings);
+            named.put("group.instance.id", "java-kip848-static");
+            Member twin = new Member(named, MAIN);
+            twin.thread.join(10_000);
+            String fate = String.valueOf(twin.failure).replaceAll("[-_A-Za-z0-9]{22}", "ID");
+            twin.close();
+            return fate;
+        });
+        step("consumer protocol: first member leaves", () -> {
+            members[0].close();
+            members[0] = null;
+            return sizes(group, members, 3);
+        });
+        step("consumer protocol: an assignor that is not served", () -> {
+            Map<String, String> other = new HashMap<>(settings);
+            other.put("group.id", "java-kip848-assignor");
+            other.put("group.remote.assignor", "mine");
+            return failureOf(new Member(other, MAIN));
+        });
+        step("consumer protocol: all leave", () -> {
+            members[1].close();
+            members[2].close();
+            return groupShown(group).toString().replaceAll("members=\\[.*?\\]", "members=?");
+        });
+        step("consumer protocol: by a pattern", () -> {
+            Map<String, String> other = new HashMap<>(settings);
+            other.put("group.id", "java-kip848-pattern");
+            try (Consumer<byte[], byte[]> consumer = consumer(other)) {
+                consumer.subscribe(new SubscriptionPattern("java-ma[h-j]n"));
+                first(consumer);
+                return consumer.assignment().stream().map(TopicPartition::toString).sorted().toList();
+            }
+        });
+        for (String pattern : List.of("(", "a**", "[[:foo:]]", "a{1001}", "(?x)a")) {
+            step("consumer protocol: by no pattern " + pattern, () -> {
+                Map<String, String> other = new HashMap<>(settings);
+                other.put("group.id", "java-kip848-pattern");
+                try (Consumer<byte[], byte[]> consumer = consumer(other)) {
+                    consumer.subscribe(new SubscriptionPattern(pattern));
+                    return recordShown(first(consumer));
+                }
+            });
+        }
+        migrates();
+    }
+
+    private void migrates() {
+        String group = "java-migrating";
+        Map<String, String> classic = Map.of("group.id", group, "auto.offset.reset", "earliest",
+            "heartbeat.interval.ms", "200", "enable.auto.commit", "false");
+        Map<String, String> upgraded = Map.of("group.id", group, "auto.offset.reset", "earliest",
+            "group.protocol", "consumer", "enable.auto.commit", "false");
+        Member[] members = new Member[3];
+        step("migration: classic members", () -> {
+            members[0] = new Member(classic, MAIN);
+            members[1] = new Member(classic, MAIN);
+            return List.of(sizes(group, members, 3), groupShown(group));
+        });
+        step("migration: a member of the consumer protocol joins", () -> {
+            members[2] = new Member(upgraded, MAIN);
+            return List.of(sizes(group, members, 3), groupShown(group));
+        });
+        step("migration: it leaves again", () -> {
+            members[2].close();
+            members[2] = null;
+            return List.of(sizes(group, members, 3), groupShown(group));
+        });
+        step("migration: all classic members are replaced", () -> {
+            members[2] = new Member(upgraded, MAIN);
+            sizes(group, members, 3);
+            members[0].close();
+            members[0] = null;
+            sizes(group, members, 3);
+            members[1].close();
+            members[1] = null;
+            return List.of(sizes(group, members, 3), groupShown(group));
+        });
+        step("migration: the last leaves", () -> {
+            members[2].close();
+            return groupShown(group);
+        });
+    }
+
+    /** What a member stopped with. */
+    private Object failureOf(Member member) throws InterruptedException {
+        member.thread.join(10_000);
+        String fate = String.valueOf(member.failure);
+        member.close();
+        return fate;
+    }
+
     void administration() {
         String group = "java-committing";
         TopicPartition p0 = new TopicPartition(MAIN, 0);

@@ -15,6 +15,8 @@ pub(crate) mod assign_replicas_to_dirs;
 pub(crate) mod begin_quorum_epoch;
 pub(crate) mod broker_heartbeat;
 pub(crate) mod broker_registration;
+pub(crate) mod consumer_group_describe;
+pub(crate) mod consumer_group_heartbeat;
 pub(crate) mod controller_registration;
 pub(crate) mod create_acls;
 pub(crate) mod create_delegation_token;

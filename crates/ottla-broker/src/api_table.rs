@@ -51,9 +51,6 @@ fn shown(versions: &RangeInclusive<i16>, lowest: i16) -> String {
 
 fn not_served_because(key: ApiKey) -> &'static str {
     match key {
-        ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
-            "classic groups only (KIP-848)"
-        }
         ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
         | ApiKey::ShareFetch

@@ -112,6 +112,8 @@ const APIS: &[Api] = &[
     api!(BROKER, ListConfigResourcesRequest, list_config_resources),
     api!(BROKER, DescribeTopicPartitionsRequest, describe_topic_partitions),
     api!(BROKER, DeleteGroupsRequest, delete_groups),
+    api!(BROKER, ConsumerGroupHeartbeatRequest, consumer_group_heartbeat),
+    api!(BROKER, ConsumerGroupDescribeRequest, consumer_group_describe),
     api!(BROKER, OffsetDeleteRequest, offset_delete),
     api!(BOTH, SaslHandshakeRequest, sasl_handshake),
     api!(BOTH, SaslAuthenticateRequest, sasl_authenticate),

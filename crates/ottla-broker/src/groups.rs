@@ -12,6 +12,7 @@ use ottla_coordinator::WriteId;
 use ottla_coordinator::group::{
     Command, GroupCoordinator, GroupCoordinatorConfig, Outcome, resolve,
 };
+use ottla_metadata::feature::GROUP_VERSION;
 use ottla_metadata::{MetadataDelta, MetadataImage};
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Timestamp, TopicId, TopicName};
@@ -62,6 +63,13 @@ impl Groups {
             by_partition[index].1.push(group_id);
         }
         by_partition
+    }
+
+    /// Whether groups of the consumer protocol (KIP-848) are served: this broker is set to, and the cluster has agreed.
+    pub(crate) fn serves_consumer_protocol(&self, broker: &Broker) -> bool {
+        let protocols = &broker.config().group_coordinator_rebalance_protocols;
+        protocols.iter().any(|protocol| protocol == "consumer")
+            && broker.metadata().features.level(GROUP_VERSION.name) > 0
     }
 
     /// Tells the coordinators what is different in the cluster, and has them forget the offsets of deleted topics. Called

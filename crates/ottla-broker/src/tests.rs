@@ -5,6 +5,7 @@ mod bad_input;
 mod changing_voters;
 mod client;
 mod compaction;
+mod consumer_groups;
 mod controller_listener;
 mod directories;
 mod every_api;

@@ -143,8 +143,6 @@ const COORDINATOR_BUFFERS: Support =
     Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
 const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
 const METRICS: Support = Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
-const CONSUMER: Support =
-    Support::AcceptedWithoutEffect("the consumer group protocol of KIP-848 is not served yet");
 const SHARE: Support = Support::AcceptedWithoutEffect("share groups are not served yet");
 const STREAMS: Support = Support::AcceptedWithoutEffect("streams groups are not served yet");
 const REMOTE: Support = Support::AcceptedWithoutEffect("tiered storage is not served yet");
@@ -154,8 +152,6 @@ const TOKENS: Support =
     Support::AcceptedWithoutEffect("delegation tokens need SASL, which is not served yet");
 const IDLE: Support =
     Support::AcceptedWithoutEffect("nothing is written to the metadata log while nothing happens");
-const CLASSIC: Support =
-    Support::AcceptedWithoutEffect("classic groups are always served, the other protocols not yet");
 const QUEUE: Support = Support::AcceptedWithoutEffect(
     "there is no queue of requests: each connection is bounded, and queued.max.request.bytes bounds \
      all of them",

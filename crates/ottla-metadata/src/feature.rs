@@ -63,7 +63,7 @@ pub const GROUP_VERSION: Feature = Feature {
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_4_0_IV0),
     ],
-    served_by_ottla: 0,
+    served_by_ottla: 1,
 };
 
 /// KIP-966.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
-use ottla_metadata::feature::{GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION};
+use ottla_metadata::feature::{SHARE_VERSION, STREAMS_VERSION};
 use ottla_protocol::coordinator_records::{GroupRecordKey, ShareRecordKey};
 use ottla_records::RecordBatch;
 use ottla_types::Uuid;
@@ -28,8 +28,8 @@ pub(super) fn examine(
     image: &MetadataImage,
     look: &mut Look,
 ) {
-    // Without these features there is no group but classic ones, and their log need not be read.
-    let features = [&GROUP_VERSION, &SHARE_VERSION, &STREAMS_VERSION];
+    // Without these features there is no group but those of consumers, and their log need not be read.
+    let features = [&SHARE_VERSION, &STREAMS_VERSION];
     if features
         .iter()
         .any(|feature| image.features.level(feature.name) > 0)
@@ -104,7 +104,6 @@ fn read_batch(batch: &RecordBatch, each: EachRecord<'_>) -> Result<(), String> {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum GroupType {
-    Consumer,
     Share,
     Streams,
 }
@@ -112,14 +111,13 @@ enum GroupType {
 impl GroupType {
     fn describe(self) -> &'static str {
         match self {
-            GroupType::Consumer => "of the consumer protocol (KIP-848)",
             GroupType::Share => "of shares (KIP-932)",
             GroupType::Streams => "of the streams protocol (KIP-1071)",
         }
     }
 }
 
-/// Groups that are not classic ones, and their members.
+/// Groups that are not of consumers, and their members.
 #[derive(Default)]
 struct Groups(BTreeMap<String, (Option<GroupType>, BTreeSet<String>)>);
 
@@ -130,12 +128,8 @@ impl Groups {
             return;
         };
         let (group, member, kind) = match key {
-            GroupRecordKey::ConsumerGroupMetadata(key) => (key.group_id, None, GroupType::Consumer),
             GroupRecordKey::ShareGroupMetadata(key) => (key.group_id, None, GroupType::Share),
             GroupRecordKey::StreamsGroupMetadata(key) => (key.group_id, None, GroupType::Streams),
-            GroupRecordKey::ConsumerGroupMemberMetadata(key) => {
-                (key.group_id, Some(key.member_id), GroupType::Consumer)
-            }
             GroupRecordKey::ShareGroupMemberMetadata(key) => {
                 (key.group_id, Some(key.member_id), GroupType::Share)
             }
@@ -180,10 +174,6 @@ impl Groups {
                 some_of(groups.iter().map(|(group, _)| *group))
             );
             let change = match group_type {
-                GroupType::Consumer => {
-                    "have their consumers use group.protocol=classic and delete what is left with \
-                     kafka-consumer-groups"
-                }
                 GroupType::Share => "delete them with kafka-share-groups",
                 GroupType::Streams => {
                     "have their applications use group.protocol=classic and delete what is left with \

@@ -374,15 +374,15 @@ fn more_voters_than_the_node_itself_do_not_stand_in_the_way() {
 }
 
 #[test]
-fn groups_that_are_not_classic_stand_in_the_way_while_they_exist() {
+fn groups_that_are_not_of_consumers_stand_in_the_way_while_they_exist() {
     let key = |key: GroupRecordKey| key.encode().unwrap();
-    let group = key(GroupRecordKey::ConsumerGroupMetadata(
-        ConsumerGroupMetadataKey {
+    let group = key(GroupRecordKey::ShareGroupMetadata(
+        ShareGroupMetadataKey {
             group_id: "new-style".into(),
         },
     ));
-    let member = key(GroupRecordKey::ConsumerGroupMemberMetadata(
-        ConsumerGroupMemberMetadataKey {
+    let member = key(GroupRecordKey::ShareGroupMemberMetadata(
+        ShareGroupMemberMetadataKey {
             group_id: "new-style".into(),
             member_id: "m".into(),
         },
@@ -391,7 +391,7 @@ fn groups_that_are_not_classic_stand_in_the_way_while_they_exist() {
     let dir = "__consumer_offsets-3";
     let node = |records: &[_]| {
         Node::new()
-            .records([level("group.version", 1)])
+            .records([level("share.version", 1)])
             .coordinator(dir, records)
     };
     let alive = [
@@ -399,7 +399,7 @@ fn groups_that_are_not_classic_stand_in_the_way_while_they_exist() {
         (member.clone(), value.clone()),
     ];
     node(&alive).refuses(
-        "1 group of the consumer protocol (KIP-848) is not served yet, 1 with members: new-style",
+        "1 group of shares (KIP-932) is not served yet, 1 with members: new-style",
     );
     node(&alive)
         .setting("ottla.accept.unserved", "groups")

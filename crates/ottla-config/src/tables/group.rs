@@ -6,9 +6,9 @@ use super::*;
 
 configs! {
     pub(super) const ROWS;
-    "consumer.assignment.interval.ms"    Int     "1000"             (at_least 0)               Medium ClusterWide CONSUMER;
-    "consumer.heartbeat.interval.ms"     Int     "5000"             (at_least 1)               Medium ClusterWide CONSUMER;
-    "consumer.session.timeout.ms"        Int     "45000"            (at_least 1)               Medium ClusterWide CONSUMER;
+    "consumer.assignment.interval.ms"    Int     "1000"             (at_least 0)               Medium ClusterWide SUPPORTED;
+    "consumer.heartbeat.interval.ms"     Int     "5000"             (at_least 1)               Medium ClusterWide SUPPORTED;
+    "consumer.session.timeout.ms"        Int     "45000"            (at_least 1)               Medium ClusterWide SUPPORTED;
     "share.assignment.interval.ms"       Int     "1000"             (at_least 0)               Medium ClusterWide SHARE;
     "share.auto.offset.reset"            String  "latest"           (share_offset_reset)       Medium ClusterWide SHARE;
     "share.delivery.count.limit"         Int     "5"                (at_least 2)               Medium ClusterWide SHARE;

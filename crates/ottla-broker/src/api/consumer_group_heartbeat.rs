@@ -1,0 +1,63 @@
+//! ConsumerGroupHeartbeat: a member of a group of the consumer protocol (KIP-848) says that it is alive and what has changed,
+//! and is told its partitions.
+
+use std::sync::Arc;
+
+use ottla_coordinator::group::{HeartbeatContext, Requester, Response, validate_heartbeat};
+use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use ottla_types::{ErrorCode, Uuid};
+
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+) -> ConsumerGroupHeartbeatResponse {
+    if !broker.groups.serves_consumer_protocol(broker) {
+        return refused(ErrorCode::UnsupportedVersion, None);
+    }
+    let authorizer = &broker.authorizer;
+    let group_id = request.group_id.clone();
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
+        return refused(ErrorCode::GroupAuthorizationFailed, None);
+    }
+    let mut topics = request.subscribed_topic_names.iter().flatten();
+    let is_visible =
+        |topic: &_| authorizer.is_allowed(context, Operation::Describe, ResourceType::Topic, topic);
+    if !topics.all(|topic| is_visible(topic)) {
+        return refused(ErrorCode::TopicAuthorizationFailed, None);
+    }
+    // From version 1 on members make their ids themselves.
+    let requires_member_id = context.api_version >= 1;
+    let assignors = &broker.config().group_consumer_assignors;
+    if let Err(error) = validate_heartbeat(&request, requires_member_id, assignors) {
+        return refused(error.error, error.message);
+    }
+    let heartbeat = HeartbeatContext {
+        client_id: context.client_id(),
+        client_host: context.client_host().into(),
+        new_member_id: Uuid(rand::random()).to_string().into(),
+        requester: Requester::new(context.clone()),
+    };
+    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return refused(error, None),
+    };
+    let heard = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_consumer_group_heartbeat(to, request, heartbeat, now)
+    });
+    match heard.await {
+        Ok(Response::ConsumerGroupHeartbeat(response)) => response,
+        Ok(_) => refused(ErrorCode::UnknownServerError, None),
+        Err(error) => refused(error, None),
+    }
+}
+
+fn refused(error: ErrorCode, message: Option<String>) -> ConsumerGroupHeartbeatResponse {
+    ConsumerGroupHeartbeatResponse {
+        error_code: error.code(),
+        error_message: message.map(Into::into),
+        ..Default::default()
+    }
+}
