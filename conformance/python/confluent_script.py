@@ -280,6 +280,73 @@ for assignor in ("range", "roundrobin", "cooperative-sticky"):
         return group_shown(group)
 
 
+# Of the consumer protocol (KIP-848): the coordinator assigns.
+KIP848 = "rdkafka-kip848"
+members = []
+
+
+def join_new(**settings):
+    member = consumer(group_id=KIP848, group_protocol="consumer", auto_offset_reset="earliest", **settings)
+    member.subscribe([MAIN])
+    members.append(member)
+    return settled(members, 3)
+
+
+step("consumer protocol: first member")(lambda: join_new())
+step("consumer protocol: second member")(lambda: join_new(group_remote_assignor="uniform"))
+step("consumer protocol: a member with a name of its own")(lambda: join_new(group_instance_id="rdkafka-static"))
+step("consumer protocol: described")(lambda: group_shown(KIP848))
+
+
+@step("consumer protocol: commit")
+def _():
+    done = [member.commit(offsets=[TopicPartition(MAIN, p.partition, 4) for p in member.assignment()],
+                          asynchronous=False) for member in members]
+    return sorted([p.partition, p.offset, str(p.error)] for one in done for p in one)
+
+
+@step("consumer protocol: first member leaves")
+def _():
+    members.pop(0).close()
+    return settled(members, 3)
+
+
+@step("consumer protocol: a member of the classic protocol joins, and leaves")
+def _():
+    classic = consumer(group_id=KIP848, auto_offset_reset="earliest", heartbeat_interval_ms=200)
+    classic.subscribe([MAIN])
+    with_it = settled([*members, classic], 3)
+    shown_with_it = group_shown(KIP848)
+    classic.close()
+    return [with_it, shown_with_it, settled(members, 3)]
+
+
+@step("consumer protocol: the named member leaves for good")
+def _():
+    while members:
+        members.pop().close()
+    found = group_shown(KIP848)
+    return [found[0], found[2]]
+
+
+@step("consumer protocol: by a regular expression")
+def _():
+    source = consumer(group_id=f"{KIP848}-regex", group_protocol="consumer", auto_offset_reset="earliest")
+    source.subscribe(["^rdkafka-ma[h-j]n$"])
+    sizes = settled([source], 3)
+    source.close()
+    return sizes
+
+
+@step("consumer protocol: an assignor that is not served")
+def _():
+    source = consumer(group_id=f"{KIP848}-assignor", group_protocol="consumer", group_remote_assignor="mine")
+    source.subscribe([MAIN])
+    found = read(source, 1, patience=10)
+    source.close()
+    return found
+
+
 GROUP = "rdkafka-committing"
 
 

@@ -61,9 +61,8 @@ enum Brokers {
 /// Features whose levels a directory that Ottla formats does not finalize, since it does not serve them yet. Kafka's
 /// directory is formatted without them too, so that like is compared with like: `eligible.leader.replicas.version`
 /// alone changes how Kafka shows the settings of every topic. The features are compared as a step of their own.
-const NOT_FINALIZED: [&str; 4] = [
+const NOT_FINALIZED: [&str; 3] = [
     "eligible.leader.replicas.version",
-    "group.version",
     "share.version",
     "streams.version",
 ];
@@ -243,6 +242,12 @@ fn start_with(
     let overrides = [
         // Groups begin soon, and a second member's join is not held back for three seconds.
         ("group.initial.rebalance.delay.ms", "500".to_owned()),
+        // Members of the consumer protocol hear of a new assignment with their next heartbeat.
+        (
+            "group.consumer.min.heartbeat.interval.ms",
+            "300".to_owned(),
+        ),
+        ("group.consumer.heartbeat.interval.ms", "300".to_owned()),
         ("auto.create.topics.enable", "true".to_owned()),
         // The scripts' records are from long ago: retention, which begins half a minute after the start, would delete those
         // in topics that were made by asking for them, in slow runs before a script has looked.

@@ -439,7 +439,7 @@ fn compare_pictures(
 
 /// What Ottla keeps byte for byte and does not show, or not all of it.
 fn is_kept(name: &str) -> bool {
-    ["group newer", "group share", "share offset "]
+    ["group share", "share offset "]
         .iter()
         .any(|prefix| name.starts_with(prefix))
 }

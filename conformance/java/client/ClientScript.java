@@ -34,8 +34,11 @@ public final class ClientScript extends Script {
         script.positions();
         GroupSteps groups = new GroupSteps(script.bootstrap);
         groups.rebalances();
-        groups.consumerProtocol();
         groups.administration();
+        groups.consumerProtocol();
+        try (GroupRequests requests = new GroupRequests(script.bootstrap)) {
+            requests.all();
+        }
         script.alterConfigs();
         script.createPartitions();
         script.deleteRecords();

@@ -116,10 +116,7 @@ final class GroupSteps extends Script {
             Map<String, String> named = new HashMap<>(settings);
             named.put("group.instance.id", "java-kip848-static");
             Member twin = new Member(named, MAIN);
-            twin.thread.join(10_000);
-            String fate = String.valueOf(twin.failure).replaceAll("[-_A-Za-z0-9]{22}", "ID");
-            twin.close();
-            return fate;
+            return failureOf(twin);
         });
         step("consumer protocol: first member leaves", () -> {
             members[0].close();
@@ -135,7 +132,10 @@ final class GroupSteps extends Script {
         step("consumer protocol: all leave", () -> {
             members[1].close();
             members[2].close();
-            return groupShown(group).toString().replaceAll("members=\\[.*?\\]", "members=?");
+            // The place of the member with a name is kept for a while.
+            ConsumerGroupDescription found = get(admin.describeConsumerGroups(List.of(group)).all()).get(group);
+            return List.of(found.groupState(), found.members().stream()
+                .map(member -> member.groupInstanceId().orElse("-")).toList());
         });
         step("consumer protocol: by a pattern", () -> {
             Map<String, String> other = new HashMap<>(settings);

@@ -9,9 +9,12 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.regex.Pattern;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public final class ToolsScript {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -109,6 +112,40 @@ public final class ToolsScript {
         group("delete", "--delete", "--group", "tools-group");
         group("delete unknown", "--delete", "--group", "tools-nobody");
         group("list after", "--list", "--state");
+        consumerProtocol();
+    }
+
+    /** A group of the consumer protocol: what it left is looked at, and then one that has members. */
+    private static void consumerProtocol() throws Exception {
+        String name = "tools-kip848";
+        run("console consumer: of the consumer protocol", "consumer.ConsoleConsumer", "--topic", "tools.dotted", "--group",
+            name, "--command-property", "group.protocol=consumer", "--from-beginning", "--max-messages", "50",
+            "--timeout-ms", "15000");
+        group("kip848: list", "--list", "--type", "consumer", "--state", "stable,empty");
+        group("kip848: describe", "--describe", "--group", name);
+        group("kip848: reset", "--reset-offsets", "--group", name, "--topic", "tools.dotted", "--to-earliest", "--execute");
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "group.id", name, "client.id", name,
+            "group.protocol", "consumer", "group.instance.id", "tools-instance", "enable.auto.commit", "false");
+        try (KafkaConsumer<byte[], byte[]> consumer =
+            new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.subscribe(List.of("tools.dotted"));
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+            while (consumer.assignment().isEmpty() && System.nanoTime() < deadline) {
+                consumer.poll(Duration.ofMillis(100));
+            }
+            // Its heartbeats say that it has what it was told, and go on by themselves.
+            settle();
+            group("kip848: describe with a member", "--describe", "--group", name);
+            group("kip848: describe verbosely", "--describe", "--group", name, "--verbose");
+            group("kip848: describe members", "--describe", "--group", name, "--members", "--verbose");
+            group("kip848: describe state", "--describe", "--group", name, "--state", "--verbose");
+            group("kip848: reset with a member", "--reset-offsets", "--group", name, "--topic", "tools.dotted",
+                "--to-latest", "--execute");
+            group("kip848: delete offsets with a member", "--delete-offsets", "--group", name, "--topic", "tools.dotted");
+            group("kip848: delete with a member", "--delete", "--group", name);
+        }
+        // The place of a member with a name is kept for a while.
+        group("kip848: describe when it is away", "--describe", "--group", name, "--members", "--verbose");
     }
 
     private static void group(String what, String... arguments) {
@@ -218,7 +255,8 @@ public final class ToolsScript {
 
     private static final Pattern TIMES = Pattern.compile("\\b1[0-9]{12}\\b|\\[?20\\d\\d-\\d\\d-\\d\\d[ T][\\d:,.]+\\]?");
     private static final Pattern IDS = Pattern.compile("(TopicId: |\\()[A-Za-z0-9_-]{22}\\b");
-    private static final Pattern MEMBERS = Pattern.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
+    private static final Pattern MEMBERS = Pattern.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+        + "|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{22}(?![A-Za-z0-9_-])");
     private static final Pattern DIRECTORIES = Pattern.compile("(\"logDir\":|CurrentVoters:.*\"directoryId\": )\"[^\"]*\"");
     private static final Pattern NUMBERS = Pattern.compile(
         "(LeaderEpoch|HighWatermark|MaxFollowerLag|MaxFollowerLagTimeMs|Epoch|avg_throughput|\"offset\"|\"totalBytes\""

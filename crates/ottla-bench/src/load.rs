@@ -7,7 +7,9 @@
 pub mod bare_loop;
 pub mod cluster;
 pub mod fetch;
+pub mod groups;
 pub mod latency;
+pub mod offsets;
 pub mod prepared;
 pub mod process_usage;
 pub mod produce;

@@ -144,7 +144,7 @@ impl Broker {
             fetch_sessions: FetchSessions::new(
                 config.max_incremental_fetch_session_cache_slots.max(0) as usize,
             ),
-            groups: Groups::new(&config),
+            groups: Groups::default(),
             transactions: Transactions::new(&config),
             peers: BrokerPeers::default(),
             log_dirs: OnceLock::new(),

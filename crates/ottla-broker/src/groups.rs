@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_config::BrokerConfig;
 use ottla_coordinator::WriteId;
 use ottla_coordinator::group::{
     Command, GroupCoordinator, GroupCoordinatorConfig, Outcome, resolve,
 };
 use ottla_metadata::feature::GROUP_VERSION;
-use ottla_metadata::{MetadataDelta, MetadataImage};
+use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Timestamp, TopicId, TopicName};
 
@@ -24,9 +23,8 @@ use crate::{Broker, Operation, RequestContext, ResourceType};
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// The group coordinators of this broker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Groups {
-    config: Arc<GroupCoordinatorConfig>,
     coordinators: Coordinators<GroupCoordinator>,
 }
 
@@ -39,13 +37,6 @@ impl std::ops::Deref for Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(config: &BrokerConfig) -> Self {
-        Groups {
-            config: Arc::new(coordinator_config::from_broker_config(config)),
-            coordinators: Coordinators::default(),
-        }
-    }
-
     /// Groups by the partition that holds them, each group once, in the order given.
     pub(crate) fn by_partition(
         &self,
@@ -85,10 +76,18 @@ impl Groups {
             .values()
             .map(|topic| (topic.name.clone(), topic.id))
             .collect();
+        let has_new_settings = delta
+            .configs
+            .iter()
+            .any(|resource| resource.kind == ConfigResourceType::Broker);
+        let config = has_new_settings.then(|| settings(broker));
         for shard in self.all_shards() {
             // One that is closed needs to know nothing. One that is loading begins with the image of later on; offsets of
             // a topic that is gone, which it has read, expire.
             let _ = shard.tell(broker, |groups, now| {
+                if let Some(config) = &config {
+                    groups.set_config(Arc::clone(config));
+                }
                 groups.on_metadata_changed(Arc::clone(&image), delta);
                 match deleted.is_empty() {
                     true => Outcome::default(),
@@ -97,6 +96,10 @@ impl Groups {
             });
         }
     }
+}
+
+fn settings(broker: &Broker) -> Arc<GroupCoordinatorConfig> {
+    Arc::new(coordinator_config::from_broker_config(&broker.config()))
 }
 
 impl Served for GroupCoordinator {
@@ -113,7 +116,7 @@ impl Served for GroupCoordinator {
     }
 
     fn new(broker: &Broker, _leader_epoch: LeaderEpoch) -> Self {
-        GroupCoordinator::new(Arc::clone(&broker.groups.config))
+        GroupCoordinator::new(settings(broker))
     }
 
     fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String> {
@@ -157,6 +160,8 @@ impl Served for GroupCoordinator {
     }
 
     fn begin(&mut self, broker: &Broker) {
+        // What has changed while the partition was read.
+        self.set_config(settings(broker));
         self.begin(Arc::clone(&broker.metadata()));
     }
 

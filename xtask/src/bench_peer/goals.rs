@@ -82,6 +82,21 @@ const GOALS: &[Goal] = &[
         "≥ 0.9",
     ),
     Goal(
+        "1,000 consumer members of 100 groups: settled after, ms",
+        RatioAtMost(THIRD),
+        "≤ 1/3",
+    ),
+    Goal(
+        "1,000 classic members of 100 groups: settled after, ms",
+        RatioAtMost(THIRD),
+        "≤ 1/3",
+    ),
+    Goal(
+        "100,000 offsets: exec to all served, ms",
+        AtMost(1000.0),
+        "under 1 s",
+    ),
+    Goal(
         "start-up: exec to first answer, ms",
         AtMost(50.0),
         "≤ 50 ms",

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::disk;
+use super::{disk, handed_over};
 use super::machine::ProcessReading;
 use crate::peer::{InstalledPeer, Node};
 use crate::{java, process};
@@ -40,6 +40,10 @@ pub enum Row {
     Transactions,
     /// Kafka's ProducerPerformance in transactions of 100 ms, beside the same without transactions.
     ExactlyOnce,
+    /// 1,000 members of 100 groups join at one time, with both protocols of consumers.
+    Groups,
+    /// A restart with 100,000 committed offsets, until all of them are answered for.
+    Offsets,
     /// Memory after all of that.
     Memory,
 }
@@ -63,6 +67,8 @@ impl Row {
 /// One broker under measurement.
 pub struct Bench<'a> {
     pub node: Node,
+    /// Starts the broker once more on what the node has left.
+    pub start_again: &'a dyn Fn() -> Result<Node>,
     /// Brings Kafka's own tools.
     pub kafka: &'a InstalledPeer,
     pub load_generator: &'a Path,
@@ -85,6 +91,8 @@ impl Bench<'_> {
             Row::FixedRate => self.fixed_rate(),
             Row::Transactions => self.transactions(),
             Row::ExactlyOnce => self.exactly_once(),
+            Row::Groups => self.groups(),
+            Row::Offsets => self.offsets(),
             Row::Memory => self.memory(),
         }
         .with_context(|| format!("{row:?}"))
@@ -312,6 +320,39 @@ impl Bench<'_> {
         );
         self.topic_command("--delete", "once", &[])?;
         disk::wait_until_deleted(&self.node.data_dir(), "once")
+    }
+
+    fn groups(&mut self) -> Result<()> {
+        // The first groups have the topic of the offsets made.
+        let topic = ["--topic", "groups-before", "--partitions", "10"];
+        self.load(&[&["groups", "--groups", "10", "--members", "100"], &topic[..]].concat())?;
+        for protocol in ["consumer", "classic"] {
+            let before = ProcessReading::of(self.node.pid())?;
+            let report = self.load(&["groups", "--topic", "groups", "--protocol", protocol])?;
+            let used = ProcessReading::of(self.node.pid())?.since(&before);
+            let name = format!("1,000 {protocol} members of 100 groups");
+            let settled = number_at(&report, "/seconds")? * 1e3;
+            self.add(&format!("{name}: settled after, ms"), settled);
+            self.add(&format!("{name}: broker CPU s"), used.cpu_seconds);
+        }
+        Ok(())
+    }
+
+    fn offsets(&mut self) -> Result<()> {
+        self.load(&["commit-offsets", "--topic", "offsets"])?;
+        handed_over::stop(&mut self.node)?;
+        let began = Instant::now();
+        self.node = (self.start_again)()?;
+        let answering = began.elapsed();
+        self.load(&["fetch-offsets", "--topic", "offsets"])?;
+        let served = began.elapsed();
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        self.add("100,000 offsets: exec to all served, ms", ms(served));
+        self.add(
+            "100,000 offsets: first answer to all served, ms",
+            ms(served - answering),
+        );
+        Ok(())
     }
 
     fn memory(&mut self) -> Result<()> {

@@ -116,6 +116,31 @@ const STEPS: &[Step] = &[
         "BROKER --describe --group pairs-SUBJECT --offsets",
     ),
     step(CONSUMER_GROUPS, "BROKER --describe --group pairs-nothing"),
+    step(
+        CONSUMER,
+        "BROKER --topic pairs-SUBJECT --group pairs-SUBJECT-848 --from-beginning --max-messages 4 \
+         --command-property group.protocol=consumer",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --describe --group pairs-SUBJECT-848 --offsets --verbose",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --describe --group pairs-SUBJECT-848 --state",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --describe --group pairs-SUBJECT-848 --members",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --reset-offsets --group pairs-SUBJECT-848 --topic pairs-SUBJECT --to-earliest --execute",
+    ),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --delete-offsets --group pairs-SUBJECT-848 --topic pairs-SUBJECT",
+    ),
     step(GROUPS, "BROKER --list --consumer"),
     step(DELETE_RECORDS, "BROKER --offset-json-file FILE"),
     step(
@@ -287,6 +312,10 @@ const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-load"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-latency"),
     step(CONSUMER_GROUPS, "BROKER --delete --group pairs-SUBJECT"),
+    step(
+        CONSUMER_GROUPS,
+        "BROKER --delete --group pairs-SUBJECT-848",
+    ),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
 

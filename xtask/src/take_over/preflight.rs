@@ -16,7 +16,7 @@ use crate::process;
 
 /// What a picture's names begin with, and the finding's place and what it is about.
 const IN_USE: [(&str, &str, &str); 2] = [
-    ("group newer", "__consumer_offsets", "groups"),
+    ("group share", "__consumer_offsets", "groups"),
     ("share offset ", "__share_group_state", "groups"),
 ];
 

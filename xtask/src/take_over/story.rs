@@ -306,7 +306,7 @@ impl Story {
         Ok(picture)
     }
 
-    /// A turn's changes by an administrator and by tools; the newer groups only where they are served.
+    /// A turn's changes by an administrator and by tools; share groups only where they are served.
     pub fn operate(
         &mut self,
         workload: &mut Workload,
@@ -329,8 +329,9 @@ impl Story {
         }
         self.produce_with_tool(workload, random)?;
         self.transact(workload, random)?;
-        if serves_all {
-            self.use_newer_groups(workload, random)?;
+        let is_served = self.use_consumer_group(workload, random)?;
+        if is_served && serves_all {
+            use_share_group(workload)?;
         }
         Ok(count as usize + 1)
     }
@@ -580,29 +581,21 @@ impl Story {
         Ok(())
     }
 
-    /// Groups of the consumer protocol (KIP-848) and share groups (KIP-932).
-    fn use_newer_groups(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
+    /// A group of the consumer protocol (KIP-848); false where that is not served, as in versions before 4.0.
+    fn use_consumer_group(
+        &mut self,
+        workload: &mut Workload,
+        random: &mut Seeded,
+    ) -> Result<bool> {
         let group = format!("newer-{}", random.below(2));
         let consume =
             json!({"group": group, "protocol": "consumer", "topic": "codec-zstd", "count": 100});
-        // Versions before 4.0 do not serve the first, those before 4.2 not the second.
         match workload.attempt("consume", consume)? {
             Ok(rows) => self.committed(&group, &rows),
-            Err(Refusal(why)) if why.starts_with("UnsupportedVersionException") => return Ok(()),
+            Err(Refusal(why)) if why.starts_with("UnsupportedVersionException") => return Ok(false),
             Err(Refusal(why)) => bail!("the group {group}: {why}"),
         }
-        let share = json!({"group": "share-0", "topic": TOOL_TOPIC});
-        match workload.attempt("share", share)? {
-            Ok(_) => Ok(()),
-            Err(Refusal(why))
-                if why.starts_with("UnsupportedVersionException")
-                    || why.starts_with("InvalidConfigurationException")
-                    || why.starts_with("InvalidRequestException") =>
-            {
-                Ok(())
-            }
-            Err(Refusal(why)) => bail!("the share group: {why}"),
-        }
+        Ok(true)
     }
 
     /// Asks for changes of topics without waiting for the answers, so that a kill falls among them.
@@ -676,6 +669,21 @@ impl Story {
             }
         }
         Ok(())
+    }
+}
+
+/// A share group (KIP-932), which versions before 4.2 do not serve.
+fn use_share_group(workload: &mut Workload) -> Result<()> {
+    const NOT_SERVED: [&str; 3] = [
+        "UnsupportedVersionException",
+        "InvalidConfigurationException",
+        "InvalidRequestException",
+    ];
+    let share = json!({"group": "share-0", "topic": TOOL_TOPIC});
+    match workload.attempt("share", share)? {
+        Ok(_) => Ok(()),
+        Err(Refusal(why)) if NOT_SERVED.iter().any(|class| why.starts_with(class)) => Ok(()),
+        Err(Refusal(why)) => bail!("the share group: {why}"),
     }
 }
 

@@ -8,7 +8,9 @@ use clap::{Args, Parser, Subcommand};
 use ottla_bench::load::bare_loop::{self, BareLoopOptions};
 use ottla_bench::load::cluster::{self, Topic};
 use ottla_bench::load::fetch::{self, FetchOptions};
+use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
 use ottla_bench::load::latency::{self, EndToEndOptions};
+use ottla_bench::load::offsets;
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
 use ottla_bench::load::produce::{self, ProduceOptions, Produced, Timed, Until};
@@ -33,6 +35,12 @@ enum Mode {
     EndToEnd(EndToEndArgs),
     /// Produce small batches at a fixed rate and measure from the instant at which each was due.
     ProduceLatency(ProduceLatencyArgs),
+    /// Have the members of many groups join at one time, and measure until all groups have settled.
+    Groups(GroupsArgs),
+    /// Commit an offset in each partition of the topic for each of many groups.
+    CommitOffsets(OffsetsArgs),
+    /// Read these offsets, waiting for those that are still being loaded.
+    FetchOffsets(OffsetsArgs),
     /// Receive, checksum and append without a broker: the floor of this machine for produce.
     BareLoop(BareLoopArgs),
     /// The process that `bare-loop` measures.
@@ -180,6 +188,32 @@ struct ProduceLatencyArgs {
     acks: i16,
 }
 
+#[derive(Args)]
+struct GroupsArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 100)]
+    groups: usize,
+    /// All groups' together.
+    #[arg(long, default_value_t = 1000)]
+    members: usize,
+    #[arg(long, default_value_t = 10)]
+    partitions: i32,
+    /// consumer or classic: Kafka's `group.protocol`.
+    #[arg(long, default_value = "consumer", value_parser = parse_protocol)]
+    protocol: Protocol,
+}
+
+#[derive(Args)]
+struct OffsetsArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 1000)]
+    groups: usize,
+    #[arg(long, default_value_t = 100)]
+    partitions: i32,
+}
+
 fn main() {
     if let Err(error) = run(&Cli::parse().mode) {
         eprintln!("error: {error:#}");
@@ -193,6 +227,9 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::Fetch(args) => (&args.common, fetch(args)?),
         Mode::EndToEnd(args) => (&args.common, end_to_end(args)?),
         Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
+        Mode::Groups(args) => return join_groups(args),
+        Mode::CommitOffsets(args) => return commit_offsets(args),
+        Mode::FetchOffsets(args) => return fetch_offsets(args),
         Mode::BareLoop(args) => return bare_loop(args),
         Mode::BareLoopServer { dir, frame_bytes } => return bare_loop::serve(dir, *frame_bytes),
     };
@@ -205,6 +242,69 @@ fn run(mode: &Mode) -> Result<()> {
         cluster::delete_topic(&common.bootstrap, &common.topic)?;
     }
     Ok(())
+}
+
+fn join_groups(args: &GroupsArgs) -> Result<()> {
+    let common = &args.common;
+    ensure!(
+        args.groups > 0 && args.members.is_multiple_of(args.groups),
+        "--members must be a multiple of --groups"
+    );
+    let topic = create_topic(common, args.partitions)?;
+    let name = match args.protocol {
+        Protocol::Classic => "classic",
+        Protocol::Consumer => "consumer",
+    };
+    let options = GroupsOptions {
+        prefix: format!("{}-{name}", common.topic),
+        groups: args.groups,
+        members_of_each: args.members / args.groups,
+        protocol: args.protocol,
+    };
+    let elapsed = groups::run(&topic, &common.bootstrap, &options)?;
+    tell(common, &format!("{} members settled", args.members), elapsed);
+    Ok(())
+}
+
+fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
+    let common = &args.common;
+    let topic = create_topic(common, args.partitions)?;
+    let names = offsets::names(&common.topic, args.groups);
+    let began = Instant::now();
+    offsets::commit(&topic, &common.bootstrap, &names)?;
+    tell(common, "committed", began.elapsed());
+    Ok(())
+}
+
+fn fetch_offsets(args: &OffsetsArgs) -> Result<()> {
+    let common = &args.common;
+    let names = offsets::names(&common.topic, args.groups);
+    let began = Instant::now();
+    let count = offsets::fetch(&common.bootstrap, &names)?;
+    let expected = args.groups as u64 * args.partitions as u64;
+    ensure!(
+        count == expected,
+        "{count} offsets were found and not {expected}"
+    );
+    tell(common, &format!("{count} offsets"), began.elapsed());
+    Ok(())
+}
+
+fn create_topic(common: &Common, partitions: i32) -> Result<Topic> {
+    cluster::create_topic(
+        &common.bootstrap,
+        &common.topic,
+        partitions,
+        &common.topic_configs,
+    )
+}
+
+fn tell(common: &Common, what: &str, elapsed: Duration) {
+    let seconds = elapsed.as_secs_f64();
+    match common.json {
+        true => println!("{{\"seconds\":{seconds}}}"),
+        false => println!("{what}: {seconds:.3} s"),
+    }
 }
 
 fn bare_loop(args: &BareLoopArgs) -> Result<()> {
@@ -480,6 +580,14 @@ fn positive_seconds(seconds: f64) -> Result<Duration> {
 fn parse_setting(text: &str) -> Result<(String, String)> {
     let (key, value) = text.split_once('=').context("give KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+fn parse_protocol(text: &str) -> Result<Protocol, String> {
+    match text {
+        "classic" => Ok(Protocol::Classic),
+        "consumer" => Ok(Protocol::Consumer),
+        other => Err(format!("{other} is no protocol; give consumer or classic")),
+    }
 }
 
 fn parse_acks(text: &str) -> Result<i16> {

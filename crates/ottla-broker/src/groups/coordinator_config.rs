@@ -3,9 +3,9 @@
 use ottla_config::BrokerConfig;
 use ottla_coordinator::group::{BoundedSetting, GroupCoordinatorConfig, MigrationPolicy};
 
+/// Some of them change while the broker runs.
 pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfig {
     GroupCoordinatorConfig {
-        serves_consumer_groups: false,
         group_min_session_timeout_ms: config.group_min_session_timeout_ms,
         group_max_session_timeout_ms: config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,

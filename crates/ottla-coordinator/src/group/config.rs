@@ -20,9 +20,6 @@ pub struct GroupCoordinatorConfig {
     pub offsets_retention_ms: i64,
     pub offsets_retention_check_interval_ms: i64,
 
-    /// Whether clients are offered the consumer protocol. Where they are not, consumer groups are as those of the other
-    /// types that are not served: their records stay as they are.
-    pub serves_consumer_groups: bool,
     pub group_consumer_session_timeout_ms: BoundedSetting,
     pub group_consumer_heartbeat_interval_ms: BoundedSetting,
     /// How far apart two target assignments of one group are at least.
@@ -53,7 +50,6 @@ impl Default for GroupCoordinatorConfig {
             offset_metadata_max_bytes: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_retention_check_interval_ms: 600_000,
-            serves_consumer_groups: true,
             group_consumer_session_timeout_ms: BoundedSetting {
                 value: 45_000,
                 min: 45_000,

@@ -1,5 +1,5 @@
-//! Groups of the types that are not served: share groups and streams groups, and consumer groups where clients are not
-//! offered their protocol, as far as their records in the log tell that they exist.
+//! Groups of the types that are not served, share groups and streams groups, as far as their records in the log tell that
+//! they exist.
 //!
 //! A directory taken over from Kafka may hold them. Their records stay in the log untouched; here only
 //! their ids are kept, so that a classic group never takes the id, and so that their offsets are
@@ -11,7 +11,6 @@ use bytestring::ByteString;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ForeignGroupType {
-    Consumer,
     Share,
     Streams,
 }
@@ -20,7 +19,6 @@ impl ForeignGroupType {
     /// Kafka's name, as ListGroups gives it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            ForeignGroupType::Consumer => "consumer",
             ForeignGroupType::Share => "share",
             ForeignGroupType::Streams => "streams",
         }
@@ -29,7 +27,6 @@ impl ForeignGroupType {
     /// The protocol type that ListGroups gives for such a group.
     pub(crate) fn protocol_type(self) -> &'static str {
         match self {
-            ForeignGroupType::Consumer => "consumer",
             ForeignGroupType::Share => "share",
             ForeignGroupType::Streams => "streams",
         }

@@ -9,6 +9,7 @@ use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
 use ottla_types::ErrorCode;
 
 use super::classic_group::ClassicGroup;
+use super::config::GroupCoordinatorConfig;
 use super::consumer::{ConsumerGroup, is_end_of_group};
 use super::coordinator::{Change, Effects, Group, GroupCoordinator, refuse_parked};
 use super::outcome::WriteId;
@@ -23,6 +24,11 @@ impl GroupCoordinator {
     /// The cluster has changed. Groups look at it with the next heartbeat of a member.
     pub fn on_metadata_changed(&mut self, image: Arc<MetadataImage>, delta: &MetadataDelta) {
         self.metadata.on_changed(image, delta);
+    }
+
+    /// Holds for decisions from here on.
+    pub fn set_config(&mut self, config: Arc<GroupCoordinatorConfig>) {
+        self.config = config;
     }
 
     /// The group as decided last.

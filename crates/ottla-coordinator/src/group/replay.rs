@@ -102,19 +102,14 @@ impl GroupCoordinator {
                 let group_type = ForeignGroupType::Streams;
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
             }
-            GroupRecordKey::ConsumerGroupMetadata(key) if !self.config.serves_consumer_groups => {
-                let group_type = ForeignGroupType::Consumer;
-                self.replay_foreign(&key.group_id, group_type, value.is_some());
-            }
-            key if self.config.serves_consumer_groups => {
+            key => {
+                // Otherwise the rest of a group of another type, or a type of a newer Kafka.
                 if let Some(group_id) = group_of(key).map(owned) {
                     let value = value.map(decode).transpose()?;
                     let write = self.replaying;
                     self.apply_to_consumer_group(write, &group_id, key, value.as_ref());
                 }
             }
-            // The rest of a group of another type, or a type of a newer Kafka.
-            _ => {}
         }
         Ok(())
     }

@@ -4,14 +4,14 @@ use crate::outcome::Coordinator;
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::group_metadata_value::MemberMetadata;
 use ottla_protocol::coordinator_records::{
-    ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, GroupMetadataKey, GroupMetadataValue,
-    GroupRecordKey, GroupRecordValue, ShareGroupMetadataKey, ShareGroupMetadataValue,
+    GroupMetadataKey, GroupMetadataValue, GroupRecordKey, GroupRecordValue, ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
 };
 use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_types::{Offset, ProducerId};
 
 use super::{Script, check, committing, fetching, full, joining};
-use crate::group::{GroupCoordinatorConfig, ReplayError};
+use crate::group::ReplayError;
 
 #[test]
 fn a_restart_goes_on_where_the_group_was() {
@@ -146,29 +146,9 @@ fn a_share_group_keeps_its_id_and_its_offsets() {
     let key = ShareGroupMetadataKey {
         group_id: "g".into(),
     };
-    let value = ShareGroupMetadataValue::default();
-    a_group_that_is_not_served_is_left_alone(Script::new(), key.into(), value.into(), "share");
-}
-
-#[test]
-fn a_consumer_group_keeps_its_id_and_its_offsets_where_clients_are_not_offered_the_protocol() {
-    let script = Script::with_config(GroupCoordinatorConfig {
-        serves_consumer_groups: false,
-        ..GroupCoordinatorConfig::default()
-    });
-    let key = ConsumerGroupMetadataKey {
-        group_id: "g".into(),
-    };
-    let value = ConsumerGroupMetadataValue::default();
-    a_group_that_is_not_served_is_left_alone(script, key.into(), value.into(), "consumer");
-}
-
-fn a_group_that_is_not_served_is_left_alone(
-    mut script: Script,
-    key: GroupRecordKey,
-    value: GroupRecordValue,
-    group_type: &str,
-) {
+    let key = GroupRecordKey::from(key);
+    let value = GroupRecordValue::from(ShareGroupMetadataValue::default());
+    let mut script = Script::new();
     script.commit_offset(committing("", -1, 7));
     let value = Some(value.encode(0).unwrap());
     replay(&mut script, key.clone(), value).unwrap();
@@ -196,7 +176,7 @@ fn a_group_that_is_not_served_is_left_alone(
     let listed = script.coordinator.list_groups(&[], &[]);
     assert_eq!(
         (&*listed[0].group_id, &*listed[0].group_type),
-        ("g", group_type)
+        ("g", "share")
     );
     let now = script.now();
     let outcome = script.coordinator.on_loaded(now);
