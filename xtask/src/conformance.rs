@@ -243,10 +243,7 @@ fn start_with(
         // Groups begin soon, and a second member's join is not held back for three seconds.
         ("group.initial.rebalance.delay.ms", "500".to_owned()),
         // Members of the consumer protocol hear of a new assignment with their next heartbeat.
-        (
-            "group.consumer.min.heartbeat.interval.ms",
-            "300".to_owned(),
-        ),
+        ("group.consumer.min.heartbeat.interval.ms", "300".to_owned()),
         ("group.consumer.heartbeat.interval.ms", "300".to_owned()),
         ("auto.create.topics.enable", "true".to_owned()),
         // The scripts' records are from long ago: retention, which begins half a minute after the start, would delete those

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{disk, handed_over};
 use super::machine::ProcessReading;
+use super::{disk, handed_over};
 use crate::peer::{InstalledPeer, Node};
 use crate::{java, process};
 
@@ -325,7 +325,13 @@ impl Bench<'_> {
     fn groups(&mut self) -> Result<()> {
         // The first groups have the topic of the offsets made.
         let topic = ["--topic", "groups-before", "--partitions", "10"];
-        self.load(&[&["groups", "--groups", "10", "--members", "100"], &topic[..]].concat())?;
+        self.load(
+            &[
+                &["groups", "--groups", "10", "--members", "100"],
+                &topic[..],
+            ]
+            .concat(),
+        )?;
         for protocol in ["consumer", "classic"] {
             let before = ProcessReading::of(self.node.pid())?;
             let report = self.load(&["groups", "--topic", "groups", "--protocol", protocol])?;

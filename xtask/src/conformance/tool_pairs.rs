@@ -312,10 +312,7 @@ const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-load"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT-latency"),
     step(CONSUMER_GROUPS, "BROKER --delete --group pairs-SUBJECT"),
-    step(
-        CONSUMER_GROUPS,
-        "BROKER --delete --group pairs-SUBJECT-848",
-    ),
+    step(CONSUMER_GROUPS, "BROKER --delete --group pairs-SUBJECT-848"),
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
 

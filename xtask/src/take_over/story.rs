@@ -582,17 +582,15 @@ impl Story {
     }
 
     /// A group of the consumer protocol (KIP-848); false where that is not served, as in versions before 4.0.
-    fn use_consumer_group(
-        &mut self,
-        workload: &mut Workload,
-        random: &mut Seeded,
-    ) -> Result<bool> {
+    fn use_consumer_group(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<bool> {
         let group = format!("newer-{}", random.below(2));
         let consume =
             json!({"group": group, "protocol": "consumer", "topic": "codec-zstd", "count": 100});
         match workload.attempt("consume", consume)? {
             Ok(rows) => self.committed(&group, &rows),
-            Err(Refusal(why)) if why.starts_with("UnsupportedVersionException") => return Ok(false),
+            Err(Refusal(why)) if why.starts_with("UnsupportedVersionException") => {
+                return Ok(false);
+            }
             Err(Refusal(why)) => bail!("the group {group}: {why}"),
         }
         Ok(true)

@@ -262,7 +262,11 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         protocol: args.protocol,
     };
     let elapsed = groups::run(&topic, &common.bootstrap, &options)?;
-    tell(common, &format!("{} members settled", args.members), elapsed);
+    tell(
+        common,
+        &format!("{} members settled", args.members),
+        elapsed,
+    );
     Ok(())
 }
 

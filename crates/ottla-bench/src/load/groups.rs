@@ -219,7 +219,11 @@ impl Member<'_> {
                 return Ok(());
             }
             drop(progress);
-            ensure!(Instant::now() < deadline, "{} does not settle", self.group_id);
+            ensure!(
+                Instant::now() < deadline,
+                "{} does not settle",
+                self.group_id
+            );
             if !has_news {
                 std::thread::sleep(PAUSE);
             }
@@ -232,7 +236,11 @@ impl Member<'_> {
         let deadline = self.deadline();
         let mut member_id = ByteString::default();
         loop {
-            ensure!(Instant::now() < deadline, "{} does not settle", self.group_id);
+            ensure!(
+                Instant::now() < deadline,
+                "{} does not settle",
+                self.group_id
+            );
             let joined = self.join(&member_id)?;
             match ErrorCode::from_code(joined.error_code) {
                 ErrorCode::None => {}
@@ -316,7 +324,11 @@ impl Member<'_> {
                 ErrorCode::RebalanceInProgress => return Ok(()),
                 _ => self.check(answer.error_code)?,
             }
-            ensure!(Instant::now() < deadline, "{} does not settle", self.group_id);
+            ensure!(
+                Instant::now() < deadline,
+                "{} does not settle",
+                self.group_id
+            );
             std::thread::sleep(PAUSE);
         }
     }

@@ -61,7 +61,10 @@ pub fn commit(topic: &Topic, bootstrap: &str, groups: &[ByteString]) -> Result<(
                 check(error, "committing offsets", bootstrap)?;
                 break;
             }
-            ensure!(Instant::now() < deadline, "{bootstrap}: {group_id} is not served");
+            ensure!(
+                Instant::now() < deadline,
+                "{bootstrap}: {group_id} is not served"
+            );
             std::thread::sleep(PAUSE);
         }
     }
@@ -89,10 +92,15 @@ pub fn fetch(bootstrap: &str, groups: &[ByteString]) -> Result<u64> {
             if !is_loading(error) {
                 check(error, "fetching offsets", bootstrap)?;
                 let topics = group.into_iter().flat_map(|group| &group.topics);
-                count += topics.map(|topic| topic.partitions.len() as u64).sum::<u64>();
+                count += topics
+                    .map(|topic| topic.partitions.len() as u64)
+                    .sum::<u64>();
                 break;
             }
-            ensure!(Instant::now() < deadline, "{bootstrap}: {group_id} is not served");
+            ensure!(
+                Instant::now() < deadline,
+                "{bootstrap}: {group_id} is not served"
+            );
             std::thread::sleep(PAUSE);
         }
     }

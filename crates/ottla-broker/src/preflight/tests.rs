@@ -376,11 +376,9 @@ fn more_voters_than_the_node_itself_do_not_stand_in_the_way() {
 #[test]
 fn groups_that_are_not_of_consumers_stand_in_the_way_while_they_exist() {
     let key = |key: GroupRecordKey| key.encode().unwrap();
-    let group = key(GroupRecordKey::ShareGroupMetadata(
-        ShareGroupMetadataKey {
-            group_id: "new-style".into(),
-        },
-    ));
+    let group = key(GroupRecordKey::ShareGroupMetadata(ShareGroupMetadataKey {
+        group_id: "new-style".into(),
+    }));
     let member = key(GroupRecordKey::ShareGroupMemberMetadata(
         ShareGroupMemberMetadataKey {
             group_id: "new-style".into(),
@@ -398,9 +396,8 @@ fn groups_that_are_not_of_consumers_stand_in_the_way_while_they_exist() {
         (group.clone(), value.clone()),
         (member.clone(), value.clone()),
     ];
-    node(&alive).refuses(
-        "1 group of shares (KIP-932) is not served yet, 1 with members: new-style",
-    );
+    node(&alive)
+        .refuses("1 group of shares (KIP-932) is not served yet, 1 with members: new-style");
     node(&alive)
         .setting("ottla.accept.unserved", "groups")
         .finds(Severity::Warns, "new-style");

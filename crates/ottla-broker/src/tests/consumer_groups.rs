@@ -7,6 +7,7 @@ use ottla_protocol::messages::{
     ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
     DescribeGroupsRequest, ListGroupsRequest,
 };
+use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_types::ErrorCode;
 
 use super::client::Client;
@@ -61,7 +62,10 @@ async fn members_share_a_topic_and_are_shown() {
         }]),
         ..alive("m1", first.member_epoch)
     };
-    assert_eq!(client.ask(1, &given_up).await.member_epoch, second.member_epoch);
+    assert_eq!(
+        client.ask(1, &given_up).await.member_epoch,
+        second.member_epoch
+    );
     let told = client.ask(1, &alive("m2", second.member_epoch)).await;
     assert_eq!(partitions_of(&told), Some(vec![1]));
 
@@ -71,13 +75,22 @@ async fn members_share_a_topic_and_are_shown() {
     };
     let described = client.ask(1, &describe).await.groups;
     let group = &described[0];
-    assert_eq!((&*group.group_state, &*group.assignor_name), ("Stable", "uniform"));
+    assert_eq!(
+        (&*group.group_state, &*group.assignor_name),
+        ("Stable", "uniform")
+    );
     assert_eq!(group.members.len(), 2);
     let assignment = &group.members[1].assignment.topic_partitions[0];
-    assert_eq!((&*assignment.topic_name, &*assignment.partitions), ("t", &[1][..]));
+    assert_eq!(
+        (&*assignment.topic_name, &*assignment.partitions),
+        ("t", &[1][..])
+    );
     assert_eq!(error(described[1].error_code), ErrorCode::GroupIdNotFound);
     let listed = client.ask(5, &ListGroupsRequest::default()).await.groups;
-    assert_eq!((&*listed[0].group_type, &*listed[0].group_state), ("consumer", "Stable"));
+    assert_eq!(
+        (&*listed[0].group_type, &*listed[0].group_state),
+        ("consumer", "Stable")
+    );
     let classic = DescribeGroupsRequest {
         groups: vec!["g".into()],
         ..Default::default()
@@ -108,7 +121,10 @@ async fn a_regular_expression_is_resolved_and_follows_new_topics() {
         ..joining("m2")
     };
     let refused = client.ask(1, &invalid).await;
-    assert_eq!(error(refused.error_code), ErrorCode::InvalidRegularExpression);
+    assert_eq!(
+        error(refused.error_code),
+        ErrorCode::InvalidRegularExpression
+    );
     assert_eq!(
         refused.error_message.as_deref(),
         Some("SubscribedTopicRegex `(` is not a valid regular expression: missing closing ).")
@@ -137,4 +153,27 @@ async fn the_protocol_can_be_switched_off() {
     let mut client = broker.connect().await;
     let refused = client.ask(1, &joining("m1")).await;
     assert_eq!(error(refused.error_code), ErrorCode::UnsupportedVersion);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_often_groups_are_assigned_can_be_changed_at_once() {
+    let (key, _) = AT_ONCE;
+    let broker = coordinating_broker(&[(key, "15000")]).await;
+    let mut client = broker.connect().await;
+    let first = client.ask(1, &joining("m1")).await;
+    assert_eq!(partitions_of(&first), Some(vec![0, 1]));
+    client.ask(1, &joining("m2")).await;
+    let told = client.ask(1, &alive("m1", first.member_epoch)).await;
+    assert_eq!(partitions_of(&told), None);
+    broker
+        .write(vec![MetadataRecord::Config(ConfigRecord {
+            resource_type: 4,
+            resource_name: "".into(),
+            name: key.into(),
+            value: Some("0".into()),
+            ..Default::default()
+        })])
+        .await;
+    let told = client.ask(1, &alive("m1", told.member_epoch)).await;
+    assert_eq!(partitions_of(&told), Some(vec![0]));
 }

@@ -72,15 +72,9 @@ impl<'a> Walk<'a> {
                 .iter()
                 .filter(|field| field.versions.contains(self.version))
         };
-        let tag_of = |field: &Field| {
-            field
-                .tag
-                .filter(|(_, versions)| versions.contains(self.version))
-                .map(|(tag, _)| tag)
-        };
         let mut values: Map<String, Value> = Map::new();
         for field in present() {
-            match tag_of(field) {
+            match self.tag_of(field) {
                 // Keeps its place in the object, in case it is there.
                 Some(_) => {
                     values.insert(json_name(field), Value::Null);
@@ -97,7 +91,7 @@ impl<'a> Walk<'a> {
                 let tag = reader.unsigned_varint()?;
                 let size = reader.unsigned_varint()?;
                 let mut bytes = Reader::new(reader.slice(size as usize)?);
-                if let Some(field) = present().find(|field| tag_of(field) == Some(tag)) {
+                if let Some(field) = present().find(|field| self.tag_of(field) == Some(tag)) {
                     values.insert(json_name(field), self.field(field, &mut bytes)?);
                     found.push(tag);
                 }
@@ -105,11 +99,18 @@ impl<'a> Walk<'a> {
         }
         // A tagged field that is not there has its default, which is not shown.
         for field in present() {
-            if tag_of(field).is_some_and(|tag| !found.contains(&tag)) {
+            if self.tag_of(field).is_some_and(|tag| !found.contains(&tag)) {
                 values.shift_remove(&json_name(field));
             }
         }
         Ok(values)
+    }
+
+    fn tag_of(&self, field: &Field) -> Option<u32> {
+        field
+            .tag
+            .filter(|(_, versions)| versions.contains(self.version))
+            .map(|(tag, _)| tag)
     }
 
     fn field(&self, field: &'a Field, reader: &mut Reader) -> Result<Value, DecodeError> {
@@ -151,7 +152,13 @@ impl<'a> Walk<'a> {
                 false => binary(&reader.bytes(flexible)?),
             },
             Type::Struct(name) => {
-                if nullable && reader.i8()? < 0 {
+                // The mark of one that is there is written in another way in a tagged field.
+                let is_there = match (nullable, self.tag_of(field)) {
+                    (false, _) => true,
+                    (true, Some(_)) => reader.unsigned_varint()? > 0,
+                    (true, None) => reader.i8()? >= 0,
+                };
+                if !is_there {
                     return Ok(Value::Null);
                 }
                 Value::Object(self.fields(self.struct_fields(name, field), reader)?)
@@ -204,6 +211,7 @@ data Sample 0-1 flexible 1+
   ids: []int32
   note: string? = null 1+ tag 0 ignorable
   inner: []Inner
+  other: Inner? 1+ tag 1
 struct Inner
   id: uuid
   raw: bytes
@@ -227,6 +235,16 @@ struct Inner
             value.to_string(),
             r#"{"name":"x","ids":[],"note":"n","inner":[]}"#
         );
+        let null = [&[2u8, b'x'][..], &[1], &[1], &[1, 1, 1, 0]].concat();
+        let value = decode(sample, &mut Reader::new(Bytes::from(null)), 1).unwrap();
+        assert_eq!(
+            value.to_string(),
+            r#"{"name":"x","ids":[],"inner":[],"other":null}"#
+        );
+        let inner = [&[0u8; 16][..], &[2, b'a', 0]].concat();
+        let there = [&[2u8, b'x'][..], &[1], &[1], &[1, 1, 20, 1], &inner].concat();
+        let value = decode(sample, &mut Reader::new(Bytes::from(there)), 1).unwrap();
+        assert_eq!(value["other"]["raw"], "YQ==");
     }
 
     #[test]
