@@ -155,7 +155,7 @@
   // Whether a note stands beside each of its figures, to tell several publications of them apart; others stand below.
   const isToldApart = (point, published) => !!published.note && Object.keys(published.figures).some((name) => point.published.filter((it) => name in it.figures).length > 1);
 
-  const OF_A_SWEEP = ["produce.records_per_second", "produce.mb_per_second", "produce.stored_mb_per_second", "produce.failed", "consume.records_per_second", "consume.mb_per_second", "consume.stored_mb_per_second", "search.records_per_second", "delay_ms", "ack.p50_ms", "ack.p99_ms", "e2e.p50_ms", "e2e.p99_ms", "broker.cpu_seconds_per_gb"];
+  const OF_A_SWEEP = ["produce.records_per_second", "produce.mb_per_second", "produce.stored_mb_per_second", "produce.failed", "produce.lost", "consume.records_per_second", "consume.mb_per_second", "consume.stored_mb_per_second", "search.records_per_second", "delay_ms", "ack.p50_ms", "ack.p99_ms", "e2e.p50_ms", "e2e.p99_ms", "broker.cpu_seconds_per_gb"];
 
   function pointTable(scenario) {
     const targets = scenario.points[0].runs.map((run) => run.target);

@@ -56,6 +56,7 @@ pub const FIGURES: &[Figure] = &[
         Neither,
     ),
     figure("produce.failed", "failed sends", "records", Lower),
+    figure("produce.lost", "acknowledged and lost", "records", Lower),
     figure("produce.seconds", "producing took", "s", Neither),
     figure("consume.records_per_second", "consumed", "rec/s", Higher),
     figure("consume.mb_per_second", "consumed", "MB/s", Higher),

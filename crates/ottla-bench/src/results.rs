@@ -205,6 +205,8 @@ pub struct Mark {
 pub enum MarkKind {
     SegmentRoll,
     Flush,
+    /// A broker that led partitions was killed, as the scenario asks.
+    LeaderDeath,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -9,6 +9,7 @@
 
 mod clients;
 mod consuming;
+mod death;
 mod interruption;
 mod one_at_a_time;
 mod periods;
@@ -22,7 +23,7 @@ mod watch;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use indexmap::IndexMap;
 use ottla_client::properties;
 
@@ -159,6 +160,28 @@ fn check(plan: &RunPlan, scenario: &Scenario, points: &[Point]) -> Result<()> {
         properties::producer(&point.spec.producers.settings).with_context(|| what("producers"))?;
         properties::consumer(&point.spec.consumers.settings).with_context(|| what("consumers"))?;
     }
+    let of_brokers = |point: &Point| point.spec.broker_settings.clone();
+    let are_swept = points
+        .windows(2)
+        .any(|it| of_brokers(&it[0]) != of_brokers(&it[1]));
+    if let Some(running) = plan.targets.iter().find(|it| !it.is_local() && are_swept) {
+        bail!(
+            "{}: settings of brokers are swept, and the brokers at {} keep theirs; give --target ottla or --target kafka",
+            scenario.name,
+            running.name()
+        );
+    }
+    let kills = points
+        .iter()
+        .any(|it| it.spec.measure.leader_dies.is_some());
+    if let Some(running) = plan.targets.iter().find(|it| !it.is_local() && kills) {
+        bail!(
+            "{}: measure.leader_dies kills a broker, and those at {} are not the run's; give --target ottla or --target \
+             kafka",
+            scenario.name,
+            running.name()
+        );
+    }
     let local = plan.targets.iter().filter(|it| it.is_local()).count() as u64;
     let dir = plan.dir.clone().unwrap_or_else(std::env::temp_dir);
     if let Some(free) = free_bytes(&dir)?.checked_div(local) {
@@ -239,16 +262,15 @@ impl Running<'_> {
         of_scenario: &mut ScenarioResult,
         result: &mut ResultFile,
     ) -> Result<()> {
-        self.start_targets(points, result).await?;
-        for target in self.targets.iter().filter(|it| it.local.is_none()) {
-            if let Some(free) = target.cluster.usable_bytes().await {
-                check_room(scenario, points, free, target.cluster.bootstrap())?;
-            }
-        }
         let noise = result.machine.noise;
-        for point in points {
+        for (number, point) in points.iter().enumerate() {
             if self.interruption.is_set() {
                 break;
+            }
+            self.start_targets(self.needs(points, point), result)
+                .await?;
+            if number == 0 {
+                self.look_at_clusters(scenario, points, of_scenario).await?;
             }
             let mut of_point = point_result(scenario, point);
             let outcome = self
@@ -263,20 +285,37 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Starts what is not running as this scenario needs it.
-    async fn start_targets(&mut self, points: &[Point], result: &mut ResultFile) -> Result<()> {
-        let brokers = points
-            .iter()
-            .map(|it| usize::from(it.spec.topic.replicas))
-            .max();
-        let needs = Needs {
-            brokers: brokers.unwrap_or(1),
-            settings: points
-                .first()
-                .map(|it| it.spec.broker_settings.clone())
-                .unwrap_or_default(),
+    /// Whether clusters that run have the room, and in what their brokers are not those of the scenario.
+    async fn look_at_clusters(
+        &self,
+        scenario: &Scenario,
+        points: &[Point],
+        of_scenario: &mut ScenarioResult,
+    ) -> Result<()> {
+        for target in self.targets.iter().filter(|it| it.local.is_none()) {
+            if let Some(free) = target.cluster.usable_bytes().await {
+                check_room(scenario, points, free, target.cluster.bootstrap())?;
+            }
+            if let Some(point) = points.first() {
+                let others = target.cluster.other_settings(&point.spec.broker_settings);
+                of_scenario.differences.extend(others.await);
+            }
+        }
+        Ok(())
+    }
+
+    /// As many brokers as the scenario's largest point has replicas, with the settings of this one.
+    fn needs(&self, points: &[Point], point: &Point) -> Needs {
+        let replicas = points.iter().map(|it| it.spec.topic.replicas).max();
+        Needs {
+            brokers: replicas.map_or(1, usize::from),
+            settings: point.spec.broker_settings.clone(),
             dir: self.plan.dir.clone(),
-        };
+        }
+    }
+
+    /// Starts what is not running as a point needs it.
+    async fn start_targets(&mut self, needs: Needs, result: &mut ResultFile) -> Result<()> {
         let is_fit = |target: &RunningTarget| {
             target
                 .local
@@ -298,7 +337,7 @@ impl Running<'_> {
             let name = spec.name();
             if !result.targets.iter().any(|it| it.name == name) {
                 let description = match &target.local {
-                    Some(local) => local.description().to_owned(),
+                    Some(local) => local.description(),
                     None => format!("the cluster at {}", target.cluster.bootstrap()),
                 };
                 result

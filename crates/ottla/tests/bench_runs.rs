@@ -144,6 +144,37 @@ fn a_broker_is_started_measured_and_gone() {
     );
 }
 
+/// Brokers whose settings are swept are started for each of them.
+#[test]
+fn settings_of_brokers_can_be_swept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("segments.toml");
+    let text = "title = 'Segments'\n[records]\nsize = 1000\ncount = 5_000\n[measure]\nrepetitions = 1\n\
+        [broker.settings]\n'num.io.threads' = 2\n\
+        [[sweep]]\nkey = 'broker.settings.log.segment.bytes'\nvalues = [1048576, 1073741824]\n";
+    std::fs::write(&file, text).expect("written");
+    let file = file.display().to_string();
+    let ran = Ran::bench(&["run", &file]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    ran.left_nothing();
+    let result = ran.result();
+    assert_eq!(result.targets.len(), 1);
+    let rolls = |index: usize| {
+        let marks = &result.scenarios[0].points[index].runs[0].rounds[0].marks;
+        let of_segments = marks.iter().filter(|it| it.kind == MarkKind::SegmentRoll);
+        of_segments.count()
+    };
+    assert!(rolls(0) >= 3 && rolls(1) == 0, "{} {}", rolls(0), rolls(1));
+    // Those of a cluster that runs cannot be.
+    let ran = Ran::bench(&["run", &file, "--bootstrap-server", "127.0.0.1:1"]);
+    assert!(
+        ran.error()
+            .contains("the brokers at 127.0.0.1:1 keep theirs"),
+        "{}",
+        ran.error()
+    );
+}
+
 /// As many brokers are started as there are replicas, and what they use is counted together.
 #[test]
 fn three_replicas_are_three_brokers() {
@@ -172,6 +203,78 @@ fn three_replicas_are_three_brokers() {
     assert!((0.8..1.0).contains(&ratio), "{ratio}");
     // Each of three processes has its own.
     assert!(figures["broker.peak_memory_mb"] > 15.0);
+}
+
+/// The first second of a topic, in which its replicas do not follow yet, is no latency of a message.
+#[test]
+fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
+    let ran = Ran::bench(&[
+        "run",
+        "linkedin-2014/end-to-end-latency",
+        "--repetitions",
+        "3",
+        "--set",
+        "records.count=100",
+    ]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    let result = ran.result();
+    let rounds = &result.scenarios[0].points[0].runs[0].rounds;
+    let longest: Vec<f64> = rounds.iter().map(|it| it.figures["e2e.max_ms"]).collect();
+    // What else the machine does may hold one of them up.
+    assert!(longest.iter().any(|it| *it < 700.0), "{longest:?}");
+}
+
+/// A broker that leads dies in the middle of a round; what was acknowledged by all is there, and the broker comes back.
+#[test]
+fn what_is_lost_when_a_leader_dies_is_counted() {
+    let ran = Ran::bench(&[
+        "run",
+        "linkedin-2014/leader-dies",
+        "--scale",
+        "small",
+        "--set",
+        "load.kind=rate",
+        "--set",
+        "load.rate=20000",
+        "--set",
+        "producers.settings.acks=all",
+        "--repetitions",
+        "2",
+    ]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    ran.left_nothing();
+    let result = ran.result();
+    let rounds = &result.scenarios[0].points[0].runs[0].rounds;
+    assert_eq!(rounds.len(), 2);
+    for round in rounds {
+        assert_eq!(round.figures["produce.lost"], 0.0);
+        assert_eq!(round.figures["produce.failed"], 0.0);
+        let deaths = round
+            .marks
+            .iter()
+            .filter(|it| it.kind == MarkKind::LeaderDeath);
+        assert_eq!(deaths.count(), 1, "{:?}", round.marks);
+        // Until another leads, what its partitions get waits.
+        assert!(round.figures["ack.max_ms"] > 100.0, "{:?}", round.figures);
+    }
+    assert!(
+        ran.printed().contains("acknowledged and lost, records"),
+        "{}",
+        ran.printed()
+    );
+    let refused = Ran::bench(&[
+        "run",
+        "linkedin-2014/leader-dies",
+        "--scale",
+        "small",
+        "--bootstrap-server",
+        "127.0.0.1:1",
+    ]);
+    assert!(
+        refused.error().contains("are not the run's"),
+        "{}",
+        refused.error()
+    );
 }
 
 /// A result is as good as itself, and one with half the rate is worse, which ends with status 1 where that was asked for.
@@ -235,6 +338,13 @@ fn a_cluster_that_runs_is_measured_and_keeps_none_of_the_topics() {
         result.scenarios[0]
             .differences
             .contains(&"topic.replicas 1 instead of 3".to_owned()),
+        "{:?}",
+        result.scenarios[0].differences
+    );
+    // Nobody has set the brokers as those that were published on.
+    let other = format!("{bootstrap} has num.network.threads=3 instead of 4");
+    assert!(
+        result.scenarios[0].differences.contains(&other),
         "{:?}",
         result.scenarios[0].differences
     );

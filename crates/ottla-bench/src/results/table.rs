@@ -104,6 +104,7 @@ const OF_A_SWEEP: &[&str] = &[
     "produce.mb_per_second",
     "produce.stored_mb_per_second",
     "produce.failed",
+    "produce.lost",
     "consume.records_per_second",
     "consume.mb_per_second",
     "consume.stored_mb_per_second",

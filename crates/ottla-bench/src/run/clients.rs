@@ -63,7 +63,15 @@ impl BenchProducer {
 
     /// Hands one record over, waiting on the calling thread if need be.
     pub fn send(&self, value: &[u8], tag: u64) -> Result<()> {
-        let record = RecordRef::new(&self.topic, value);
+        self.send_to(None, value, tag)
+    }
+
+    /// The same, to a partition of one's choice.
+    pub fn send_to(&self, partition: Option<i32>, value: &[u8], tag: u64) -> Result<()> {
+        let record = RecordRef {
+            partition,
+            ..RecordRef::new(&self.topic, value)
+        };
         hand_over(&self.producer, &self.runtime, record, tag)?;
         Ok(())
     }

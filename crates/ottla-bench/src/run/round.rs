@@ -1,25 +1,30 @@
 //! One round: producers and consumers on one topic, from the warm-up to the last record.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::runtime::Handle;
 
 use super::clients::{BenchConsumer, BenchProducer};
 use super::consuming::{Until, consume, partitions_of};
+use super::death::Death;
 use super::producing::{RoundLoad, produce};
 use super::sampling::{Sampler, Used};
 use super::watch::{ProducerWatch, Watch, Window};
 use super::{Interruption, Progress, one_at_a_time};
 use crate::load::process_usage::ProcessUsage;
 use crate::results::curve::add_figures;
-use crate::results::{Figures, Round};
+use crate::results::{Figures, MarkKind, Round};
 use crate::scenario::{Load, PointSpec};
 use crate::target::{Metrics, RunningTarget};
 use crate::workload::latencies::Latencies;
 use crate::workload::pacing::RunClock;
+
+/// How long replicas may take to have what their leader has, once nothing is written any more.
+const CATCHING_UP: Duration = Duration::from_secs(10);
 
 /// The topic of a round.
 #[derive(Clone, Debug)]
@@ -158,10 +163,10 @@ impl Clients {
             notes: Vec::new(),
         };
         for number in 0..spec.producers.count {
-            let watch = Arc::new(ProducerWatch {
-                watch: Watch::new(window, has_schedule),
-                mean_bytes: spec.records.size.mean(),
-            });
+            let watch = Arc::new(ProducerWatch::new(
+                Watch::new(window, has_schedule),
+                spec.records.size.mean(),
+            ));
             let settings = &spec.producers.settings;
             let producer =
                 BenchProducer::start(cluster, settings, topic, number, watch.clone()).await?;
@@ -252,8 +257,14 @@ async fn drive(
         }));
     }
     let mut outcome = Ok(());
+    let mut death = Death::planned(context, load.window);
     while producing.iter().any(|it| !it.is_finished()) {
         sampler.wait_and_look().await;
+        match death.happen(context, clock).await {
+            Ok(Some(words)) => sampler.mark_now(MarkKind::LeaderDeath, words),
+            Ok(None) => {}
+            Err(error) => outcome = outcome.and(Err(error)),
+        }
         if consuming.iter().any(|it| it.is_finished()) && !context.interruption.is_set() {
             // A consumer ends before the producers only if it has failed.
             break;
@@ -276,8 +287,9 @@ async fn drive(
     for consumer in consuming {
         outcome = outcome.and(consumer.await?.context("consuming"));
     }
-    outcome?;
     sampler.finish();
+    death.undo(context).await?;
+    outcome?;
     let mut counted = Counted {
         context,
         load: &load,
@@ -292,6 +304,9 @@ async fn drive(
     counted.count_produced();
     counted.count_consumed();
     counted.count_stored().await;
+    if death.has_happened() {
+        counted.count_lost().await?;
+    }
     counted.count_resources(&sampler, &own_before)?;
     if let (Some(before), Some(after)) = (metrics_before, context.target.metrics().await?) {
         counted.count_metrics(&before, &after);
@@ -415,6 +430,37 @@ impl Counted<'_> {
             let distributions = &mut self.outcome.distributions;
             watch.add_to(&mut distributions.e2e, &mut distributions.e2e_from_send);
         }
+    }
+
+    /// Records that were acknowledged and are not there: at least as many as a partition has acknowledged more than it
+    /// holds. A producer that is not idempotent may have written others twice, which hides as many.
+    async fn count_lost(&mut self) -> Result<()> {
+        let topic = self.context.topic;
+        if !topic.is_ours {
+            return Ok(());
+        }
+        let mut acknowledged = BTreeMap::new();
+        for watch in self.producers {
+            watch.add_acknowledged_to(&mut acknowledged);
+        }
+        let cluster = &self.context.target.cluster;
+        let partitions = self.context.spec.topic.partitions;
+        let began = Instant::now();
+        let lost = loop {
+            let held = cluster.record_counts(&topic.name, partitions).await?;
+            let lost = acknowledged.iter().map(|(partition, records)| {
+                let held = held.get(partition).copied().unwrap_or(0);
+                records.saturating_sub(held)
+            });
+            let lost: u64 = lost.sum();
+            // A new leader shows records when the other replicas have them too.
+            if lost == 0 || began.elapsed() > CATCHING_UP {
+                break lost;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        self.put("produce.lost", lost as f64);
+        Ok(())
     }
 
     /// What the topic takes on the disks, against the values in it.

@@ -209,6 +209,11 @@ impl<'a> Sampler<'a> {
         }
     }
 
+    /// Something that the round itself did.
+    pub fn mark_now(&mut self, kind: MarkKind, what: String) {
+        self.mark(self.second(), kind, what);
+    }
+
     fn mark(&mut self, second: f64, kind: MarkKind, what: String) {
         self.marks.push(Mark { second, kind, what });
     }

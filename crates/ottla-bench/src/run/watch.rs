@@ -3,6 +3,7 @@
 //! The measured window begins when the warm-up ends. Rates count what was acknowledged, or consumed, within it;
 //! latencies are of the records that were due within it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
@@ -188,7 +189,26 @@ pub struct Age {
 /// A producer's watch, which knows what a record's value has on average.
 pub struct ProducerWatch {
     pub watch: Watch,
-    pub mean_bytes: f64,
+    mean_bytes: f64,
+    /// Acknowledged, by partition.
+    acknowledged: Mutex<BTreeMap<i32, u64>>,
+}
+
+impl ProducerWatch {
+    pub fn new(watch: Watch, mean_bytes: f64) -> ProducerWatch {
+        ProducerWatch {
+            watch,
+            mean_bytes,
+            acknowledged: Mutex::default(),
+        }
+    }
+
+    /// Adds how many records of each partition were acknowledged.
+    pub fn add_acknowledged_to(&self, all: &mut BTreeMap<i32, u64>) {
+        for (partition, records) in &*self.acknowledged.lock().expect("nobody panics holding it") {
+            *all.entry(*partition).or_default() += records;
+        }
+    }
 }
 
 impl DeliveryListener for ProducerWatch {
@@ -198,6 +218,9 @@ impl DeliveryListener for ProducerWatch {
             self.watch.fail(count, error);
             return;
         }
+        let mut acknowledged = self.acknowledged.lock().expect("nobody panics holding it");
+        *acknowledged.entry(delivered.partition).or_default() += count;
+        drop(acknowledged);
         let now = self.watch.clock().now();
         self.watch
             .add(now, count, (count as f64 * self.mean_bytes) as u64);

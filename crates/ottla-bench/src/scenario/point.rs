@@ -88,6 +88,8 @@ pub struct MeasureSpec {
     pub repetitions: u32,
     /// Records carry the instants at which they were due and sent, so that consumers see their age.
     pub end_to_end: bool,
+    /// So long after the warm-up a broker is killed that leads partitions, and what was acknowledged is counted at the end.
+    pub leader_dies: Option<Duration>,
 }
 
 /// The tables that belong to points; read again for each point.
@@ -171,6 +173,9 @@ impl PointSpec {
             let sentence = "must be at least 16 where records carry the time for end_to_end";
             return error("records.size", sentence);
         }
+        if self.measure.leader_dies.is_some() {
+            self.check_death(&error)?;
+        }
         if let Load::Search {
             p99_limit_ms: Some(_),
             ..
@@ -178,6 +183,41 @@ impl PointSpec {
             && !self.measure.end_to_end
         {
             return error("load.p99_limit_ms", "needs measure.end_to_end = true");
+        }
+        Ok(())
+    }
+
+    fn check_death(
+        &self,
+        error: &impl Fn(&str, &str) -> Result<(), ScenarioError>,
+    ) -> Result<(), ScenarioError> {
+        if self.producers.count == 0 {
+            return error(
+                "measure.leader_dies",
+                "needs producers, whose records it is to lose or not",
+            );
+        }
+        if self.topic.replicas < 2 {
+            return error(
+                "measure.leader_dies",
+                "needs topic.replicas of 2 or more: another has to lead",
+            );
+        }
+        if matches!(self.load, Load::Search { .. } | Load::OneAtATime) {
+            return error(
+                "measure.leader_dies",
+                "needs a load that is closed, rate or ramp",
+            );
+        }
+        if self
+            .measure
+            .time
+            .is_none_or(|time| self.measure.leader_dies >= Some(time))
+        {
+            return error(
+                "measure.leader_dies",
+                "has to be before the end of measure.time",
+            );
         }
         Ok(())
     }
@@ -365,6 +405,7 @@ fn read_measure(section: Section<'_>) -> Result<MeasureSpec, ScenarioError> {
         time: section.duration("time")?,
         repetitions: bounded(&section, "repetitions", 3, 1, 1000)?,
         end_to_end: section.boolean("end_to_end")?,
+        leader_dies: section.duration("leader_dies")?,
     };
     if measure.time.is_some_and(|time| time.is_zero()) {
         return Err(section.error("time", "not accepted; give more than nothing"));

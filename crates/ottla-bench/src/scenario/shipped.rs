@@ -22,6 +22,7 @@ shipped![
     "linkedin-2014/end-to-end-latency",
     "linkedin-2014/message-size",
     "linkedin-2014/stored-data",
+    "linkedin-2014/leader-dies",
     "producer-tuning/batch-size",
     "producer-tuning/threads-and-partitions",
     "producer-tuning/linger",

@@ -44,7 +44,7 @@ fn every_shipped_file_is_in_the_list() {
     assert_eq!(files, shipped::SHIPPED.len());
 }
 
-/// The figures of the seven throughput rows, the ladders, the matrix and the searches, counted.
+/// The figures of the seven throughput rows, of the latency and of what is lost, the ladders, the matrix and the searches, counted.
 #[test]
 fn what_was_published_is_there() {
     let count = |group: &str| -> usize {
@@ -59,7 +59,7 @@ fn what_was_published_is_there() {
         })
         .sum()
     };
-    assert_eq!(count("linkedin-2014"), 7 * 2 + 3);
+    assert_eq!(count("linkedin-2014"), 7 * 2 + 3 + 1);
     assert_eq!(count("compression-matrix"), 7 * 3 * 2);
     assert_eq!(count("rate-ladder"), 10 * 3 + 5 * 2 + 5);
     assert_eq!(count("sla-search"), 4);
@@ -80,8 +80,8 @@ fn the_batch_size_sweeps_have_200_values() {
 
 #[test]
 fn a_group_is_found_by_its_name() {
-    assert_eq!(shipped::find("linkedin-2014").len(), 10);
-    assert_eq!(shipped::find("linkedin-2014/*").len(), 10);
+    assert_eq!(shipped::find("linkedin-2014").len(), 11);
+    assert_eq!(shipped::find("linkedin-2014/*").len(), 11);
     assert_eq!(shipped::find("rate-ladder/write").len(), 1);
     assert_eq!(shipped::find("linkedin").len(), 0);
     assert!(shipped::similar("linkedin").contains(&"linkedin-2014/single-producer"));
@@ -186,6 +186,14 @@ fn what_is_wrong_is_named() {
         (
             &format!("{SMALLEST}[[sweep]]\nkey = 'load.kind'\nvalues = ['closed', 'x']"),
             "load.kind = \"x\": no kind of load",
+        ),
+        (
+            &format!("{SMALLEST}[measure]\nleader_dies = '1s'\ntime = '2s'"),
+            "measure.leader_dies = \"1s\": needs topic.replicas of 2 or more",
+        ),
+        (
+            &format!("{SMALLEST}[topic]\nreplicas = 2\n[measure]\nleader_dies = '2s'\ntime = '2s'"),
+            "measure.leader_dies = \"2s\": has to be before the end of measure.time",
         ),
         (
             &format!("{SMALLEST}[[plot]]\ntitle = 'p'\nx = 'y'"),

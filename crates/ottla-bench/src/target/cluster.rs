@@ -1,10 +1,10 @@
 //! A cluster as a run needs it: its brokers, the topics that a run makes and deletes, and what they take on the disks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use ottla_client::admin::{ConfigResourceType, EndpointType, NewTopic};
+use ottla_client::admin::{ConfigResourceType, EndpointType, NewTopic, OffsetSpec};
 use ottla_client::{Admin, Client, ClientConfig, properties};
 
 use super::bandwidth;
@@ -142,6 +142,33 @@ impl Cluster {
         Ok(())
     }
 
+    /// In what the brokers are not set as a scenario has it, a sentence for each setting.
+    pub async fn other_settings(&self, wanted: &BTreeMap<String, String>) -> Vec<String> {
+        let mut sentences = BTreeSet::new();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        for broker in &self.brokers {
+            let described = self
+                .admin
+                .describe_configs(ConfigResourceType::Broker, &broker.to_string(), false)
+                .await;
+            let Ok(described) = described else {
+                sentences.insert(format!("{} keeps its settings to itself", self.bootstrap));
+                continue;
+            };
+            for (key, wanted) in wanted {
+                let found = described.iter().find(|it| *it.name == **key);
+                let found = found.and_then(|it| it.value.as_deref()).unwrap_or("?");
+                if found != wanted {
+                    let of = &self.bootstrap;
+                    sentences.insert(format!("{of} has {key}={found} instead of {wanted}"));
+                }
+            }
+        }
+        sentences.into_iter().collect()
+    }
+
     /// Makes a topic and waits until all its partitions have leaders.
     pub async fn create_topic(&self, name: &str, spec: &TopicSpec) -> Result<()> {
         let topic = NewTopic {
@@ -187,6 +214,58 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// How many partitions of a topic each broker leads.
+    pub async fn leaders(&self, topic: &str) -> Result<BTreeMap<i32, usize>> {
+        let names = [topic.to_owned()];
+        let metadata = self.client.refresh_metadata(Some(&names), false).await?;
+        let mut led = BTreeMap::new();
+        for partition in metadata
+            .topics
+            .get(topic)
+            .iter()
+            .flat_map(|it| &it.partitions)
+        {
+            *led.entry(partition.leader).or_default() += 1;
+        }
+        Ok(led)
+    }
+
+    /// How many records each partition of a topic holds that nothing was ever deleted from. Partitions that have no leader
+    /// for a while are waited for.
+    pub async fn record_counts(&self, topic: &str, partitions: u32) -> Result<BTreeMap<i32, u64>> {
+        let asked: Vec<(String, i32)> = (0..partitions as i32)
+            .map(|partition| (topic.to_owned(), partition))
+            .collect();
+        let ends = self
+            .admin
+            .list_offsets(&asked, OffsetSpec::Latest, false)
+            .await;
+        let mut counts = BTreeMap::new();
+        for ((_, partition), end) in ends {
+            counts.insert(partition, u64::try_from(end?.offset)?);
+        }
+        Ok(counts)
+    }
+
+    /// Waits until all brokers of the cluster are there again.
+    pub async fn wait_for_all(&self) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < ALL_BROKERS {
+            let described = self
+                .admin
+                .describe_cluster(EndpointType::Broker, false)
+                .await?;
+            if described.brokers.len() >= self.brokers.len() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!(
+            "a broker that was killed has not come back to the cluster within {} s",
+            ALL_BROKERS.as_secs()
+        )
     }
 
     /// Checks that a topic that is there already is as the scenario wants it.

@@ -71,14 +71,15 @@ fn kill(process: u32) {
 /// Running brokers.
 pub struct LocalCluster {
     nodes: Vec<Node>,
-    description: String,
+    program: Program,
     needs: Needs,
     /// Removed with everything in it.
     dir: tempfile::TempDir,
 }
 
 struct Node {
-    child: Child,
+    /// Another one once it has been killed and started again.
+    child: Mutex<Child>,
     port: u16,
     data: PathBuf,
     output: PathBuf,
@@ -97,16 +98,16 @@ impl LocalCluster {
         running().1.insert(dir.path().to_owned());
         let mut cluster = LocalCluster {
             nodes: Vec::new(),
-            description: program.description(),
+            program,
             needs: needs.clone(),
             dir,
         };
         let controller = free_port()?;
         for id in 1..=needs.brokers.max(1) {
-            let node = cluster.launch(&program, id, controller)?;
+            let node = cluster.launch(id, controller)?;
             cluster.nodes.push(node);
         }
-        for node in &mut cluster.nodes {
+        for node in &cluster.nodes {
             node.wait_until_it_answers()?;
         }
         Ok(cluster)
@@ -120,8 +121,8 @@ impl LocalCluster {
         addresses.collect::<Vec<_>>().join(",")
     }
 
-    pub fn description(&self) -> &str {
-        &self.description
+    pub fn description(&self) -> String {
+        self.program.description()
     }
 
     pub fn needs(&self) -> &Needs {
@@ -150,17 +151,46 @@ impl LocalCluster {
     pub fn usage(&self) -> Result<ProcessUsage> {
         let mut total = ProcessUsage::default();
         for node in &self.nodes {
-            total = total.plus(&ProcessUsage::of(node.child.id())?);
+            total = total.plus(&ProcessUsage::of(node.id())?);
         }
         Ok(total)
     }
 
-    fn launch(&self, program: &Program, id: usize, controller: u16) -> Result<Node> {
-        let dir = self.dir.path().join(format!("node-{id}"));
+    /// Kills a broker, by its node.id, without a chance to stop in order. The first is the controller too, without which
+    /// nobody would lead in its place: it is left alone.
+    pub fn kill_broker(&self, id: i32) -> Result<()> {
+        let node = self.follower(id)?;
+        node.kill();
+        node.wait_until_it_is_gone();
+        running().0.remove(&node.id());
+        Ok(())
+    }
+
+    /// Starts a broker again that was killed, on what it left behind, and waits until it answers.
+    pub fn revive_broker(&self, id: i32) -> Result<()> {
+        let node = self.follower(id)?;
+        let dir = self.dir_of(id as usize);
+        let child = self.spawn(&dir, File::options().append(true).open(&node.output)?)?;
+        *node.locked() = child;
+        node.wait_until_it_answers()
+    }
+
+    fn follower(&self, id: i32) -> Result<&Node> {
+        let index = usize::try_from(id - 1).ok().filter(|index| *index > 0);
+        let node = index.and_then(|index| self.nodes.get(index));
+        node.with_context(|| format!("node {id} is none of the brokers that may die"))
+    }
+
+    fn dir_of(&self, id: usize) -> PathBuf {
+        self.dir.path().join(format!("node-{id}"))
+    }
+
+    fn launch(&self, id: usize, controller: u16) -> Result<Node> {
+        let dir = self.dir_of(id);
         std::fs::create_dir_all(&dir)?;
         let port = free_port()?;
         let data = dir.join("data");
-        let config = dir.join("server.properties");
+        let config = config_in(&dir);
         let text = properties(
             id,
             self.needs.brokers.max(1),
@@ -170,30 +200,38 @@ impl LocalCluster {
             &self.needs.settings,
         );
         std::fs::write(&config, text)?;
-        program.format(&config, id)?;
+        self.program.format(&config, id)?;
         let output = dir.join("output.log");
-        let file = File::create(&output)?;
-        let mut command = program.command(&config, &dir)?;
-        command
-            .current_dir(&dir)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .process_group(0);
-        // Held meanwhile, so that nobody ends all but this one.
-        let mut running = running();
-        let child = command
-            .spawn()
-            .with_context(|| format!("{} cannot be started", program.description()))?;
-        running.0.insert(child.id());
-        drop(running);
+        let child = self.spawn(&dir, File::create(&output)?)?;
         Ok(Node {
-            child,
+            child: Mutex::new(child),
             port,
             data,
             output,
         })
     }
+
+    /// Starts the broker whose configuration is there.
+    fn spawn(&self, dir: &Path, output: File) -> Result<Child> {
+        let mut command = self.program.command(&config_in(dir), dir)?;
+        command
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0);
+        // Held meanwhile, so that nobody ends all but this one.
+        let mut running = running();
+        let child = command
+            .spawn()
+            .with_context(|| format!("{} cannot be started", self.program.description()))?;
+        running.0.insert(child.id());
+        Ok(child)
+    }
+}
+
+fn config_in(dir: &Path) -> PathBuf {
+    dir.join("server.properties")
 }
 
 /// Also under the names that they have while they are deleted.
@@ -211,30 +249,49 @@ impl Drop for LocalCluster {
     /// Their directory goes afterwards.
     fn drop(&mut self) {
         for node in &self.nodes {
-            kill(node.child.id());
+            node.kill();
         }
-        for node in &mut self.nodes {
-            let began = Instant::now();
-            while began.elapsed() < STOP && matches!(node.child.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+        for node in &self.nodes {
+            node.wait_until_it_is_gone();
         }
         let (brokers, dirs) = &mut *running();
         for node in &self.nodes {
-            brokers.remove(&node.child.id());
+            brokers.remove(&node.id());
         }
         dirs.remove(self.dir.path());
     }
 }
 
 impl Node {
-    fn wait_until_it_answers(&mut self) -> Result<()> {
+    fn locked(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing of what it holds is needed: no clean stop, which would write it all to the disk first.
+    fn kill(&self) {
+        let _ = self.locked().kill();
+    }
+
+    /// Of its process.
+    fn id(&self) -> u32 {
+        self.locked().id()
+    }
+
+    fn wait_until_it_is_gone(&self) {
+        let began = Instant::now();
+        while began.elapsed() < STOP && matches!(self.locked().try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn wait_until_it_answers(&self) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < START {
             if std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
                 return Ok(());
             }
-            if let Some(status) = self.child.try_wait()? {
+            let ended = self.locked().try_wait()?;
+            if let Some(status) = ended {
                 bail!(
                     "a broker ended at its start ({status}):\n{}",
                     self.output_tail()
