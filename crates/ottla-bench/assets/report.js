@@ -217,6 +217,8 @@
     const groups = groupsOf(scenario, plot);
     const targets = scenario.points[0].runs.map((run) => run.target);
     const series = [];
+    // Each measured line has a colour of its own, and what goes with it, trend and published figures, has the same, dashed.
+    let colours = 0;
     for (const name of plot.y) for (const group of groups) for (const target of targets) {
       const at = (value) => scenario.points.find((point) => key(point.at[plot.x]) === key(value) && (group === null || group.holds(point)));
       const summaries = values.map((value) => {
@@ -230,7 +232,7 @@
       if (targets.length > 1) parts.push(target);
       if (plot.y.length > 1 || (targets.length === 1 && group === null)) parts.push(figure.label);
       if (group !== null) parts.push(group.label);
-      const colour = series.length;
+      const colour = colours++;
       const medians = summaries.map((it) => (it ? it.median : null));
       series.push({
         label: parts.join(", "), values: medians, colour, points: values.length <= 40, width: values.length > 40 ? 1.1 : 1.75,
@@ -243,7 +245,7 @@
         return found ? found.figures[name] : null;
       });
       if (published.some((it) => it !== null) && target === targets[0])
-        series.push({ label: `published${group === null ? "" : `, ${group.label}`}`, values: published, colour: colour + 4, points: true, dash: [3, 4], width: 1 });
+        series.push({ label: `published${group === null ? "" : `, ${group.label}`}`, values: published, colour, points: true, dash: [3, 4], width: 1 });
     }
     const figure = known.get(plot.y[0]);
     plotting.add(parent, {
