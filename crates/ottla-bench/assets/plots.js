@@ -76,8 +76,8 @@ const plotting = (() => {
     }
     return line;
   }
-  const KINDS_OF_MARKS = [["leader-death", "death of a leader"], ["segment-roll", "segment rolls"], ["flush", "moments with disk flushes"], ["switches", "bursts of context switches"]];
-  const kindColour = (kind) => ({ "leader-death": "--bad", "segment-roll": "--mark-roll", flush: "--mark-flush", switches: "--mark-switches" })[kind];
+  const KINDS_OF_MARKS = [["leader-death", "death of a leader"], ["rebalance", "members of groups that join or leave"], ["segment-roll", "segment rolls"], ["flush", "moments with disk flushes"], ["switches", "bursts of context switches"]];
+  const kindColour = (kind) => ({ "leader-death": "--bad", rebalance: "--good", "segment-roll": "--mark-roll", flush: "--mark-flush", switches: "--mark-switches" })[kind];
 
   function draw(entry) {
     const { options, place, figure } = entry;
@@ -165,8 +165,9 @@ const plotting = (() => {
       const x = Math.round(plot.valToPos(mark.second, "x", true));
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.strokeStyle = colour(kindColour(mark.kind));
-      ctx.globalAlpha = { "leader-death": 1, "segment-roll": 0.7 }[mark.kind] || 0.25;
-      ctx.lineWidth = (mark.kind === "leader-death" ? 2 : 1) * uPlot.pxRatio;
+      const isOfTheScenario = mark.kind === "leader-death" || mark.kind === "rebalance";
+      ctx.globalAlpha = isOfTheScenario ? 1 : mark.kind === "segment-roll" ? 0.7 : 0.25;
+      ctx.lineWidth = (isOfTheScenario ? 2 : 1) * uPlot.pxRatio;
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);

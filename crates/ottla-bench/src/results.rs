@@ -207,6 +207,8 @@ pub enum MarkKind {
     Flush,
     /// A broker that led partitions was killed, as the scenario asks.
     LeaderDeath,
+    /// A consumer joined or left each group, as the scenario asks.
+    Rebalance,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -9,12 +9,14 @@
 
 mod clients;
 mod consuming;
+mod counting;
 mod death;
 mod interruption;
 mod one_at_a_time;
 mod periods;
 mod producing;
 mod progress;
+mod rebalance;
 mod round;
 mod sampling;
 mod searching;

@@ -277,6 +277,43 @@ fn what_is_lost_when_a_leader_dies_is_counted() {
     );
 }
 
+/// A member joins its group and leaves again. Every record is read, and read once; of a cluster that runs on nothing is
+/// kept, the groups neither.
+#[test]
+fn members_of_groups_join_and_leave() {
+    let broker = BrokerBuilder::new().start();
+    let ran = Ran::bench(&[
+        "run",
+        "producer-tuning/rebalances",
+        "--bootstrap-server",
+        &broker.bootstrap(),
+        "--repetitions",
+        "1",
+        "--set",
+        "load.rate=2000",
+        "--set",
+        "measure.warm_up=4s",
+        "--set",
+        "measure.time=6s",
+        "--set",
+        "measure.rebalance=2s",
+        "--set",
+        "consumers.settings.group.protocol=classic",
+    ]);
+    assert!(ran.output.status.success(), "{}", ran.error());
+    let result = ran.result();
+    let run = &result.scenarios[0].points[0].runs[0];
+    let marks = run.rounds[0].marks.iter();
+    let rebalances = marks.filter(|it| it.kind == MarkKind::Rebalance);
+    assert_eq!(rebalances.count(), 2, "{:?}", run.rounds[0].marks);
+    assert_eq!(run.rounds[0].figures["produce.failed"], 0.0);
+    assert_eq!(run.curves["e2e"].count, run.curves["ack"].count);
+    for tool in ["consumer-groups", "topics"] {
+        let listed = broker.tool(&[tool, "--bootstrap-server", "{bootstrap}", "--list"]);
+        assert!(!listed.contains("ottla-bench"), "{listed}");
+    }
+}
+
 /// A result is as good as itself, and one with half the rate is worse, which ends with status 1 where that was asked for.
 fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
     let [first, second] = ["first.json", "second.json"].map(|name| ran.dir.path().join(name));

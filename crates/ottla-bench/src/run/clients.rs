@@ -86,9 +86,19 @@ impl BenchProducer {
     }
 }
 
-/// A consumer of some partitions, from their beginning.
+/// What a consumer reads of its topic, from the beginning.
+#[derive(Clone, Copy, Debug)]
+pub enum Share<'a> {
+    /// These partitions, without asking anybody.
+    Partitions(&'a [i32]),
+    /// What the group with this id assigns to it.
+    OfGroup(&'a str),
+}
+
+/// A consumer of a part of a topic.
 pub struct BenchConsumer {
     consumer: Consumer,
+    is_member: bool,
 }
 
 impl BenchConsumer {
@@ -96,10 +106,13 @@ impl BenchConsumer {
         cluster: &Cluster,
         settings: &BTreeMap<String, String>,
         topic: &str,
-        partitions: &[i32],
+        share: Share<'_>,
     ) -> Result<BenchConsumer> {
         let mut settings = cluster.client_settings(settings);
         settings.insert("auto.offset.reset".into(), "earliest".into());
+        if let Share::OfGroup(group) = share {
+            settings.insert("group.id".into(), group.to_owned());
+        }
         if !settings.contains_key("group.id") {
             // Without a group there is nothing to commit to.
             settings.insert("enable.auto.commit".into(), "false".into());
@@ -108,12 +121,25 @@ impl BenchConsumer {
             properties::consumer(&settings).context("the settings of the consumers")?;
         let client = Client::connect(client).await?;
         let mut consumer = Consumer::new(client, config);
-        let partitions: Vec<(String, i32)> = partitions
-            .iter()
-            .map(|it| (topic.to_owned(), *it))
-            .collect();
-        consumer.assign(&partitions);
-        Ok(BenchConsumer { consumer })
+        match share {
+            Share::Partitions(partitions) => {
+                let partitions = partitions.iter().map(|it| (topic.to_owned(), *it));
+                consumer.assign(&partitions.collect::<Vec<_>>());
+            }
+            Share::OfGroup(_) => consumer.subscribe(&[topic.to_owned()])?,
+        }
+        Ok(BenchConsumer {
+            consumer,
+            is_member: matches!(share, Share::OfGroup(_)),
+        })
+    }
+
+    /// A member tells its group that it leaves, having committed what it has read.
+    pub async fn close(self, limit: Duration) -> Result<()> {
+        if self.is_member {
+            self.consumer.close_within(limit).await?;
+        }
+        Ok(())
     }
 
     /// Gives every value that has come, waiting for some if there is none; how many there were.

@@ -14,6 +14,8 @@ use crate::workload::stamp::stamp_of;
 const POLL: Duration = Duration::from_millis(100);
 /// Nothing has come for so long although something is missing.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a member may take to leave its group.
+const LEAVE: Duration = Duration::from_secs(10);
 
 /// When a consumer is done.
 pub struct Until {
@@ -26,29 +28,48 @@ pub struct Until {
     pub is_over: AtomicBool,
 }
 
+impl Until {
+    /// Whether a group that has read so many records is done, or has to end.
+    pub fn is_reached(&self, read: u64, interruption: &Interruption) -> bool {
+        let is_over = self.is_over.load(Ordering::Acquire);
+        read >= self.target() || interruption.is_set() || is_over
+    }
+
+    /// Whether it is known how many records there are to read; nobody writes any more.
+    fn is_known(&self) -> bool {
+        self.target() != u64::MAX
+    }
+
+    fn target(&self) -> u64 {
+        self.written.get().copied().unwrap_or(self.records)
+    }
+}
+
 /// The partitions of one of several consumers that share them.
 pub fn partitions_of(number: u32, consumers: u32, partitions: u32) -> Vec<i32> {
     let is_its = |partition: &u32| partition % consumers == number;
     (0..partitions).filter(is_its).map(|it| it as i32).collect()
 }
 
-/// Reads until it is done. `all` is what its group has read, since only together they read everything.
+/// Reads until it is done, or until it leaves, by the round's clock. `all` is what its group has read, since only together
+/// they read everything.
 pub fn consume(
     mut consumer: BenchConsumer,
     watch: &Watch,
     all: &dyn Fn() -> u64,
     until: &Until,
+    leaves: Option<u64>,
     runtime: &Handle,
     interruption: &Interruption,
 ) -> Result<()> {
     runtime.block_on(async {
         let mut last = Instant::now();
+        let mut read = 0;
         let mut ages = Vec::new();
         loop {
-            let target = until.written.get().copied().unwrap_or(until.records);
-            let is_over = until.is_over.load(Ordering::Acquire);
-            if all() >= target || interruption.is_set() || is_over {
-                return Ok(());
+            let has_left = leaves.is_some_and(|leaves| watch.clock().now() >= leaves);
+            if has_left || until.is_reached(all(), interruption) {
+                return consumer.close(LEAVE).await;
             }
             let mut bytes = 0;
             ages.clear();
@@ -60,13 +81,21 @@ pub fn consume(
                     }
                 })
                 .await?;
+            // One that has read its share waits for the others.
+            if records > 0 || all() != read {
+                last = Instant::now();
+                read = all();
+            }
             if records == 0 {
-                if last.elapsed() > PATIENCE && until.written.get().is_some() {
-                    bail!("{} of {target} records were read, and no more come", all());
+                if last.elapsed() > PATIENCE && until.is_known() {
+                    bail!(
+                        "{} of {} records were read, and no more come",
+                        all(),
+                        until.target()
+                    );
                 }
                 continue;
             }
-            last = Instant::now();
             let now = watch.clock().now();
             watch.add(now, records, bytes);
             if until.is_stamped {
@@ -84,6 +113,26 @@ pub fn consume(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who waits for records that are not there has to find out, also where nobody writes.
+    #[test]
+    fn the_end_is_known_when_nobody_writes_any_more() {
+        let until = |records| Until {
+            records,
+            written: std::sync::OnceLock::new(),
+            is_stamped: false,
+            is_over: AtomicBool::new(false),
+        };
+        let interruption = Interruption::default();
+        let of_filled_topic = until(10);
+        assert!(of_filled_topic.is_known());
+        assert!(!of_filled_topic.is_reached(9, &interruption));
+        assert!(of_filled_topic.is_reached(10, &interruption));
+        let while_written = until(u64::MAX);
+        assert!(!while_written.is_known());
+        while_written.written.set(5).unwrap();
+        assert!(while_written.is_known() && while_written.is_reached(5, &interruption));
+    }
 
     #[test]
     fn shares_cover_all_partitions_once() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::clients::{BenchConsumer, BenchProducer};
+use super::clients::{BenchConsumer, BenchProducer, Share};
 use super::producing::values_of;
 use super::progress;
 use super::round::{Context, RoundOutcome};
@@ -33,7 +33,8 @@ pub async fn run(context: &Context<'_>) -> Result<RoundOutcome> {
     let producer = BenchProducer::start(cluster, settings, topic, 0, watch.clone()).await?;
     let partitions: Vec<i32> = (0..spec.topic.partitions as i32).collect();
     let settings = &spec.consumers.settings;
-    let mut consumer = BenchConsumer::start(cluster, settings, topic, &partitions).await?;
+    let mut consumer =
+        BenchConsumer::start(cluster, settings, topic, Share::Partitions(&partitions)).await?;
     // The consumer finds its positions before the clock starts.
     consumer.poll(Duration::from_millis(200), |_| {}).await?;
     settle(context, &mut consumer).await?;

@@ -41,8 +41,9 @@ pub struct Watch {
     /// Within the window.
     records_in_window: AtomicU64,
     bytes_in_window: AtomicU64,
-    /// Due within the window, whenever they were acknowledged.
-    records_measured: AtomicU64,
+    /// From its start on, also behind its end.
+    records_since_start: AtomicU64,
+    bytes_since_start: AtomicU64,
     last: AtomicU64,
     failed: AtomicU64,
     first_error: OnceLock<String>,
@@ -70,7 +71,8 @@ impl Watch {
             bytes: AtomicU64::new(0),
             records_in_window: AtomicU64::new(0),
             bytes_in_window: AtomicU64::new(0),
-            records_measured: AtomicU64::new(0),
+            records_since_start: AtomicU64::new(0),
+            bytes_since_start: AtomicU64::new(0),
             last: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             first_error: OnceLock::new(),
@@ -81,6 +83,10 @@ impl Watch {
     pub fn add(&self, now: u64, records: u64, bytes: u64) {
         self.records.fetch_add(records, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
+        if now >= self.window.start {
+            self.records_since_start.fetch_add(records, Relaxed);
+            self.bytes_since_start.fetch_add(bytes, Relaxed);
+        }
         if self.window.holds(now) {
             self.records_in_window.fetch_add(records, Relaxed);
             self.bytes_in_window.fetch_add(bytes, Relaxed);
@@ -91,11 +97,9 @@ impl Watch {
     /// Latencies in nanoseconds, of records that came through together.
     pub fn record(&self, ages: impl Iterator<Item = Age>) {
         let mut distributions = self.distributions.lock().expect("nobody panics holding it");
-        let mut measured = 0;
         for age in ages {
             distributions.interval.record_ns(age.since_due_ns);
             if age.is_measured {
-                measured += 1;
                 distributions.from_due.record_ns(age.since_due_ns);
             }
             if self.has_schedule {
@@ -107,7 +111,6 @@ impl Watch {
                 }
             }
         }
-        self.records_measured.fetch_add(measured, Relaxed);
     }
 
     pub fn fail(&self, records: u64, error: &dyn std::fmt::Display) {
@@ -137,8 +140,10 @@ impl Watch {
         (records, self.bytes_in_window.load(Relaxed))
     }
 
-    pub fn measured(&self) -> u64 {
-        self.records_measured.load(Relaxed)
+    /// What came through since the warm-up, whenever it was due: whoever is behind by then first has to catch up.
+    pub fn since_start(&self) -> (u64, u64) {
+        let records = self.records_since_start.load(Relaxed);
+        (records, self.bytes_since_start.load(Relaxed))
     }
 
     pub fn last(&self) -> u64 {
@@ -232,5 +237,22 @@ impl DeliveryListener for ProducerWatch {
                 is_measured: elapsed.after_warmup,
             }
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_count_from_the_end_of_the_warm_up() {
+        let watch = Watch::new(Window { start: 10, end: 20 }, true);
+        for now in [5, 10, 15, 20, 25] {
+            watch.add(now, 2, 100);
+        }
+        assert_eq!((watch.records(), watch.bytes()), (10, 500));
+        assert_eq!(watch.in_window(), (4, 200));
+        assert_eq!(watch.since_start(), (8, 400));
+        assert_eq!(watch.last(), 25);
     }
 }

@@ -57,6 +57,8 @@ pub struct ConsumersSpec {
     /// Those of a group share the partitions out, and each group reads the whole topic; as many groups as consumers
     /// where nobody shares.
     pub groups: u32,
+    /// They are members of their groups, and the coordinator assigns; otherwise their partitions are fixed.
+    pub subscribe: bool,
     pub settings: BTreeMap<String, String>,
 }
 
@@ -90,6 +92,8 @@ pub struct MeasureSpec {
     pub end_to_end: bool,
     /// So long after the warm-up a broker is killed that leads partitions, and what was acknowledged is counted at the end.
     pub leader_dies: Option<Duration>,
+    /// So long after the warm-up one more consumer joins each group, and leaves again after as long.
+    pub rebalance: Option<Duration>,
 }
 
 /// The tables that belong to points; read again for each point.
@@ -176,6 +180,15 @@ impl PointSpec {
         if self.measure.leader_dies.is_some() {
             self.check_death(&error)?;
         }
+        if self.consumers.subscribe && self.load == Load::OneAtATime {
+            return error(
+                "consumers.subscribe",
+                "one at a time has a consumer of its own kind",
+            );
+        }
+        if self.measure.rebalance.is_some() {
+            self.check_rebalance(&error)?;
+        }
         if let Load::Search {
             p99_limit_ms: Some(_),
             ..
@@ -218,6 +231,24 @@ impl PointSpec {
                 "measure.leader_dies",
                 "has to be before the end of measure.time",
             );
+        }
+        Ok(())
+    }
+
+    fn check_rebalance(
+        &self,
+        error: &impl Fn(&str, &str) -> Result<(), ScenarioError>,
+    ) -> Result<(), ScenarioError> {
+        let key = "measure.rebalance";
+        if !self.consumers.subscribe {
+            return error(key, "needs consumers.subscribe = true");
+        }
+        if self.producers.count == 0 {
+            return error(key, "needs producers: the consumers read while they write");
+        }
+        let leaves = self.measure.rebalance.map(|it| 2 * it);
+        if self.measure.time.is_none_or(|time| leaves >= Some(time)) {
+            return error(key, "has to be less than half of measure.time");
         }
         Ok(())
     }
@@ -376,7 +407,12 @@ fn read_producers(section: Section<'_>) -> Result<ProducersSpec, ScenarioError> 
 fn read_consumers(section: Section<'_>) -> Result<ConsumersSpec, ScenarioError> {
     let count: u32 = bounded(&section, "count", 0, 0, 10_000)?;
     let groups = section.count("groups")?;
-    let groups = match section.boolean("shared")? {
+    let is_shared = section.boolean("shared")?;
+    let subscribe = section.boolean("subscribe")?;
+    if subscribe && !is_shared {
+        return Err(section.error("subscribe", "needs shared = true"));
+    }
+    let groups = match is_shared {
         true => groups.unwrap_or(1),
         false if groups.is_some() => {
             return Err(section.error("groups", "needs shared = true"));
@@ -393,6 +429,7 @@ fn read_consumers(section: Section<'_>) -> Result<ConsumersSpec, ScenarioError> 
     let consumers = ConsumersSpec {
         count,
         groups,
+        subscribe,
         settings: section.settings("settings")?,
     };
     section.finish()?;
@@ -406,6 +443,7 @@ fn read_measure(section: Section<'_>) -> Result<MeasureSpec, ScenarioError> {
         repetitions: bounded(&section, "repetitions", 3, 1, 1000)?,
         end_to_end: section.boolean("end_to_end")?,
         leader_dies: section.duration("leader_dies")?,
+        rebalance: section.duration("rebalance")?,
     };
     if measure.time.is_some_and(|time| time.is_zero()) {
         return Err(section.error("time", "not accepted; give more than nothing"));

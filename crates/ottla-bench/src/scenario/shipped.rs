@@ -31,6 +31,8 @@ shipped![
     "producer-tuning/message-size",
     "producer-tuning/idempotence",
     "producer-tuning/exactly-once",
+    "producer-tuning/min-insync-replicas",
+    "producer-tuning/rebalances",
     "compression-matrix/produce",
     "compression-matrix/consume",
     "rate-ladder/write",

@@ -196,6 +196,21 @@ fn what_is_wrong_is_named() {
             "measure.leader_dies = \"2s\": has to be before the end of measure.time",
         ),
         (
+            &format!("{SMALLEST}[consumers]\ncount = 1\nsubscribe = true"),
+            "consumers.subscribe = true: needs shared = true",
+        ),
+        (
+            &format!("{SMALLEST}[measure]\nrebalance = '1s'\ntime = '3s'"),
+            "measure.rebalance = \"1s\": needs consumers.subscribe",
+        ),
+        (
+            &format!(
+                "{SMALLEST}[consumers]\ncount = 1\nshared = true\nsubscribe = true\n\
+                 [measure]\nrebalance = '1s'\ntime = '2s'"
+            ),
+            "measure.rebalance = \"1s\": has to be less than half of measure.time",
+        ),
+        (
             &format!("{SMALLEST}[[plot]]\ntitle = 'p'\nx = 'y'"),
             "plot[1].x = \"y\": is not swept",
         ),

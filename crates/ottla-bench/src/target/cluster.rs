@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use ottla_client::admin::{ConfigResourceType, EndpointType, NewTopic, OffsetSpec};
 use ottla_client::{Admin, Client, ClientConfig, properties};
+use ottla_types::ErrorCode;
 
 use super::bandwidth;
 use crate::results::TargetInfo;
@@ -314,6 +315,20 @@ impl Cluster {
 
     pub async fn delete_topic(&self, name: &str) -> Result<()> {
         self.admin.delete_topic(name).await?;
+        Ok(())
+    }
+
+    /// Deletes groups that a run has made, with what they have committed.
+    pub async fn delete_groups(&self, groups: &[String]) -> Result<()> {
+        for (_, deleted) in self.admin.delete_groups(groups).await {
+            match deleted {
+                // Whoever never came to join has made none.
+                Err(error) if error.code() != Some(ErrorCode::GroupIdNotFound) => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 

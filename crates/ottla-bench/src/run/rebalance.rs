@@ -1,0 +1,109 @@
+//! Rebalances in the middle of a round, for those who ask what they cost: so long after the warm-up one more consumer joins
+//! each group, and after as long again it leaves. Its records count as those of the others do.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::runtime::Handle;
+
+use super::Interruption;
+use super::clients::{BenchConsumer, Share};
+use super::consuming::{Until, consume};
+use super::watch::{Watch, Window};
+use crate::target::Cluster;
+
+/// How soon a consumer that waits for its turn sees that the round is over.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// When the consumer joins and leaves, by the round's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rebalance {
+    pub joins: u64,
+    pub leaves: u64,
+}
+
+impl Rebalance {
+    pub fn planned(after: Option<Duration>, window: Window) -> Option<Rebalance> {
+        let after = after?.as_nanos() as u64;
+        Some(Rebalance {
+            joins: window.start + after,
+            leaves: window.start + 2 * after,
+        })
+    }
+
+    /// What happens between two looks at the clock, in words.
+    pub fn between(&self, before: u64, now: u64) -> Option<&'static str> {
+        let is_due = |instant: u64| before < instant && instant <= now;
+        if is_due(self.joins) {
+            Some("a consumer joins each group")
+        } else if is_due(self.leaves) {
+            Some("the consumers leave that joined")
+        } else {
+            None
+        }
+    }
+}
+
+/// What the consumer that joins needs to be one of its group.
+pub struct Joining {
+    pub rebalance: Rebalance,
+    pub cluster: Cluster,
+    pub settings: std::collections::BTreeMap<String, String>,
+    pub topic: String,
+    pub group: String,
+}
+
+impl Joining {
+    /// Waits for its time, reads with the others, and leaves.
+    pub fn run(
+        self,
+        watch: &Watch,
+        all: &dyn Fn() -> u64,
+        until: &Until,
+        runtime: &Handle,
+        interruption: &Interruption,
+    ) -> Result<()> {
+        while watch.clock().now() < self.rebalance.joins {
+            if until.is_reached(all(), interruption) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+        let share = Share::OfGroup(&self.group);
+        let started = BenchConsumer::start(&self.cluster, &self.settings, &self.topic, share);
+        let consumer = runtime.block_on(started)?;
+        let leaves = Some(self.rebalance.leaves);
+        consume(consumer, watch, all, until, leaves, runtime, interruption)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumer_joins_after_the_warm_up_and_leaves_after_as_long() {
+        let window = Window {
+            start: 5_000_000_000,
+            end: u64::MAX,
+        };
+        assert_eq!(Rebalance::planned(None, window), None);
+        let rebalance = Rebalance::planned(Some(Duration::from_secs(2)), window).unwrap();
+        let second = 1_000_000_000;
+        assert_eq!(rebalance.joins, 7 * second);
+        assert_eq!(rebalance.leaves, 9 * second);
+        let told: Vec<_> = (1..12)
+            .filter_map(|now| {
+                let what = rebalance.between((now - 1) * second, now * second)?;
+                Some((now, what))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (7, "a consumer joins each group"),
+                (9, "the consumers leave that joined")
+            ]
+        );
+    }
+}
