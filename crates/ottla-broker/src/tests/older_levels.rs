@@ -333,7 +333,11 @@ async fn a_directory_at_4_0_gets_records_that_4_0_reads() {
     records_are_of_level(
         "4.0-IV3",
         2,
-        &[("metadata.version", 25), ("transaction.version", 2)],
+        &[
+            ("group.version", 1),
+            ("metadata.version", 25),
+            ("transaction.version", 2),
+        ],
     )
     .await;
 }
