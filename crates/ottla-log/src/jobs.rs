@@ -419,7 +419,10 @@ impl CloseJob {
                 .rename_to_deleted()
                 .map_err(|error| StorageError::new("rename a segment of", &dir, error))?;
         }
+        let segments = self.flush.segments.clone();
         let end = self.flush.run()?;
+        // A broker has thousands of logs, and closes them while it has as many files open as it may.
+        segments.iter().for_each(|segment| segment.close_indexes());
         if let Some((file, size)) = self.cut {
             disk::set_len(&file, size)
                 .map_err(|error| StorageError::new("cut a segment of", &dir, error))?;

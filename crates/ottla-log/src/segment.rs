@@ -372,6 +372,13 @@ impl Segment {
         self.log.store(None);
     }
 
+    /// Lets go of the handles of the indexes; they are opened again where they are needed.
+    pub(crate) fn close_indexes(&self) {
+        self.offset_index.entries().close_file();
+        self.time_index.entries().close_file();
+        self.transaction_index.entries().close_file();
+    }
+
     /// What [`Segment::rename_to_deleted`] has left to be unlinked, as far as it was there.
     pub(crate) fn deleted_paths(&self) -> Vec<PathBuf> {
         let suffixes = SegmentFile::ALL.map(SegmentFile::suffix).into_iter();

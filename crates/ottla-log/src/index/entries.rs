@@ -113,6 +113,11 @@ impl<const SIZE: usize> Entries<SIZE> {
         disk::sync_data(&*self.file(open)?)
     }
 
+    /// Lets go of the file; who needs it again opens it.
+    pub(crate) fn close_file(&self) {
+        self.state.lock().file = None;
+    }
+
     fn open_file(&self) -> Option<Arc<File>> {
         self.state.lock().file.clone()
     }

@@ -423,3 +423,19 @@ fn the_indexes_of_a_segment_that_was_loaded_and_went_on_are_whole_after_a_stop()
     // Neither the first batch has an entry nor the first after the start.
     assert_eq!(test.file_len("00000000000000000000.index"), 6 * 8);
 }
+
+/// A broker closes some thousand logs before it ends, and may have no more files open than it had.
+#[test]
+fn a_log_at_rest_keeps_no_index_open() {
+    let mut test = TestLog::new();
+    test.append(3);
+    let _reader = test.reader();
+    test.log().close_job().run().unwrap();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let open = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    let indexes: Vec<_> = open
+        .filter(|path| path.starts_with(test.path()))
+        .filter(|path| path.extension().is_none_or(|suffix| suffix != "log"))
+        .collect();
+    assert_eq!(indexes, Vec::<std::path::PathBuf>::new());
+}
