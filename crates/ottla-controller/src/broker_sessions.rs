@@ -91,7 +91,11 @@ impl BrokerSessions {
             }
         };
         let decision = heartbeat(context, request, register_offset, may_finish_shutdown);
-        if decision.response.error_code == ErrorCode::None.code() {
+        if decision.response.should_shut_down {
+            // It leads nothing and sends no more heartbeats. Kafka's controller keeps its session, for which a broker
+            // that is started again at once then waits.
+            self.heard.borrow_mut().remove(&id);
+        } else if decision.response.error_code == ErrorCode::None.code() {
             self.touch(id, Offset(request.current_metadata_offset), now_ms);
         }
         decision

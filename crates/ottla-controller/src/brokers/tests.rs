@@ -2,6 +2,7 @@ use ottla_protocol::messages::broker_registration_request::{Feature, Listener};
 use ottla_protocol::metadata_records::{PartitionChangeRecord, PartitionRecord, TopicRecord};
 
 use super::*;
+use crate::BrokerSessions;
 use crate::features::local_supported_features;
 use crate::test_support::{Cluster, SINGLE_NODE_EPOCH, directory};
 
@@ -351,4 +352,36 @@ fn fencing_and_unregistering_move_leaders() {
     );
     let mut fenced = Cluster::single_node().fence(1);
     assert_eq!(fence_broker(&fenced.context(), BrokerId(1)), []);
+}
+
+/// A broker that is restarted in order comes back at once, within the session that it had.
+#[test]
+fn the_session_of_a_broker_ends_when_it_may_shut_down() {
+    let mut cluster = with_partition(Cluster::single_node());
+    let sessions = BrokerSessions::new(9000, None);
+    let beat = |cluster: &mut Cluster, want_shut_down| {
+        let request = BrokerHeartbeatRequest {
+            broker_id: 1,
+            broker_epoch: SINGLE_NODE_EPOCH,
+            current_metadata_offset: 500,
+            want_shut_down,
+            ..Default::default()
+        };
+        let decision = sessions.heartbeat(&cluster.context(), &request, 0);
+        cluster.apply(&decision.records);
+        decision.response
+    };
+    let register = |cluster: &mut Cluster| {
+        let request = registration(1, 2);
+        let next = Offset(EPOCH.0);
+        let decision = sessions.register(&cluster.context(), &request, CLUSTER_ID, next, 1);
+        ErrorCode::from_code(decision.response.error_code)
+    };
+    beat(&mut cluster, false);
+    let in_use = ErrorCode::DuplicateBrokerRegistration;
+    assert_eq!(register(&mut cluster), in_use);
+    assert!(!beat(&mut cluster, true).should_shut_down);
+    assert_eq!(register(&mut cluster), in_use, "it gives its leaders away");
+    assert!(beat(&mut cluster, true).should_shut_down);
+    assert_eq!(register(&mut cluster), ErrorCode::None);
 }
