@@ -157,6 +157,9 @@
 
   const OF_A_SWEEP = ["produce.records_per_second", "produce.mb_per_second", "produce.stored_mb_per_second", "produce.failed", "produce.lost", "consume.records_per_second", "consume.mb_per_second", "consume.stored_mb_per_second", "search.records_per_second", "delay_ms", "ack.p50_ms", "ack.p99_ms", "e2e.p50_ms", "e2e.p99_ms", "broker.cpu_seconds_per_gb"];
 
+  // Figures of which nothing says something; others are left out then.
+  const SHOWN_AT_ZERO = ["produce.records_per_second", "produce.lost", "consume.records_per_second"];
+
   function pointTable(scenario) {
     const targets = scenario.points[0].runs.map((run) => run.target);
     const isSweep = scenario.points.length > 1;
@@ -169,7 +172,7 @@
         const published = point.published.filter((it) => figure.name in it.figures);
         if (isSweep && published.length === 0 && !OF_A_SWEEP.includes(figure.name)) continue;
         const summaries = point.runs.map((run) => run.summaries[figure.name]);
-        if (summaries.every((it) => !it || it.max === 0) && (published.length === 0 || figure.name === "produce.failed")) continue;
+        if (summaries.every((it) => !it || (it.max === 0 && !SHOWN_AT_ZERO.includes(figure.name))) && (published.length === 0 || figure.name === "produce.failed")) continue;
         const texts = published.map((it) => number(it.figures[figure.name]) + (isToldApart(point, it) ? ` (${it.note})` : ""));
         const row = make("tr", {}, make("td", { textContent: figure.label }), ...summaries.map((summary) => valueCell(summary, figure)), hasPublished ? make("td", { textContent: texts.join(" · ") }) : null);
         if (targets.length > 1) row.append(comparisonCell(point, figure.name));

@@ -160,8 +160,7 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         topic: args.topic.clone(),
         command: repeating_command(),
     };
-    std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("{} cannot be made; give another --out", args.out.display()))?;
+    let _out = OutDir::make(&args.out)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(2048)
         .enable_all()
@@ -193,6 +192,30 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
             eprintln!("ottla bench: the result is partial: {why}");
             let is_interrupted = why == "interrupted";
             Ok(ExitCode::from(if is_interrupted { INTERRUPTED } else { 1 }))
+        }
+    }
+}
+
+/// Where the results go. What the run has made of it goes again where nothing came of the run.
+struct OutDir<'a> {
+    path: &'a Path,
+    is_new: bool,
+}
+
+impl OutDir<'_> {
+    fn make(path: &Path) -> Result<OutDir<'_>> {
+        let is_new = !path.exists();
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("{} cannot be made; give another --out", path.display()))?;
+        Ok(OutDir { path, is_new })
+    }
+}
+
+impl Drop for OutDir<'_> {
+    fn drop(&mut self) {
+        if self.is_new {
+            // Only an empty directory can be removed so.
+            let _ = std::fs::remove_dir(self.path);
         }
     }
 }

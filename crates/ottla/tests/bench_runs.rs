@@ -549,6 +549,7 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
         );
         assert!(!ran.printed().contains("nothing was measured"));
         ran.left_nothing();
+        assert!(!ran.dir.path().join("out").exists(), "{arguments:?}");
     }
 }
 

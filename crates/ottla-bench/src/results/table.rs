@@ -114,6 +114,13 @@ const OF_A_SWEEP: &[&str] = &[
     "e2e.p99_ms",
 ];
 
+/// Figures of which nothing says something; others are left out then.
+const SHOWN_AT_ZERO: &[&str] = &[
+    "produce.records_per_second",
+    "produce.lost",
+    "consume.records_per_second",
+];
+
 fn rows_of(point: &PointResult, is_of_a_sweep: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for figure in figures::FIGURES {
@@ -127,7 +134,7 @@ fn rows_of(point: &PointResult, is_of_a_sweep: bool) -> Vec<Vec<String>> {
         let is_nothing = |run: &TargetRuns| {
             run.summaries
                 .get(figure.name)
-                .is_none_or(|it| it.max == 0.0)
+                .is_none_or(|it| it.max == 0.0 && !SHOWN_AT_ZERO.contains(&figure.name))
         };
         if point.runs.iter().all(is_nothing) && (!is_published || figure.name == "produce.failed") {
             continue;
@@ -244,6 +251,21 @@ mod tests {
         let row = headline(&scenario("a/b", 3000.0, 1500.0)).unwrap();
         let expected = ["a/b: produced, rec/s", "3,000 ±10 %", "1,500", "x2.00"];
         assert_eq!(row, expected);
+    }
+
+    #[test]
+    fn a_rate_of_nothing_and_no_loss_are_shown() {
+        let mut scenario = scenario("a/b", 0.0, 1500.0);
+        scenario.points[0].published.clear();
+        let summaries = &mut scenario.points[0].runs[0].summaries;
+        for name in ["produce.lost", "produce.failed"] {
+            let of_rate = summaries["produce.records_per_second"];
+            summaries.insert(name.to_owned(), of_rate);
+        }
+        let text = of_scenario(&scenario);
+        assert!(text.contains("produced, rec/s"), "{text}");
+        assert!(text.contains("acknowledged and lost"), "{text}");
+        assert!(!text.contains("failed sends"), "{text}");
     }
 
     #[test]
