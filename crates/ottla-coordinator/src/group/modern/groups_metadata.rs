@@ -74,13 +74,23 @@ impl GroupsMetadata {
 
     /// The hash over the topics of a group, which from now on is told of their changes.
     pub fn look(&mut self, group_id: &ByteString, topics: &SubscribedTopics) -> i64 {
-        for topic in topics.names() {
-            let groups = self.groups_by_topic.entry(topic.clone()).or_default();
+        self.look_at(group_id, topics.names())
+    }
+
+    /// The same, for `topics` in the order of their names.
+    pub fn look_at<'a>(
+        &mut self,
+        group_id: &ByteString,
+        topics: impl Iterator<Item = &'a ByteString>,
+    ) -> i64 {
+        let topics: Vec<&ByteString> = topics.collect();
+        for topic in &topics {
+            let groups = self.groups_by_topic.entry((*topic).clone()).or_default();
             if !groups.contains(group_id) {
                 groups.insert(group_id.clone());
             }
         }
-        self.hashes.group_hash(topics.names(), &self.image)
+        self.hashes.group_hash(topics.into_iter(), &self.image)
     }
 
     pub fn is_look_due(&self, group_id: &str, now_ms: i64, group_epoch: i32) -> bool {

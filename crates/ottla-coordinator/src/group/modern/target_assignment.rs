@@ -13,16 +13,17 @@ use super::assignor::{Assignor, AssignorError, GroupSpec};
 /// The epoch after a tombstone of the assignment.
 const NO_EPOCH: i32 = -1;
 
+/// `A` is what one member is given.
 #[derive(Clone, PartialEq, Debug)]
-pub struct TargetAssignment {
+pub struct TargetAssignment<A = Assignment> {
     /// The group epoch that it was made for.
     pub epoch: i32,
     /// When it was made; 0 if that is not known.
     pub timestamp_ms: i64,
-    members: RedBlackTreeMapSync<ByteString, Arc<Assignment>>,
+    members: RedBlackTreeMapSync<ByteString, Arc<A>>,
 }
 
-impl Default for TargetAssignment {
+impl<A> Default for TargetAssignment<A> {
     /// Of a new group, whose epoch begins at 1 as well.
     fn default() -> Self {
         TargetAssignment {
@@ -33,13 +34,13 @@ impl Default for TargetAssignment {
     }
 }
 
-impl TargetAssignment {
-    pub fn of(&self, member_id: &str) -> Option<&Arc<Assignment>> {
+impl<A> TargetAssignment<A> {
+    pub fn of(&self, member_id: &str) -> Option<&Arc<A>> {
         self.members.get(member_id)
     }
 
     /// In the order of the members' ids.
-    pub fn iter(&self) -> impl Iterator<Item = (&ByteString, &Arc<Assignment>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ByteString, &Arc<A>)> {
         self.members.iter()
     }
 
@@ -47,7 +48,7 @@ impl TargetAssignment {
         self.members.is_empty()
     }
 
-    pub fn set(&mut self, member_id: ByteString, assignment: Arc<Assignment>) {
+    pub fn set(&mut self, member_id: ByteString, assignment: Arc<A>) {
         self.members.insert_mut(member_id, assignment);
     }
 
@@ -63,7 +64,9 @@ impl TargetAssignment {
     pub fn clear_metadata(&mut self) {
         self.set_metadata(NO_EPOCH, 0);
     }
+}
 
+impl TargetAssignment {
     /// Has `assignor` make a new assignment. Returns what differs from this one, for members of `spec`; a member that had
     /// none differs also when it gets nothing.
     pub fn changes(
