@@ -1,5 +1,5 @@
-//! Groups of consumers, of the classic protocol and of KIP-848, and committed offsets: the state machine behind
-//! `__consumer_offsets`.
+//! Groups of consumers, of the classic protocol and of KIP-848, streams groups of KIP-1071, and committed offsets: the state
+//! machine behind `__consumer_offsets`.
 
 mod config;
 mod coordinator;
@@ -32,6 +32,7 @@ mod foreign;
 mod member;
 pub mod modern;
 mod offsets;
+mod streams;
 
 pub use classic_group::ClassicGroupState;
 pub use config::{BoundedSetting, GroupCoordinatorConfig};
@@ -46,6 +47,7 @@ pub use outcome::{
 };
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;
+pub use streams::{StreamsHeartbeatContext, validate_streams_heartbeat};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ pub fn partition_for(key: &str, num_partitions: i32) -> i32 {
 }
 
 /// `String.hashCode`: over UTF-16 code units, which is not the same as over bytes.
-fn string_hash_code(text: &str) -> i32 {
+pub(crate) fn string_hash_code(text: &str) -> i32 {
     text.encode_utf16().fold(0i32, |hash, unit| {
         hash.wrapping_mul(31).wrapping_add(i32::from(unit))
     })

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod group;
+mod java_collections;
 mod java_hash;
 mod outcome;
 pub mod share_partition;

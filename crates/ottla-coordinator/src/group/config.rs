@@ -29,6 +29,17 @@ pub struct GroupCoordinatorConfig {
     pub group_consumer_assignors: Vec<String>,
     pub group_consumer_migration_policy: MigrationPolicy,
     pub group_consumer_regex_refresh_interval_ms: i32,
+
+    /// Whether clients are offered the streams protocol. Where they are not, streams groups are as those of the other types
+    /// that are not served: their records stay as they are.
+    pub serves_streams_groups: bool,
+    pub group_streams_session_timeout_ms: BoundedSetting,
+    pub group_streams_heartbeat_interval_ms: BoundedSetting,
+    pub group_streams_assignment_interval_ms: BoundedSetting,
+    /// How long the first assignment of an empty group waits for more members.
+    pub group_streams_initial_rebalance_delay_ms: i32,
+    pub group_streams_num_standby_replicas: BoundedSetting,
+    pub group_streams_max_size: i32,
 }
 
 /// A setting that a group may have a value of its own for, within bounds.
@@ -69,6 +80,29 @@ impl Default for GroupCoordinatorConfig {
             group_consumer_assignors: vec!["uniform".to_owned(), "range".to_owned()],
             group_consumer_migration_policy: MigrationPolicy::Bidirectional,
             group_consumer_regex_refresh_interval_ms: 10 * 60 * 1000,
+            serves_streams_groups: false,
+            group_streams_session_timeout_ms: BoundedSetting {
+                value: 45_000,
+                min: 45_000,
+                max: 60_000,
+            },
+            group_streams_heartbeat_interval_ms: BoundedSetting {
+                value: 5_000,
+                min: 5_000,
+                max: 15_000,
+            },
+            group_streams_assignment_interval_ms: BoundedSetting {
+                value: 1_000,
+                min: 0,
+                max: 15_000,
+            },
+            group_streams_initial_rebalance_delay_ms: 3_000,
+            group_streams_num_standby_replicas: BoundedSetting {
+                value: 0,
+                min: 0,
+                max: 2,
+            },
+            group_streams_max_size: i32::MAX,
         }
     }
 }

@@ -29,6 +29,7 @@ use super::outcome::{
     Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId, error_after_append,
 };
 use super::record::CoordinatorRecord;
+use super::streams::{self, StreamsGroup, UnwrittenStates};
 use crate::outcome::{Coordinator, TransactionalProducer, WriteKind};
 use crate::timeline::Timeline;
 
@@ -43,6 +44,7 @@ pub(super) use super::effects::Effects;
 pub(super) enum Group {
     Classic(ClassicGroup),
     Consumer(ConsumerGroup),
+    Streams(StreamsGroup),
 }
 
 pub struct GroupCoordinator {
@@ -53,6 +55,8 @@ pub struct GroupCoordinator {
     pub(super) resolving: HashSet<ByteString>,
     /// By group id. A group that was deleted stays until its tombstone is committed.
     pub(super) groups: BTreeMap<ByteString, Timeline<Group>>,
+    /// What is known of streams groups besides what is in `groups`.
+    pub(super) unwritten: UnwrittenStates,
     /// Groups of types that are not served, known from their records.
     pub(super) foreign: ForeignGroups,
     pub(super) offsets: Offsets,
@@ -113,6 +117,7 @@ impl GroupCoordinator {
             metadata: GroupsMetadata::default(),
             resolving: HashSet::new(),
             groups: BTreeMap::new(),
+            unwritten: UnwrittenStates::default(),
             foreign: ForeignGroups::default(),
             offsets: Offsets::default(),
             journal: VecDeque::new(),
@@ -156,8 +161,12 @@ impl Coordinator for GroupCoordinator {
             }
         }
         for group in self.groups.values().filter_map(Timeline::latest) {
-            if let Group::Consumer(group) = group {
-                self.set_timers_of_loaded(group, &mut effects);
+            match group {
+                Group::Classic(_) => {}
+                Group::Consumer(group) => self.set_timers_of_loaded(group, &mut effects),
+                Group::Streams(group) => {
+                    self.set_timers_of_loaded_streams_group(group, &mut effects);
+                }
             }
         }
         self.schedule_expiration(&mut effects);
@@ -181,6 +190,7 @@ impl Coordinator for GroupCoordinator {
             }
         }
         self.offsets = Offsets::default();
+        self.unwritten = UnwrittenStates::default();
         self.finish(effects)
     }
 
@@ -275,6 +285,14 @@ impl Coordinator for GroupCoordinator {
                 self.with_classic_group(group_id, now, &mut effects, |group, cx, effects| {
                     group.on_session_expired(member_id, cx, effects);
                 });
+            }
+            TimerKey::Session { ref group_id, .. } | TimerKey::Revocation { ref group_id, .. }
+                if self.streams_group(group_id).is_some() =>
+            {
+                self.on_streams_member_timer(&key, now, &mut effects);
+            }
+            TimerKey::InitialRebalance { group_id } => {
+                self.on_streams_initial_rebalance(&group_id, now, &mut effects);
             }
             TimerKey::Session { .. }
             | TimerKey::Rejoin { .. }
@@ -533,6 +551,10 @@ impl GroupCoordinator {
                 }
             }
             (key, value) => {
+                if let Some(group_id) = streams::group_of(key).cloned() {
+                    self.apply_to_streams_group(Some(write), &group_id, key, value.as_ref());
+                    return;
+                }
                 let Some(group_id) = group_of(key).cloned() else {
                     unreachable!("records of type {} are not applied here", key.record_type())
                 };
@@ -592,6 +614,7 @@ impl GroupCoordinator {
         if self.groups.get(group_id).is_some_and(Timeline::is_vacant) {
             self.groups.remove(group_id);
             self.metadata.forget_group(group_id);
+            self.unwritten.forget(group_id);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::consumer::group_tombstones;
 use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
+use super::streams;
 
 impl GroupCoordinator {
     /// `group_ids` are all of this coordinator's partition, each once.
@@ -31,9 +32,13 @@ impl GroupCoordinator {
                     ErrorCode::NonEmptyGroup
                 }
                 Some(Group::Consumer(group)) if !group.is_empty() => ErrorCode::NonEmptyGroup,
+                Some(Group::Streams(group)) if !group.is_empty() => ErrorCode::NonEmptyGroup,
                 Some(group) => {
                     records.extend(self.offset_tombstones(group_id));
                     records.extend(tombstones_of(group));
+                    if let Group::Streams(_) = group {
+                        effects.cancel_timer(streams::initial_rebalance(group_id));
+                    }
                     ErrorCode::None
                 }
             };
@@ -71,5 +76,6 @@ pub(super) fn tombstones_of(group: &Group) -> Vec<CoordinatorRecord> {
     match group {
         Group::Classic(group) => vec![CoordinatorRecord::group_tombstone(group.group_id())],
         Group::Consumer(group) => group_tombstones(group),
+        Group::Streams(group) => streams::group_tombstones(group),
     }
 }

@@ -17,6 +17,7 @@ const DEAD: &str = "Dead";
 /// Kafka's names of the types of groups.
 const CLASSIC: &str = "classic";
 const CONSUMER: &str = "consumer";
+const STREAMS: &str = "streams";
 /// Of a group whose type is not served: nothing is known of its members.
 const UNKNOWN_STATE: &str = "Unknown";
 
@@ -66,8 +67,12 @@ impl GroupCoordinator {
 
         let mut listed = Vec::new();
         for group in self.groups.values().filter_map(Timeline::committed) {
+            let filter_name = match group {
+                Group::Streams(group) => Some(group.state().filter_name()),
+                Group::Classic(_) | Group::Consumer(_) => None,
+            };
             let group = listed_group(group);
-            if passes(&group.group_state, &group.group_type) {
+            if passes(filter_name.unwrap_or(&group.group_state), &group.group_type) {
                 listed.push(group);
             }
         }
@@ -100,6 +105,13 @@ fn listed_group(group: &Group) -> ListedGroup {
             protocol_type: CONSUMER_PROTOCOL_TYPE.into(),
             group_state: group.state().name().into(),
             group_type: CONSUMER.into(),
+            ..Default::default()
+        },
+        Group::Streams(group) => ListedGroup {
+            group_id: group.group_id.clone(),
+            protocol_type: STREAMS.into(),
+            group_state: group.state().name().into(),
+            group_type: STREAMS.into(),
             ..Default::default()
         },
     }

@@ -120,6 +120,7 @@ pub(super) fn is_subscribed_to(group: &Group, topic: &ByteString) -> bool {
     match group {
         Group::Classic(group) => group.is_subscribed_to(topic),
         Group::Consumer(group) => group.subscribed_topics().contains(topic),
+        Group::Streams(group) => group.is_subscribed_to(topic),
     }
 }
 
@@ -127,6 +128,7 @@ fn is_empty(group: &Group) -> bool {
     match group {
         Group::Classic(group) => group.is_in(ClassicGroupState::Empty),
         Group::Consumer(group) => group.is_empty(),
+        Group::Streams(group) => group.is_empty(),
     }
 }
 
@@ -143,7 +145,7 @@ impl ExpiryBase {
     fn of(group: &Group) -> Option<ExpiryBase> {
         match group {
             Group::Classic(group) => ExpiryBase::of_classic(group),
-            Group::Consumer(_) => Some(ExpiryBase::Commit),
+            Group::Consumer(_) | Group::Streams(_) => Some(ExpiryBase::Commit),
         }
     }
 

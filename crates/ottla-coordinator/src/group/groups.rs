@@ -13,6 +13,7 @@ use super::config::GroupCoordinatorConfig;
 use super::consumer::{ConsumerGroup, is_end_of_group};
 use super::coordinator::{Change, Effects, Group, GroupCoordinator, refuse_parked};
 use super::outcome::WriteId;
+use super::streams::{self, StreamsGroup};
 use crate::timeline::Timeline;
 
 impl GroupCoordinator {
@@ -49,14 +50,21 @@ impl GroupCoordinator {
     pub(super) fn classic_group(&self, group_id: &str) -> Option<&ClassicGroup> {
         match self.group(group_id)? {
             Group::Classic(group) => Some(group),
-            Group::Consumer(_) => None,
+            Group::Consumer(_) | Group::Streams(_) => None,
         }
     }
 
     pub(super) fn consumer_group(&self, group_id: &str) -> Option<&ConsumerGroup> {
         match self.group(group_id)? {
             Group::Consumer(group) => Some(group),
-            Group::Classic(_) => None,
+            Group::Classic(_) | Group::Streams(_) => None,
+        }
+    }
+
+    pub(super) fn streams_group(&self, group_id: &str) -> Option<&StreamsGroup> {
+        match self.group(group_id)? {
+            Group::Streams(group) => Some(group),
+            Group::Classic(_) | Group::Consumer(_) => None,
         }
     }
 
@@ -121,7 +129,7 @@ impl GroupCoordinator {
             Some(Group::Consumer(_)) => false,
             // One that only had offsets so far has become a consumer group.
             Some(Group::Classic(group)) if group.protocol_type().is_none() => true,
-            Some(Group::Classic(_)) => return,
+            Some(Group::Classic(_) | Group::Streams(_)) => return,
         };
         if may_begin && value.is_none() {
             return;
@@ -140,6 +148,52 @@ impl GroupCoordinator {
             Some(write) => self.put_group(write, group_id, Some(Group::Consumer(group))),
             None => {
                 let slot = Timeline::of_committed(Group::Consumer(group));
+                self.groups.insert(group_id.clone(), slot);
+            }
+        }
+    }
+
+    /// The same, for a record of a streams group.
+    pub(super) fn apply_to_streams_group(
+        &mut self,
+        write: Option<WriteId>,
+        group_id: &ByteString,
+        key: &GroupRecordKey,
+        value: Option<&GroupRecordValue>,
+    ) {
+        if streams::is_end_of_group(key, value) {
+            if self.streams_group(group_id).is_some() {
+                match write {
+                    Some(write) => self.put_group(write, group_id, None),
+                    None => drop(self.groups.remove(group_id)),
+                }
+            }
+            return;
+        }
+        let may_begin = match self.group(group_id) {
+            None => true,
+            Some(Group::Streams(_)) => false,
+            // One that only had offsets so far has become a streams group.
+            Some(Group::Classic(group)) if group.protocol_type().is_none() => true,
+            Some(Group::Classic(_) | Group::Consumer(_)) => return,
+        };
+        if may_begin && value.is_none() {
+            return;
+        }
+        if let (None, Some(Group::Streams(group))) = (write, self.group_mut(group_id)) {
+            // Nobody sees what is being loaded.
+            group.apply(key, value);
+            return;
+        }
+        let mut group = match self.group(group_id) {
+            Some(Group::Streams(group)) => group.clone(),
+            _ => StreamsGroup::new(group_id.clone()),
+        };
+        group.apply(key, value);
+        match write {
+            Some(write) => self.put_group(write, group_id, Some(Group::Streams(group))),
+            None => {
+                let slot = Timeline::of_committed(Group::Streams(group));
                 self.groups.insert(group_id.clone(), slot);
             }
         }

@@ -16,6 +16,7 @@ use super::member::{ClassicGroupMember, Protocol, owned, owned_protocols};
 use super::outcome::{Outcome, ReplyTo, Response};
 use super::rebalance::max_size;
 use super::record::CoordinatorRecord;
+use super::streams;
 
 /// What a JoinGroup depends on besides its body.
 #[derive(Clone, Debug)]
@@ -80,6 +81,18 @@ impl GroupCoordinator {
         }
 
         let is_unknown_member = request.member_id.is_empty();
+        if let Some(group) = self.streams_group(&request.group_id).cloned() {
+            if !group.is_empty() {
+                let nobody = ByteString::new();
+                effects.refuse_join(to, &nobody, ErrorCode::InconsistentGroupProtocol);
+                return self.finish(effects);
+            }
+            if is_unknown_member {
+                self.put_group(effects.next_write(), &group.group_id, None);
+                effects.write(streams::group_tombstones(&group), Deferred::Nothing);
+                effects.cancel_timer(streams::initial_rebalance(&group.group_id));
+            }
+        }
         match self.consumer_group(&request.group_id).cloned() {
             Some(group) if !group.is_empty() => {
                 self.join_consumer_group(to, group, &request, &context, now, &mut effects);

@@ -91,24 +91,29 @@ impl GroupCoordinator {
         knows_consumer_groups: bool,
     ) -> Result<(), ErrorCode> {
         let is_member = request.generation_id_or_member_epoch >= 0;
+        let committer = Committer {
+            member_id: &request.member_id,
+            instance_id: request.group_instance_id.as_ref(),
+            member_epoch: request.generation_id_or_member_epoch,
+            is_transactional: false,
+            knows_consumer_groups,
+        };
+        let max_metadata = self.config.offset_metadata_max_bytes;
+        let to_commit = request.topics.iter().flat_map(|topic| {
+            let to_commit = topic.partitions.iter().filter(move |partition| {
+                let metadata = partition.committed_metadata.as_deref();
+                !metadata.is_some_and(|text| is_metadata_too_large(text, max_metadata))
+            });
+            to_commit.map(move |partition| (topic, partition.partition_index))
+        });
         match self.group(&request.group_id) {
             Some(Group::Classic(group)) => validate(group, request),
             Some(Group::Consumer(group)) => {
-                let max_metadata = self.config.offset_metadata_max_bytes;
-                let committer = Committer {
-                    member_id: &request.member_id,
-                    instance_id: request.group_instance_id.as_ref(),
-                    member_epoch: request.generation_id_or_member_epoch,
-                    is_transactional: false,
-                    knows_consumer_groups,
-                };
-                let partitions = request.topics.iter().flat_map(|topic| {
-                    let to_commit = topic.partitions.iter().filter(move |partition| {
-                        let metadata = partition.committed_metadata.as_deref();
-                        !metadata.is_some_and(|text| is_metadata_too_large(text, max_metadata))
-                    });
-                    to_commit.map(|partition| (Some(topic.topic_id), partition.partition_index))
-                });
+                let partitions = to_commit.map(|(topic, index)| (Some(topic.topic_id), index));
+                group.validate_commit(&committer, partitions)
+            }
+            Some(Group::Streams(group)) => {
+                let partitions = to_commit.map(|(topic, index)| (&topic.name, index));
                 group.validate_commit(&committer, partitions)
             }
             // Whether such a group has members is not known here, so its offsets are left alone.

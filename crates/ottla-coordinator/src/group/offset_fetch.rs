@@ -80,6 +80,9 @@ impl GroupCoordinator {
             Some(Group::Consumer(group)) => {
                 group.validate_fetch(request.member_id.as_ref(), request.member_epoch)
             }
+            Some(Group::Streams(group)) => {
+                group.validate_fetch(request.member_id.as_ref(), request.member_epoch)
+            }
             _ => Ok(()),
         }
     }

@@ -1,11 +1,13 @@
 //! What the coordinator of groups asks of its shell: its records, its responses, its timers.
 
 use bytestring::ByteString;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use ottla_protocol::messages::{
     ConsumerGroupHeartbeatResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
-    OffsetCommitResponse, OffsetDeleteResponse, SyncGroupResponse, TxnOffsetCommitResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, StreamsGroupHeartbeatResponse, SyncGroupResponse,
+    TxnOffsetCommitResponse,
 };
 use ottla_types::ErrorCode;
 
@@ -28,6 +30,11 @@ pub enum Response {
     SyncGroup(SyncGroupResponse),
     Heartbeat(HeartbeatResponse),
     ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse),
+    StreamsGroupHeartbeat {
+        response: Box<StreamsGroupHeartbeatResponse>,
+        /// Internal topics that the member's topology needs and that do not exist, to be created on its behalf.
+        topics_to_create: Vec<CreatableTopic>,
+    },
     LeaveGroup(LeaveGroupResponse),
     OffsetCommit(OffsetCommitResponse),
     OffsetFetch(OffsetFetchResponseGroup),
@@ -63,6 +70,13 @@ impl Response {
                     ..Default::default()
                 })
             }
+            Response::StreamsGroupHeartbeat { .. } => Response::StreamsGroupHeartbeat {
+                response: Box::new(StreamsGroupHeartbeatResponse {
+                    error_code: code,
+                    ..Default::default()
+                }),
+                topics_to_create: Vec::new(),
+            },
             Response::LeaveGroup(_) => Response::LeaveGroup(LeaveGroupResponse {
                 error_code: code,
                 ..Default::default()
@@ -162,6 +176,8 @@ pub enum TimerKey {
         group_id: ByteString,
         member_id: ByteString,
     },
+    /// The first target assignment of a streams group is made.
+    InitialRebalance { group_id: ByteString },
     /// The group stops waiting for members to join.
     Join { group_id: ByteString },
     /// The group stops waiting for members to send SyncGroup.

@@ -14,6 +14,7 @@ use ottla_protocol::coordinator_records::{
 use super::classic_group::ClassicGroup;
 use super::consumer::CONSUMER_GROUP_VALUE_VERSION;
 use super::offsets::OffsetAndMetadata;
+use super::streams::STREAMS_GROUP_VALUE_VERSION;
 use crate::outcome::EncodeRecord;
 
 /// The version that 4.3.1 writes; 4 is known but held back, so that the way to older brokers stays open.
@@ -139,6 +140,7 @@ fn value_version(value: &GroupRecordValue) -> i16 {
         GroupRecordValue::OffsetCommit(_) => OFFSET_COMMIT_VALUE_VERSION,
         GroupRecordValue::GroupMetadata(_) => GROUP_METADATA_VALUE_VERSION,
         value if is_of_consumer_group(value) => CONSUMER_GROUP_VALUE_VERSION,
+        value if is_of_streams_group(value) => STREAMS_GROUP_VALUE_VERSION,
         other => unreachable!("records of type {} are not written", other.record_type()),
     }
 }
@@ -153,6 +155,19 @@ fn is_of_consumer_group(value: &GroupRecordValue) -> bool {
             | Value::ConsumerGroupTargetAssignmentMember(_)
             | Value::ConsumerGroupCurrentMemberAssignment(_)
             | Value::ConsumerGroupRegularExpression(_)
+    )
+}
+
+fn is_of_streams_group(value: &GroupRecordValue) -> bool {
+    use GroupRecordValue as Value;
+    matches!(
+        value,
+        Value::StreamsGroupMetadata(_)
+            | Value::StreamsGroupTopology(_)
+            | Value::StreamsGroupMemberMetadata(_)
+            | Value::StreamsGroupTargetAssignmentMetadata(_)
+            | Value::StreamsGroupTargetAssignmentMember(_)
+            | Value::StreamsGroupCurrentMemberAssignment(_)
     )
 }
 

@@ -20,6 +20,7 @@ use super::coordinator::{Group, GroupCoordinator};
 use super::foreign::ForeignGroupType;
 use super::member::owned;
 use super::offsets::{OffsetAndMetadata, PendingOffset};
+use super::streams;
 
 /// A record of the log cannot be understood, so the groups in this partition cannot be served.
 #[derive(Debug, Error)]
@@ -98,17 +99,22 @@ impl GroupCoordinator {
                 let group_type = ForeignGroupType::Share;
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
             }
-            GroupRecordKey::StreamsGroupMetadata(key) => {
+            GroupRecordKey::StreamsGroupMetadata(key) if !self.config.serves_streams_groups => {
                 let group_type = ForeignGroupType::Streams;
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
             }
             key => {
-                // Otherwise the rest of a group of another type, or a type of a newer Kafka.
+                let write = self.replaying;
+                let streams_group =
+                    streams::group_of(key).filter(|_| self.config.serves_streams_groups);
                 if let Some(group_id) = group_of(key).map(owned) {
                     let value = value.map(decode).transpose()?;
-                    let write = self.replaying;
                     self.apply_to_consumer_group(write, &group_id, key, value.as_ref());
+                } else if let Some(group_id) = streams_group.map(owned) {
+                    let value = value.map(decode).transpose()?;
+                    self.apply_to_streams_group(write, &group_id, key, value.as_ref());
                 }
+                // Else it is the rest of a group of another type, or of a type of a newer Kafka.
             }
         }
         Ok(())

@@ -13,6 +13,8 @@ mod random;
 mod rebalance;
 mod replay;
 mod static_members;
+mod streams;
+mod streams_text;
 mod transactional_offsets;
 
 use std::fmt::Write as _;
@@ -339,6 +341,7 @@ impl Script {
             .map_or("-", |group| match group {
                 Group::Classic(group) => group.state().name(),
                 Group::Consumer(group) => group.state().name(),
+                Group::Streams(group) => group.state().name(),
             })
     }
 
@@ -482,6 +485,7 @@ fn describe_timer(change: &TimerChange) -> String {
             group_id,
             member_id,
         } => format!("session {group_id}/{member_id}"),
+        TimerKey::InitialRebalance { group_id } => format!("initial rebalance {group_id}"),
         TimerKey::Join { group_id } => format!("join {group_id}"),
         TimerKey::Sync { group_id } => format!("sync {group_id}"),
         TimerKey::Revocation {
@@ -554,6 +558,10 @@ fn describe_reply(response: &Response) -> String {
         ),
         Response::Heartbeat(heartbeat) => format!("heartbeat {}", error(heartbeat.error_code)),
         Response::ConsumerGroupHeartbeat(heartbeat) => consumer_text::heartbeat(heartbeat),
+        Response::StreamsGroupHeartbeat {
+            response,
+            topics_to_create,
+        } => streams_text::heartbeat(response, topics_to_create),
         Response::LeaveGroup(leave) => {
             let members = leave.members.iter().map(|member| {
                 let instance_id = member.group_instance_id.as_deref().unwrap_or("");
@@ -668,7 +676,8 @@ fn describe_record(record: &CoordinatorRecord) -> String {
                 key.group, key.topic, key.partition
             )
         }
-        (key, value) => consumer_text::record(key, value.as_ref()),
+        (key, value) => streams_text::record(key, value.as_ref())
+            .unwrap_or_else(|| consumer_text::record(key, value.as_ref())),
     }
 }
 

@@ -11,7 +11,7 @@ use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Timestamp};
 
 use super::classic_group::{ClassicGroup, ClassicGroupState};
-use super::consumer::{Committer, ConsumerGroup};
+use super::consumer::Committer;
 use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::member::owned;
 use super::offset_commit::is_metadata_too_large;
@@ -101,13 +101,7 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    /// For producers every commit that comes too late is one of a former generation.
-    fn validate_member_commit(
-        &self,
-        group: &ConsumerGroup,
-        request: &TxnOffsetCommitRequest,
-    ) -> Result<(), ErrorCode> {
-        let max_metadata = self.config.offset_metadata_max_bytes;
+    fn validate_txn_commit(&self, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
         let committer = Committer {
             member_id: &request.member_id,
             instance_id: request.group_instance_id.as_ref(),
@@ -115,25 +109,32 @@ impl GroupCoordinator {
             is_transactional: true,
             knows_consumer_groups: true,
         };
-        let image = self.metadata.image();
-        let partitions = request.topics.iter().flat_map(|topic| {
-            let topic_id = image.topics.by_name(&topic.name).map(|topic| topic.id);
+        let max_metadata = self.config.offset_metadata_max_bytes;
+        let to_commit = request.topics.iter().flat_map(|topic| {
             let to_commit = topic.partitions.iter().filter(move |partition| {
                 let metadata = partition.committed_metadata.as_deref();
                 !metadata.is_some_and(|text| is_metadata_too_large(text, max_metadata))
             });
-            to_commit.map(move |partition| (topic_id, partition.partition_index))
+            to_commit.map(move |partition| (&topic.name, partition.partition_index))
         });
-        match group.validate_commit(&committer, partitions) {
-            Err(ErrorCode::StaleMemberEpoch) => Err(ErrorCode::IllegalGeneration),
-            result => result,
-        }
-    }
-
-    fn validate_txn_commit(&self, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
+        // For producers every commit that comes too late is one of a former generation.
+        let of_former_generation = |error| match error {
+            ErrorCode::StaleMemberEpoch => ErrorCode::IllegalGeneration,
+            error => error,
+        };
         match self.group(&request.group_id) {
             Some(Group::Classic(group)) => validate(group, request),
-            Some(Group::Consumer(group)) => self.validate_member_commit(group, request),
+            Some(Group::Consumer(group)) => {
+                let topics = &self.metadata.image().topics;
+                let partitions = to_commit
+                    .map(|(name, index)| (topics.by_name(name).map(|topic| topic.id), index));
+                let result = group.validate_commit(&committer, partitions);
+                result.map_err(of_former_generation)
+            }
+            Some(Group::Streams(group)) => {
+                let result = group.validate_commit(&committer, to_commit);
+                result.map_err(of_former_generation)
+            }
             // Whether such a group has members is not known here, so its offsets are left alone.
             None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
             None if request.generation_id < 0 => Ok(()),

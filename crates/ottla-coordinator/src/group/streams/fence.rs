@@ -1,0 +1,95 @@
+//! Members go: because they say so, or because nobody has heard of them.
+//! Source: `GroupMetadataManager.streamsGroupLeave`, `streamsGroupFenceMember`.
+
+use std::sync::Arc;
+
+use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::decision::Decision;
+use super::group::StreamsGroup;
+use super::heartbeat::{heartbeat_response, unknown_member};
+use super::member::StreamsGroupMember;
+use super::{record, timers};
+use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::modern::GroupError;
+use crate::group::outcome::ReplyTo;
+
+impl GroupCoordinator {
+    pub(super) fn streams_leave(
+        &mut self,
+        to: ReplyTo,
+        request: &StreamsGroupHeartbeatRequest,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        let group_id = &request.group_id;
+        let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
+        let group = match self.group(group_id) {
+            Some(Group::Streams(group)) => group.clone(),
+            None if !self.foreign.contains(group_id) => {
+                return Err(not_found(format!("Group {group_id} not found.")));
+            }
+            _ => {
+                let message = format!("Group {group_id} is not a streams group.");
+                return Err(not_found(message));
+            }
+        };
+        if request.shutdown_application {
+            // Kafka takes anybody's word for it, also of who is no member.
+            self.unwritten
+                .of(&group.group_id)
+                .shutdown_requested_by
+                .get_or_insert_with(|| crate::group::member::owned(&request.member_id));
+        }
+        let member = group
+            .member(&request.member_id)
+            .cloned()
+            .ok_or_else(|| unknown_member(&request.member_id, group_id))?;
+        let response = StreamsGroupHeartbeatResponse {
+            member_id: member.member_id.clone(),
+            member_epoch: request.member_epoch,
+            status: Some(Vec::new()),
+            ..Default::default()
+        };
+        let reply = Deferred::Reply(to, heartbeat_response(response, Vec::new()));
+        self.fence_streams_member(group, &member, reply, now, effects);
+        Ok(())
+    }
+
+    /// Puts a member out.
+    pub(super) fn fence_streams_member(
+        &mut self,
+        group: StreamsGroup,
+        member: &Arc<StreamsGroupMember>,
+        deferred: Deferred,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let mut decision = Decision::about(group);
+        decision.remove_member(&member.member_id);
+        let group_id = decision.group_id();
+        let StreamsGroup {
+            group_epoch,
+            metadata_hash,
+            validated_topology_epoch,
+            ref last_assignment_configs,
+            ..
+        } = decision.group;
+        let next_epoch = record::group_metadata(
+            &group_id,
+            group_epoch.saturating_add(1),
+            metadata_hash,
+            validated_topology_epoch,
+            last_assignment_configs,
+        );
+        decision.write(next_epoch);
+        timers::cancel_all(&group_id, member, effects);
+        if decision.group.is_empty()
+            && let Some(unwritten) = self.unwritten.get_mut(&group_id)
+        {
+            unwritten.shutdown_requested_by = None;
+        }
+        self.conclude_streams(decision, deferred, now, effects);
+    }
+}

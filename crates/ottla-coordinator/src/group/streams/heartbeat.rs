@@ -1,0 +1,564 @@
+//! StreamsGroupHeartbeat: a member joins, says what has changed, and is told its tasks; or it leaves.
+//!
+//! A heartbeat is one decision. What the member says of itself, and what the topology is worth with the topics that there are,
+//! may raise the group epoch; a group epoch ahead of the target assignment has the target made anew (`target.rs`); and the
+//! member is brought a step closer to its target (`reconcile.rs`).
+//! Source: `GroupMetadataManager.streamsGroupHeartbeat` and what it calls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::streams_group_heartbeat_request as request;
+use ottla_protocol::messages::streams_group_heartbeat_response::TaskIds;
+use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::configured_topology::{ConfiguredSubtopology, ConfiguredTopology};
+use super::decision::Decision;
+use super::endpoints::endpoints_to_partitions;
+use super::group::StreamsGroup;
+use super::member::{
+    Endpoint, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, MemberState, StreamsGroupMember,
+};
+use super::reconcile::Reconciliation;
+use super::target::Target;
+use super::tasks::{self, Tasks, TasksTuple};
+use super::topology::{StreamsTopology, to_record};
+use super::topology_error::StatusCode;
+use super::unwritten::Unwritten;
+use super::{record, timers};
+use crate::group::CoordinatorRecord;
+use crate::group::classic_group::ClassicGroupState;
+use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
+use crate::group::member::owned;
+use crate::group::modern::GroupError;
+use crate::group::outcome::{Outcome, ReplyTo, Response};
+
+/// What a heartbeat depends on besides its body.
+#[derive(Clone, Debug)]
+pub struct StreamsHeartbeatContext {
+    pub client_id: ByteString,
+    /// The peer's address as Java prints it: `/192.0.2.1`.
+    pub client_host: ByteString,
+}
+
+/// What the member says that it has. A kind of task of which it says nothing is `None`.
+struct OwnedTasks {
+    active: Option<Tasks>,
+    standby: Option<Tasks>,
+    warmup: Option<Tasks>,
+}
+
+impl GroupCoordinator {
+    /// `request` has passed `validate_streams_heartbeat`, and its topology names only topics that a client may have.
+    pub fn handle_streams_group_heartbeat(
+        &mut self,
+        to: ReplyTo,
+        request: StreamsGroupHeartbeatRequest,
+        context: StreamsHeartbeatContext,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let result = match request.member_epoch {
+            LEAVE_GROUP_EPOCH | LEAVE_GROUP_STATIC_EPOCH => {
+                self.streams_leave(to, &request, now, &mut effects)
+            }
+            _ => self.streams_heartbeat(to, &request, &context, now, &mut effects),
+        };
+        if let Err(error) = result {
+            effects.reply(to, refused(error));
+        }
+        self.finish(effects)
+    }
+
+    fn streams_heartbeat(
+        &mut self,
+        to: ReplyTo,
+        request: &StreamsGroupHeartbeatRequest,
+        context: &StreamsHeartbeatContext,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        let is_joining = request.member_epoch == 0;
+        let group_id = owned(&request.group_id);
+        let is_made = self.streams_group(&group_id).is_none();
+        let mut decision = self.streams_group_to_join(&group_id, is_joining)?;
+        if is_joining {
+            self.check_streams_room(&decision.group)?;
+        }
+        let was_empty = decision.group.is_empty();
+        let mut unwritten = self.unwritten_of(&group_id, is_made);
+        let owned_tasks = OwnedTasks::of(request)?;
+
+        // 1. What the member says of itself.
+        let member = match decision.group.member(&request.member_id) {
+            Some(member) => StreamsGroupMember::clone(member),
+            None if is_joining => StreamsGroupMember::new(owned(&request.member_id)),
+            None => return Err(unknown_member(&request.member_id, &group_id)),
+        };
+        check_member_epoch(&member, request.member_epoch, &owned_tasks)?;
+        let updated = with_request(&member, request, context)?;
+        let mut bumps_epoch = updated != member;
+        if bumps_epoch {
+            decision.write_member(&updated);
+        }
+
+        // 2. The topology, and what it comes to with the topics that there are.
+        let mut status = Vec::new();
+        let had_topology = decision.group.topology.is_some();
+        let topology = update_topology(&mut decision, request.topology.as_ref())?;
+        if updated.topology_epoch < topology.epoch {
+            status.push(StatusCode::StaleTopology.with(format!(
+                "The member's topology epoch {} is behind the group's topology epoch {}.",
+                updated.topology_epoch, topology.epoch
+            )));
+        }
+        let former_hash = decision.group.metadata_hash;
+        let is_look_due =
+            self.metadata
+                .is_look_due(&group_id, now.value(), decision.group.group_epoch);
+        let mut metadata_hash = former_hash;
+        let configured = match &unwritten.configured {
+            Some(configured) if had_topology && !is_look_due => Arc::clone(configured),
+            former => {
+                let topics = topology.required_topics();
+                metadata_hash = self.metadata.look_at(&group_id, topics.iter());
+                bumps_epoch |= metadata_hash != former_hash;
+                match former {
+                    Some(former) if had_topology && metadata_hash == former_hash => {
+                        Arc::clone(former)
+                    }
+                    _ => {
+                        let image = self.metadata.image();
+                        Arc::new(ConfiguredTopology::configure(&topology, image)?)
+                    }
+                }
+            }
+        };
+        unwritten.configured = Some(Arc::clone(&configured));
+        let validated_topology_epoch = match configured.ready() {
+            None => -1,
+            Some(subtopologies) => {
+                owned_tasks.check_exist(subtopologies)?;
+                topology.epoch
+            }
+        };
+        bumps_epoch |= validated_topology_epoch != decision.group.validated_topology_epoch;
+        let configs = self.streams_assignment_configs(&group_id);
+        bumps_epoch |= configs != decision.group.last_assignment_configs;
+        if bumps_epoch {
+            let epoch = decision.group.group_epoch.saturating_add(1);
+            decision.write(record::group_metadata(
+                &group_id,
+                epoch,
+                metadata_hash,
+                validated_topology_epoch,
+                &configs,
+            ));
+        }
+        let group_epoch = decision.group.group_epoch;
+
+        // 3. The target assignment. A group that begins waits for more members first.
+        let delay_ms = self.streams_initial_rebalance_delay_ms(&group_id);
+        if was_empty && delay_ms > 0 {
+            effects.set_timer_if_absent(timers::initial_rebalance(&group_id), delay_ms);
+            unwritten.delays_assignment = true;
+        }
+        let target = if unwritten.delays_assignment {
+            let reason = "Assignment delayed due to the configured initial rebalance delay.";
+            status.push(StatusCode::AssignmentDelayed.with(reason));
+            Target::none_yet(&decision.group)
+        } else {
+            let is_delayed = self.update_streams_target(&mut decision, &configured, now)?;
+            if is_delayed {
+                let reason = "Assignment delayed due to the configured assignment interval.";
+                status.push(StatusCode::AssignmentDelayed.with(reason));
+            }
+            Target::of(&decision.group, &updated.member_id)
+        };
+
+        // 4. The member's way to it.
+        let updated =
+            self.streams_reconcile(&mut decision, updated, &target, &owned_tasks, effects)?;
+        effects.set_timer(
+            timers::session(&group_id, &updated.member_id),
+            self.streams_session_timeout_ms(&group_id),
+        );
+        if request.shutdown_application {
+            unwritten
+                .shutdown_requested_by
+                .get_or_insert_with(|| updated.member_id.clone());
+        }
+        self.metadata
+            .has_looked(&group_id, now.value(), group_epoch);
+
+        let mut response = StreamsGroupHeartbeatResponse {
+            member_id: updated.member_id.clone(),
+            member_epoch: updated.member_epoch,
+            heartbeat_interval_ms: self.streams_heartbeat_interval_ms(&group_id),
+            ..Default::default()
+        };
+        if is_joining || updated.assigned != member.assigned {
+            tell_tasks(&mut response, &updated);
+            if updated.user_endpoint.is_some() {
+                unwritten.endpoint_information_epoch =
+                    unwritten.endpoint_information_epoch.wrapping_add(1);
+            }
+        }
+        if unwritten.endpoint_information_epoch != request.endpoint_information_epoch {
+            let image = self.metadata.image();
+            response.partitions_by_user_endpoint = Some(endpoints_to_partitions(
+                &decision.group,
+                &updated,
+                &configured,
+                image,
+            ));
+        }
+        if self.group(&group_id).is_some() {
+            response.endpoint_information_epoch = unwritten.endpoint_information_epoch;
+        }
+        let mut topics_to_create = Vec::new();
+        if let Some(error) = &configured.error {
+            topics_to_create.clone_from(&configured.internal_topics_to_create);
+            status.push(error.status.with(error.detail.clone()));
+        }
+        if let Some(member_id) = &unwritten.shutdown_requested_by {
+            status.push(StatusCode::ShutdownApplication.with(format!(
+                "Streams group member {member_id} encountered a fatal error and requested a \
+                 shutdown for the entire application."
+            )));
+        }
+        response.status = Some(status);
+
+        if is_made {
+            // See `unwritten.rs`.
+            unwritten = Unwritten {
+                delays_assignment: unwritten.delays_assignment,
+                ..Default::default()
+            };
+        }
+        self.unwritten.put(group_id, unwritten);
+        let reply = Deferred::Reply(to, heartbeat_response(response, topics_to_create));
+        self.conclude_streams(decision, reply, now, effects);
+        Ok(())
+    }
+
+    /// The group that a member joins or is in. Source: `getOrCreateStreamsGroup`, `getStreamsGroupOrThrow`.
+    fn streams_group_to_join(
+        &self,
+        group_id: &ByteString,
+        creates: bool,
+    ) -> Result<Decision, GroupError> {
+        let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
+        let not_a_streams_group = || not_found(format!("Group {group_id} is not a streams group."));
+        if self.foreign.contains(group_id) {
+            return Err(not_a_streams_group());
+        }
+        match self.group(group_id) {
+            Some(Group::Streams(group)) => Ok(Decision::about(group.clone())),
+            Some(Group::Classic(group)) if creates && group.is_in(ClassicGroupState::Empty) => {
+                let mut decision = Decision::about(StreamsGroup::new(group_id.clone()));
+                decision
+                    .records
+                    .push(CoordinatorRecord::group_tombstone(group_id));
+                Ok(decision)
+            }
+            Some(Group::Classic(_) | Group::Consumer(_)) => Err(not_a_streams_group()),
+            None if creates => Ok(Decision::about(StreamsGroup::new(group_id.clone()))),
+            None => Err(not_found(format!("Streams group {group_id} not found."))),
+        }
+    }
+
+    fn check_streams_room(&self, group: &StreamsGroup) -> Result<(), GroupError> {
+        let max_size = self.config.group_streams_max_size;
+        if group.num_members() < usize::try_from(max_size).unwrap_or(0) {
+            return Ok(());
+        }
+        Err(GroupError::new(
+            ErrorCode::GroupMaxSizeReached,
+            format!("The streams group has reached its maximum capacity of {max_size} members."),
+        ))
+    }
+
+    fn unwritten_of(&self, group_id: &str, is_made: bool) -> Unwritten {
+        let known = self.unwritten.get(group_id);
+        match is_made {
+            false => known.cloned().unwrap_or_default(),
+            true => Unwritten {
+                delays_assignment: known.is_some_and(|it| it.delays_assignment),
+                ..Default::default()
+            },
+        }
+    }
+
+    /// Brings the member a step closer to its target.
+    fn streams_reconcile(
+        &self,
+        decision: &mut Decision,
+        member: StreamsGroupMember,
+        target: &Target,
+        owned_tasks: &OwnedTasks,
+        effects: &mut Effects,
+    ) -> Result<StreamsGroupMember, GroupError> {
+        if member.is_reconciled_to(target.epoch) {
+            return Ok(member);
+        }
+        let owned = owned_tasks.all();
+        let reconciliation = Reconciliation {
+            group: &decision.group,
+            target_epoch: target.epoch,
+            target: &target.tasks,
+            owned: owned.as_ref(),
+        };
+        let next = reconciliation.step(&member)?;
+        if next == member {
+            return Ok(member);
+        }
+        decision.write_current_assignment(&next);
+        let group_id = decision.group_id();
+        let timer = |epoch: i32| timers::revocation(&group_id, &next.member_id, epoch);
+        if next.state == MemberState::UnrevokedTasks {
+            effects.set_timer(timer(next.member_epoch), next.rebalance_timeout_ms);
+        } else if member.state == MemberState::UnrevokedTasks {
+            effects.cancel_timer(timer(member.member_epoch));
+        }
+        Ok(next)
+    }
+
+    /// Writes what was decided, and puts the group as it is now in the place of what it was.
+    pub(super) fn conclude_streams(
+        &mut self,
+        decision: Decision,
+        deferred: Deferred,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let Decision { group, records } = decision;
+        if records.is_empty() {
+            self.defer_until_committed(deferred, now, effects);
+            return;
+        }
+        let group_id = group.group_id.clone();
+        if self.classic_group(&group_id).is_some() {
+            self.end_classic_group(&group_id, effects);
+        }
+        self.put_group(effects.next_write(), &group_id, Some(Group::Streams(group)));
+        effects.write(records, deferred);
+    }
+}
+
+impl OwnedTasks {
+    fn of(request: &StreamsGroupHeartbeatRequest) -> Result<Self, GroupError> {
+        Ok(OwnedTasks {
+            active: by_subtopology(request.active_tasks.as_deref())?,
+            standby: by_subtopology(request.standby_tasks.as_deref())?,
+            warmup: by_subtopology(request.warmup_tasks.as_deref())?,
+        })
+    }
+
+    /// If the member says something of every kind.
+    fn all(&self) -> Option<TasksTuple> {
+        let said = |tasks: &Tasks| {
+            let mut said = tasks.clone();
+            said.retain(|_, partitions| !partitions.is_empty());
+            said
+        };
+        Some(TasksTuple {
+            active: said(self.active.as_ref()?),
+            standby: said(self.standby.as_ref()?),
+            warmup: said(self.warmup.as_ref()?),
+        })
+    }
+
+    fn check_exist(
+        &self,
+        subtopologies: &BTreeMap<ByteString, ConfiguredSubtopology>,
+    ) -> Result<(), GroupError> {
+        let invalid = |message: String| GroupError::new(ErrorCode::InvalidRequest, message);
+        for tasks in [&self.active, &self.standby, &self.warmup]
+            .into_iter()
+            .flatten()
+        {
+            for (id, partitions) in tasks {
+                let Some(subtopology) = subtopologies.get(id) else {
+                    let message = format!("Subtopology {id} does not exist in the topology.");
+                    return Err(invalid(message));
+                };
+                let number = subtopology.number_of_tasks;
+                if let Some(index) = partitions.iter().find(|it| !(0..number).contains(*it)) {
+                    return Err(invalid(format!(
+                        "Task {index} for subtopology {id} is invalid. Number of tasks for this \
+                         subtopology: {number}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Subtopologies stay in it without tasks if the member names them so.
+fn by_subtopology(task_ids: Option<&[request::TaskIds]>) -> Result<Option<Tasks>, GroupError> {
+    let Some(task_ids) = task_ids else {
+        return Ok(None);
+    };
+    let mut tasks = Tasks::new();
+    for task_ids in task_ids {
+        let partitions = task_ids.partitions.iter().copied().collect();
+        let former = tasks.insert(owned(&task_ids.subtopology_id), partitions);
+        if former.is_some() {
+            return Err(ErrorCode::UnknownServerError.into());
+        }
+    }
+    Ok(Some(tasks))
+}
+
+pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {
+    GroupError::new(
+        ErrorCode::UnknownMemberId,
+        format!("Member {member_id} is not a member of group {group_id}."),
+    )
+}
+
+/// Whether the member speaks of the epoch that it is in. One that missed an answer may be an epoch behind, as long as it
+/// has nothing that it should not have.
+fn check_member_epoch(
+    member: &StreamsGroupMember,
+    received: i32,
+    owned: &OwnedTasks,
+) -> Result<(), GroupError> {
+    let known = member.member_epoch;
+    let is_behind = || {
+        let owned = [&owned.active, &owned.standby, &owned.warmup].map(Option::as_ref);
+        received == member.previous_member_epoch && member.assigned.covers(owned)
+    };
+    if received == 0 || received == known || (received < known && is_behind()) {
+        return Ok(());
+    }
+    let relation = if received > known {
+        "greater"
+    } else {
+        "smaller"
+    };
+    Err(GroupError::new(
+        ErrorCode::FencedMemberEpoch,
+        format!(
+            "The streams group member has a {relation} member epoch ({received}) than the one \
+             known by the group coordinator ({known}). The member must abandon all its partitions \
+             and rejoin."
+        ),
+    ))
+}
+
+/// The member with what the request says; what it does not say stays.
+fn with_request(
+    member: &StreamsGroupMember,
+    request: &StreamsGroupHeartbeatRequest,
+    context: &StreamsHeartbeatContext,
+) -> Result<StreamsGroupMember, GroupError> {
+    let mut updated = StreamsGroupMember {
+        client_id: context.client_id.clone(),
+        client_host: context.client_host.clone(),
+        ..member.clone()
+    };
+    if let Some(rack_id) = &request.rack_id {
+        updated.rack_id = Some(owned(rack_id));
+    }
+    if request.rebalance_timeout_ms != -1 {
+        updated.rebalance_timeout_ms = request.rebalance_timeout_ms;
+    }
+    if let Some(topology) = &request.topology {
+        updated.topology_epoch = topology.epoch;
+    }
+    if let Some(process_id) = &request.process_id {
+        updated.process_id = owned(process_id);
+    }
+    if let Some(endpoint) = &request.user_endpoint {
+        updated.user_endpoint = Some(Endpoint {
+            host: owned(&endpoint.host),
+            port: endpoint.port,
+        });
+    }
+    if let Some(tags) = &request.client_tags {
+        updated.client_tags = BTreeMap::new();
+        for tag in tags {
+            let former = updated
+                .client_tags
+                .insert(owned(&tag.key), owned(&tag.value));
+            if former.is_some() {
+                return Err(ErrorCode::UnknownServerError.into());
+            }
+        }
+    }
+    Ok(updated)
+}
+
+/// The group's topology, which the first member to join says. In 4.3.1 it stays what it is from then on.
+fn update_topology(
+    decision: &mut Decision,
+    said: Option<&request::Topology>,
+) -> Result<Arc<StreamsTopology>, GroupError> {
+    let known = decision.group.topology.clone();
+    let Some(said) = said else {
+        return known.ok_or_else(|| ErrorCode::UnknownServerError.into());
+    };
+    let value = to_record(said);
+    let unknown = || GroupError::from(ErrorCode::UnknownServerError);
+    let topology = StreamsTopology::from_record(&value).ok_or_else(unknown)?;
+    if topology.epoch < 0 {
+        return Err(unknown());
+    }
+    match known {
+        None => {
+            let group_id = decision.group_id();
+            decision.write(record::topology(&group_id, value));
+            Ok(Arc::new(topology))
+        }
+        Some(known) if known.epoch > topology.epoch => Ok(known),
+        Some(known) if *known == topology => Ok(known),
+        Some(_) => Err(GroupError::new(
+            ErrorCode::InvalidRequest,
+            "Topology updates are not supported yet.",
+        )),
+    }
+}
+
+fn tell_tasks(response: &mut StreamsGroupHeartbeatResponse, member: &StreamsGroupMember) {
+    let of = |tasks: &Tasks| {
+        let tasks = tasks.iter();
+        let task_ids = tasks.map(|(subtopology_id, partitions)| TaskIds {
+            subtopology_id: subtopology_id.clone(),
+            partitions: partitions.iter().copied().collect(),
+            ..Default::default()
+        });
+        Some(task_ids.collect())
+    };
+    let mut active = Tasks::new();
+    for (id, partition) in tasks::each_active(&member.assigned.active) {
+        tasks::insert(&mut active, id, partition);
+    }
+    response.active_tasks = of(&active);
+    response.standby_tasks = of(&member.assigned.standby);
+    response.warmup_tasks = of(&member.assigned.warmup);
+}
+
+pub(super) fn heartbeat_response(
+    response: StreamsGroupHeartbeatResponse,
+    topics_to_create: Vec<CreatableTopic>,
+) -> Response {
+    Response::StreamsGroupHeartbeat {
+        response: Box::new(response),
+        topics_to_create,
+    }
+}
+
+fn refused(error: GroupError) -> Response {
+    let response = StreamsGroupHeartbeatResponse {
+        error_code: error.error.code(),
+        error_message: error.message.map(Into::into),
+        ..Default::default()
+    };
+    heartbeat_response(response, Vec::new())
+}

@@ -1,0 +1,67 @@
+//! Who may commit and read the offsets of a streams group.
+//! Source: `StreamsGroup.validateOffsetCommit`, `validateOffsetFetch`, `createAssignmentEpochValidator`.
+
+use bytestring::ByteString;
+use ottla_types::ErrorCode;
+
+use super::group::StreamsGroup;
+use crate::group::consumer::Committer;
+
+impl StreamsGroup {
+    /// Whether all of `partitions` may be committed.
+    pub(in crate::group) fn validate_commit<'a>(
+        &self,
+        committer: &Committer<'_>,
+        mut partitions: impl Iterator<Item = (&'a ByteString, i32)>,
+    ) -> Result<(), ErrorCode> {
+        let epoch = committer.member_epoch;
+        if epoch < 0 && self.is_empty() {
+            // An administrator.
+            return Ok(());
+        }
+        let is_anonymous =
+            epoch == -1 && committer.member_id.is_empty() && committer.instance_id.is_none();
+        if committer.is_transactional && is_anonymous {
+            return Ok(());
+        }
+        let member = self
+            .member(committer.member_id)
+            .ok_or(ErrorCode::UnknownMemberId)?;
+        if !committer.is_transactional && !committer.knows_consumer_groups {
+            return Err(ErrorCode::UnsupportedVersion);
+        }
+        if epoch == member.member_epoch {
+            return Ok(());
+        }
+        let topology = self.topology.as_ref().ok_or(ErrorCode::StaleMemberEpoch)?;
+        // A member that has gone on since it made the commit may still commit for a task that it has had since then.
+        let may_commit = |(topic, partition): (&ByteString, i32)| {
+            topology
+                .reading_from(topic)
+                .and_then(|id| member.assignment_epoch(id, partition))
+                .is_some_and(|assignment_epoch| epoch >= assignment_epoch)
+        };
+        match epoch < member.member_epoch && partitions.all(may_commit) {
+            true => Ok(()),
+            false => Err(ErrorCode::StaleMemberEpoch),
+        }
+    }
+
+    pub(in crate::group) fn validate_fetch(
+        &self,
+        member_id: Option<&ByteString>,
+        member_epoch: i32,
+    ) -> Result<(), ErrorCode> {
+        let Some(member_id) = member_id else {
+            return match member_epoch < 0 {
+                true => Ok(()),
+                false => Err(ErrorCode::UnknownMemberId),
+            };
+        };
+        let member = self.member(member_id).ok_or(ErrorCode::UnknownMemberId)?;
+        match member_epoch == member.member_epoch {
+            true => Ok(()),
+            false => Err(ErrorCode::StaleMemberEpoch),
+        }
+    }
+}

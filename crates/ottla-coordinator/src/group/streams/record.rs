@@ -1,0 +1,267 @@
+//! The records of streams groups, in the versions that Kafka 4.3.1 writes.
+//! Source: `StreamsCoordinatorRecordHelpers`.
+
+use std::collections::BTreeMap;
+
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::streams_group_current_member_assignment_value as current;
+use ottla_protocol::coordinator_records::streams_group_member_metadata_value::{
+    Endpoint, KeyValue,
+};
+use ottla_protocol::coordinator_records::streams_group_metadata_value::LastAssignmentConfig;
+use ottla_protocol::coordinator_records::streams_group_target_assignment_member_value as target;
+use ottla_protocol::coordinator_records::{
+    GroupRecordKey, GroupRecordValue, StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue, StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue, StreamsGroupMetadataKey, StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey, StreamsGroupTopologyValue,
+};
+
+use super::group::StreamsGroup;
+use super::member::StreamsGroupMember;
+use super::tasks::{Tasks, TasksTuple, TasksWithEpochs};
+use crate::group::CoordinatorRecord;
+
+/// All values of streams groups are written in this version.
+pub(in crate::group) const STREAMS_GROUP_VALUE_VERSION: i16 = 0;
+
+fn record(key: GroupRecordKey, value: GroupRecordValue) -> CoordinatorRecord {
+    CoordinatorRecord {
+        key,
+        value: Some(value),
+    }
+}
+
+fn tombstone(key: GroupRecordKey) -> CoordinatorRecord {
+    CoordinatorRecord { key, value: None }
+}
+
+fn group_key(group_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::StreamsGroupMetadata(StreamsGroupMetadataKey {
+        group_id: group_id.clone(),
+    })
+}
+
+fn topology_key(group_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::StreamsGroupTopology(StreamsGroupTopologyKey {
+        group_id: group_id.clone(),
+    })
+}
+
+fn member_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::StreamsGroupMemberMetadata(StreamsGroupMemberMetadataKey {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    })
+}
+
+fn target_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::StreamsGroupTargetAssignmentMember(StreamsGroupTargetAssignmentMemberKey {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    })
+}
+
+fn target_metadata_key(group_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::StreamsGroupTargetAssignmentMetadata(StreamsGroupTargetAssignmentMetadataKey {
+        group_id: group_id.clone(),
+    })
+}
+
+fn current_key(group_id: &ByteString, member_id: &ByteString) -> GroupRecordKey {
+    GroupRecordKey::StreamsGroupCurrentMemberAssignment(StreamsGroupCurrentMemberAssignmentKey {
+        group_id: group_id.clone(),
+        member_id: member_id.clone(),
+    })
+}
+
+/// What the member says of itself.
+pub(super) fn member_metadata(
+    group_id: &ByteString,
+    member: &StreamsGroupMember,
+) -> CoordinatorRecord {
+    let tags = member.client_tags.iter();
+    record(
+        member_key(group_id, &member.member_id),
+        GroupRecordValue::StreamsGroupMemberMetadata(StreamsGroupMemberMetadataValue {
+            instance_id: member.instance_id.clone(),
+            rack_id: member.rack_id.clone(),
+            client_id: member.client_id.clone(),
+            client_host: member.client_host.clone(),
+            rebalance_timeout_ms: member.rebalance_timeout_ms,
+            topology_epoch: member.topology_epoch,
+            process_id: member.process_id.clone(),
+            user_endpoint: member.user_endpoint.as_ref().map(|endpoint| Endpoint {
+                host: endpoint.host.clone(),
+                port: endpoint.port,
+                ..Default::default()
+            }),
+            client_tags: tags
+                .map(|(key, value)| KeyValue {
+                    key: key.clone(),
+                    value: value.clone(),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }),
+    )
+}
+
+pub(super) fn topology(
+    group_id: &ByteString,
+    value: StreamsGroupTopologyValue,
+) -> CoordinatorRecord {
+    record(
+        topology_key(group_id),
+        GroupRecordValue::StreamsGroupTopology(value),
+    )
+}
+
+pub(super) fn group_metadata(
+    group_id: &ByteString,
+    epoch: i32,
+    metadata_hash: i64,
+    validated_topology_epoch: i32,
+    assignment_configs: &BTreeMap<ByteString, ByteString>,
+) -> CoordinatorRecord {
+    let configs = assignment_configs.iter();
+    record(
+        group_key(group_id),
+        GroupRecordValue::StreamsGroupMetadata(StreamsGroupMetadataValue {
+            epoch,
+            metadata_hash,
+            validated_topology_epoch,
+            last_assignment_configs: Some(
+                configs
+                    .map(|(key, value)| LastAssignmentConfig {
+                        key: key.clone(),
+                        value: value.clone(),
+                        ..Default::default()
+                    })
+                    .collect(),
+            ),
+            ..Default::default()
+        }),
+    )
+}
+
+pub(super) fn target_assignment(
+    group_id: &ByteString,
+    member_id: &ByteString,
+    tasks: &TasksTuple,
+) -> CoordinatorRecord {
+    let task_ids = |tasks: &Tasks| {
+        let tasks = tasks.iter();
+        tasks
+            .map(|(subtopology_id, partitions)| target::TaskIds {
+                subtopology_id: subtopology_id.clone(),
+                partitions: partitions.iter().copied().collect(),
+                ..Default::default()
+            })
+            .collect()
+    };
+    record(
+        target_key(group_id, member_id),
+        GroupRecordValue::StreamsGroupTargetAssignmentMember(
+            StreamsGroupTargetAssignmentMemberValue {
+                active_tasks: task_ids(&tasks.active),
+                standby_tasks: task_ids(&tasks.standby),
+                warmup_tasks: task_ids(&tasks.warmup),
+                ..Default::default()
+            },
+        ),
+    )
+}
+
+pub(super) fn target_metadata(
+    group_id: &ByteString,
+    epoch: i32,
+    timestamp_ms: i64,
+) -> CoordinatorRecord {
+    record(
+        target_metadata_key(group_id),
+        GroupRecordValue::StreamsGroupTargetAssignmentMetadata(
+            StreamsGroupTargetAssignmentMetadataValue {
+                assignment_epoch: epoch,
+                assignment_timestamp: timestamp_ms,
+                ..Default::default()
+            },
+        ),
+    )
+}
+
+pub(super) fn current_assignment(
+    group_id: &ByteString,
+    member: &StreamsGroupMember,
+) -> CoordinatorRecord {
+    let (assigned, revoked) = (&member.assigned, &member.pending_revocation);
+    record(
+        current_key(group_id, &member.member_id),
+        GroupRecordValue::StreamsGroupCurrentMemberAssignment(
+            StreamsGroupCurrentMemberAssignmentValue {
+                member_epoch: member.member_epoch,
+                previous_member_epoch: member.previous_member_epoch,
+                state: member.state.code(),
+                active_tasks: with_epochs(&assigned.active),
+                standby_tasks: without_epochs(&assigned.standby),
+                warmup_tasks: without_epochs(&assigned.warmup),
+                active_tasks_pending_revocation: with_epochs(&revoked.active),
+                standby_tasks_pending_revocation: without_epochs(&revoked.standby),
+                warmup_tasks_pending_revocation: without_epochs(&revoked.warmup),
+                ..Default::default()
+            },
+        ),
+    )
+}
+
+fn with_epochs(tasks: &TasksWithEpochs) -> Vec<current::TaskIds> {
+    let tasks = tasks.iter();
+    tasks
+        .map(|(subtopology_id, epochs)| current::TaskIds {
+            subtopology_id: subtopology_id.clone(),
+            partitions: epochs.keys().copied().collect(),
+            assignment_epochs: Some(epochs.values().copied().collect()),
+            ..Default::default()
+        })
+        .collect()
+}
+
+fn without_epochs(tasks: &Tasks) -> Vec<current::TaskIds> {
+    let tasks = tasks.iter();
+    tasks
+        .map(|(subtopology_id, partitions)| current::TaskIds {
+            subtopology_id: subtopology_id.clone(),
+            partitions: partitions.iter().copied().collect(),
+            ..Default::default()
+        })
+        .collect()
+}
+
+/// A member goes: first what it has, then what it was to have, then itself.
+pub(super) fn member_tombstones(
+    group_id: &ByteString,
+    member_id: &ByteString,
+) -> [CoordinatorRecord; 3] {
+    [
+        tombstone(current_key(group_id, member_id)),
+        tombstone(target_key(group_id, member_id)),
+        tombstone(member_key(group_id, member_id)),
+    ]
+}
+
+/// The group goes, with whoever is in it.
+pub(in crate::group) fn group_tombstones(group: &StreamsGroup) -> Vec<CoordinatorRecord> {
+    let group_id = &group.group_id;
+    let members = || group.members().map(|member| &member.member_id);
+    let mut records = Vec::new();
+    records.extend(members().map(|member_id| tombstone(current_key(group_id, member_id))));
+    records.extend(members().map(|member_id| tombstone(target_key(group_id, member_id))));
+    records.push(tombstone(target_metadata_key(group_id)));
+    records.extend(members().map(|member_id| tombstone(member_key(group_id, member_id))));
+    records.push(tombstone(group_key(group_id)));
+    records.push(tombstone(topology_key(group_id)));
+    records
+}

@@ -1,0 +1,130 @@
+//! What a record does to a streams group: the one way in which its state changes, when it is decided as when it is read back.
+//!
+//! A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a tombstone of
+//! what is not there does nothing.
+//! Source: the `replay` methods of `GroupMetadataManager`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::streams_group_target_assignment_member_value::TaskIds;
+use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+
+use super::group::StreamsGroup;
+use super::member::StreamsGroupMember;
+use super::tasks::{self, Tasks, TasksTuple};
+use super::topology::StreamsTopology;
+use crate::group::member::owned;
+
+/// The group that a record is about, if it is one of a streams group.
+pub(in crate::group) fn group_of(key: &GroupRecordKey) -> Option<&ByteString> {
+    use GroupRecordKey as Key;
+    match key {
+        Key::StreamsGroupMetadata(key) => Some(&key.group_id),
+        Key::StreamsGroupTopology(key) => Some(&key.group_id),
+        Key::StreamsGroupMemberMetadata(key) => Some(&key.group_id),
+        Key::StreamsGroupTargetAssignmentMetadata(key) => Some(&key.group_id),
+        Key::StreamsGroupTargetAssignmentMember(key) => Some(&key.group_id),
+        Key::StreamsGroupCurrentMemberAssignment(key) => Some(&key.group_id),
+        _ => None,
+    }
+}
+
+/// Whether a record is the end of its streams group.
+pub(in crate::group) fn is_end_of_group(
+    key: &GroupRecordKey,
+    value: Option<&GroupRecordValue>,
+) -> bool {
+    matches!(key, GroupRecordKey::StreamsGroupMetadata(_)) && value.is_none()
+}
+
+impl StreamsGroup {
+    /// Takes in a record of this group that is not its end.
+    pub(in crate::group) fn apply(
+        &mut self,
+        key: &GroupRecordKey,
+        value: Option<&GroupRecordValue>,
+    ) {
+        use GroupRecordKey as Key;
+        use GroupRecordValue as Value;
+        match (key, value) {
+            (Key::StreamsGroupMetadata(_), Some(Value::StreamsGroupMetadata(value))) => {
+                self.group_epoch = value.epoch;
+                self.metadata_hash = value.metadata_hash;
+                self.validated_topology_epoch = value.validated_topology_epoch;
+                let configs = value.last_assignment_configs.iter().flatten();
+                self.last_assignment_configs = configs
+                    .map(|config| (owned(&config.key), owned(&config.value)))
+                    .collect();
+            }
+            (Key::StreamsGroupTopology(_), Some(Value::StreamsGroupTopology(value))) => {
+                self.topology = StreamsTopology::from_record(value).map(Arc::new);
+            }
+            (Key::StreamsGroupTopology(_), None) => self.topology = None,
+            (
+                Key::StreamsGroupMemberMetadata(key),
+                Some(Value::StreamsGroupMemberMetadata(value)),
+            ) => {
+                let member = self.member_or_new(&key.member_id).with_metadata(value);
+                self.put_member(member);
+            }
+            (Key::StreamsGroupMemberMetadata(key), None) => self.drop_member(&key.member_id),
+            (
+                Key::StreamsGroupTargetAssignmentMetadata(_),
+                Some(Value::StreamsGroupTargetAssignmentMetadata(value)),
+            ) => self
+                .target
+                .set_metadata(value.assignment_epoch, value.assignment_timestamp),
+            (Key::StreamsGroupTargetAssignmentMetadata(_), None) => self.target.clear_metadata(),
+            (
+                Key::StreamsGroupTargetAssignmentMember(key),
+                Some(Value::StreamsGroupTargetAssignmentMember(value)),
+            ) => {
+                let target = TasksTuple {
+                    active: tasks_of(&value.active_tasks),
+                    standby: tasks_of(&value.standby_tasks),
+                    warmup: tasks_of(&value.warmup_tasks),
+                };
+                self.target.set(owned(&key.member_id), Arc::new(target));
+            }
+            (Key::StreamsGroupTargetAssignmentMember(key), None) => {
+                self.target.remove(&key.member_id);
+            }
+            (
+                Key::StreamsGroupCurrentMemberAssignment(key),
+                Some(Value::StreamsGroupCurrentMemberAssignment(value)),
+            ) => {
+                let member = self
+                    .member_or_new(&key.member_id)
+                    .with_current_assignment(value);
+                self.put_member(member);
+            }
+            (Key::StreamsGroupCurrentMemberAssignment(key), None) => {
+                if let Some(member) = self.member(&key.member_id) {
+                    let member = member.without_current_assignment();
+                    self.put_member(member);
+                }
+            }
+            // A record of something else, or a value that does not fit its key.
+            _ => {}
+        }
+    }
+
+    fn member_or_new(&self, member_id: &ByteString) -> StreamsGroupMember {
+        match self.member(member_id) {
+            Some(member) => StreamsGroupMember::clone(member),
+            None => StreamsGroupMember::new(owned(member_id)),
+        }
+    }
+}
+
+fn tasks_of(task_ids: &[TaskIds]) -> Tasks {
+    let mut of_subtopologies = Tasks::new();
+    for task_ids in task_ids {
+        let subtopology_id = owned(&task_ids.subtopology_id);
+        for partition in &task_ids.partitions {
+            tasks::insert(&mut of_subtopologies, &subtopology_id, *partition);
+        }
+    }
+    of_subtopologies
+}

@@ -1,0 +1,142 @@
+//! The target assignment of a streams group: made anew when the group's epoch is ahead of it.
+//! Source: `GroupMetadataManager.maybeUpdateStreamsTargetAssignment`, `computeDelayedTargetAssignment`,
+//! `TargetAssignmentBuilder`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::configured_topology::ConfiguredTopology;
+use super::decision::Decision;
+use super::group::StreamsGroup;
+use super::record;
+use super::sticky_assignor::{MemberSpec, SubtopologySpec, assign};
+use super::tasks::TasksTuple;
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
+use crate::group::modern::{GroupError, may_assign_now};
+
+/// The one setting of a group that assignments depend on, as it is named in records.
+pub(super) const NUM_STANDBY_REPLICAS: &str = "num.standby.replicas";
+
+/// Where a member is to go.
+pub(super) struct Target {
+    pub(super) epoch: i32,
+    pub(super) tasks: Arc<TasksTuple>,
+}
+
+impl Target {
+    pub(super) fn of(group: &StreamsGroup, member_id: &str) -> Self {
+        Target {
+            epoch: group.target.epoch,
+            tasks: group.target.of(member_id).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Nobody has anything before the first assignment.
+    pub(super) fn none_yet(group: &StreamsGroup) -> Self {
+        Target {
+            epoch: group.target.epoch,
+            tasks: Arc::default(),
+        }
+    }
+}
+
+impl GroupCoordinator {
+    /// Has the target made anew if it is too old. Returns whether that has to wait because the last time is too recent.
+    pub(super) fn update_streams_target(
+        &self,
+        decision: &mut Decision,
+        configured: &ConfiguredTopology,
+        now: Timestamp,
+    ) -> Result<bool, GroupError> {
+        let group = &decision.group;
+        if group.target.epoch >= group.group_epoch {
+            return Ok(false);
+        }
+        let interval_ms = self.streams_assignment_interval_ms(&group.group_id);
+        if !may_assign_now(group.target.timestamp_ms, interval_ms, now.value()) {
+            return Ok(true);
+        }
+        let mut assigned = self.assign_tasks(group, configured)?;
+        let member_ids: Vec<ByteString> = group
+            .members()
+            .map(|member| member.member_id.clone())
+            .collect();
+        let group_id = decision.group_id();
+        for member_id in member_ids {
+            let tasks = assigned.remove(&member_id).unwrap_or_default();
+            let former = decision.group.target.of(&member_id);
+            if former.is_none_or(|former| **former != tasks) {
+                decision.write(record::target_assignment(&group_id, &member_id, &tasks));
+            }
+        }
+        let epoch = decision.group.group_epoch;
+        decision.write(record::target_metadata(&group_id, epoch, now.value()));
+        Ok(false)
+    }
+
+    /// As long as topics are missing, nobody gets anything.
+    fn assign_tasks(
+        &self,
+        group: &StreamsGroup,
+        configured: &ConfiguredTopology,
+    ) -> Result<BTreeMap<ByteString, TasksTuple>, GroupError> {
+        let Some(subtopologies) = configured.ready() else {
+            return Ok(BTreeMap::new());
+        };
+        let members: Vec<MemberSpec<'_>> = group
+            .members()
+            .map(|member| MemberSpec {
+                member_id: &member.member_id,
+                process_id: &member.process_id,
+                target: group.target.of(&member.member_id).map(Arc::as_ref),
+            })
+            .collect();
+        let subtopologies: Vec<SubtopologySpec<'_>> = subtopologies
+            .iter()
+            .map(|(id, subtopology)| SubtopologySpec {
+                id,
+                number_of_tasks: subtopology.number_of_tasks,
+                is_stateful: subtopology.is_stateful(),
+            })
+            .collect();
+        // Those that the group has taken in. A log may say anything.
+        let num_standby_replicas = group
+            .last_assignment_configs
+            .get(NUM_STANDBY_REPLICAS)
+            .and_then(|number| number.parse::<usize>().ok())
+            .unwrap_or(0);
+        assign(&members, &subtopologies, num_standby_replicas)
+            .map_err(|_| ErrorCode::UnknownServerError.into())
+    }
+
+    /// The time for members to join before the first assignment is over.
+    pub(in crate::group) fn on_streams_initial_rebalance(
+        &mut self,
+        group_id: &ByteString,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let Some(unwritten) = self.unwritten.get_mut(group_id) else {
+            return;
+        };
+        unwritten.delays_assignment = false;
+        let configured = unwritten.configured.clone();
+        // Of a group that has only been made, the topology is configured anew by the next heartbeat, which assigns as well.
+        let (Some(configured), Some(group)) = (configured, self.streams_group(group_id)) else {
+            return;
+        };
+        if group.is_empty() {
+            return;
+        }
+        let mut decision = Decision::about(group.clone());
+        if self
+            .update_streams_target(&mut decision, &configured, now)
+            .is_ok()
+        {
+            self.conclude_streams(decision, Deferred::Nothing, now, effects);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Sets of tasks. A task is one partition number of a subtopology.
+//!
+//! Of each task there is one that works (active); others may keep its state up to date (standby), or bring it up to date to
+//! take over (warm-up). No assignor of 4.3.1 gives warm-up tasks out, but records and answers have a place for them.
+//! Source: `TasksTuple`, `TasksTupleWithEpochs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytestring::ByteString;
+
+/// By subtopology. Invariant: no subtopology is without tasks, so that equal sets are equal.
+pub(super) type Tasks = BTreeMap<ByteString, BTreeSet<i32>>;
+
+/// Active tasks with the epochs in which the member got them.
+pub(super) type TasksWithEpochs = BTreeMap<ByteString, BTreeMap<i32, i32>>;
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct TasksTuple {
+    pub(super) active: Tasks,
+    pub(super) standby: Tasks,
+    pub(super) warmup: Tasks,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct TasksTupleWithEpochs {
+    pub(super) active: TasksWithEpochs,
+    pub(super) standby: Tasks,
+    pub(super) warmup: Tasks,
+}
+
+pub(super) fn insert(tasks: &mut Tasks, subtopology_id: &ByteString, partition: i32) {
+    tasks
+        .entry(subtopology_id.clone())
+        .or_default()
+        .insert(partition);
+}
+
+/// Each task by itself.
+pub(super) fn each(tasks: &Tasks) -> impl Iterator<Item = (&ByteString, i32)> {
+    tasks.iter().flat_map(|(subtopology_id, partitions)| {
+        partitions
+            .iter()
+            .map(move |partition| (subtopology_id, *partition))
+    })
+}
+
+/// Each active task by itself.
+pub(super) fn each_active(tasks: &TasksWithEpochs) -> impl Iterator<Item = (&ByteString, i32)> {
+    tasks.iter().flat_map(|(subtopology_id, epochs)| {
+        epochs
+            .keys()
+            .map(move |partition| (subtopology_id, *partition))
+    })
+}
+
+pub(super) fn contains(tasks: &Tasks, (subtopology_id, partition): (&ByteString, i32)) -> bool {
+    tasks
+        .get(subtopology_id)
+        .is_some_and(|partitions| partitions.contains(&partition))
+}
+
+impl TasksTuple {
+    pub(super) fn is_empty(&self) -> bool {
+        self.active.is_empty() && self.standby.is_empty() && self.warmup.is_empty()
+    }
+
+    /// Whether one of `others` is in here too, as a task of the same kind.
+    pub(super) fn contains_any(&self, others: &TasksTupleWithEpochs) -> bool {
+        each_active(&others.active).any(|task| contains(&self.active, task))
+            || each(&others.standby).any(|task| contains(&self.standby, task))
+            || each(&others.warmup).any(|task| contains(&self.warmup, task))
+    }
+}
+
+impl TasksTupleWithEpochs {
+    pub(super) fn is_empty(&self) -> bool {
+        self.active.is_empty() && self.standby.is_empty() && self.warmup.is_empty()
+    }
+
+    pub(super) fn merge(&mut self, others: TasksTupleWithEpochs) {
+        for (subtopology_id, epochs) in others.active {
+            self.active
+                .entry(subtopology_id)
+                .or_default()
+                .extend(epochs);
+        }
+        for (tasks, others) in [
+            (&mut self.standby, others.standby),
+            (&mut self.warmup, others.warmup),
+        ] {
+            for (subtopology_id, partitions) in others {
+                tasks.entry(subtopology_id).or_default().extend(partitions);
+            }
+        }
+    }
+
+    /// Whether a member that says it has `owned` has nothing but what is in here. A kind of which it says nothing is not.
+    pub(super) fn covers(&self, owned: [Option<&Tasks>; 3]) -> bool {
+        let [active, standby, warmup] = owned;
+        let is_active = |(subtopology_id, partition): (&ByteString, i32)| {
+            self.active
+                .get(subtopology_id)
+                .is_some_and(|epochs| epochs.contains_key(&partition))
+        };
+        active.is_some_and(|owned| {
+            owned.keys().all(|id| self.active.contains_key(id)) && each(owned).all(is_active)
+        }) && standby.is_some_and(|owned| is_subset(owned, &self.standby))
+            && warmup.is_some_and(|owned| is_subset(owned, &self.warmup))
+    }
+}
+
+fn is_subset(tasks: &Tasks, of: &Tasks) -> bool {
+    tasks.iter().all(|(subtopology_id, partitions)| {
+        of.get(subtopology_id)
+            .is_some_and(|of| partitions.is_subset(of))
+    })
+}

@@ -1,0 +1,258 @@
+//! Tasks that go from one member to another.
+
+use super::{beat, joining, ready};
+use crate::group::modern::test_image::TestImage;
+use crate::group::tests::{Script, check};
+
+/// `m1` has both tasks, and `m2` has come for one of them.
+fn two_members() -> Script {
+    let mut script = Script::with_streams(&ready());
+    script.stream(joining("m1", "p1"));
+    check(
+        script.stream(joining("m2", "p2")),
+        "timer session g/m2 in 45000
+         write 2: g/m2 in p2 by topology 0
+         write 2: g epoch 3 validated 0 [num.standby.replicas=0]
+         write 2: g/m1 target 0:0 / -
+         write 2: g/m2 target 0:1 / -
+         write 2: g target epoch 3
+         write 2: g/m2 UnreleasedTasks@3 after 0: - / -
+         reply 2: streams m2@3 - / -",
+    );
+    script
+}
+
+/// And each has one.
+fn settled() -> Script {
+    let mut script = two_members();
+    script.stream(beat("m1", 2));
+    script.stream(beat("m1", 2).owns(&[("0", &[0])], &[]));
+    script.stream(beat("m2", 3));
+    assert_eq!(script.state("g"), "Stable");
+    script
+}
+
+#[test]
+fn a_task_moves_when_the_one_who_had_it_has_given_it_up() {
+    let mut script = two_members();
+    assert_eq!(script.state("g"), "Reconciling");
+    check(
+        script.stream(beat("m1", 2)),
+        "timer revocation g/m1@2 in 60000
+         timer session g/m1 in 45000
+         write 3: g/m1 UnrevokedTasks@2 after 2: 0:0@2 / - gives up 0:1@2 / -
+         reply 3: streams m1@2 0:0 / -",
+    );
+    script.check_streams_restart();
+    // It still has it: because it says nothing, or because it says so.
+    check(
+        script.stream(beat("m1", 2)),
+        "timer session g/m1 in 45000
+         reply 4: streams m1@2",
+    );
+    check(
+        script.stream(beat("m1", 2).owns(&[("0", &[0, 1])], &[])),
+        "timer session g/m1 in 45000
+         reply 5: streams m1@2",
+    );
+    check(
+        script.stream(beat("m2", 3)),
+        "timer session g/m2 in 45000
+         write 4: g/m2 UnreleasedTasks@3 after 3: - / -
+         reply 6: streams m2@3",
+    );
+    check(
+        script.stream(beat("m1", 2).owns(&[("0", &[0])], &[])),
+        "cancel revocation g/m1@2
+         timer session g/m1 in 45000
+         write 5: g/m1 Stable@3 after 2: 0:0@2 / -
+         reply 7: streams m1@3",
+    );
+    check(
+        script.stream(beat("m2", 3)),
+        "timer session g/m2 in 45000
+         write 6: g/m2 Stable@3 after 3: 0:1@3 / -
+         reply 8: streams m2@3 0:1 / -",
+    );
+    assert_eq!(script.state("g"), "Stable");
+    script.check_streams_restart();
+}
+
+#[test]
+fn a_member_that_does_not_have_its_former_task_any_more_need_not_give_it_up() {
+    let mut script = two_members();
+    check(
+        script.stream(beat("m1", 2).owns(&[("0", &[0])], &[])),
+        "timer session g/m1 in 45000
+         write 3: g/m1 Stable@3 after 2: 0:0@2 / -
+         reply 3: streams m1@3 0:0 / -",
+    );
+    assert_eq!(script.streams_told(beat("m2", 3)), "m2@3 0:1 / -");
+}
+
+#[test]
+fn who_does_not_give_a_task_up_in_time_is_put_out() {
+    let mut script = two_members();
+    script.stream(beat("m1", 2));
+    script.pass(40_000);
+    script.stream(beat("m1", 2));
+    script.stream(beat("m2", 3));
+    check(script.pass(19_999), "");
+    check(
+        script.pass(1),
+        "cancel session g/m1
+         cancel revocation g/m1@2
+         write 5: g/m1 current tombstone
+         write 5: g/m1 target tombstone
+         write 5: g/m1 tombstone
+         write 5: g epoch 4 validated 0 [num.standby.replicas=0]",
+    );
+    assert_eq!(script.streams_told(beat("m2", 3)), "m2@4 0:0,1 / -");
+    script.check_streams_restart();
+}
+
+#[test]
+fn a_member_gets_the_tasks_of_one_that_left() {
+    let mut script = settled();
+    script.stream(beat("m1", -1));
+    check(
+        script.stream(beat("m2", 3)),
+        "timer session g/m2 in 45000
+         write 7: g/m2 target 0:0,1 / -
+         write 7: g target epoch 4
+         write 7: g/m2 Stable@4 after 3: 0:0@4 0:1@3 / -
+         reply 7: streams m2@4 0:0,1 / -",
+    );
+}
+
+#[test]
+fn more_standby_tasks_are_given_out_when_the_setting_changes() {
+    let mut script = settled();
+    script.config.group_streams_num_standby_replicas.value = 1;
+    script.configure();
+    check(
+        script.stream(beat("m1", 3)),
+        "timer session g/m1 in 45000
+         write 6: g epoch 4 validated 0 [num.standby.replicas=1]
+         write 6: g/m1 target 0:0 / 0:1
+         write 6: g/m2 target 0:1 / 0:0
+         write 6: g target epoch 4
+         write 6: g/m1 Stable@4 after 3: 0:0@2 / 0:1
+         reply 6: streams m1@4 0:0 / 0:1",
+    );
+    assert_eq!(script.streams_told(beat("m2", 3)), "m2@4 0:1 / 0:0");
+    script.check_streams_restart();
+
+    // The standby task of the one becomes active when the other is gone, which takes a step more: a process has a task in
+    // one way only.
+    script.stream(beat("m2", -1));
+    check(
+        script.stream(beat("m1", 4)),
+        "timer revocation g/m1@4 in 60000
+         timer session g/m1 in 45000
+         write 9: g/m1 target 0:0,1 / -
+         write 9: g target epoch 5
+         write 9: g/m1 UnrevokedTasks@4 after 4: 0:0@2 / - gives up - / 0:1
+         reply 9: streams m1@4 0:0 / -",
+    );
+    check(
+        script.stream(beat("m1", 4).owns(&[("0", &[0])], &[])),
+        "cancel revocation g/m1@4
+         timer session g/m1 in 45000
+         write 10: g/m1 UnreleasedTasks@5 after 4: 0:0@2 / -
+         reply 10: streams m1@5",
+    );
+    assert_eq!(script.streams_told(beat("m1", 5)), "m1@5 0:0,1 / -");
+}
+
+#[test]
+fn assignments_keep_their_distance() {
+    let mut script = Script::with_streams(&ready());
+    script.config.group_streams_assignment_interval_ms.value = 1_000;
+    script.configure();
+    script.stream(joining("m1", "p1"));
+    let delayed = "(5 Assignment delayed due to the configured assignment interval.)";
+    assert_eq!(
+        script.streams_told(joining("m2", "p2")),
+        format!("m2@2 - / - {delayed}")
+    );
+    assert_eq!(script.state("g"), "Assigning");
+    script.pass(999);
+    assert_eq!(
+        script.streams_told(beat("m2", 2)),
+        format!("m2@2 {delayed}")
+    );
+    script.pass(1);
+    assert_eq!(script.streams_told(beat("m2", 2)), "m2@3");
+    assert_eq!(script.streams_told(beat("m1", 2)), "m1@2 0:0 / -");
+}
+
+#[test]
+fn members_that_can_be_asked_are_told_of_each_other() {
+    let mut script = Script::with_streams(&ready().topic("small", 1));
+    let topology = || vec![super::subtopology("0", &["in", "small"], &["store"])];
+    let join = |member_id, process_id| joining(member_id, process_id).topology(0, topology());
+    assert_eq!(
+        script.streams_told(join("m1", "p1").at("h1")),
+        "m1@2 0:0,1 / - endpoints 0 [h1:80 in:0,1 small:0 / -]"
+    );
+    assert_eq!(script.streams_told(beat("m1", 2)), "m1@2");
+    assert_eq!(
+        script.streams_told(join("m2", "p2").at("h2")),
+        "m2@3 - / - endpoints 1 [h1:80 in:0,1 small:0 / -] [h2:80 - / -]"
+    );
+    assert_eq!(
+        script.streams_told(beat("m1", 2).knows_endpoints(1)),
+        "m1@2 0:0 / - endpoints 2 [h2:80 - / -] [h1:80 in:0 small:0 / -]"
+    );
+    assert_eq!(
+        script.streams_told(beat("m2", 3).knows_endpoints(2)),
+        "m2@3"
+    );
+    // Who has no endpoint changes nothing for the others.
+    let told = script.streams_told(join("m3", "p3").knows_endpoints(2));
+    assert_eq!(told, "m3@4 - / -");
+}
+
+#[test]
+fn members_that_can_be_asked_join_before_the_topics_are_there() {
+    let mut script = Script::with_streams(&TestImage::new());
+    assert_eq!(
+        script.streams_told(joining("m1", "p1").at("h1")),
+        "m1@2 - / - endpoints 0 [h1:80 - / -] (1 Source topics in are missing.)"
+    );
+}
+
+#[test]
+fn a_state_of_a_newer_kafka_is_begun_anew() {
+    use crate::group::streams::MemberState;
+    for code in [1, 2, 3, 127] {
+        assert_eq!(MemberState::from_code(code).code(), code);
+    }
+    assert_eq!(MemberState::from_code(9), MemberState::Unknown);
+
+    let mut script = Script::with_streams(&ready());
+    script.stream(joining("m1", "p1"));
+    // The state stands in the value behind its version and the two epochs.
+    let (_, value) = script.log.last_mut().expect("the current assignment");
+    let mut bytes = value.as_ref().expect("a value").to_vec();
+    assert_eq!(bytes[10], 1);
+    bytes[10] = 9;
+    *value = Some(bytes.into());
+    let (mut script, _) = script.restart();
+    script
+        .coordinator
+        .begin(std::sync::Arc::new(ready().build()));
+    let refused = "FENCED_MEMBER_EPOCH The streams group member is in a unknown state. The \
+                   member must abandon all its tasks and rejoin.";
+    // A change makes the member look at its way.
+    script.config.group_streams_num_standby_replicas.value = 1;
+    script.configure();
+    assert_eq!(script.streams_told(beat("m1", 2)), refused);
+    let owned = [("0", &[0][..])];
+    assert_eq!(
+        script.streams_told(beat("m1", 2).owns(&owned, &[])),
+        refused
+    );
+    assert_eq!(script.streams_told(beat("m1", 2).owns(&[], &[])), "m1@3");
+}
