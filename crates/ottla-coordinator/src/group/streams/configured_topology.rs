@@ -28,6 +28,8 @@ const DEFAULT_REPLICATION_FACTOR: i16 = -1;
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::group) struct ConfiguredTopology {
     pub(super) topology_epoch: i32,
+    /// Of the topics that it was set against.
+    pub(super) metadata_hash: i64,
     /// By id. `None` if the source topics do not allow one to say.
     pub(super) subtopologies: Option<BTreeMap<ByteString, ConfiguredSubtopology>>,
     pub(super) internal_topics_to_create: Vec<CreatableTopic>,
@@ -55,6 +57,7 @@ impl ConfiguredTopology {
     /// An error is one of the topology itself; what is wrong with the cluster's topics is in the result.
     pub(super) fn configure(
         topology: &StreamsTopology,
+        metadata_hash: i64,
         image: &MetadataImage,
     ) -> Result<Self, GroupError> {
         let of_topics = match configure_topics(topology, image) {
@@ -66,6 +69,7 @@ impl ConfiguredTopology {
                 });
                 return Ok(ConfiguredTopology {
                     topology_epoch: topology.epoch,
+                    metadata_hash,
                     subtopologies: Some(subtopologies),
                     internal_topics_to_create: missing,
                     error,
@@ -76,6 +80,7 @@ impl ConfiguredTopology {
         };
         Ok(ConfiguredTopology {
             topology_epoch: topology.epoch,
+            metadata_hash,
             subtopologies: None,
             internal_topics_to_create: Vec::new(),
             error: Some(of_topics),

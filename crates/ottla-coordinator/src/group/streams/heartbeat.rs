@@ -120,19 +120,26 @@ impl GroupCoordinator {
             self.metadata
                 .is_look_due(&group_id, now.value(), decision.group.group_epoch);
         let mut metadata_hash = former_hash;
+        let mut has_looked = false;
         let configured = match &unwritten.configured {
             Some(configured) if had_topology && !is_look_due => Arc::clone(configured),
             former => {
+                has_looked = true;
                 let topics = topology.required_topics();
                 metadata_hash = self.metadata.look_at(&group_id, topics.iter());
                 bumps_epoch |= metadata_hash != former_hash;
                 match former {
-                    Some(former) if had_topology && metadata_hash == former_hash => {
+                    // It may be of topics that a write which failed had taken in.
+                    Some(former) if had_topology && former.metadata_hash == metadata_hash => {
                         Arc::clone(former)
                     }
                     _ => {
                         let image = self.metadata.image();
-                        Arc::new(ConfiguredTopology::configure(&topology, image)?)
+                        Arc::new(ConfiguredTopology::configure(
+                            &topology,
+                            metadata_hash,
+                            image,
+                        )?)
                     }
                 }
             }
@@ -191,8 +198,10 @@ impl GroupCoordinator {
                 .shutdown_requested_by
                 .get_or_insert_with(|| updated.member_id.clone());
         }
-        self.metadata
-            .has_looked(&group_id, now.value(), group_epoch);
+        if has_looked {
+            self.metadata
+                .has_looked(&group_id, now.value(), group_epoch);
+        }
 
         let mut response = StreamsGroupHeartbeatResponse {
             member_id: updated.member_id.clone(),

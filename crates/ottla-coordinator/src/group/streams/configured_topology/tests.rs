@@ -79,7 +79,7 @@ fn configured(case: &'static str) -> String {
         }
     }
     let topology = StreamsTopology::from_record(&value).unwrap();
-    show(ConfiguredTopology::configure(&topology, &image.build()))
+    show(ConfiguredTopology::configure(&topology, 7, &image.build()))
 }
 
 fn show(configured: Result<ConfiguredTopology, crate::group::modern::GroupError>) -> String {
@@ -159,7 +159,7 @@ fn missing_topics_are_created_with_what_the_application_says_of_them() {
     };
     let topology = StreamsTopology::from_record(&value).unwrap();
     let image = TestImage::new().topic("in", 2).build();
-    let mut to_create = ConfiguredTopology::configure(&topology, &image)
+    let mut to_create = ConfiguredTopology::configure(&topology, 7, &image)
         .unwrap()
         .internal_topics_to_create;
     to_create.sort_by(|a, b| a.name.cmp(&b.name));
@@ -191,7 +191,7 @@ fn a_topic_configuration_that_is_given_twice_is_refused() {
     };
     let topology = StreamsTopology::from_record(&value).unwrap();
     let image = TestImage::new().topic("in", 2).build();
-    let error = ConfiguredTopology::configure(&topology, &image).unwrap_err();
+    let error = ConfiguredTopology::configure(&topology, 7, &image).unwrap_err();
     assert_eq!(error.error, ErrorCode::UnknownServerError);
 }
 

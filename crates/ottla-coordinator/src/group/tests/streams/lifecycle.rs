@@ -357,3 +357,18 @@ fn timers_of_others_do_nothing_to_a_streams_group() {
         check(script.render(outcome), "");
     }
 }
+
+#[test]
+fn what_a_lost_write_had_seen_of_the_topics_is_forgotten() {
+    let mut script = Script::with_streams(&ready());
+    script.stream(joining("m1", "p1"));
+    script.stream(beat("m1", 2));
+    script.change_streams_topics(TestImage::new().without("store"));
+    script.commits_at_once = false;
+    let text = script.stream(beat("m1", 2));
+    assert!(text.contains("write 2: g epoch 3 validated -1"), "{text}");
+    script.fail(2, ErrorCode::NotEnoughReplicas);
+    script.commits_at_once = true;
+    script.change_streams_topics(TestImage::new().topic("store", 2));
+    assert_eq!(script.streams_told(beat("m1", 2)), "m1@2");
+}
