@@ -397,6 +397,108 @@ def _():
 step("describe unknown group")(lambda: group_shown("rdkafka-nobody"))
 step("delete groups")(lambda: wait(admin.delete_consumer_groups([GROUP, "rdkafka-nobody"], request_timeout=PATIENCE)))
 
+# ---- transactions ---------------------------------------------------------------------------------------------------
+
+TRANSACTED = "rdkafka-transacted"
+step("create for transactions")(lambda: wait(admin.create_topics([NewTopic(TRANSACTED, 2, 1)], operation_timeout=10)))
+settle()
+
+
+def transactional(name, **settings):
+    made = producer(transactional_id=name, linger_ms=0, **settings)
+    made.init_transactions(PATIENCE)
+    return made
+
+
+def committed_end(partition, level=IsolationLevel.READ_COMMITTED):
+    spec = {TopicPartition(TRANSACTED, partition): OffsetSpec.latest()}
+    found = admin.list_offsets(spec, isolation_level=level, request_timeout=PATIENCE)
+    return next(iter(found.values())).result(PATIENCE).offset
+
+
+def read_committed(partition, end):
+    """The values of a partition, once its committed end is there: markers follow the answer to the producer."""
+    deadline = time.monotonic() + PATIENCE
+    while committed_end(partition) < end and time.monotonic() < deadline:
+        time.sleep(0.02)
+    source = consumer(isolation_level="read_committed", enable_partition_eof=True)
+    source.assign([TopicPartition(TRANSACTED, partition, 0)])
+    found = []
+    while time.monotonic() < deadline:
+        message = source.poll(0.2)
+        if message is not None and message.error():
+            break
+        if message is not None:
+            found.append([message.offset(), text(message.value())])
+    source.close()
+    return [found, committed_end(partition), committed_end(partition, IsolationLevel.READ_UNCOMMITTED)]
+
+
+def put(to, partition, *values):
+    for value in values:
+        to.produce(TRANSACTED, partition=partition, value=value)
+    to.flush(PATIENCE)
+
+
+@step("transactions committed and aborted")
+def _():
+    made = transactional("rdkafka-ended")
+    for number in range(6):
+        made.begin_transaction()
+        put(made, 0, f"a-{number}", f"b-{number}")
+        put(made, 1, f"c-{number}")
+        if number % 3 == 1:
+            made.abort_transaction(PATIENCE)
+        else:
+            made.commit_transaction(PATIENCE)
+    return [read_committed(0, 18), read_committed(1, 12)]
+
+
+@step("an empty transaction, and an open one")
+def _():
+    made = transactional("rdkafka-open")
+    made.begin_transaction()
+    made.commit_transaction(PATIENCE)
+    made.begin_transaction()
+    put(made, 1, "open")
+    while_open = read_committed(1, 12)
+    made.commit_transaction(PATIENCE)
+    return [while_open, read_committed(1, 14)]
+
+
+@step("a transaction with offsets")
+def _():
+    source = consumer(group_id="rdkafka-transacted", auto_offset_reset="earliest", isolation_level="read_committed")
+    source.subscribe([TRANSACTED])
+    read(source, 1)
+    made = transactional("rdkafka-offsets")
+    found = []
+    for number in range(2):
+        made.begin_transaction()
+        made.send_offsets_to_transaction([TopicPartition(TRANSACTED, 0, 5 + number)], source.consumer_group_metadata(),
+                                         PATIENCE)
+        if number == 0:
+            made.abort_transaction(PATIENCE)
+        else:
+            made.commit_transaction(PATIENCE)
+        found.append([position.offset for position in source.committed([TopicPartition(TRANSACTED, 0)], PATIENCE)])
+    source.close()
+    return found
+
+
+@step("a fenced transaction")
+def _():
+    older = transactional("rdkafka-fenced")
+    older.begin_transaction()
+    put(older, 1, "fenced")
+    newer = transactional("rdkafka-fenced")
+    late = outcome(lambda: older.commit_transaction(PATIENCE))
+    newer.begin_transaction()
+    put(newer, 1, "of the newer")
+    newer.commit_transaction(PATIENCE)
+    return [late, read_committed(1, 18)]
+
+
 # ---- settings, partitions, deletion ---------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ func main() {
 	offsets()
 	groups()
 	commits()
+	transactions()
 	settings()
 	deletion()
 }

@@ -162,6 +162,8 @@ public final class TransactionsScript extends Script {
                     producer.send(record(first, "row-" + i));
                     producer.send(record(second, "row-" + i));
                     if (i % 3 == 2) {
+                        // What has not been sent by then is dropped.
+                        producer.flush();
                         producer.abortTransaction();
                     } else {
                         producer.commitTransaction();
@@ -329,15 +331,25 @@ public final class TransactionsScript extends Script {
                 return "begun";
             }
         });
-        named("two-phase commit", () -> {
-            try (Producer<byte[], byte[]> producer = begun(id, Map.of("transaction.two.phase.commit.enable", "true"))) {
-                return "begun";
-            }
-        });
+        if (level.equals("v2 ")) {
+            // It says nothing about levels, and the client takes ten seconds to close such a producer.
+            named("two-phase commit", () -> {
+                try (Producer<byte[], byte[]> producer =
+                         begun(id, Map.of("transaction.two.phase.commit.enable", "true"))) {
+                    return "begun";
+                }
+            });
+        }
+        // On topics of their own: whether a partition that has refused its first record is part of the transaction, its
+        // marker shows.
         named("a record that is too large", () -> {
+            String small = topic + "-small";
+            TopicPartition refusing = new TopicPartition(small, 0);
+            get(admin.createTopics(List.of(new NewTopic(small, 1, (short) 1))).all());
+            settle();
             List<Object> shown = new ArrayList<>();
             try (Producer<byte[], byte[]> producer = begun(id, Map.of("max.request.size", "4000000"))) {
-                shown.add(kind(() -> get(producer.send(new ProducerRecord<>(topic, 0, null, new byte[2_000_000])))));
+                shown.add(kind(() -> get(producer.send(new ProducerRecord<>(small, 0, null, new byte[2_000_000])))));
                 shown.add(kind(() -> {
                     producer.commitTransaction();
                     return "committed";
@@ -349,7 +361,9 @@ public final class TransactionsScript extends Script {
                 awaitState(id, "COMPLETE_COMMIT");
             }
             shown.add(seen());
-            return shown;
+            try (Consumer<byte[], byte[]> consumer = consumer(Map.of())) {
+                return Map.of("told", shown, "markers", consumer.endOffsets(List.of(refusing)).get(refusing));
+            }
         });
         named("a topic that is deleted meanwhile", () -> {
             String gone = topic + "-gone";

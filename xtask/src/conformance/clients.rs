@@ -35,8 +35,8 @@ pub enum Nodes {
 }
 
 impl Client {
-    /// Those that run unless one is named, in the order in which they start: the ones that take longest first.
-    const USUAL: [Client; 10] = [
+    /// In the order in which they start: the ones that take longest first.
+    const ALL: [Client; 11] = [
         Client::LogDirs,
         Client::Telemetry,
         Client::Java,
@@ -47,11 +47,8 @@ impl Client {
         Client::Sarama,
         Client::Aiokafka,
         Client::Confluent,
+        Client::Transactions,
     ];
-
-    fn all() -> impl Iterator<Item = Client> {
-        Self::USUAL.into_iter().chain([Client::Transactions])
-    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -99,18 +96,19 @@ impl Prepared {
     }
 }
 
-/// The named clients, or the usual ones.
+/// The named clients, or all.
 pub fn selected(names: &[String]) -> Result<Vec<Client>> {
     if names.is_empty() {
-        return Ok(Client::USUAL.to_vec());
+        return Ok(Client::ALL.to_vec());
     }
     names
         .iter()
         .map(|name| {
-            Client::all()
+            Client::ALL
+                .into_iter()
                 .find(|client| client.name() == name)
                 .with_context(|| {
-                    let all: Vec<&str> = Client::all().map(Client::name).collect();
+                    let all = Client::ALL.map(Client::name);
                     format!("no client is called `{name}`; there are {}", all.join(", "))
                 })
         })
@@ -252,7 +250,7 @@ mod tests {
 
     #[test]
     fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
-        assert_eq!(selected(&[]).unwrap().len(), 10);
+        assert_eq!(selected(&[]).unwrap().len(), 11);
         assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
         let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
         assert!(

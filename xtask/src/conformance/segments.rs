@@ -20,7 +20,7 @@ struct Kind {
     arguments: &'static [&'static str],
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind {
         name: "records",
         includes: |folder, file| !folder.starts_with("__") && file.ends_with(".log"),
@@ -32,6 +32,13 @@ const KINDS: [Kind; 5] = [
             folder.starts_with("__consumer_offsets-") && file.ends_with(".log")
         },
         arguments: &["--deep-iteration", "--offsets-decoder"],
+    },
+    Kind {
+        name: "transactional ids",
+        includes: |folder, file| {
+            folder.starts_with("__transaction_state-") && file.ends_with(".log")
+        },
+        arguments: &["--deep-iteration", "--transaction-log-decoder"],
     },
     Kind {
         name: "cluster metadata",
