@@ -8,7 +8,7 @@ use ottla_coordinator::group::Response;
 use ottla_coordinator::{TransactionEnd, TransactionalProducer};
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_replica::{AckOutcome, RequiredAcks};
-use ottla_types::{ErrorCode, TopicPartition};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -68,6 +68,10 @@ fn append(
         .partitions
         .get(&partition.topic, partition.partition.0);
     let found = found.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if producer.id == ProducerId::NONE || producer.epoch == ProducerEpoch::NONE {
+        // Not a coordinator's: Kafka cannot make such a batch either.
+        return Err(ErrorCode::UnknownServerError);
+    }
     let kind = match end.is_commit {
         true => ControlRecordType::Commit,
         false => ControlRecordType::Abort,

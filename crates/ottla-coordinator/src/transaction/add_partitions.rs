@@ -48,6 +48,8 @@ impl TransactionCoordinator {
         if request.transactional_id.is_empty() {
             return Err(ErrorCode::InvalidRequest);
         }
+        let version = request.client_transaction_version;
+        let may_write_version = self.may_write_version_of_client(version);
         let metadata = self
             .transactions
             .get_mut(&request.transactional_id)
@@ -62,13 +64,16 @@ impl TransactionCoordinator {
         if current.state == TransactionState::Ongoing && request.partitions.iter().all(is_known) {
             return Ok(None);
         }
+        if !may_write_version {
+            return Err(ErrorCode::UnsupportedVersion);
+        }
         // Not slices of the request that they came in, which would stay in memory for them.
         let partitions = request.partitions.into_iter().map(|it| TopicPartition {
             topic: ByteString::from(it.topic.to_string()),
             partition: it.partition,
         });
         metadata
-            .prepare_add_partitions(partitions, request.client_transaction_version, now_ms)
+            .prepare_add_partitions(partitions, version, now_ms)
             .map(Some)
     }
 

@@ -19,7 +19,7 @@ use super::end_txn::EndTransaction;
 use super::init_producer_id::InitProducerId;
 use super::metadata::{Transaction, TransactionMetadata};
 use super::outcome::{Command, Outcome, Response, TimerKey, error_after_append};
-use super::record::TransactionLogRecord;
+use super::record::{FLEXIBLE_VALUES, TransactionLogRecord};
 use crate::outcome::{Coordinator, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind};
 
 /// How long the end of a transaction that could not be written waits before it is written again.
@@ -132,6 +132,12 @@ impl TransactionCoordinator {
     /// The cluster works by another `transaction.version` now.
     pub fn set_transaction_version(&mut self, transaction_version: i16) {
         self.transaction_version = transaction_version;
+    }
+
+    /// Whether a step can be written of a client that works by this `transaction.version`: the records of version 0 of the
+    /// cluster have no room for it. No client asks for it that has asked for the cluster's features.
+    pub(super) fn may_write_version_of_client(&self, client_transaction_version: i16) -> bool {
+        client_transaction_version == 0 || self.transaction_version >= FLEXIBLE_VALUES
     }
 
     /// A producer id that was asked for is there, or cannot be had.

@@ -76,6 +76,10 @@ impl TransactionCoordinator {
                 let producer = raises_epoch.then_some(producer);
                 return effects.reply(to, Response::EndTxn(Ok(producer)));
             }
+            Ok((Ending::Begins { .. }, _)) if !self.may_write_version_of_client(version) => {
+                let refused = Response::EndTxn(Err(ErrorCode::UnsupportedVersion));
+                return effects.reply(to, refused);
+            }
             Ok((Ending::Begins { has_no_partition }, _)) => has_no_partition,
         };
         let state = match request.is_commit {

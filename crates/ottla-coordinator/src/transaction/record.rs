@@ -17,7 +17,7 @@ use super::state::TransactionState;
 use crate::outcome::EncodeRecord;
 
 /// From this `transaction.version` on, values are written in version 1, which has room for more.
-const FLEXIBLE_VALUES: i16 = 1;
+pub(super) const FLEXIBLE_VALUES: i16 = 1;
 
 /// A step of one transactional id; without a transaction, its tombstone.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -147,3 +147,23 @@ fn a_retry_that_crosses_producer_ids_is_known() {
         "reply INVALID_PRODUCER_ID_MAPPING",
     );
 }
+
+#[test]
+fn clients_of_version_2_are_refused_where_the_log_has_no_room_for_that() {
+    for cluster in [0, 1] {
+        let mut script = Script::new(cluster).load(transaction(State::Ongoing, 10));
+        let answers = [
+            script.add_as(producer(5, 10), &[77], 2),
+            script.end(producer(5, 10), true, 2),
+        ];
+        let refused = "reply UNSUPPORTED_VERSION";
+        let is_refused = |answer: &String| answer.lines().any(|line| line == refused);
+        let count = answers.iter().filter(|answer| is_refused(answer)).count();
+        assert_eq!(count, if cluster == 0 { 2 } else { 0 }, "{answers:?}");
+        // Nothing was begun that would be in the way of the client's next request.
+        if cluster == 0 {
+            let ended = script.end(producer(5, 10), true, 0);
+            assert!(ended.contains("reply NONE"), "{ended}");
+        }
+    }
+}

@@ -39,7 +39,7 @@ fn an_open_transaction_is_aborted_before_the_second_instance_gets_its_epoch() {
     ] {
         let mut script = Script::new(version);
         script.init();
-        script.add(producer(100, 0), &[0]);
+        script.add_as(producer(100, 0), &[0], if version < 2 { 0 } else { 2 });
         let of_marker = if version < 2 { 0 } else { 2 };
         expect(
             script.init(),
