@@ -3,11 +3,13 @@
 //!
 //! `copies` are three processes that copy a topic record by record, as Kafka's own TransactionalMessageCopier does: the
 //! copies must hold each number once, in order. `streams` is a Kafka Streams application with joins, windows and state
-//! stores, whose output must be that of a run without faults. Both read only what is committed. With several brokers,
-//! coordinators fail over and markers go from broker to broker. A run that finds something keeps its folder.
+//! stores, whose output must be that of a run without faults. `histories` are clients of ours that do this and that, and
+//! `ottla_testkit::client_histories` says what may not be in what they were told. All read only what is committed. With several
+//! brokers, coordinators fail over and markers go from broker to broker. A run that finds something keeps its folder.
 
 mod application;
 mod copies;
+mod histories;
 mod streams;
 
 use std::path::{Path, PathBuf};
@@ -54,6 +56,7 @@ pub struct Options {
 enum Work {
     Copies,
     Streams,
+    Histories,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -98,6 +101,7 @@ fn tell(options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String
     let mut wrong = match options.work {
         Work::Copies => copies::run(&mut stage, options.kills, random)?,
         Work::Streams => streams::run(&mut stage, options.kills, random)?,
+        Work::Histories => histories::run(&mut stage, options.kills, random)?,
     };
     for (name, status) in stage.cluster.stop()? {
         // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
@@ -185,5 +189,7 @@ fn settings(brokers: usize) -> Vec<(&'static str, String)> {
         ("group.initial.rebalance.delay.ms", "0".to_owned()),
         ("broker.session.timeout.ms", "6000".to_owned()),
         ("replica.lag.time.max.ms", "5000".to_owned()),
+        // What a Streams application reads and keeps is from long ago: retention would delete it, half a minute after a start.
+        ("log.initial.task.delay.ms", "3600000".to_owned()),
     ]
 }

@@ -22,8 +22,9 @@ use crate::workspace;
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// The simulation has to find them. The same for all that is built for tests, so that nothing is built twice.
-const PLANTED_BUGS: &str = "ottla-testkit/planted-bugs";
+/// The bugs that the simulation has to find, and all programs of the tests. The same for all that is built for tests, so that
+/// nothing is built twice.
+const FEATURES: &str = "ottla-testkit/planted-bugs,ottla-testkit/client-histories";
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -86,7 +87,7 @@ const SUITES: &[Suite] = &[
                 "server",
                 "--locked",
                 "--features",
-                PLANTED_BUGS,
+                FEATURES,
             ])
         },
     },
@@ -101,7 +102,7 @@ const SUITES: &[Suite] = &[
                 "--all-targets",
                 "--locked",
                 "--features",
-                PLANTED_BUGS,
+                FEATURES,
                 "--",
                 "--deny",
                 "warnings",
@@ -119,7 +120,7 @@ const SUITES: &[Suite] = &[
                 "--no-fail-fast",
                 "--locked",
                 "--features",
-                PLANTED_BUGS,
+                FEATURES,
             ])
         },
     },
@@ -150,7 +151,7 @@ const SUITES: &[Suite] = &[
     Suite {
         lane: Lane::Brokers,
         name: "conformance",
-        what: "ten scripts against Ottla and Apache Kafka",
+        what: "eleven scripts against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
     Suite {
@@ -170,6 +171,18 @@ const SUITES: &[Suite] = &[
         name: "take-over",
         what: "one directory in the hands of Kafka and Ottla in turn",
         command: || xtask(&["take-over"]),
+    },
+    Suite {
+        lane: Lane::Either,
+        name: "exactly-once",
+        what: "copiers of a topic, under kill -9 of the broker and of themselves",
+        command: || xtask(&["exactly-once", "--kills", "3"]),
+    },
+    Suite {
+        lane: Lane::Either,
+        name: "client-histories",
+        what: "what clients in transactions were told, under kill -9 of the broker",
+        command: || xtask(&["exactly-once", "--work", "histories", "--kills", "3"]),
     },
     Suite {
         lane: Lane::Either,

@@ -1,9 +1,11 @@
-//! What tests of several crates share: the real broker as a process of its own, and a whole cluster in one thread, simulated.
+//! What tests of several crates share: the real broker as a process of its own, a whole cluster in one thread, simulated, and
+//! what must hold of what clients were told.
 //!
 //! Development only: nothing of the product depends on this crate.
 
 mod binary;
 mod broker_process;
+pub mod client_histories;
 mod mounts;
 pub mod simulation;
 mod stalling_proxy;

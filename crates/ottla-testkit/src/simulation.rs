@@ -40,6 +40,7 @@ mod faults;
 mod setup;
 mod world;
 
+pub use random::Random;
 pub use world::Outcome;
 
 /// Runs a seed to its end, or to the first finding. An assertion of the product that fails is a finding too.

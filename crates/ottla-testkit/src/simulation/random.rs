@@ -2,10 +2,10 @@
 
 /// splitmix64: neighbouring seeds have nothing in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
     }
 
@@ -18,16 +18,16 @@ impl Random {
     }
 
     /// From 0 to `bound`, without it.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
     /// True in so many of a thousand cases.
-    pub(crate) fn per_mille(&mut self, chance: u64) -> bool {
+    pub fn per_mille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }
 
-    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         let index = self.below(of.len() as u64) as usize;
         of.get(index).copied()
     }

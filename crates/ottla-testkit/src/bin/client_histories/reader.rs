@@ -1,0 +1,49 @@
+//! Reads all that is committed, once nobody writes any more.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ottla_client::{Consumer, ConsumerConfig};
+use ottla_testkit::client_histories::{Operation, Outcome, Step};
+
+use super::{Scene, worker};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The polls of one reader, and which logs it could not read to their ends: there a transaction has been left open.
+pub(super) async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operation>, Vec<String>)> {
+    let partitions = Scene::partitions();
+    let everything = Consumer::new(scene.client().await?, ConsumerConfig::default());
+    let ends = everything.end_offsets(&partitions).await?;
+    let mut consumer = worker::consumer(scene).await?;
+    let mut steps = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    let is_behind = |consumer: &Consumer| {
+        let behind = ends
+            .iter()
+            .filter(|(partition, end)| consumer.position(partition).unwrap_or(0) < **end);
+        let behind: Vec<_> = behind
+            .map(|(partition, end)| (partition.clone(), *end))
+            .collect();
+        behind
+    };
+    while !is_behind(&consumer).is_empty() && Instant::now() < deadline {
+        let polled = consumer.poll(Duration::from_millis(100)).await?;
+        steps.push(Step::Polled {
+            at: scene.now(),
+            records: polled.iter().map(worker::seen).collect(),
+        });
+    }
+    let faults = is_behind(&consumer).into_iter().map(|((topic, at), end)| {
+        let reached = consumer.position(&(topic.clone(), at));
+        format!("{topic}-{at} ends at {end}, and a reader of what is committed gets to {reached:?}")
+    });
+    let faults = faults.collect();
+    let operation = Operation {
+        process,
+        steps,
+        outcome: Outcome::Committed,
+        commit_asked_at: None,
+    };
+    Ok((vec![operation], faults))
+}

@@ -1,0 +1,290 @@
+//! One process of a history: transactions of sends and polls, polls outside of them, and now and then a producer that is
+//! replaced in the middle of a transaction and tries to go on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use ottla_client::{
+    ClientError, Consumer, ConsumerConfig, Delivery, OffsetReset, Producer, ProducerConfig,
+    RecordRef,
+};
+use ottla_testkit::client_histories::{Operation, Outcome, Seen, Step, Value};
+use ottla_testkit::simulation::Random;
+
+use super::Scene;
+
+/// How long a poll waits for something.
+const POLL: Duration = Duration::from_millis(20);
+/// How long a process tries to have a producer again once it is all over.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Worker {
+    scene: Arc<Scene>,
+    process: u32,
+    random: Random,
+    next_value: Value,
+    history: Vec<Operation>,
+    consumer: Consumer,
+}
+
+/// The operations of a process, and what kept it from ending what it had begun.
+pub(super) async fn work(
+    scene: Arc<Scene>,
+    process: u32,
+    random: Random,
+) -> (Vec<Operation>, Option<String>) {
+    let consumer = match consumer(&scene).await {
+        Ok(consumer) => consumer,
+        Err(error) => return (Vec::new(), Some(format!("no consumer: {error:#}"))),
+    };
+    let mut worker = Worker {
+        scene,
+        process,
+        random,
+        next_value: 1 + (Value::from(process) << 32),
+        history: Vec::new(),
+        consumer,
+    };
+    let ended = worker.run().await;
+    (
+        worker.history,
+        ended.err().map(|error| format!("{error:#}")),
+    )
+}
+
+/// Reads what is committed from the beginning of each log.
+pub(super) async fn consumer(scene: &Scene) -> Result<Consumer> {
+    let config = ConsumerConfig {
+        offset_reset: OffsetReset::Earliest,
+        auto_commit: false,
+        read_committed: true,
+        fetch_max_wait: POLL,
+        ..ConsumerConfig::default()
+    };
+    let mut consumer = Consumer::new(scene.client().await?, config);
+    consumer.assign(&Scene::partitions());
+    Ok(consumer)
+}
+
+impl Worker {
+    async fn run(&mut self) -> Result<()> {
+        let mut current = new_producer(&self.scene, self.process).await?;
+        while !self.scene.is_over() {
+            match self.random.below(100) {
+                0..20 => {
+                    let polled = self.poll().await;
+                    self.note(vec![polled], Outcome::Committed, None);
+                }
+                20..25 => {
+                    let sought = self.seek();
+                    self.note(vec![sought], Outcome::Committed, None);
+                }
+                25..30 => {
+                    let newer = new_producer(&self.scene, self.process).await?;
+                    self.be_fenced(&current).await;
+                    current = newer;
+                }
+                30..34 => current = self.replace_in_the_middle(current).await?,
+                chosen => {
+                    let commits = chosen >= 44;
+                    if !self.transaction(&current, commits).await {
+                        current.close_within(Duration::ZERO).await;
+                        current = new_producer(&self.scene, self.process).await?;
+                    }
+                }
+            }
+        }
+        current.close().await;
+        Ok(())
+    }
+
+    fn note(&mut self, steps: Vec<Step>, outcome: Outcome, commit_asked_at: Option<u64>) {
+        self.history.push(Operation {
+            process: self.process,
+            steps,
+            outcome,
+            commit_asked_at,
+        });
+    }
+
+    async fn poll(&mut self) -> Step {
+        // What fails here has given nothing, and has not moved the consumer.
+        let polled = self.consumer.poll(POLL).await.unwrap_or_default();
+        let at = self.scene.now();
+        let records = polled.iter().map(seen).collect();
+        Step::Polled { at, records }
+    }
+
+    /// Begins one log anew.
+    fn seek(&mut self) -> Step {
+        let partitions = Scene::partitions();
+        let chosen = self.random.below(partitions.len() as u64) as usize;
+        let (topic, partition) = &partitions[chosen];
+        self.consumer.seek(&partitions[chosen], 0);
+        Step::Sought {
+            log: Scene::log(topic, *partition),
+        }
+    }
+
+    /// Hands a record in; its place is filled in when the transaction has ended.
+    async fn send(
+        &mut self,
+        producer: &Producer,
+        steps: &mut Vec<Step>,
+        sent: &mut Vec<(usize, Delivery)>,
+    ) -> Result<(), ClientError> {
+        let partitions = Scene::partitions();
+        let (topic, partition) = &partitions[self.random.below(partitions.len() as u64) as usize];
+        let value = self.next_value;
+        self.next_value += 1;
+        steps.push(Step::Sent {
+            log: Scene::log(topic, *partition),
+            value,
+            offset: None,
+        });
+        let bytes = value.to_be_bytes();
+        let record = RecordRef {
+            partition: Some(*partition),
+            ..RecordRef::new(topic, &bytes)
+        };
+        sent.push((steps.len() - 1, producer.send_ref(record).await?));
+        Ok(())
+    }
+
+    /// Sends and polls, one to four; an error of the producer ends them.
+    async fn some_steps(
+        &mut self,
+        producer: &Producer,
+        steps: &mut Vec<Step>,
+        sent: &mut Vec<(usize, Delivery)>,
+    ) -> Result<(), ClientError> {
+        for _ in 0..=self.random.below(4) {
+            match self.random.below(3) {
+                0 => steps.push(self.poll().await),
+                _ => self.send(producer, steps, sent).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the producer can go on after it.
+    async fn transaction(&mut self, producer: &Producer, commits: bool) -> bool {
+        if producer.begin_transaction().is_err() {
+            return false;
+        }
+        let (mut steps, mut sent) = (Vec::new(), Vec::new());
+        let worked = self.some_steps(producer, &mut steps, &mut sent).await;
+        let (outcome, asked, may_go_on) = if worked.is_ok() && commits {
+            let asked = self.scene.now();
+            let is_committed = producer.commit_transaction().await.is_ok();
+            let outcome = match is_committed {
+                true => Outcome::Committed,
+                false => Outcome::Unknown,
+            };
+            (outcome, Some(asked), is_committed)
+        } else {
+            // Without a commit, the next producer of this process ends it, if this abort does not.
+            let is_ended = producer.abort_transaction().await.is_ok();
+            (Outcome::Aborted, None, is_ended)
+        };
+        if !may_go_on {
+            producer.close_within(Duration::ZERO).await;
+        }
+        fill_in(&mut steps, sent);
+        self.note(steps, outcome, asked);
+        may_go_on
+    }
+
+    /// Another producer takes this one's place between its records.
+    async fn replace_in_the_middle(&mut self, producer: Producer) -> Result<Producer> {
+        let (mut steps, mut sent) = (Vec::new(), Vec::new());
+        if producer.begin_transaction().is_ok() {
+            let _ = self.send(&producer, &mut steps, &mut sent).await;
+            producer.flush().await;
+        }
+        let newer = new_producer(&self.scene, self.process).await?;
+        let _ = self.send(&producer, &mut steps, &mut sent).await;
+        let committed = producer.commit_transaction().await;
+        producer.close_within(Duration::ZERO).await;
+        fill_in(&mut steps, sent);
+        // Without a record that arrived there was nothing to commit, and nobody was asked.
+        let has_arrived =
+            |step: &Step| matches!(step, Step::Sent { offset, .. } if offset.is_some());
+        let had_begun = steps.iter().any(has_arrived);
+        self.note(steps, Outcome::Aborted, None);
+        if committed.is_ok() && had_begun {
+            bail!("a producer has committed after another one had taken its place");
+        }
+        Ok(newer)
+    }
+
+    /// A producer whose place is taken tries a whole transaction; nothing of it may come to be.
+    async fn be_fenced(&mut self, producer: &Producer) {
+        let (mut steps, mut sent) = (Vec::new(), Vec::new());
+        if producer.begin_transaction().is_ok() {
+            let _ = self.send(producer, &mut steps, &mut sent).await;
+            let _ = producer.commit_transaction().await;
+        }
+        producer.close_within(Duration::ZERO).await;
+        fill_in(&mut steps, sent);
+        self.note(steps, Outcome::Aborted, None);
+    }
+}
+
+fn fill_in(steps: &mut [Step], sent: Vec<(usize, Delivery)>) {
+    for (at, delivery) in sent {
+        if let Some(Ok(written)) = delivery.outcome()
+            && let Step::Sent { offset, .. } = &mut steps[at]
+        {
+            *offset = Some(written.offset);
+        }
+    }
+}
+
+/// A producer that has fenced what this process had before; whatever that had begun has come to its end.
+async fn new_producer(scene: &Scene, process: u32) -> Result<Producer> {
+    let mut over_since = None;
+    loop {
+        let error = match try_producer(scene, process).await {
+            Ok(producer) => return Ok(producer),
+            Err(error) => error,
+        };
+        if scene.is_over() {
+            let since = *over_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > PATIENCE {
+                bail!("no producer for {PATIENCE:?}: {error:#}");
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn try_producer(scene: &Scene, process: u32) -> Result<Producer> {
+    let config = ProducerConfig {
+        transactional_id: Some(format!("history-{process}")),
+        transaction_timeout: Duration::from_secs(10),
+        max_block: Duration::from_secs(15),
+        delivery_timeout: Duration::from_secs(15),
+        linger: Duration::ZERO,
+        ..ProducerConfig::default()
+    };
+    let producer = Producer::new(scene.client().await?, config)?;
+    match producer.init_transactions().await {
+        Ok(()) => Ok(producer),
+        Err(error) => {
+            producer.close_within(Duration::ZERO).await;
+            Err(error.into())
+        }
+    }
+}
+
+pub(super) fn seen(record: &ottla_client::ConsumerRecord) -> Seen {
+    let value = record.value.as_deref().unwrap_or_default();
+    Seen {
+        log: Scene::log(&record.topic, record.partition),
+        offset: record.offset,
+        // What is not a value of ours is one that nobody has sent.
+        value: <[u8; 8]>::try_from(value).map_or(0, Value::from_be_bytes),
+    }
+}
