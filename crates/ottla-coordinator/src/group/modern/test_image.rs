@@ -2,9 +2,13 @@
 
 use ottla_metadata::{MetadataDelta, MetadataImage, Provenance};
 use ottla_protocol::metadata_records::{
-    MetadataRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord,
+    ConfigRecord, MetadataRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord,
+    TopicRecord,
 };
 use ottla_types::{Offset, TopicId, Uuid};
+
+/// `ConfigResource.Type.GROUP`.
+const GROUP_RESOURCE_TYPE: i8 = 32;
 
 /// The brokers and topics of a cluster. Broker 1 has every partition, unless others are given.
 #[derive(Clone, Default)]
@@ -80,6 +84,23 @@ impl TestImage {
                 topic_id: topic_id(name),
                 ..Default::default()
             }));
+        self
+    }
+
+    /// A setting that a group has of its own.
+    pub(crate) fn group_setting(
+        mut self,
+        group_id: &'static str,
+        key: &'static str,
+        value: &'static str,
+    ) -> Self {
+        self.records.push(MetadataRecord::Config(ConfigRecord {
+            resource_type: GROUP_RESOURCE_TYPE,
+            resource_name: group_id.into(),
+            name: key.into(),
+            value: Some(value.into()),
+            ..Default::default()
+        }));
         self
     }
 

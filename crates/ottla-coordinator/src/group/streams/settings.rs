@@ -15,12 +15,12 @@ impl GroupCoordinator {
         self.setting_of(group_id, "streams.session.timeout.ms", setting)
     }
 
-    pub(super) fn streams_heartbeat_interval_ms(&self, group_id: &ByteString) -> i32 {
+    pub(in crate::group) fn streams_heartbeat_interval_ms(&self, group_id: &ByteString) -> i32 {
         let setting = self.config.group_streams_heartbeat_interval_ms;
         self.setting_of(group_id, "streams.heartbeat.interval.ms", setting)
     }
 
-    pub(super) fn streams_assignment_interval_ms(&self, group_id: &ByteString) -> i32 {
+    pub(in crate::group) fn streams_assignment_interval_ms(&self, group_id: &ByteString) -> i32 {
         let setting = self.config.group_streams_assignment_interval_ms;
         self.setting_of(group_id, "streams.assignment.interval.ms", setting)
     }

@@ -166,6 +166,40 @@ fn more_standby_tasks_are_given_out_when_the_setting_changes() {
 }
 
 #[test]
+fn a_group_has_settings_of_its_own_within_the_bounds() {
+    let image = ready()
+        .group_setting("g", "streams.session.timeout.ms", "50000")
+        .group_setting("g", "streams.heartbeat.interval.ms", "1")
+        .group_setting("g", "streams.initial.rebalance.delay.ms", "70000")
+        .group_setting("g", "streams.num.standby.replicas", "5")
+        .group_setting("other", "streams.session.timeout.ms", "60000");
+    let mut script = Script::with_streams(&image);
+    check(
+        script.stream(joining("m1", "p1")),
+        "timer initial rebalance g in 70000 if absent
+         timer session g/m1 in 50000
+         write 1: g/m1 in p1 by topology 0
+         write 1: g topology 0 of 0
+         write 1: g epoch 2 validated 0 [num.standby.replicas=2]
+         write 1: g/m1 Stable@1 after 0: - / -
+         reply 1: streams m1@1 - / - (5 Assignment delayed due to the configured initial \
+         rebalance delay.)",
+    );
+    assert_eq!(
+        script
+            .coordinator
+            .streams_heartbeat_interval_ms(&"g".into()),
+        5_000
+    );
+    assert_eq!(
+        script
+            .coordinator
+            .streams_assignment_interval_ms(&"g".into()),
+        0
+    );
+}
+
+#[test]
 fn assignments_keep_their_distance() {
     let mut script = Script::with_streams(&ready());
     script.config.group_streams_assignment_interval_ms.value = 1_000;
