@@ -166,7 +166,10 @@ impl Served for GroupCoordinator {
     }
 
     fn execute(shard: &Arc<Shard<Self>>, broker: &Arc<Broker>, command: Command) {
-        let Command::ResolveRegexes(command) = command;
+        // Share groups are not offered to clients, so that nobody has their state initialized.
+        let Command::ResolveRegexes(command) = command else {
+            return;
+        };
         let (shard, broker) = (Arc::clone(shard), Arc::clone(broker));
         // Every topic of the cluster is looked at.
         tokio::task::spawn_blocking(move || {

@@ -1,5 +1,5 @@
-//! Groups of consumers, of the classic protocol and of KIP-848, streams groups of KIP-1071, and committed offsets: the state
-//! machine behind `__consumer_offsets`.
+//! Groups of consumers, of the classic protocol and of KIP-848, share groups of KIP-932, streams groups of KIP-1071, and
+//! committed offsets: the state machine behind `__consumer_offsets`.
 
 mod config;
 mod coordinator;
@@ -32,6 +32,7 @@ mod foreign;
 mod member;
 pub mod modern;
 mod offsets;
+mod share;
 mod streams;
 
 pub use classic_group::ClassicGroupState;
@@ -47,6 +48,7 @@ pub use outcome::{
 };
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;
+pub use share::{InitializeShareState, ShareHeartbeatContext, validate_share_heartbeat};
 pub use streams::{StreamsHeartbeatContext, validate_streams_heartbeat};
 
 #[cfg(test)]

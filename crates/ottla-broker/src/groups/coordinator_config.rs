@@ -6,6 +6,7 @@ use ottla_coordinator::group::{BoundedSetting, GroupCoordinatorConfig, Migration
 /// Some of them change while the broker runs.
 pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfig {
     GroupCoordinatorConfig {
+        serves_share_groups: false,
         group_min_session_timeout_ms: config.group_min_session_timeout_ms,
         group_max_session_timeout_ms: config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,

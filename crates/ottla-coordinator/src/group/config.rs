@@ -20,6 +20,15 @@ pub struct GroupCoordinatorConfig {
     pub offsets_retention_ms: i64,
     pub offsets_retention_check_interval_ms: i64,
 
+    /// Whether clients are offered share groups. Where they are not, records of such groups stay as they are.
+    pub serves_share_groups: bool,
+    pub group_share_session_timeout_ms: BoundedSetting,
+    pub group_share_heartbeat_interval_ms: BoundedSetting,
+    pub group_share_assignment_interval_ms: BoundedSetting,
+    pub group_share_max_size: i32,
+    /// After how long state that is being initialized counts as missing once more. Kafka:
+    /// `group.share.initialize.retry.interval.ms`, an internal setting.
+    pub group_share_initialize_retry_interval_ms: i32,
     pub group_consumer_session_timeout_ms: BoundedSetting,
     pub group_consumer_heartbeat_interval_ms: BoundedSetting,
     /// How far apart two target assignments of one group are at least.
@@ -61,6 +70,24 @@ impl Default for GroupCoordinatorConfig {
             offset_metadata_max_bytes: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_retention_check_interval_ms: 600_000,
+            serves_share_groups: true,
+            group_share_session_timeout_ms: BoundedSetting {
+                value: 45_000,
+                min: 45_000,
+                max: 60_000,
+            },
+            group_share_heartbeat_interval_ms: BoundedSetting {
+                value: 5_000,
+                min: 5_000,
+                max: 15_000,
+            },
+            group_share_assignment_interval_ms: BoundedSetting {
+                value: 1_000,
+                min: 0,
+                max: 15_000,
+            },
+            group_share_max_size: 200,
+            group_share_initialize_retry_interval_ms: 30_000,
             group_consumer_session_timeout_ms: BoundedSetting {
                 value: 45_000,
                 min: 45_000,

@@ -29,6 +29,7 @@ use super::outcome::{
     Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId, error_after_append,
 };
 use super::record::CoordinatorRecord;
+use super::share::{InitializeShareState, ShareGroup, share_group_of};
 use super::streams::{self, StreamsGroup, UnwrittenStates};
 use crate::outcome::{Coordinator, TransactionalProducer, WriteKind};
 use crate::timeline::Timeline;
@@ -44,6 +45,7 @@ pub(super) use super::effects::Effects;
 pub(super) enum Group {
     Classic(ClassicGroup),
     Consumer(ConsumerGroup),
+    Share(ShareGroup),
     Streams(StreamsGroup),
 }
 
@@ -96,6 +98,8 @@ pub(super) enum Deferred {
     StaticMemberReplaced(StaticMemberReplaced),
     /// Timers that are to run from the moment at which the reply is sent, and not at all if it is an error.
     ReplyAndTimers(ReplyTo, Response, Vec<TimerChange>),
+    /// A reply, with which the share coordinator is asked for state that is now known to be missing.
+    ReplyAndInitialize(ReplyTo, Response, InitializeShareState),
     /// What was done for a timer is tried again soon if it could not be written.
     Timer(TimerKey),
     /// Nothing: an empty group that could not be written is written again by its next change.
@@ -164,6 +168,7 @@ impl Coordinator for GroupCoordinator {
             match group {
                 Group::Classic(_) => {}
                 Group::Consumer(group) => self.set_timers_of_loaded(group, &mut effects),
+                Group::Share(group) => self.set_timers_of_loaded_share_group(group, &mut effects),
                 Group::Streams(group) => {
                     self.set_timers_of_loaded_streams_group(group, &mut effects);
                 }
@@ -176,8 +181,9 @@ impl Coordinator for GroupCoordinator {
     fn on_unloaded(&mut self) -> Outcome {
         let mut effects = self.effects();
         for (_, deferred) in std::mem::take(&mut self.deferred) {
-            if let Deferred::Reply(to, response) | Deferred::ReplyAndTimers(to, response, _) =
-                deferred
+            if let Deferred::Reply(to, response)
+            | Deferred::ReplyAndTimers(to, response, _)
+            | Deferred::ReplyAndInitialize(to, response, _) = deferred
             {
                 effects.reply(to, response.failed(ErrorCode::NotCoordinator));
             }
@@ -294,6 +300,12 @@ impl Coordinator for GroupCoordinator {
             TimerKey::InitialRebalance { group_id } => {
                 self.on_streams_initial_rebalance(&group_id, now, &mut effects);
             }
+            TimerKey::Session { ref group_id, .. } if self.share_group(group_id).is_some() => {
+                let group = self.share_group(group_id).cloned();
+                if let Some(group) = group {
+                    self.on_share_session_expired(group, key, now, &mut effects);
+                }
+            }
             TimerKey::Session { .. }
             | TimerKey::Rejoin { .. }
             | TimerKey::MemberSync { .. }
@@ -339,6 +351,13 @@ impl GroupCoordinator {
                 Ok(()) => {
                     effects.reply(to, response);
                     effects.change_timers(timers);
+                }
+                Err(error) => effects.reply(to, response.failed(error)),
+            },
+            Deferred::ReplyAndInitialize(to, response, initialize) => match result {
+                Ok(()) => {
+                    effects.reply(to, response);
+                    effects.command(Command::InitializeShareState(initialize));
                 }
                 Err(error) => effects.reply(to, response.failed(error)),
             },
@@ -549,6 +568,10 @@ impl GroupCoordinator {
                     self.journal
                         .push_back((write, Change::Group(key.group.clone())));
                 }
+            }
+            (key, value) if share_group_of(key).is_some() => {
+                let group_id = share_group_of(key).cloned().unwrap_or_default();
+                self.apply_to_share_group(Some(write), &group_id, key, value.as_ref(), now);
             }
             (key, value) => {
                 if let Some(group_id) = streams::group_of(key).cloned() {

@@ -10,6 +10,7 @@ use super::consumer::group_tombstones;
 use super::coordinator::{Deferred, Group, GroupCoordinator};
 use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
+use super::share::share_group_tombstones;
 use super::streams;
 
 impl GroupCoordinator {
@@ -32,6 +33,7 @@ impl GroupCoordinator {
                     ErrorCode::NonEmptyGroup
                 }
                 Some(Group::Consumer(group)) if !group.is_empty() => ErrorCode::NonEmptyGroup,
+                Some(Group::Share(group)) if !group.is_empty() => ErrorCode::NonEmptyGroup,
                 Some(Group::Streams(group)) if !group.is_empty() => ErrorCode::NonEmptyGroup,
                 Some(group) => {
                     records.extend(self.offset_tombstones(group_id));
@@ -76,6 +78,7 @@ pub(super) fn tombstones_of(group: &Group) -> Vec<CoordinatorRecord> {
     match group {
         Group::Classic(group) => vec![CoordinatorRecord::group_tombstone(group.group_id())],
         Group::Consumer(group) => group_tombstones(group),
+        Group::Share(group) => share_group_tombstones(group),
         Group::Streams(group) => streams::group_tombstones(group),
     }
 }

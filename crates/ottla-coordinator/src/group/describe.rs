@@ -17,6 +17,7 @@ const DEAD: &str = "Dead";
 /// Kafka's names of the types of groups.
 const CLASSIC: &str = "classic";
 const CONSUMER: &str = "consumer";
+const SHARE: &str = "share";
 const STREAMS: &str = "streams";
 /// Of a group whose type is not served: nothing is known of its members.
 const UNKNOWN_STATE: &str = "Unknown";
@@ -105,6 +106,13 @@ fn listed_group(group: &Group) -> ListedGroup {
             protocol_type: CONSUMER_PROTOCOL_TYPE.into(),
             group_state: group.state().name().into(),
             group_type: CONSUMER.into(),
+            ..Default::default()
+        },
+        Group::Share(group) => ListedGroup {
+            group_id: group.group_id.clone(),
+            protocol_type: SHARE.into(),
+            group_state: group.state_name().into(),
+            group_type: SHARE.into(),
             ..Default::default()
         },
         Group::Streams(group) => ListedGroup {

@@ -120,6 +120,7 @@ pub(super) fn is_subscribed_to(group: &Group, topic: &ByteString) -> bool {
     match group {
         Group::Classic(group) => group.is_subscribed_to(topic),
         Group::Consumer(group) => group.subscribed_topics().contains(topic),
+        Group::Share(group) => group.subscribed_topics().contains(topic),
         Group::Streams(group) => group.is_subscribed_to(topic),
     }
 }
@@ -128,6 +129,8 @@ fn is_empty(group: &Group) -> bool {
     match group {
         Group::Classic(group) => group.is_in(ClassicGroupState::Empty),
         Group::Consumer(group) => group.is_empty(),
+        // Such a group stays until somebody deletes it.
+        Group::Share(_) => false,
         Group::Streams(group) => group.is_empty(),
     }
 }
@@ -146,6 +149,7 @@ impl ExpiryBase {
         match group {
             Group::Classic(group) => ExpiryBase::of_classic(group),
             Group::Consumer(_) | Group::Streams(_) => Some(ExpiryBase::Commit),
+            Group::Share(_) => None,
         }
     }
 

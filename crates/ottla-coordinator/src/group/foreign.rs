@@ -1,5 +1,5 @@
-//! Groups of the types that are not served, share groups and streams groups, as far as their records in the log tell that
-//! they exist.
+//! Groups of the types that are not served, streams groups and, where clients are not offered them, share groups, as far as
+//! their records in the log tell that they exist.
 //!
 //! A directory taken over from Kafka may hold them. Their records stay in the log untouched; here only
 //! their ids are kept, so that a classic group never takes the id, and so that their offsets are

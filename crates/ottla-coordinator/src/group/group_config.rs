@@ -26,6 +26,21 @@ impl GroupCoordinator {
         self.setting_of(group_id, "consumer.assignment.interval.ms", setting)
     }
 
+    pub(super) fn share_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
+        let setting = self.config.group_share_session_timeout_ms;
+        self.setting_of(group_id, "share.session.timeout.ms", setting)
+    }
+
+    pub(super) fn share_heartbeat_interval_ms(&self, group_id: &ByteString) -> i32 {
+        let setting = self.config.group_share_heartbeat_interval_ms;
+        self.setting_of(group_id, "share.heartbeat.interval.ms", setting)
+    }
+
+    pub(super) fn share_assignment_interval_ms(&self, group_id: &ByteString) -> i32 {
+        let setting = self.config.group_share_assignment_interval_ms;
+        self.setting_of(group_id, "share.assignment.interval.ms", setting)
+    }
+
     /// The group's own value, within the bounds, or the broker's.
     pub(super) fn setting_of(
         &self,

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use ottla_metadata::{MetadataDelta, MetadataImage};
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, Timestamp};
 
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
 use super::consumer::{ConsumerGroup, is_end_of_group};
 use super::coordinator::{Change, Effects, Group, GroupCoordinator, refuse_parked};
 use super::outcome::WriteId;
+use super::share::ShareGroup;
 use super::streams::{self, StreamsGroup};
 use crate::timeline::Timeline;
 
@@ -50,21 +51,28 @@ impl GroupCoordinator {
     pub(super) fn classic_group(&self, group_id: &str) -> Option<&ClassicGroup> {
         match self.group(group_id)? {
             Group::Classic(group) => Some(group),
-            Group::Consumer(_) | Group::Streams(_) => None,
+            Group::Consumer(_) | Group::Share(_) | Group::Streams(_) => None,
         }
     }
 
     pub(super) fn consumer_group(&self, group_id: &str) -> Option<&ConsumerGroup> {
         match self.group(group_id)? {
             Group::Consumer(group) => Some(group),
-            Group::Classic(_) | Group::Streams(_) => None,
+            Group::Classic(_) | Group::Share(_) | Group::Streams(_) => None,
+        }
+    }
+
+    pub(super) fn share_group(&self, group_id: &str) -> Option<&ShareGroup> {
+        match self.group(group_id)? {
+            Group::Share(group) => Some(group),
+            Group::Classic(_) | Group::Consumer(_) | Group::Streams(_) => None,
         }
     }
 
     pub(super) fn streams_group(&self, group_id: &str) -> Option<&StreamsGroup> {
         match self.group(group_id)? {
             Group::Streams(group) => Some(group),
-            Group::Classic(_) | Group::Consumer(_) => None,
+            Group::Classic(_) | Group::Consumer(_) | Group::Share(_) => None,
         }
     }
 
@@ -129,7 +137,7 @@ impl GroupCoordinator {
             Some(Group::Consumer(_)) => false,
             // One that only had offsets so far has become a consumer group.
             Some(Group::Classic(group)) if group.protocol_type().is_none() => true,
-            Some(Group::Classic(_) | Group::Streams(_)) => return,
+            Some(Group::Classic(_) | Group::Share(_) | Group::Streams(_)) => return,
         };
         if may_begin && value.is_none() {
             return;
@@ -150,6 +158,40 @@ impl GroupCoordinator {
                 let slot = Timeline::of_committed(Group::Consumer(group));
                 self.groups.insert(group_id.clone(), slot);
             }
+        }
+    }
+
+    /// Takes in a record of a share group, as part of `write` or as committed.
+    pub(super) fn apply_to_share_group(
+        &mut self,
+        write: Option<WriteId>,
+        group_id: &ByteString,
+        key: &GroupRecordKey,
+        value: Option<&GroupRecordValue>,
+        now: Timestamp,
+    ) {
+        let is_end = matches!(key, GroupRecordKey::ShareGroupMetadata(_)) && value.is_none();
+        let group = match self.group(group_id) {
+            Some(Group::Share(_)) if is_end => None,
+            Some(Group::Share(group)) => Some(group.clone()),
+            // One that only had offsets so far has become a share group.
+            Some(Group::Classic(group)) if group.protocol_type().is_none() && value.is_some() => {
+                Some(ShareGroup::new(group_id.clone()))
+            }
+            None if value.is_some() => Some(ShareGroup::new(group_id.clone())),
+            _ => return,
+        };
+        let group = group.map(|mut group| {
+            group.apply(key, value, now.value());
+            Group::Share(group)
+        });
+        match (write, group) {
+            (Some(write), group) => self.put_group(write, group_id, group),
+            (None, Some(group)) => {
+                let slot = Timeline::of_committed(group);
+                self.groups.insert(group_id.clone(), slot);
+            }
+            (None, None) => drop(self.groups.remove(group_id)),
         }
     }
 
@@ -175,7 +217,7 @@ impl GroupCoordinator {
             Some(Group::Streams(_)) => false,
             // One that only had offsets so far has become a streams group.
             Some(Group::Classic(group)) if group.protocol_type().is_none() => true,
-            Some(Group::Classic(_) | Group::Consumer(_)) => return,
+            Some(Group::Classic(_) | Group::Consumer(_) | Group::Share(_)) => return,
         };
         if may_begin && value.is_none() {
             return;

@@ -116,6 +116,7 @@ impl GroupCoordinator {
                 let partitions = to_commit.map(|(topic, index)| (&topic.name, index));
                 group.validate_commit(&committer, partitions)
             }
+            Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
             // Whether such a group has members is not known here, so its offsets are left alone.
             None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
             None if !is_member => Ok(()),

@@ -27,6 +27,7 @@ impl GroupCoordinator {
             _ if request.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
             None if self.foreign.contains(&request.group_id) => Err(ErrorCode::NonEmptyGroup),
             None => Err(ErrorCode::GroupIdNotFound),
+            Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
             Some(group) => validate(group).map(|()| group),
         };
         let group = match validated {

@@ -83,7 +83,8 @@ impl GroupCoordinator {
             Some(Group::Streams(group)) => {
                 group.validate_fetch(request.member_id.as_ref(), request.member_epoch)
             }
-            _ => Ok(()),
+            Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
+            Some(Group::Classic(_)) | None => Ok(()),
         }
     }
 

@@ -6,14 +6,15 @@ use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use ottla_protocol::messages::{
     ConsumerGroupHeartbeatResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
-    OffsetCommitResponse, OffsetDeleteResponse, StreamsGroupHeartbeatResponse, SyncGroupResponse,
-    TxnOffsetCommitResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, ShareGroupHeartbeatResponse,
+    StreamsGroupHeartbeatResponse, SyncGroupResponse, TxnOffsetCommitResponse,
 };
 use ottla_types::ErrorCode;
 
 use super::consumer::ResolveRegexes;
 use super::coordinator::GroupCoordinator;
 use super::record::CoordinatorRecord;
+use super::share::InitializeShareState;
 use crate::outcome;
 
 pub use crate::outcome::{ReplyTo, WriteId};
@@ -30,6 +31,7 @@ pub enum Response {
     SyncGroup(SyncGroupResponse),
     Heartbeat(HeartbeatResponse),
     ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse),
+    ShareGroupHeartbeat(ShareGroupHeartbeatResponse),
     StreamsGroupHeartbeat {
         response: Box<StreamsGroupHeartbeatResponse>,
         /// Internal topics that the member's topology needs and that do not exist, to be created on its behalf.
@@ -66,6 +68,12 @@ impl Response {
             }),
             Response::ConsumerGroupHeartbeat(_) => {
                 Response::ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse {
+                    error_code: code,
+                    ..Default::default()
+                })
+            }
+            Response::ShareGroupHeartbeat(_) => {
+                Response::ShareGroupHeartbeat(ShareGroupHeartbeatResponse {
                     error_code: code,
                     ..Default::default()
                 })
@@ -150,6 +158,8 @@ fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
 #[derive(Clone, Debug)]
 pub enum Command {
     ResolveRegexes(ResolveRegexes),
+    /// The share coordinator is to be asked, and `on_share_state_initialized` or `on_share_state_not_initialized` told.
+    InitializeShareState(InitializeShareState),
 }
 
 /// What a timer is for. A coordinator has at most one timer for each key.

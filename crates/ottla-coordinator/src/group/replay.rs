@@ -20,6 +20,7 @@ use super::coordinator::{Group, GroupCoordinator};
 use super::foreign::ForeignGroupType;
 use super::member::owned;
 use super::offsets::{OffsetAndMetadata, PendingOffset};
+use super::share::share_group_of;
 use super::streams;
 
 /// A record of the log cannot be understood, so the groups in this partition cannot be served.
@@ -95,13 +96,22 @@ impl GroupCoordinator {
                 }
                 _ => self.replay_group_as(&owned(&key.group), None),
             },
-            GroupRecordKey::ShareGroupMetadata(key) => {
+            GroupRecordKey::ShareGroupMetadata(key) if !self.config.serves_share_groups => {
                 let group_type = ForeignGroupType::Share;
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
             }
             GroupRecordKey::StreamsGroupMetadata(key) if !self.config.serves_streams_groups => {
                 let group_type = ForeignGroupType::Streams;
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
+            }
+            key if share_group_of(key).is_some() => {
+                if let Some(group_id) = share_group_of(key).map(owned)
+                    && self.config.serves_share_groups
+                {
+                    let value = value.map(decode).transpose()?;
+                    let write = self.replaying;
+                    self.apply_to_share_group(write, &group_id, key, value.as_ref(), now);
+                }
             }
             key => {
                 let write = self.replaying;

@@ -12,6 +12,8 @@ mod offsets;
 mod random;
 mod rebalance;
 mod replay;
+mod share;
+mod share_text;
 mod static_members;
 mod streams;
 mod streams_text;
@@ -38,7 +40,7 @@ use ottla_protocol::messages::{
 use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId, Uuid};
 
 use super::coordinator::Group;
-use super::outcome::{Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
+use super::outcome::{Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
 use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext};
 use crate::outcome::{Coordinator, EncodeRecord, WriteKind};
 use crate::timer_queue::TimerQueue;
@@ -341,6 +343,7 @@ impl Script {
             .map_or("-", |group| match group {
                 Group::Classic(group) => group.state().name(),
                 Group::Consumer(group) => group.state().name(),
+                Group::Share(group) => group.state_name(),
                 Group::Streams(group) => group.state().name(),
             })
     }
@@ -359,6 +362,11 @@ impl Script {
                 describe_reply(&reply.response)
             )
             .unwrap();
+        }
+        for command in &outcome.commands {
+            if let Command::InitializeShareState(command) = command {
+                writeln!(text, "{}", share_text::initialize(command)).unwrap();
+            }
         }
         for write in outcome.writes {
             let kind = describe_kind(&write.kind);
@@ -558,6 +566,7 @@ fn describe_reply(response: &Response) -> String {
         ),
         Response::Heartbeat(heartbeat) => format!("heartbeat {}", error(heartbeat.error_code)),
         Response::ConsumerGroupHeartbeat(heartbeat) => consumer_text::heartbeat(heartbeat),
+        Response::ShareGroupHeartbeat(heartbeat) => share_text::heartbeat(heartbeat),
         Response::StreamsGroupHeartbeat {
             response,
             topics_to_create,
@@ -676,7 +685,8 @@ fn describe_record(record: &CoordinatorRecord) -> String {
                 key.group, key.topic, key.partition
             )
         }
-        (key, value) => streams_text::record(key, value.as_ref())
+        (key, value) => share_text::record(key, value.as_ref())
+            .or_else(|| streams_text::record(key, value.as_ref()))
             .unwrap_or_else(|| consumer_text::record(key, value.as_ref())),
     }
 }

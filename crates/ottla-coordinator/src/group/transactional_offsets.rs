@@ -124,6 +124,7 @@ impl GroupCoordinator {
         };
         match self.group(&request.group_id) {
             Some(Group::Classic(group)) => validate(group, request),
+            Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
             Some(Group::Consumer(group)) => {
                 let topics = &self.metadata.image().topics;
                 let partitions = to_commit

@@ -33,7 +33,7 @@ impl GroupCoordinator {
                 self.config.assignor(None).name(),
                 self.metadata.image(),
             ),
-            Some(Group::Classic(_) | Group::Streams(_)) => {
+            Some(Group::Classic(_) | Group::Share(_) | Group::Streams(_)) => {
                 not_found(format!("Group {group_id} is not a consumer group."))
             }
             None if self.foreign.contains(group_id) => {

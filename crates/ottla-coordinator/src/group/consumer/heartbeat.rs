@@ -161,7 +161,9 @@ impl GroupCoordinator {
         match self.group(group_id) {
             Some(Group::Consumer(group)) => Ok(GroupToJoin::Existing(group.clone())),
             Some(Group::Classic(group)) if creates => self.upgrade(group).map(GroupToJoin::Made),
-            Some(Group::Classic(_) | Group::Streams(_)) => Err(not_a_consumer_group()),
+            Some(Group::Classic(_) | Group::Share(_) | Group::Streams(_)) => {
+                Err(not_a_consumer_group())
+            }
             None if creates => {
                 let group = ConsumerGroup::new(owned(group_id));
                 Ok(GroupToJoin::Made(Decision::about(group)))

@@ -106,7 +106,10 @@ impl Script {
                 .handle_consumer_group_heartbeat(to, heartbeat.0, context, now);
         let commands = std::mem::take(&mut outcome.commands);
         let mut text = self.render(outcome);
-        for Command::ResolveRegexes(command) in commands {
+        for command in commands {
+            let Command::ResolveRegexes(command) = command else {
+                continue;
+            };
             let regexes: Vec<&str> = command.regexes.iter().map(|regex| &**regex).collect();
             text += &format!("resolve {}: [{}]\n", command.group_id, regexes.join(", "));
         }

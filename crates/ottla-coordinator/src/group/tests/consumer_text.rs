@@ -13,7 +13,7 @@ fn name_of(id: TopicId) -> String {
     String::from_utf8(bytes).expect("an id made of a name")
 }
 
-fn partitions<'a>(topics: impl Iterator<Item = (TopicId, &'a [i32])>) -> String {
+pub(super) fn partitions<'a>(topics: impl Iterator<Item = (TopicId, &'a [i32])>) -> String {
     let topics: Vec<String> = topics
         .map(|(id, partitions)| {
             let indexes: Vec<String> = partitions.iter().map(i32::to_string).collect();

@@ -11,7 +11,7 @@ use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_types::{Offset, ProducerId};
 
 use super::{Script, check, committing, fetching, full, joining};
-use crate::group::ReplayError;
+use crate::group::{GroupCoordinatorConfig, ReplayError};
 
 #[test]
 fn a_restart_goes_on_where_the_group_was() {
@@ -142,13 +142,16 @@ fn replay(
 }
 
 #[test]
-fn a_share_group_keeps_its_id_and_its_offsets() {
+fn a_share_group_keeps_its_id_and_its_offsets_where_clients_are_not_offered_such() {
     let key = ShareGroupMetadataKey {
         group_id: "g".into(),
     };
     let key = GroupRecordKey::from(key);
     let value = GroupRecordValue::from(ShareGroupMetadataValue::default());
-    let mut script = Script::new();
+    let mut script = Script::with_config(GroupCoordinatorConfig {
+        serves_share_groups: false,
+        ..GroupCoordinatorConfig::default()
+    });
     script.commit_offset(committing("", -1, 7));
     let value = Some(value.encode(0).unwrap());
     replay(&mut script, key.clone(), value).unwrap();

@@ -1,0 +1,73 @@
+//! The state of a share group. Cheap to clone, so that a decision works on a clone (`decision.rs`).
+//!
+//! Changed by records alone (`replay.rs`).
+//! Source: `ShareGroup`.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use bytestring::ByteString;
+
+use super::member::ShareGroupMember;
+use super::state_partitions::{PartitionsOfTopics, StatePartitions};
+use crate::group::modern::{ModernGroup, SubscriptionType};
+
+#[derive(Clone, Debug)]
+pub(in crate::group) struct ShareGroup {
+    base: ModernGroup<ShareGroupMember>,
+    pub(super) state_partitions: Arc<StatePartitions>,
+}
+
+impl Deref for ShareGroup {
+    type Target = ModernGroup<ShareGroupMember>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.base
+    }
+}
+
+impl DerefMut for ShareGroup {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.base
+    }
+}
+
+impl ShareGroup {
+    pub(in crate::group) fn new(group_id: ByteString) -> Self {
+        ShareGroup {
+            base: ModernGroup::new(group_id),
+            state_partitions: Arc::default(),
+        }
+    }
+
+    /// Kafka's name, as clients see it. Members of a share group need not wait for each other.
+    pub(in crate::group) fn state_name(&self) -> &'static str {
+        match self.is_empty() {
+            true => "Empty",
+            false => "Stable",
+        }
+    }
+
+    pub(super) fn subscription_type(&self) -> SubscriptionType {
+        self.subscribed_topics()
+            .subscription_type(self.num_members())
+    }
+
+    /// Whether other partitions of the subscribed topics are assigned than those that may be.
+    pub(super) fn has_unassigned_partitions(&self) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let mut assigned = PartitionsOfTopics::new();
+        for (_, target) in self.target.iter() {
+            for (topic_id, partitions) in target.topics() {
+                assigned.entry(topic_id).or_default().extend(partitions);
+            }
+        }
+        let mut initialized = self.state_partitions.initialized.iter();
+        initialized.any(|(topic_id, topic)| {
+            self.subscribed_topics().contains(&topic.name)
+                && assigned.get(topic_id) != Some(&topic.partitions)
+        })
+    }
+}

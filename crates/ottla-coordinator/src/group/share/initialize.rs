@@ -1,0 +1,144 @@
+//! The state of a share group's partitions is initialized at the share coordinator before members are assigned them.
+//!
+//! 1. A heartbeat finds partitions of subscribed topics whose state is not initialized, and writes that it is about to be.
+//! 2. When that is committed, the shell is told to ask the share coordinator ([`InitializeShareState`]).
+//! 3. `on_share_state_initialized` takes in what it has done; the next heartbeat of any member has a new assignment made.
+//! 4. What could not be initialized is forgotten (`on_share_state_not_initialized`), and found again by a heartbeat.
+//!
+//! Source: `GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest`, `initializeShareGroupState`,
+//! `uninitializeShareGroupState`, `maybeCleanupShareGroupState`.
+
+use bytestring::ByteString;
+use ottla_types::{Timestamp, TopicId};
+
+use super::decision::Decision;
+use super::group::ShareGroup;
+use super::record;
+use super::state_partitions::{PartitionsOfTopics, StatePartitions};
+use crate::group::coordinator::{Deferred, Group, GroupCoordinator};
+use crate::group::outcome::Outcome;
+use crate::timeline::Timeline;
+
+/// What the share coordinator is to be asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InitializeShareState {
+    pub group_id: ByteString,
+    /// The group's epoch, which says which of two requests is the later one.
+    pub state_epoch: i32,
+    /// Whose start offsets are not known: the leader of the partition finds them.
+    pub partitions: PartitionsOfTopics,
+}
+
+impl GroupCoordinator {
+    /// Writes which partitions are to be initialized, if any are.
+    pub(super) fn begin_to_initialize(
+        &self,
+        decision: &mut Decision,
+        now: Timestamp,
+    ) -> Option<InitializeShareState> {
+        let (group, image) = (&decision.group, self.metadata.image());
+        let missing = group.state_partitions.missing(
+            group.subscribed_topics().names(),
+            image,
+            self.config.group_share_initialize_retry_interval_ms,
+            now.value(),
+        );
+        if missing.is_empty() {
+            return None;
+        }
+        let state = group
+            .state_partitions
+            .with_initializing(&missing, image, now.value());
+        let (group_id, state_epoch) = (decision.group_id(), decision.group.group_epoch);
+        decision.write(record::state_partitions(&group_id, &state, image));
+        Some(InitializeShareState {
+            group_id,
+            state_epoch,
+            partitions: missing,
+        })
+    }
+
+    /// The share coordinator has the state of these.
+    pub fn on_share_state_initialized(
+        &mut self,
+        group_id: &ByteString,
+        partitions: &PartitionsOfTopics,
+        now: Timestamp,
+    ) -> Outcome {
+        self.change_state_partitions(group_id, now, |state, coordinator| {
+            state.with_initialized(partitions, coordinator.metadata.image(), now.value())
+        })
+    }
+
+    /// The share coordinator has refused these, or did not answer.
+    pub fn on_share_state_not_initialized(
+        &mut self,
+        group_id: &ByteString,
+        partitions: &PartitionsOfTopics,
+        now: Timestamp,
+    ) -> Outcome {
+        self.change_state_partitions(group_id, now, |state, _| {
+            state.without_initializing(partitions)
+        })
+    }
+
+    /// These topics are gone; the share coordinator finds that out for itself.
+    pub fn on_topics_of_share_groups_deleted(
+        &mut self,
+        topics: &[TopicId],
+        now: Timestamp,
+    ) -> Outcome {
+        let groups: Vec<ByteString> = self
+            .groups
+            .values()
+            .filter_map(Timeline::latest)
+            .filter_map(|group| match group {
+                Group::Share(group) => Some(group.group_id.clone()),
+                Group::Classic(_) | Group::Consumer(_) => None,
+            })
+            .collect();
+        let mut effects = self.effects();
+        for group_id in groups {
+            let Ok(group) = self.share_group_to_join(&group_id, false) else {
+                continue;
+            };
+            let state = group
+                .state_partitions
+                .without_topics(|it| topics.contains(&it));
+            let decision = self.with_state_partitions(group, state, now);
+            self.conclude_share(decision, Deferred::Nothing, now, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    fn change_state_partitions(
+        &mut self,
+        group_id: &ByteString,
+        now: Timestamp,
+        change: impl FnOnce(&StatePartitions, &Self) -> StatePartitions,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        // The group may be gone meanwhile.
+        if let Ok(group) = self.share_group_to_join(group_id, false) {
+            let state = change(&group.state_partitions, self);
+            let decision = self.with_state_partitions(group, state, now);
+            self.conclude_share(decision, Deferred::Nothing, now, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    fn with_state_partitions(
+        &self,
+        group: ShareGroup,
+        state: StatePartitions,
+        now: Timestamp,
+    ) -> Decision {
+        let is_changed = *group.state_partitions != state;
+        let mut decision = Decision::about(group, now);
+        if is_changed {
+            let (group_id, image) = (decision.group_id(), self.metadata.image());
+            decision.write(record::state_partitions(&group_id, &state, image));
+        }
+        decision
+    }
+}

@@ -1,0 +1,106 @@
+//! What a record does to a share group: the one way in which its state changes, when it is decided as when it is read back.
+//!
+//! A compacted log may have lost any record that a later one replaced, so that nothing is taken for granted: a tombstone of
+//! what is not there does nothing.
+//! Source: the `replay` methods of `GroupMetadataManager`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
+
+use super::group::ShareGroup;
+use super::member::ShareGroupMember;
+use super::state_partitions::StatePartitions;
+use crate::group::member::owned;
+use crate::group::modern::Assignment;
+
+/// The group that a record is about, if it is one of a share group.
+pub(in crate::group) fn share_group_of(key: &GroupRecordKey) -> Option<&ByteString> {
+    use GroupRecordKey as Key;
+    match key {
+        Key::ShareGroupMetadata(key) => Some(&key.group_id),
+        Key::ShareGroupMemberMetadata(key) => Some(&key.group_id),
+        Key::ShareGroupTargetAssignmentMetadata(key) => Some(&key.group_id),
+        Key::ShareGroupTargetAssignmentMember(key) => Some(&key.group_id),
+        Key::ShareGroupCurrentMemberAssignment(key) => Some(&key.group_id),
+        Key::ShareGroupStatePartitionMetadata(key) => Some(&key.group_id),
+        _ => None,
+    }
+}
+
+impl ShareGroup {
+    /// Takes in a record of this group that is not its end.
+    pub(in crate::group) fn apply(
+        &mut self,
+        key: &GroupRecordKey,
+        value: Option<&GroupRecordValue>,
+        now_ms: i64,
+    ) {
+        use GroupRecordKey as Key;
+        use GroupRecordValue as Value;
+        match (key, value) {
+            (Key::ShareGroupMetadata(_), Some(Value::ShareGroupMetadata(value))) => {
+                self.group_epoch = value.epoch;
+                self.metadata_hash = value.metadata_hash;
+            }
+            (Key::ShareGroupMemberMetadata(key), Some(Value::ShareGroupMemberMetadata(value))) => {
+                let member = self.member_or_new(&key.member_id).with_metadata(value);
+                self.update_member(Arc::new(member));
+            }
+            (Key::ShareGroupMemberMetadata(key), None) => {
+                self.remove_member(&key.member_id);
+            }
+            (
+                Key::ShareGroupTargetAssignmentMetadata(_),
+                Some(Value::ShareGroupTargetAssignmentMetadata(value)),
+            ) => self
+                .target
+                .set_metadata(value.assignment_epoch, value.assignment_timestamp),
+            (Key::ShareGroupTargetAssignmentMetadata(_), None) => self.target.clear_metadata(),
+            (
+                Key::ShareGroupTargetAssignmentMember(key),
+                Some(Value::ShareGroupTargetAssignmentMember(value)),
+            ) => {
+                let partitions = value.topic_partitions.iter().flat_map(|topic| {
+                    let topic_id = topic.topic_id;
+                    topic.partitions.iter().map(move |index| (topic_id, *index))
+                });
+                let assignment: Assignment = partitions.collect();
+                self.target.set(owned(&key.member_id), Arc::new(assignment));
+            }
+            (Key::ShareGroupTargetAssignmentMember(key), None) => {
+                self.target.remove(&key.member_id);
+            }
+            (
+                Key::ShareGroupCurrentMemberAssignment(key),
+                Some(Value::ShareGroupCurrentMemberAssignment(value)),
+            ) => {
+                let member = self.member_or_new(&key.member_id);
+                self.update_member(Arc::new(member.with_current_assignment(value)));
+            }
+            (Key::ShareGroupCurrentMemberAssignment(key), None) => {
+                if let Some(member) = self.member(&key.member_id) {
+                    let member = member.without_current_assignment();
+                    self.update_member(Arc::new(member));
+                }
+            }
+            (
+                Key::ShareGroupStatePartitionMetadata(_),
+                Some(Value::ShareGroupStatePartitionMetadata(value)),
+            ) => self.state_partitions = Arc::new(StatePartitions::from_record(value, now_ms)),
+            (Key::ShareGroupStatePartitionMetadata(_), None) => {
+                self.state_partitions = Arc::default();
+            }
+            // A record of something else, or a value that does not fit its key.
+            _ => {}
+        }
+    }
+
+    fn member_or_new(&self, member_id: &ByteString) -> ShareGroupMember {
+        match self.member(member_id) {
+            Some(member) => ShareGroupMember::clone(member),
+            None => ShareGroupMember::new(owned(member_id)),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Of which partitions a share group's state is initialized at the share coordinator, and of which it is being
+//! initialized or deleted. A value: a change makes a new one, which is written as one record.
+//!
+//! A member is assigned a partition only when its state is initialized. What is being initialized counts as missing once
+//! more after a while, because whoever was to answer for it may be gone.
+//! Source: `ShareGroupStatePartitionMetadataInfo`, `GroupMetadataManager.subscribedTopicsChangeMap`, `combineInitMaps`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytestring::ByteString;
+use ottla_metadata::MetadataImage;
+use ottla_protocol::coordinator_records::ShareGroupStatePartitionMetadataValue;
+use ottla_protocol::coordinator_records::share_group_state_partition_metadata_value::{
+    TopicInfo, TopicPartitionsInfo,
+};
+use ottla_types::TopicId;
+
+use crate::group::member::owned;
+use crate::group::modern::Assignment;
+
+const UNKNOWN_NAME: &str = "<UNKNOWN>";
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct StateTopic {
+    pub(super) name: ByteString,
+    pub(super) partitions: BTreeSet<i32>,
+    /// When this was written or read back.
+    pub(super) since_ms: i64,
+}
+
+pub(super) type StateTopics = BTreeMap<TopicId, StateTopic>;
+
+/// Partitions by topic, for a question or an answer about them.
+pub(in crate::group) type PartitionsOfTopics = BTreeMap<TopicId, BTreeSet<i32>>;
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(in crate::group) struct StatePartitions {
+    pub(super) initializing: StateTopics,
+    pub(super) initialized: StateTopics,
+    pub(super) deleting: BTreeSet<TopicId>,
+}
+
+impl StatePartitions {
+    pub(super) fn from_record(value: &ShareGroupStatePartitionMetadataValue, now_ms: i64) -> Self {
+        let topics = |topics: &[TopicPartitionsInfo]| -> StateTopics {
+            let topics = topics.iter().map(|topic| {
+                let state = StateTopic {
+                    name: owned(&topic.topic_name),
+                    partitions: topic.partitions.iter().copied().collect(),
+                    since_ms: now_ms,
+                };
+                (topic.topic_id, state)
+            });
+            topics.collect()
+        };
+        StatePartitions {
+            initializing: topics(&value.initializing_topics),
+            initialized: topics(&value.initialized_topics),
+            deleting: value.deleting_topics.iter().map(|it| it.topic_id).collect(),
+        }
+    }
+
+    pub(super) fn to_record(&self, image: &MetadataImage) -> ShareGroupStatePartitionMetadataValue {
+        let topics = |topics: &StateTopics| -> Vec<TopicPartitionsInfo> {
+            let topics = topics.iter().map(|(topic_id, topic)| TopicPartitionsInfo {
+                topic_id: *topic_id,
+                topic_name: topic.name.clone(),
+                partitions: topic.partitions.iter().copied().collect(),
+                ..Default::default()
+            });
+            topics.collect()
+        };
+        let deleting = self.deleting.iter().map(|topic_id| TopicInfo {
+            topic_id: *topic_id,
+            topic_name: name_of(*topic_id, image),
+            ..Default::default()
+        });
+        ShareGroupStatePartitionMetadataValue {
+            initializing_topics: topics(&self.initializing),
+            initialized_topics: topics(&self.initialized),
+            deleting_topics: deleting.collect(),
+            ..Default::default()
+        }
+    }
+
+    /// What members may be assigned.
+    pub(super) fn assignable(&self) -> Assignment {
+        let topics = self.initialized.iter();
+        topics
+            .flat_map(|(topic_id, topic)| topic.partitions.iter().map(|index| (*topic_id, *index)))
+            .collect()
+    }
+
+    /// The partitions of these topics whose state is to be initialized.
+    pub(super) fn missing<'a>(
+        &self,
+        names: impl Iterator<Item = &'a ByteString>,
+        image: &MetadataImage,
+        retry_interval_ms: i32,
+        now_ms: i64,
+    ) -> PartitionsOfTopics {
+        let mut missing = PartitionsOfTopics::new();
+        for topic in names.filter_map(|name| image.topics.by_name(name)) {
+            let is_recent = |state: &&StateTopic| {
+                now_ms.saturating_sub(state.since_ms) < i64::from(retry_interval_ms)
+            };
+            let initializing = self.initializing.get(&topic.id).filter(is_recent);
+            let known = self.initialized.get(&topic.id).into_iter();
+            let known: BTreeSet<i32> = known
+                .chain(initializing)
+                .flat_map(|state| state.partitions.iter().copied())
+                .collect();
+            let all = 0..topic.partition_count() as i32;
+            let partitions: BTreeSet<i32> = all.filter(|index| !known.contains(index)).collect();
+            if !partitions.is_empty() {
+                missing.insert(topic.id, partitions);
+            }
+        }
+        missing
+    }
+
+    /// Somebody has begun to initialize these.
+    pub(super) fn with_initializing(
+        &self,
+        partitions: &PartitionsOfTopics,
+        image: &MetadataImage,
+        now_ms: i64,
+    ) -> Self {
+        let mut changed = self.clone();
+        add(&mut changed.initializing, partitions, image, now_ms);
+        // Also those that were to be deleted: they are read again.
+        let initializing = &changed.initializing;
+        changed
+            .deleting
+            .retain(|topic_id| !initializing.contains_key(topic_id));
+        changed
+    }
+
+    pub(super) fn with_initialized(
+        &self,
+        partitions: &PartitionsOfTopics,
+        image: &MetadataImage,
+        now_ms: i64,
+    ) -> Self {
+        let mut changed = self.without_initializing(partitions);
+        add(&mut changed.initialized, partitions, image, now_ms);
+        changed
+    }
+
+    /// Nothing has come of these.
+    pub(super) fn without_initializing(&self, partitions: &PartitionsOfTopics) -> Self {
+        let mut changed = self.clone();
+        for (topic_id, partitions) in partitions {
+            if let Some(topic) = changed.initializing.get_mut(topic_id) {
+                topic.partitions.retain(|index| !partitions.contains(index));
+                if topic.partitions.is_empty() {
+                    changed.initializing.remove(topic_id);
+                }
+            }
+        }
+        changed
+    }
+
+    pub(super) fn without_topics(&self, is_gone: impl Fn(TopicId) -> bool) -> Self {
+        let mut changed = self.clone();
+        changed
+            .initializing
+            .retain(|topic_id, _| !is_gone(*topic_id));
+        changed
+            .initialized
+            .retain(|topic_id, _| !is_gone(*topic_id));
+        changed.deleting.retain(|topic_id| !is_gone(*topic_id));
+        changed
+    }
+}
+
+fn add(
+    topics: &mut StateTopics,
+    partitions: &PartitionsOfTopics,
+    image: &MetadataImage,
+    now_ms: i64,
+) {
+    for (topic_id, partitions) in partitions {
+        let topic = topics.entry(*topic_id).or_insert_with(|| StateTopic {
+            name: ByteString::default(),
+            partitions: BTreeSet::new(),
+            since_ms: 0,
+        });
+        topic.name = name_of(*topic_id, image);
+        topic.partitions.extend(partitions);
+        topic.since_ms = now_ms;
+    }
+}
+
+fn name_of(topic_id: TopicId, image: &MetadataImage) -> ByteString {
+    let topic = image.topics.by_id(topic_id);
+    topic.map_or_else(|| UNKNOWN_NAME.into(), |topic| topic.name.clone())
+}

@@ -1,0 +1,330 @@
+//! Share groups: histories of heartbeats, and of what the share coordinator has done meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ottla_protocol::messages::ShareGroupHeartbeatRequest;
+
+use super::{Script, check, committing, joining as classic_joining};
+use crate::group::GroupCoordinatorConfig;
+use crate::group::modern::test_image::{TestImage, topic_id};
+use crate::group::share::{ShareHeartbeatContext, validate_share_heartbeat};
+
+/// A heartbeat of `member_id` in `g` that says nothing else.
+fn alive(member_id: &str, epoch: i32) -> ShareGroupHeartbeatRequest {
+    ShareGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: member_id.to_owned().into(),
+        member_epoch: epoch,
+        ..Default::default()
+    }
+}
+
+fn joining(member_id: &str, topics: &[&'static str]) -> ShareGroupHeartbeatRequest {
+    ShareGroupHeartbeatRequest {
+        subscribed_topic_names: Some(topics.iter().map(|topic| (*topic).into()).collect()),
+        ..alive(member_id, 0)
+    }
+}
+
+impl Script {
+    /// A coordinator in a cluster with these topics, whose share groups may be assigned anew at any time.
+    fn sharing(image: TestImage) -> Self {
+        let mut config = GroupCoordinatorConfig::default();
+        config.group_share_assignment_interval_ms.value = 0;
+        let mut script = Script::with_config(config);
+        script.coordinator.begin(Arc::new(image.build()));
+        script
+    }
+
+    fn share(&mut self, request: &ShareGroupHeartbeatRequest) -> String {
+        let to = self.next_reply_to();
+        let context = ShareHeartbeatContext {
+            client_id: "c".into(),
+            client_host: "/192.0.2.1".into(),
+        };
+        let now = self.now();
+        let outcome = self
+            .coordinator
+            .handle_share_group_heartbeat(to, request, &context, now);
+        self.render(outcome)
+    }
+
+    /// The answer to a heartbeat alone.
+    fn shared(&mut self, request: &ShareGroupHeartbeatRequest) -> String {
+        let text = self.share(request);
+        let replies: Vec<&str> = text
+            .lines()
+            .filter_map(|line| {
+                line.split_once(": share heartbeat ")
+                    .map(|(_, reply)| reply)
+            })
+            .collect();
+        replies.join("\n")
+    }
+
+    /// The share coordinator answers for partitions of a topic.
+    fn initialized(&mut self, topic: &str, partitions: &[i32]) -> String {
+        let partitions: BTreeSet<i32> = partitions.iter().copied().collect();
+        let partitions = [(topic_id(topic), partitions)].into_iter().collect();
+        let now = self.now();
+        let outcome = self
+            .coordinator
+            .on_share_state_initialized(&"g".into(), &partitions, now);
+        self.render(outcome)
+    }
+
+    /// Two members that share a topic of two partitions.
+    fn sharing_two() -> Self {
+        let mut script = Script::sharing(TestImage::new().topic("a", 2));
+        script.share(&joining("m1", &["a"]));
+        script.initialized("a", &[0, 1]);
+        assert_eq!(script.shared(&alive("m1", 2)), "m1@3 a:0,1");
+        assert_eq!(script.shared(&joining("m2", &["a"])), "m2@4 a:0");
+        assert_eq!(script.shared(&alive("m1", 3)), "m1@4 a:1");
+        script
+    }
+}
+
+#[test]
+fn partitions_are_assigned_once_their_state_is_initialized() {
+    let mut script = Script::sharing(TestImage::new().topic("a", 2));
+    check(
+        script.share(&joining("m1", &["a"])),
+        "timer session g/m1 in 45000
+         write 1: share g/m1 wants [a]
+         write 1: share g epoch 2
+         write 1: share g/m1 target -
+         write 1: share g target epoch 2
+         write 1: share g/m1 @2 after 0: -
+         write 1: share g initializing a:0,1 initialized - deleting []
+         reply 1: share heartbeat m1@2 -
+         initialize g@2 a:0,1",
+    );
+    // It is asked once, and until the answer there is nothing to do.
+    check(
+        script.share(&alive("m1", 2)),
+        "timer session g/m1 in 45000
+         reply 2: share heartbeat m1@2",
+    );
+    check(
+        script.initialized("a", &[0, 1]),
+        "write 2: share g initializing - initialized a:0,1 deleting []",
+    );
+    check(
+        script.share(&alive("m1", 2)),
+        "timer session g/m1 in 45000
+         write 3: share g epoch 3
+         write 3: share g/m1 target a:0,1
+         write 3: share g target epoch 3
+         write 3: share g/m1 @3 after 2: a:0,1
+         reply 3: share heartbeat m1@3 a:0,1",
+    );
+    let (restarted, text) = script.restart();
+    assert!(text.contains("timer session g/m1 in 45000"), "{text}");
+    let show = |script: &Script| format!("{:?}", script.coordinator.groups.get("g"));
+    assert_eq!(show(&restarted), show(&script));
+}
+
+#[test]
+fn state_that_nobody_answered_for_is_asked_for_again() {
+    let mut script = Script::sharing(TestImage::new().topic("a", 1));
+    script.share(&joining("m1", &["a"]));
+    script.now_ms += 29_999;
+    assert!(!script.share(&alive("m1", 2)).contains("initialize"));
+    script.now_ms += 1;
+    assert!(
+        script
+            .share(&alive("m1", 2))
+            .ends_with("initialize g@2 a:0\n")
+    );
+    // What is known to have failed is asked for at once.
+    let partitions = [(topic_id("a"), BTreeSet::from([0]))].into_iter().collect();
+    let now = script.now();
+    let outcome = script
+        .coordinator
+        .on_share_state_not_initialized(&"g".into(), &partitions, now);
+    check(
+        script.render(outcome),
+        "write 3: share g initializing - initialized - deleting []",
+    );
+    assert!(
+        script
+            .share(&alive("m1", 2))
+            .ends_with("initialize g@2 a:0\n")
+    );
+}
+
+#[test]
+fn more_members_than_partitions_share_them() {
+    let mut script = Script::sharing_two();
+    let third = script.shared(&joining("m3", &["a"]));
+    assert!(["m3@5 a:0", "m3@5 a:1"].contains(&&*third), "{third}");
+    let described = script.coordinator.describe_share_group(&"g".into());
+    assert_eq!(described.error_code, 0);
+    assert_eq!(
+        (&*described.group_state, &*described.assignor_name),
+        ("Stable", "simple")
+    );
+    assert_eq!((described.group_epoch, described.assignment_epoch), (5, 5));
+    let ids: Vec<&str> = described.members.iter().map(|it| &*it.member_id).collect();
+    assert_eq!(ids, ["m1", "m2", "m3"]);
+    let topic = &described.members[0].assignment.topic_partitions[0];
+    assert_eq!((&*topic.topic_name, &*topic.partitions), ("a", &[1][..]));
+}
+
+#[test]
+fn members_leave_and_the_others_take_their_partitions() {
+    let mut script = Script::sharing_two();
+    check(
+        script.share(&alive("m2", -1)),
+        "cancel session g/m2
+         write 6: share g/m2 current tombstone
+         write 6: share g/m2 target tombstone
+         write 6: share g/m2 tombstone
+         write 6: share g epoch 5
+         reply 5: share heartbeat m2@-1",
+    );
+    assert_eq!(script.shared(&alive("m1", 4)), "m1@5 a:0,1");
+    let expired = script.pass(45_000);
+    assert!(expired.contains("share g/m1 tombstone") && expired.contains("share g epoch 6"));
+    let listed = script.coordinator.list_groups(&[], &["share".into()]);
+    assert_eq!(
+        (&*listed[0].group_state, &*listed[0].protocol_type),
+        ("Empty", "share")
+    );
+    check(
+        script.delete_groups(&["g"]),
+        "write 9: share g target tombstone
+         write 9: share g state tombstone
+         write 9: share g tombstone
+         reply 7: delete groups g=NONE",
+    );
+    assert!(script.coordinator.list_groups(&[], &[]).is_empty());
+}
+
+#[test]
+fn a_deleted_topic_is_forgotten() {
+    let mut script = Script::sharing_two();
+    let now = script.now();
+    let outcome = script
+        .coordinator
+        .on_topics_of_share_groups_deleted(&[topic_id("a")], now);
+    check(
+        script.render(outcome),
+        "write 6: share g initializing - initialized - deleting []",
+    );
+    let outcome = script
+        .coordinator
+        .on_topics_of_share_groups_deleted(&[topic_id("a")], now);
+    check(script.render(outcome), "");
+}
+
+#[test]
+fn who_is_not_what_he_says_is_refused() {
+    let mut script = Script::sharing_two();
+    for (request, told) in [
+        (
+            alive("x", 3),
+            "UNKNOWN_MEMBER_ID Member x is not a member of group g.",
+        ),
+        (
+            alive("x", -1),
+            "UNKNOWN_MEMBER_ID Member x is not a member of group g.",
+        ),
+        (
+            alive("m1", 5),
+            "FENCED_MEMBER_EPOCH The share group member has a greater member epoch (5) than the \
+             one known by the group coordinator (4). The member must abandon all its partitions \
+             and rejoin.",
+        ),
+        (
+            alive("m1", 2),
+            "FENCED_MEMBER_EPOCH The share group member has a smaller member epoch (2) than the \
+             one known by the group coordinator (4), and it does not match the previous member \
+             epoch (3). The member must abandon all its partitions and rejoin.",
+        ),
+        // It has missed an answer.
+        (alive("m1", 3), "m1@4"),
+    ] {
+        assert_eq!(script.shared(&request), told);
+    }
+    for (epoch, told) in [
+        (3, "GROUP_ID_NOT_FOUND Share group h not found."),
+        (-1, "GROUP_ID_NOT_FOUND Group h not found."),
+    ] {
+        let request = ShareGroupHeartbeatRequest {
+            group_id: "h".into(),
+            ..alive("m1", epoch)
+        };
+        assert_eq!(script.shared(&request), told);
+    }
+    // Consumers have no business in it.
+    assert!(
+        script
+            .join(classic_joining(""))
+            .contains("INCONSISTENT_GROUP_PROTOCOL")
+    );
+    assert!(
+        script
+            .commit_offset(committing("", -1, 7))
+            .contains("GROUP_ID_NOT_FOUND")
+    );
+    assert!(script.delete_groups(&["g"]).contains("NON_EMPTY_GROUP"));
+}
+
+#[test]
+fn a_group_has_room_for_so_many() {
+    let mut script = Script::sharing_two();
+    let mut config = GroupCoordinatorConfig::clone(&script.coordinator.config);
+    config.group_share_max_size = 2;
+    script.coordinator.set_config(Arc::new(config));
+    assert_eq!(
+        script.shared(&joining("m3", &["a"])),
+        "GROUP_MAX_SIZE_REACHED The share group has reached its maximum capacity of 2 members."
+    );
+    assert_eq!(script.shared(&alive("m1", 4)), "m1@4");
+}
+
+#[test]
+fn nobody_is_told_what_could_not_be_written() {
+    let mut script = Script::sharing(TestImage::new().topic("a", 1));
+    script.commits_at_once = false;
+    let text = script.share(&joining("m1", &["a"]));
+    assert!(
+        !text.contains("reply") && !text.contains("initialize"),
+        "{text}"
+    );
+    let refused = script.fail(1, ottla_types::ErrorCode::NotEnoughReplicas);
+    check(
+        refused,
+        "reply 1: share heartbeat COORDINATOR_NOT_AVAILABLE -",
+    );
+    assert!(script.coordinator.groups.is_empty());
+}
+
+#[test]
+fn what_a_heartbeat_must_hold() {
+    let told = |request: ShareGroupHeartbeatRequest| {
+        let error = validate_share_heartbeat(&request).err();
+        error.map_or_else(String::new, |error| error.message.unwrap_or_default())
+    };
+    assert_eq!(told(joining("m", &["a"])), "");
+    assert_eq!(told(alive("m", 7)), "");
+    assert_eq!(told(alive("m", -1)), "");
+    assert_eq!(told(joining(" ", &["a"])), "MemberId can't be empty.");
+    assert_eq!(told(alive("m", -2)), "MemberEpoch is invalid.");
+    let no_topics = "SubscribedTopicNames must be set in first request.";
+    assert_eq!(told(joining("m", &[])), no_topics);
+    assert_eq!(told(alive("m", 0)), no_topics);
+    let no_group = ShareGroupHeartbeatRequest {
+        group_id: "".into(),
+        ..alive("m", 1)
+    };
+    assert_eq!(told(no_group), "GroupId can't be empty.");
+    let no_rack = ShareGroupHeartbeatRequest {
+        rack_id: Some("".into()),
+        ..alive("m", 1)
+    };
+    assert_eq!(told(no_rack), "RackId can't be empty.");
+}
