@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use ottla_protocol::ApiKey;
 
 use crate::dispatch::{Endpoint, served_versions};
+use crate::share_groups::is_share_api;
 use crate::telemetry::is_telemetry_api;
 
 /// A row for each API that Apache Kafka 4.3.1 serves on a broker's listener: its versions there and here, and why it
@@ -14,10 +15,12 @@ pub fn api_table_markdown() -> String {
         "| key | API | Apache Kafka 4.3.1 | Ottla | |\n| ---: | --- | --- | --- | --- |\n",
     );
     for key in ApiKey::ALL.iter().copied().filter(|key| key.on_broker()) {
-        let (theirs, ours) = (
-            key.stable_versions(),
-            served_versions(key, Endpoint::Broker),
-        );
+        let theirs = key.stable_versions();
+        // No cluster has share groups before all of their APIs are there.
+        let ours = match is_share_api(key) {
+            true => RangeInclusive::new(0, -1),
+            false => served_versions(key, Endpoint::Broker),
+        };
         if theirs.is_empty() {
             continue;
         }

@@ -35,6 +35,7 @@ use crate::quorum::QuorumHandle;
 use crate::replication::Replication;
 use crate::request_context::RequestContext;
 use crate::request_memory::RequestMemory;
+use crate::share_groups::ShareGroups;
 use crate::telemetry::Telemetry;
 use crate::throttle::Throttle;
 use crate::transactions::Transactions;
@@ -53,6 +54,7 @@ pub struct Broker {
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) groups: Groups,
     pub(crate) transactions: Transactions,
+    pub(crate) share_groups: ShareGroups,
     pub(crate) peers: BrokerPeers,
     /// Set once, before the broker joins its cluster.
     log_dirs: OnceLock<Arc<LogDirs>>,
@@ -146,6 +148,7 @@ impl Broker {
             ),
             groups: Groups::default(),
             transactions: Transactions::new(&config),
+            share_groups: ShareGroups::new(&config),
             peers: BrokerPeers::default(),
             log_dirs: OnceLock::new(),
             loading: Loading::default(),

@@ -59,6 +59,10 @@ pub(crate) trait Served:
     /// What is replayed from here on is in the log and not committed: it counts to the write that is returned.
     fn begin_uncommitted(&mut self) -> Option<WriteId>;
 
+    /// The records of the writes from `first` to `last` stand in the log from `base_offset` on, and may be committed or not:
+    /// for a coordinator that has to know.
+    fn on_appended(&mut self, _first: WriteId, _last: WriteId, _base_offset: Offset) {}
+
     fn compression(broker: &Broker) -> Compression;
 
     /// How long whoever waits for a record is kept waiting.

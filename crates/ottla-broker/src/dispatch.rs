@@ -12,7 +12,7 @@ use ottla_protocol::{
 };
 
 use crate::net::{Answer, ListenerInfo};
-use crate::{Broker, RequestContext, api, telemetry};
+use crate::{Broker, RequestContext, api, share_groups, telemetry};
 
 /// Why a request gets no answer.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +140,13 @@ const APIS: &[Api] = &[
     api!(BROKER, ListTransactionsRequest, list_transactions),
     api!(BROKER, GetTelemetrySubscriptionsRequest, get_telemetry_subscriptions),
     api!(BROKER, PushTelemetryRequest, push_telemetry),
+    api!(BROKER, ShareFetchRequest, share_fetch),
+    api!(BROKER, ShareAcknowledgeRequest, share_acknowledge),
+    api!(BROKER, InitializeShareGroupStateRequest, initialize_share_group_state),
+    api!(BROKER, ReadShareGroupStateRequest, read_share_group_state),
+    api!(BROKER, WriteShareGroupStateRequest, write_share_group_state),
+    api!(BROKER, DeleteShareGroupStateRequest, delete_share_group_state),
+    api!(BROKER, ReadShareGroupStateSummaryRequest, read_share_group_state_summary),
     api!(CONTROLLER, FetchRequest, fetch_metadata_log),
     api!(CONTROLLER, FetchSnapshotRequest, fetch_snapshot),
     api!(CONTROLLER, VoteRequest, vote),
@@ -178,9 +185,11 @@ pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
         .collect()
 }
 
-/// Whether this broker offers an API of the table: client telemetry only where somebody takes it.
+/// Whether this broker offers an API of the table: client telemetry only where somebody takes it, and share groups
+/// only in a cluster that has them.
 pub(crate) fn is_offered(broker: &Broker, api_key: ApiKey) -> bool {
-    broker.telemetry.is_offered() || !telemetry::is_telemetry_api(api_key)
+    (broker.telemetry.is_offered() || !telemetry::is_telemetry_api(api_key))
+        && (!share_groups::is_share_api(api_key) || share_groups::are_enabled(broker))
 }
 
 /// Whether brokers hand an API on to the active controller. In Kafka: `ApiKeys.forwardable`.

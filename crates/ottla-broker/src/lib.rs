@@ -28,6 +28,7 @@ mod quorum;
 mod replication;
 mod request_context;
 mod request_memory;
+mod share_groups;
 mod stalls;
 mod start;
 mod telemetry;

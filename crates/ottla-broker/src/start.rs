@@ -282,6 +282,7 @@ impl RunningBroker {
         // Members that wait for their group would keep their connections from draining.
         broker.groups.stop();
         broker.transactions.stop();
+        broker.share_groups.stop();
         self.drain(Endpoint::Broker).await;
         for task in &self.tasks {
             task.abort();

@@ -23,6 +23,7 @@ mod replication;
 mod resources_in_force;
 mod settings;
 mod settings_in_force;
+mod share_groups;
 mod transactions;
 
 pub(crate) use directories::{Node, create, produce};

@@ -249,6 +249,10 @@ broker_config! {
     group_max_session_timeout_ms: i32 = "group.max.session.timeout.ms",
     group_max_size: i32 = "group.max.size",
     group_min_session_timeout_ms: i32 = "group.min.session.timeout.ms",
+    group_share_delivery_count_limit: i32 = "group.share.delivery.count.limit",
+    group_share_max_share_sessions: i32 = "group.share.max.share.sessions",
+    group_share_partition_max_record_locks: i32 = "group.share.partition.max.record.locks",
+    group_share_record_lock_duration_ms: i32 = "group.share.record.lock.duration.ms",
     initial_broker_registration_timeout_ms: i32 = "initial.broker.registration.timeout.ms",
     internal_metadata_delete_delay_millis: i64 = "internal.metadata.delete.delay.millis",
     internal_metadata_log_segment_bytes: Option<i32> = "internal.metadata.log.segment.bytes",
@@ -326,6 +330,17 @@ broker_config! {
     replication_quota_window_num: i32 = "replication.quota.window.num",
     replication_quota_window_size_seconds: i32 = "replication.quota.window.size.seconds",
     request_timeout_ms: i32 = "request.timeout.ms",
+    share_coordinator_cold_partition_snapshot_interval_ms: i32 =
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+    share_coordinator_snapshot_update_records_per_snapshot: i32 =
+        "share.coordinator.snapshot.update.records.per.snapshot",
+    share_coordinator_state_topic_compression_codec: i32 =
+        "share.coordinator.state.topic.compression.codec",
+    share_coordinator_state_topic_num_partitions: i32 =
+        "share.coordinator.state.topic.num.partitions",
+    share_coordinator_state_topic_prune_interval_ms: i32 =
+        "share.coordinator.state.topic.prune.interval.ms",
+    share_coordinator_write_timeout_ms: i32 = "share.coordinator.write.timeout.ms",
     socket_connection_setup_timeout_ms: i64 = "socket.connection.setup.timeout.ms",
     socket_listen_backlog_size: i32 = "socket.listen.backlog.size",
     socket_receive_buffer_bytes: i32 = "socket.receive.buffer.bytes",

@@ -646,51 +646,53 @@ fn check_list(
 
 fn is_share_offset_reset(value: &str) -> bool {
     let value = value.to_ascii_lowercase();
-    if value == "latest" || value == "earliest" {
-        return true;
-    }
-    let Some(duration) = value.strip_prefix("by_duration:") else {
-        return false;
-    };
-    is_iso_duration(duration)
+    value == "latest" || value == "earliest" || share_offset_reset_duration_ms(&value).is_some()
 }
 
-/// `PnDTnHnMn.nS`, as `java.time.Duration` reads it, and not negative.
-fn is_iso_duration(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix('p') else {
-        return false;
-    };
-    let (days, time) = match rest.split_once('t') {
+/// How far back `share.auto.offset.reset=by_duration:…` goes; `None` for its other values.
+pub fn share_offset_reset_duration_ms(value: &str) -> Option<i64> {
+    let value = value.to_ascii_lowercase();
+    iso_duration_ms(value.strip_prefix("by_duration:")?)
+}
+
+/// `PnDTnHnMn.nS`, as `java.time.Duration` reads it, and not negative. The letters are small ones.
+fn iso_duration_ms(text: &str) -> Option<i64> {
+    let rest = text.strip_prefix('p')?;
+    let (days, mut time) = match rest.split_once('t') {
         Some((days, time)) if !time.is_empty() => (days, time),
-        Some(_) => return false,
+        Some(_) => return None,
         None => (rest, ""),
     };
-    let mut found = false;
-    let mut digits_only = |text: &str, fraction: bool| {
-        found = true;
-        let dots = text.matches('.').count();
-        !text.is_empty()
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte == b'.')
-            && (dots == 0 || (fraction && dots == 1 && !text.starts_with('.')))
+    let mut total_ms = 0_i64;
+    let mut add = |number: &str, unit_ms: i64| {
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let number: i64 = number.parse().ok().filter(|_| is_number)?;
+        total_ms = total_ms.checked_add(number.checked_mul(unit_ms)?)?;
+        Some(())
     };
+    let mut is_any_given = !days.is_empty();
     if !days.is_empty() {
-        match days.strip_suffix('d') {
-            Some(number) if digits_only(number, false) => {}
-            _ => return false,
-        }
+        add(days.strip_suffix('d')?, 86_400_000)?;
     }
-    let mut time = time;
-    for (unit, fraction) in [('h', false), ('m', false), ('s', true)] {
-        if let Some((number, rest)) = time.split_once(unit) {
-            if !digits_only(number, fraction) {
-                return false;
+    for (unit, unit_ms) in [('h', 3_600_000), ('m', 60_000), ('s', 1000)] {
+        let Some((number, rest)) = time.split_once(unit) else {
+            continue;
+        };
+        is_any_given = true;
+        time = rest;
+        match number.split_once('.') {
+            Some((whole, fraction)) if unit == 's' => {
+                add(whole, unit_ms)?;
+                if !fraction.is_empty() {
+                    // Finer than a millisecond is cut off.
+                    add(fraction, 0)?;
+                    add(&format!("{fraction:0<3}")[..3], 1)?;
+                }
             }
-            time = rest;
+            _ => add(number, unit_ms)?,
         }
     }
-    time.is_empty() && found
+    (time.is_empty() && is_any_given).then_some(total_ms)
 }
 
 /// `id@host:port`, as `controller.quorum.voters` has it.

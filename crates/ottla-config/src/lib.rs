@@ -23,7 +23,7 @@ pub use broker_config::{
 };
 pub use config_def::{
     ConfigDef, ConfigType, ConfigValue, DefaultValue, Importance, InvalidValue, Support,
-    UpdateMode, Validator, parse_host_port, parse_voter,
+    UpdateMode, Validator, parse_host_port, parse_voter, share_offset_reset_duration_ms,
 };
 pub use describe::{
     ConfigSource, DescribedConfig, Synonym, broker_config_synonyms, broker_synonym_of_topic_config,

@@ -191,7 +191,7 @@ async fn read_or_wait(
     wait: Wait<'_>,
 ) -> ReadOutcome {
     let is_enough = |outcome: &ReadOutcome| outcome.bytes >= wait.min_bytes || outcome.must_answer;
-    let mut outcome = read(broker, &targets, limits).await;
+    let mut outcome = read_targets(broker, &targets, limits).await;
     if is_enough(&outcome) || wait.max_wait.is_zero() {
         return outcome;
     }
@@ -203,7 +203,7 @@ async fn read_or_wait(
         parked.register();
         // What came between the read and the registration woke nobody.
         if !outcome.is_current(&targets, limits) {
-            outcome = read(broker, &targets, limits).await;
+            outcome = read_targets(broker, &targets, limits).await;
         }
         // A partition that is stepped again is asked for with the next fetch, which may then be served.
         let may_be_served = targets.iter().any(Wanted::is_decided_by_now);
@@ -217,7 +217,7 @@ async fn read_or_wait(
                 // A follower is told of a high watermark that has moved meanwhile.
                 return match outcome.is_current(&targets, limits) {
                     true => outcome,
-                    false => read(broker, &targets, limits).await,
+                    false => read_targets(broker, &targets, limits).await,
                 };
             }
         }
@@ -226,7 +226,11 @@ async fn read_or_wait(
 
 /// Reads on this thread where no disk can be in the way, and on one of the partition's directory otherwise: a directory
 /// that hangs must not take threads from the others.
-async fn read(broker: &Arc<Broker>, targets: &Arc<Vec<Wanted>>, limits: ReadLimits) -> ReadOutcome {
+pub(crate) async fn read_targets(
+    broker: &Arc<Broker>,
+    targets: &Arc<Vec<Wanted>>,
+    limits: ReadLimits,
+) -> ReadOutcome {
     let mut outcome = ReadOutcome::new(targets.len());
     let mut is_cold = false;
     while let Some(miss) = read_all(targets, limits, Lookup::Cached, &mut outcome) {

@@ -1,7 +1,7 @@
-//! FindCoordinator: which broker coordinates a group, or a transactional id.
+//! FindCoordinator: which broker coordinates a group, a transactional id, or a share partition.
 //!
-//! Share groups are not served yet, and their topic is not created, so that a later version of the broker finds no
-//! half-made topic. A share group gets `COORDINATOR_NOT_AVAILABLE`, as from a cluster without a coordinator.
+//! In a cluster without share groups their topic is not created, and a share partition gets
+//! `COORDINATOR_NOT_AVAILABLE`.
 //! Source: `KafkaApis.handleFindCoordinatorRequest`; KIP-699 (several keys), KIP-932 (share groups).
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use ottla_protocol::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use ottla_types::ErrorCode;
 
 use crate::groups::OFFSETS_TOPIC;
+use crate::share_groups::{SHARE_STATE_TOPIC, are_enabled};
 use crate::transactions::TRANSACTION_TOPIC;
 use crate::{Broker, Operation, RequestContext, ResourceType};
 
@@ -107,7 +108,15 @@ fn find(
         }
         key_type::SHARE if context.api_version < 6 => Err(ErrorCode::InvalidRequest),
         key_type::SHARE if !is_share_partition_key(key) => Err(ErrorCode::InvalidRequest),
-        key_type::SHARE => Err(ErrorCode::CoordinatorNotAvailable),
+        key_type::SHARE if !are_enabled(broker) => Err(ErrorCode::CoordinatorNotAvailable),
+        key_type::SHARE => {
+            let (act, of_cluster) = (Operation::ClusterAction, ResourceType::Cluster);
+            if !authorizer.is_allowed(context, act, of_cluster, "kafka-cluster") {
+                return Err(ErrorCode::ClusterAuthorizationFailed);
+            }
+            let index = broker.share_groups.partition_of(broker, key);
+            coordinator(broker, context, SHARE_STATE_TOPIC, index)
+        }
         _ => Err(ErrorCode::InvalidRequest),
     }
 }

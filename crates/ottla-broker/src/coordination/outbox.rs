@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ottla_coordinator::{EncodeRecord, Write, WriteId, WriteKind};
+use ottla_coordinator::{EncodeRecord, Outcome, Write, WriteId, WriteKind};
 use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_records::{BatchHeader, RecordBatch, RecordBatchBuilder};
 use ottla_replica::{AckOutcome, RequiredAcks};
@@ -237,6 +237,10 @@ impl<C: Served> Shard<C> {
             self.on_refused(broker, first, outcome.error_code());
             return;
         };
+        let _ = self.step(broker, |active| {
+            active.coordinator.on_appended(first, last, base_offset);
+            Outcome::default()
+        });
         let end = base_offset.plus(records);
         if self.partition.reader().high_watermark() >= end {
             self.on_committed(broker, last);

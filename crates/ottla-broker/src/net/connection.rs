@@ -18,6 +18,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ottla_coordinator::share_session::ConnectionId;
 use ottla_protocol::{ApiKey, DecodeError, Encoded, Reader, decode_request_header};
 use tokio::net::TcpStream;
 
@@ -123,6 +124,8 @@ pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Re
             });
         }
     }
+    let connection = ConnectionId(registered.connection.id);
+    broker.share_groups.on_disconnected(&broker, connection);
     broker.metrics.add(Metric::ConnectionsClosed, 1);
     drop(registered);
 }

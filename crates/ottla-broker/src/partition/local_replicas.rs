@@ -49,6 +49,7 @@ impl Broker {
         // As with partitions: a client that learns where its group is coordinated finds the coordinator.
         self.groups.follow_leadership(self, delta);
         self.transactions.follow_leadership(self, delta);
+        self.share_groups.follow_leadership(self, delta);
         self.set_metadata(delta.after.clone());
         // Fetchers look there for the addresses of the leaders.
         for (partition, role) in followers {
@@ -57,6 +58,7 @@ impl Broker {
         self.apply_topic_configs(delta);
         self.groups.follow_metadata(self, delta);
         self.transactions.follow_features(self, delta);
+        self.share_groups.follow_metadata(self, delta);
         self.tell_brokers(delta, &changes);
         for partition in removed {
             partition.notify(self, Event::LogLost);
@@ -207,6 +209,7 @@ impl Broker {
         for replica in missing.iter().filter(|replica| leads(replica)) {
             self.groups.on_leader_opened(self, replica);
             self.transactions.on_leader_opened(self, replica);
+            self.share_groups.on_leader_opened(self, replica);
         }
     }
 

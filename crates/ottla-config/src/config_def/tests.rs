@@ -147,6 +147,17 @@ fn durations_of_share_groups() {
     ] {
         assert!(def.parse(value).is_err(), "{value}");
     }
+    for (value, ms) in [
+        ("by_duration:PT12H", Some(43_200_000)),
+        ("BY_DURATION:p2dt3h4m5.6s", Some(183_845_600)),
+        ("by_duration:PT0.0125S", Some(12)),
+        ("by_duration:PT7.S", Some(7_000)),
+        ("by_duration:PT9223372036854775807H", None),
+        ("by_duration:PT1.5H", None),
+        ("latest", None),
+    ] {
+        assert_eq!(super::share_offset_reset_duration_ms(value), ms, "{value}");
+    }
 }
 
 #[test]

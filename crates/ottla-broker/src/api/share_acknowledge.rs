@@ -1,0 +1,310 @@
+//! ShareAcknowledge (KIP-932): a member says what has become of records that it has acquired.
+//!
+//! Kafka does the same in `KafkaApis.handleShareAcknowledgeRequest` and `SharePartitionManager.acknowledge`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use hashbrown::HashMap;
+use ottla_coordinator::share_partition::{AcknowledgeType, AcknowledgementBatch};
+use ottla_coordinator::share_session::{FINAL_EPOCH, ShareSessionKey};
+use ottla_protocol::messages::share_acknowledge_response::{
+    LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareAcknowledgeTopicResponse,
+};
+use ottla_protocol::messages::{ShareAcknowledgeRequest, ShareAcknowledgeResponse};
+use ottla_types::{
+    BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicIdPartition,
+};
+use tokio::task::JoinHandle;
+
+use super::share_fetch::topic_of;
+use crate::authorizer::{Operation, ResourceType};
+use crate::share_groups::{GroupSettings, StateFailure, are_enabled};
+use crate::{Broker, RequestContext};
+
+/// The first version with renewed locks.
+const RENEWAL_VERSION: i16 = 2;
+/// The longest id that a member may have: that of a random id, as text.
+const MAX_MEMBER_ID_CHARS: usize = 36;
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ShareAcknowledgeRequest,
+) -> ShareAcknowledgeResponse {
+    match serve(broker, context, request).await {
+        Ok(response) => response,
+        Err(failure) => ShareAcknowledgeResponse {
+            error_code: failure.code.code(),
+            error_message: Some(failure.message),
+            ..Default::default()
+        },
+    }
+}
+
+async fn serve(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ShareAcknowledgeRequest,
+) -> Result<ShareAcknowledgeResponse, StateFailure> {
+    if !are_enabled(broker) {
+        return Err(ErrorCode::UnsupportedVersion.into());
+    }
+    let (group_id, member_id) = (request.group_id.clone(), request.member_id.clone());
+    let key = check_member(broker, context, group_id, member_id)?;
+    let epoch = request.share_session_epoch;
+    let begun = broker
+        .share_groups
+        .sessions
+        .lock()
+        .begin_acknowledge(&key, epoch);
+    begun.map_err(StateFailure::from)?;
+    let asked = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|partition| {
+            let batches = partition.acknowledgement_batches.iter();
+            let batches = batches.map(|batch| {
+                (
+                    batch.first_offset,
+                    batch.last_offset,
+                    batch.acknowledge_types.as_slice(),
+                )
+            });
+            batches_of(topic.topic_id, partition.partition_index, batches)
+        })
+    });
+    let supports_renewal = context.api_version >= RENEWAL_VERSION;
+    let renews = request.is_renew_ack;
+    let acknowledging = acknowledge(
+        broker,
+        context,
+        &key,
+        asked.collect(),
+        supports_renewal,
+        renews,
+    );
+    let mut answers = Vec::with_capacity(acknowledging.len());
+    for acknowledging in acknowledging {
+        let _waiting = context.waited.begin();
+        answers.push(acknowledging.end().await);
+    }
+    if epoch == FINAL_EPOCH {
+        release_session(broker, &key);
+    }
+    let settings = GroupSettings::of(broker, &key.group_id);
+    Ok(respond(broker, context, answers, settings))
+}
+
+/// Who asks, if it may and says who it is.
+pub(super) fn check_member(
+    broker: &Broker,
+    context: &RequestContext,
+    group_id: Option<ByteString>,
+    member_id: Option<ByteString>,
+) -> Result<ShareSessionKey, StateFailure> {
+    let invalid = |what: &str| StateFailure {
+        code: ErrorCode::InvalidRequest,
+        message: format!("Invalid {what} id in the request.").into(),
+    };
+    let group_id = group_id.ok_or_else(|| invalid("group"))?;
+    let (read, of_group) = (Operation::Read, ResourceType::Group);
+    if !broker
+        .authorizer
+        .is_allowed(context, read, of_group, &group_id)
+    {
+        return Err(ErrorCode::GroupAuthorizationFailed.into());
+    }
+    let is_valid = |id: &ByteString| !id.is_empty() && id.chars().count() <= MAX_MEMBER_ID_CHARS;
+    let member_id = member_id
+        .filter(is_valid)
+        .ok_or_else(|| invalid("member"))?;
+    // Not slices of the request, which would stay in memory for them.
+    Ok(ShareSessionKey {
+        group_id: ByteString::from(group_id.to_string()),
+        member_id: ByteString::from(member_id.to_string()),
+    })
+}
+
+/// What a request says of one partition.
+pub(super) struct Asked {
+    partition: TopicIdPartition,
+    /// `None` where it makes no sense.
+    batches: Option<Vec<AcknowledgementBatch>>,
+    has_renewal: bool,
+}
+
+/// Batches as first offset, last offset and types.
+pub(super) fn batches_of<'a>(
+    topic_id: TopicId,
+    partition: i32,
+    batches: impl Iterator<Item = (i64, i64, &'a [i8])>,
+) -> Asked {
+    let mut before = -1;
+    let mut has_renewal = false;
+    let batches = batches.map(|(first, last, types)| {
+        let is_single = types.len() == 1;
+        let is_each = last.checked_sub(first) == i64::try_from(types.len()).ok()?.checked_sub(1);
+        if first > last || first < before || types.is_empty() || !(is_single || is_each) {
+            return None;
+        }
+        before = last;
+        let types: Option<Vec<AcknowledgeType>> = types
+            .iter()
+            .map(|id| AcknowledgeType::from_id(*id))
+            .collect();
+        let types = types?;
+        has_renewal |= types.contains(&AcknowledgeType::Renew);
+        Some(AcknowledgementBatch {
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            types,
+        })
+    });
+    let batches = batches.collect();
+    Asked {
+        partition: TopicIdPartition {
+            topic_id,
+            partition: PartitionIndex(partition),
+        },
+        batches,
+        has_renewal,
+    }
+}
+
+/// What has become of the acknowledgements of one partition.
+pub(super) struct Acknowledged {
+    pub(super) partition: TopicIdPartition,
+    pub(super) result: Result<(), StateFailure>,
+}
+
+/// The acknowledgements of one partition, on their way.
+pub(super) struct Acknowledging {
+    partition: TopicIdPartition,
+    task: JoinHandle<Result<(), StateFailure>>,
+}
+
+impl Acknowledging {
+    pub(super) async fn end(self) -> Acknowledged {
+        let ended = self.task.await;
+        Acknowledged {
+            partition: self.partition,
+            result: ended.unwrap_or_else(|_| Err(StateFailure::panicked())),
+        }
+    }
+}
+
+/// Hands in what a member says. Each of the tasks ends when that is persisted for its partition.
+pub(super) fn acknowledge(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    key: &ShareSessionKey,
+    asked: Vec<Asked>,
+    supports_renewal: bool,
+    renews: bool,
+) -> Vec<Acknowledging> {
+    let tasks = asked.into_iter().map(|asked| {
+        let partition = asked.partition;
+        let may_renew = supports_renewal && renews;
+        let checked = topic_of(broker, context, partition).map_err(StateFailure::from);
+        let checked = checked.and_then(|_| match asked.batches {
+            Some(batches) if may_renew || !asked.has_renewal => Ok(batches),
+            _ => Err(ErrorCode::InvalidRequest.into()),
+        });
+        let led = broker.share_groups.partitions.get(&key.group_id, partition);
+        let (broker, member) = (Arc::clone(broker), key.member_id.clone());
+        let task = tokio::spawn(async move {
+            match (checked, led) {
+                (Err(failure), _) => Err(failure),
+                (Ok(batches), _) if batches.is_empty() => Ok(()),
+                (Ok(_), None) => Err(ErrorCode::UnknownTopicOrPartition.into()),
+                (Ok(batches), Some(led)) => led.acknowledge(&broker, &member, &batches).await,
+            }
+        });
+        Acknowledging { partition, task }
+    });
+    tasks.collect()
+}
+
+/// The session is over, and what the member has in hand is for the others. Nobody waits for that.
+pub(super) fn release_session(broker: &Arc<Broker>, key: &ShareSessionKey) {
+    let ended = broker.share_groups.sessions.lock().end(key);
+    if let Some(partitions) = ended {
+        let (broker, key) = (Arc::clone(broker), key.clone());
+        tokio::spawn(async move { broker.share_groups.release(&broker, &key, partitions).await });
+    }
+}
+
+/// The leader of a partition and where it is reached, where a client has to be told because it is not here.
+pub(super) fn leader_of(
+    broker: &Broker,
+    context: &RequestContext,
+    partition: TopicIdPartition,
+    code: ErrorCode,
+) -> Option<(BrokerId, LeaderEpoch, Option<(ByteString, i32)>)> {
+    if !matches!(
+        code,
+        ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch
+    ) {
+        return None;
+    }
+    let image = broker.metadata();
+    let topic = image.topics.by_id(partition.topic_id)?;
+    let registration = topic.partition(partition.partition)?;
+    let leader = image.cluster.broker(registration.leader);
+    let endpoint = leader.and_then(|leader| leader.listener(&context.listener().name));
+    let address = endpoint.map(|endpoint| (endpoint.host.clone(), i32::from(endpoint.port)));
+    Some((registration.leader, registration.leader_epoch, address))
+}
+
+fn respond(
+    broker: &Broker,
+    context: &RequestContext,
+    answers: Vec<Acknowledged>,
+    settings: GroupSettings,
+) -> ShareAcknowledgeResponse {
+    let mut node_endpoints: Vec<NodeEndpoint> = Vec::new();
+    let mut responses: Vec<ShareAcknowledgeTopicResponse> = Vec::new();
+    let mut index_of: HashMap<TopicId, usize> = HashMap::new();
+    for acknowledged in answers {
+        let partition = acknowledged.partition;
+        let mut answer = PartitionData {
+            partition_index: partition.partition.0,
+            ..Default::default()
+        };
+        if let Err(failure) = acknowledged.result {
+            if let Some((leader, epoch, address)) =
+                leader_of(broker, context, partition, failure.code)
+            {
+                answer.current_leader = LeaderIdAndEpoch {
+                    leader_id: leader.0,
+                    leader_epoch: epoch.0,
+                    ..Default::default()
+                };
+                let is_known = node_endpoints.iter().any(|node| node.node_id == leader.0);
+                if let Some((host, port)) = address.filter(|_| !is_known) {
+                    node_endpoints.push(NodeEndpoint {
+                        node_id: leader.0,
+                        host,
+                        port,
+                        ..Default::default()
+                    });
+                }
+            }
+            answer.error_code = failure.code.code();
+            answer.error_message = Some(failure.message);
+        }
+        let index = *index_of.entry(partition.topic_id).or_insert_with(|| {
+            responses.push(ShareAcknowledgeTopicResponse {
+                topic_id: partition.topic_id,
+                ..Default::default()
+            });
+            responses.len() - 1
+        });
+        responses[index].partitions.push(answer);
+    }
+    ShareAcknowledgeResponse {
+        acquisition_lock_timeout_ms: settings.record_lock_duration_ms(),
+        responses,
+        node_endpoints,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,335 @@
+//! ShareFetch (KIP-932): records for a member of a share group, and what it says of records that it had before.
+//!
+//! The member's session says which partitions are read. What it acknowledges is handed in first, and then the
+//! partitions are read as for a Fetch; a request that finds too little is parked at them. Only what the share
+//! partitions give the member of what was read is answered.
+//!
+//! Kafka does the same in `KafkaApis.handleShareFetchRequest`, `SharePartitionManager.fetchMessages` and
+//! `DelayedShareFetch`.
+
+mod batches;
+mod reading;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use ottla_coordinator::share_partition::AcquireMode;
+use ottla_coordinator::share_session::{
+    ConnectionId, FINAL_EPOCH, FetchRequest, SessionFetch, ShareSessionKey, rotate,
+};
+use ottla_protocol::Records;
+use ottla_protocol::messages::share_fetch_response::{
+    LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
+};
+use ottla_protocol::messages::{ShareFetchRequest, ShareFetchResponse};
+use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition, TopicName};
+
+use self::reading::{FetchLimits, fetch};
+use super::share_acknowledge::{
+    Acknowledged, acknowledge, batches_of, check_member, leader_of, release_session,
+};
+use crate::authorizer::{Operation, ResourceType};
+use crate::share_groups::{GroupSettings, StateFailure, are_enabled};
+use crate::{Broker, RequestContext};
+
+/// The first version with strict limits on records, and with renewed locks.
+const RENEWAL_VERSION: i16 = 2;
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ShareFetchRequest,
+) -> ShareFetchResponse {
+    match serve(broker, context, request).await {
+        Ok(response) => response,
+        Err(failure) => ShareFetchResponse {
+            error_code: failure.code.code(),
+            error_message: Some(failure.message),
+            ..Default::default()
+        },
+    }
+}
+
+async fn serve(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ShareFetchRequest,
+) -> Result<ShareFetchResponse, StateFailure> {
+    if !are_enabled(broker) {
+        return Err(ErrorCode::UnsupportedVersion.into());
+    }
+    let member = request.member_id.clone();
+    let key = check_member(broker, context, request.group_id.clone(), member)?;
+    let renews = context.api_version >= RENEWAL_VERSION && request.is_renew_ack;
+    if renews {
+        check_renewal(&request)?;
+    }
+    let (named, forgotten) = partitions_of(&request);
+    let has_acknowledgements = request
+        .topics
+        .iter()
+        .flat_map(|topic| &topic.partitions)
+        .any(|partition| !partition.acknowledgement_batches.is_empty());
+    let epoch = request.share_session_epoch;
+    let begun = broker.share_groups.sessions.lock().begin_fetch(
+        &key,
+        FetchRequest {
+            epoch,
+            added: &named,
+            forgotten: &forgotten,
+            has_acknowledgements,
+            connection: ConnectionId(context.connection.id),
+        },
+    );
+    let session = match begun {
+        // Not at once, or the member would ask again and again.
+        Err(ErrorCode::ShareSessionLimitReached) => {
+            let _waiting = context.waited.begin();
+            tokio::time::sleep(max_wait(&request)).await;
+            return Err(ErrorCode::ShareSessionLimitReached.into());
+        }
+        begun => begun.map_err(StateFailure::from)?,
+    };
+    let acknowledging = match has_acknowledgements {
+        true => {
+            let batches = batches_of_fetch(&request);
+            let supports_renewal = context.api_version >= RENEWAL_VERSION;
+            acknowledge(broker, context, &key, batches, supports_renewal, renews)
+        }
+        false => Vec::new(),
+    };
+    let is_subsequent = matches!(session, SessionFetch::Subsequent(_));
+    let mut partitions = match session {
+        SessionFetch::Initial => named,
+        SessionFetch::Subsequent(partitions) => partitions,
+        SessionFetch::Final => Vec::new(),
+    };
+    rotate(&mut partitions, epoch);
+    let settings = GroupSettings::of(broker, &key.group_id);
+    // A renewed lock could run out while records are waited for.
+    let fetched = match renews {
+        true => Vec::new(),
+        false => {
+            let limits = FetchLimits {
+                max_wait: max_wait(&request),
+                min_bytes: request.min_bytes.max(0) as u64,
+                max_bytes: request
+                    .max_bytes
+                    .min(broker.config().fetch_max_bytes)
+                    .max(0) as u64,
+                max_records: request.max_records,
+                batch_size: request.batch_size,
+                mode: AcquireMode::from_id(request.share_acquire_mode).unwrap_or_default(),
+            };
+            fetch_named(broker, context, &key, partitions, settings, limits).await
+        }
+    };
+    let mut answers: Vec<(TopicIdPartition, PartitionData)> = fetched;
+    if is_subsequent {
+        let mut sessions = broker.share_groups.sessions.lock();
+        answers.retain(|(partition, data)| {
+            let has_records = data
+                .records
+                .as_ref()
+                .is_some_and(|records| records.len() > 0);
+            sessions.must_tell(&key, partition, has_records, data.error_code != 0)
+        });
+    }
+    for acknowledging in acknowledging {
+        add_acknowledged(&mut answers, acknowledging.end().await);
+    }
+    if epoch == FINAL_EPOCH {
+        release_session(broker, &key);
+    }
+    Ok(respond(broker, context, answers, settings))
+}
+
+fn max_wait(request: &ShareFetchRequest) -> Duration {
+    Duration::from_millis(request.max_wait_ms.max(0) as u64)
+}
+
+/// Locks are renewed by requests that ask for nothing else (KIP-1222).
+fn check_renewal(request: &ShareFetchRequest) -> Result<(), StateFailure> {
+    let mut message = String::new();
+    for (name, value) in [
+        ("maxBytes", request.max_bytes),
+        ("minBytes", request.min_bytes),
+        ("maxRecords", request.max_records),
+        ("maxWaitMs", request.max_wait_ms),
+    ] {
+        if value != 0 {
+            message.push_str(&format!("{name} must be set to 0, "));
+        }
+    }
+    if message.is_empty() {
+        return Ok(());
+    }
+    message.push_str("if isRenewAck is true.");
+    Err(StateFailure {
+        code: ErrorCode::InvalidRequest,
+        message: message.into(),
+    })
+}
+
+/// What is named, and what is to be forgotten.
+fn partitions_of(request: &ShareFetchRequest) -> (Vec<TopicIdPartition>, Vec<TopicIdPartition>) {
+    let named = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|partition| TopicIdPartition {
+            topic_id: topic.topic_id,
+            partition: PartitionIndex(partition.partition_index),
+        })
+    });
+    let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|index| TopicIdPartition {
+            topic_id: topic.topic_id,
+            partition: PartitionIndex(*index),
+        })
+    });
+    (named.collect(), forgotten.collect())
+}
+
+fn batches_of_fetch(request: &ShareFetchRequest) -> Vec<super::share_acknowledge::Asked> {
+    let partitions = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|partition| {
+            let batches = partition.acknowledgement_batches.iter();
+            let batches = batches.map(|batch| {
+                (
+                    batch.first_offset,
+                    batch.last_offset,
+                    batch.acknowledge_types.as_slice(),
+                )
+            });
+            batches_of(topic.topic_id, partition.partition_index, batches)
+        })
+    });
+    partitions.collect()
+}
+
+/// Reads what the member may read, with errors for the rest.
+async fn fetch_named(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    key: &ShareSessionKey,
+    partitions: Vec<TopicIdPartition>,
+    settings: GroupSettings,
+    limits: FetchLimits,
+) -> Vec<(TopicIdPartition, PartitionData)> {
+    let mut answers = Vec::new();
+    let mut readable = Vec::new();
+    for partition in partitions {
+        match topic_of(broker, context, partition) {
+            Ok(topic) => readable.push((partition, topic)),
+            Err(code) => answers.push((partition, error_answer(partition, &code.into()))),
+        }
+    }
+    if !readable.is_empty() {
+        answers.extend(fetch(broker, context, key, readable, settings, limits).await);
+    }
+    answers
+}
+
+/// The name of the partition's topic, if the client may read it and there is such a partition.
+pub(super) fn topic_of(
+    broker: &Broker,
+    context: &RequestContext,
+    partition: TopicIdPartition,
+) -> Result<TopicName, ErrorCode> {
+    let image = broker.metadata();
+    let topic = image
+        .topics
+        .by_id(partition.topic_id)
+        .ok_or(ErrorCode::UnknownTopicId)?;
+    let (read, of_topic) = (Operation::Read, ResourceType::Topic);
+    if !broker
+        .authorizer
+        .is_allowed(context, read, of_topic, &topic.name)
+    {
+        return Err(ErrorCode::TopicAuthorizationFailed);
+    }
+    match topic.partition(partition.partition) {
+        Some(_) => Ok(topic.name.clone()),
+        None => Err(ErrorCode::UnknownTopicOrPartition),
+    }
+}
+
+pub(super) fn error_answer(partition: TopicIdPartition, failure: &StateFailure) -> PartitionData {
+    PartitionData {
+        error_code: failure.code.code(),
+        error_message: Some(failure.message.clone()),
+        ..empty_answer(partition)
+    }
+}
+
+pub(super) fn empty_answer(partition: TopicIdPartition) -> PartitionData {
+    PartitionData {
+        partition_index: partition.partition.0,
+        records: Some(Records::Bytes(bytes::Bytes::new())),
+        ..Default::default()
+    }
+}
+
+/// What has become of an acknowledgement goes with the records of its partition, if there are any.
+fn add_acknowledged(
+    answers: &mut Vec<(TopicIdPartition, PartitionData)>,
+    acknowledged: Acknowledged,
+) {
+    let partition = acknowledged.partition;
+    let index = answers
+        .iter()
+        .position(|(answered, _)| *answered == partition);
+    let index = index.unwrap_or_else(|| {
+        answers.push((partition, empty_answer(partition)));
+        answers.len() - 1
+    });
+    if let Err(failure) = acknowledged.result {
+        let answer = &mut answers[index].1;
+        answer.acknowledge_error_code = failure.code.code();
+        answer.acknowledge_error_message = Some(failure.message);
+    }
+}
+
+fn respond(
+    broker: &Broker,
+    context: &RequestContext,
+    answers: Vec<(TopicIdPartition, PartitionData)>,
+    settings: GroupSettings,
+) -> ShareFetchResponse {
+    let mut node_endpoints: Vec<NodeEndpoint> = Vec::new();
+    let mut responses: Vec<ShareFetchableTopicResponse> = Vec::new();
+    let mut index_of: HashMap<ottla_types::TopicId, usize> = HashMap::new();
+    for (partition, mut answer) in answers {
+        let code = ErrorCode::from_code(answer.error_code);
+        if let Some((leader, epoch, endpoint)) = leader_of(broker, context, partition, code) {
+            answer.current_leader = LeaderIdAndEpoch {
+                leader_id: leader.0,
+                leader_epoch: epoch.0,
+                ..Default::default()
+            };
+            if let Some((host, port)) = endpoint
+                && !node_endpoints.iter().any(|node| node.node_id == leader.0)
+            {
+                node_endpoints.push(NodeEndpoint {
+                    node_id: leader.0,
+                    host,
+                    port,
+                    ..Default::default()
+                });
+            }
+        }
+        let index = *index_of.entry(partition.topic_id).or_insert_with(|| {
+            responses.push(ShareFetchableTopicResponse {
+                topic_id: partition.topic_id,
+                ..Default::default()
+            });
+            responses.len() - 1
+        });
+        responses[index].partitions.push(answer);
+    }
+    ShareFetchResponse {
+        acquisition_lock_timeout_ms: settings.record_lock_duration_ms(),
+        responses,
+        node_endpoints,
+        ..Default::default()
+    }
+}

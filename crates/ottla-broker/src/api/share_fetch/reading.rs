@@ -1,0 +1,310 @@
+//! Reads partitions for a member, and waits where there is too little.
+//!
+//! A share partition is read for one member at a time, since what it acquires decides where the next goes on. Whoever
+//! comes meanwhile waits for that, for records, or for records that others give back.
+//! Source: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`, `PartitionMaxBytesStrategy`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_coordinator::share_partition::{
+    AbortedTransaction, AcquireMode, AcquireRequest, AcquiredRecords, FetchedBatch, MemberId,
+};
+use ottla_coordinator::share_session::ShareSessionKey;
+use ottla_protocol::messages::fetch_request::FetchPartition;
+use ottla_protocol::messages::fetch_response;
+use ottla_protocol::messages::share_fetch_response::{self, PartitionData};
+use ottla_protocol::{FileRegion, Records};
+use ottla_types::{ErrorCode, Offset, ProducerId, TopicIdPartition, TopicName};
+
+use super::batches::{located_batches, slice};
+use super::{empty_answer, error_answer};
+use crate::api::fetch::read::{Isolation, ReadLimits, ReadOutcome, Wanted};
+use crate::api::fetch::read_targets;
+use crate::metrics::TopicMetric;
+use crate::partition::Waiter;
+use crate::share_groups::{GroupSettings, LedPartition, Reading};
+use crate::{Broker, RequestContext};
+
+#[derive(Clone, Copy)]
+pub(super) struct FetchLimits {
+    pub(super) max_wait: Duration,
+    pub(super) min_bytes: u64,
+    pub(super) max_bytes: u64,
+    pub(super) max_records: i32,
+    pub(super) batch_size: i32,
+    pub(super) mode: AcquireMode,
+}
+
+/// A partition of the request, with what is known of it here.
+struct Wished {
+    partition: TopicIdPartition,
+    led: Result<Arc<LedPartition>, ErrorCode>,
+}
+
+/// One fetch of a member.
+struct Fetching<'a> {
+    broker: &'a Arc<Broker>,
+    member: MemberId,
+    settings: GroupSettings,
+    limits: FetchLimits,
+    wished: Vec<Wished>,
+    waiter: Waiter,
+}
+
+pub(super) async fn fetch(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    key: &ShareSessionKey,
+    partitions: Vec<(TopicIdPartition, TopicName)>,
+    settings: GroupSettings,
+    limits: FetchLimits,
+) -> Vec<(TopicIdPartition, PartitionData)> {
+    if limits.max_records == 0 || limits.max_bytes == 0 {
+        return Vec::new();
+    }
+    let opened = partitions.into_iter().map(|(partition, topic)| Wished {
+        led: broker
+            .share_groups
+            .partitions
+            .get_or_open(broker, &key.group_id, &topic, partition),
+        partition,
+    });
+    let fetching = Fetching {
+        broker,
+        member: MemberId::from(&*key.member_id),
+        settings,
+        limits,
+        wished: opened.collect(),
+        waiter: Waiter::default(),
+    };
+    for led in fetching.led() {
+        led.partition
+            .topic_metrics
+            .add(TopicMetric::TotalFetchRequests, 1);
+    }
+    let _waiting = context.waited.begin();
+    fetching.run().await
+}
+
+impl Fetching<'_> {
+    fn led(&self) -> impl Iterator<Item = &Arc<LedPartition>> {
+        self.wished
+            .iter()
+            .filter_map(|wished| wished.led.as_ref().ok())
+    }
+
+    async fn run(self) -> Vec<(TopicIdPartition, PartitionData)> {
+        let mut deadline = std::pin::pin!(tokio::time::sleep(self.limits.max_wait));
+        let mut is_last_try = self.limits.max_wait.is_zero();
+        loop {
+            // First, so that what comes from here on is not missed.
+            self.register();
+            let errors = self.errors();
+            if errors.len() == self.wished.len() {
+                return errors;
+            }
+            if let Some(answers) = self.try_once(is_last_try).await {
+                return self.with_errors(answers, errors);
+            }
+            if is_last_try || self.broker.is_stopping() {
+                return errors;
+            }
+            tokio::select! {
+                biased;
+                () = self.waiter.notified() => {}
+                () = &mut deadline => is_last_try = true,
+            }
+        }
+    }
+
+    /// Asks to be woken when a partition can be read further, or others let go of its records.
+    fn register(&self) {
+        for led in self.led() {
+            led.waiters.take_out(&self.waiter);
+            led.waiters.register(Offset(i64::MAX), &self.waiter);
+            let waiters = &led.partition.waiters;
+            waiters.take_out(&self.waiter);
+            let end = self.settings.isolation.upper_bound(&led.partition.reader());
+            waiters.register(end, &self.waiter);
+        }
+    }
+
+    fn errors(&self) -> Vec<(TopicIdPartition, PartitionData)> {
+        let failed = self.wished.iter().filter_map(|wished| {
+            let failure = match &wished.led {
+                Err(code) => (*code).into(),
+                Ok(led) => led.failure()?,
+            };
+            Some((wished.partition, error_answer(wished.partition, &failure)))
+        });
+        failed.collect()
+    }
+
+    fn with_errors(
+        &self,
+        mut answers: Vec<(TopicIdPartition, PartitionData)>,
+        errors: Vec<(TopicIdPartition, PartitionData)>,
+    ) -> Vec<(TopicIdPartition, PartitionData)> {
+        for (partition, error) in errors {
+            if !answers.iter().any(|(answered, _)| *answered == partition) {
+                answers.push((partition, error));
+            }
+        }
+        answers
+    }
+
+    /// Reads what may be read now; `None` where that is too little to answer with.
+    async fn try_once(&self, is_last_try: bool) -> Option<Vec<(TopicIdPartition, PartitionData)>> {
+        let mut readings = Vec::new();
+        for wished in &self.wished {
+            let led = wished.led.as_ref().ok();
+            if let Some(reading) = led.and_then(|led| led.begin_reading(&self.settings)) {
+                readings.push((wished.partition, reading));
+            }
+        }
+        if readings.is_empty() {
+            return None;
+        }
+        let outcome = self.read(&readings).await;
+        let has_enough = outcome.bytes >= self.limits.min_bytes || outcome.must_answer;
+        if !has_enough && !is_last_try {
+            readings
+                .into_iter()
+                .for_each(|(_, reading)| reading.give_up());
+            return None;
+        }
+        let mut answers = Vec::with_capacity(readings.len());
+        let mut remaining = i64::from(self.limits.max_records);
+        for ((partition, reading), read) in readings.into_iter().zip(outcome.answers) {
+            let answer = self.acquire(partition, &reading, read, &mut remaining);
+            answers.push((partition, answer));
+        }
+        Some(answers)
+    }
+
+    async fn read(&self, readings: &[(TopicIdPartition, Reading)]) -> ReadOutcome {
+        let share = (self.limits.max_bytes / readings.len() as u64).max(1);
+        let targets = readings.iter().map(|(partition, reading)| Wanted {
+            target: Ok(Arc::clone(&reading.led().partition)),
+            requested: FetchPartition {
+                partition: partition.partition.0,
+                current_leader_epoch: reading.led().leader_epoch.0,
+                fetch_offset: reading.fetch_offset.0,
+                last_fetched_epoch: -1,
+                log_start_offset: -1,
+                partition_max_bytes: i32::try_from(share).unwrap_or(i32::MAX),
+                ..Default::default()
+            },
+            is_held_back: false,
+            undecided: None,
+        });
+        let limits = ReadLimits {
+            isolation: self.settings.isolation,
+            max_bytes: self.limits.max_bytes,
+            only_from_leader: true,
+        };
+        read_targets(self.broker, &Arc::new(targets.collect()), limits).await
+    }
+
+    /// What the member gets of what was read.
+    fn acquire(
+        &self,
+        partition: TopicIdPartition,
+        reading: &Reading,
+        read: fetch_response::PartitionData,
+        remaining: &mut i64,
+    ) -> PartitionData {
+        let led = reading.led();
+        match ErrorCode::from_code(read.error_code) {
+            ErrorCode::None => {}
+            // The log was cut: the next fetch begins where it begins.
+            ErrorCode::OffsetOutOfRange => {
+                led.on_log_start_offset(led.partition.reader().log_start_offset());
+                return empty_answer(partition);
+            }
+            code => return error_answer(partition, &code.into()),
+        }
+        let Some(Records::File(region)) = &read.records else {
+            return empty_answer(partition);
+        };
+        match self.acquire_region(reading, region, &read, remaining) {
+            Ok(Some((acquired, records))) => {
+                led.partition
+                    .topic_metrics
+                    .add(TopicMetric::BytesOut, records.len);
+                PartitionData {
+                    records: Some(Records::File(records)),
+                    acquired_records: acquired_on_wire(&acquired),
+                    ..empty_answer(partition)
+                }
+            }
+            Ok(None) => empty_answer(partition),
+            Err(error) => {
+                let partition_name = &led.partition.topic_partition;
+                tracing::error!(partition = %partition_name, "what was read is not understood: {error}");
+                error_answer(partition, &ErrorCode::KafkaStorageError.into())
+            }
+        }
+    }
+
+    fn acquire_region(
+        &self,
+        reading: &Reading,
+        region: &FileRegion,
+        read: &fetch_response::PartitionData,
+        remaining: &mut i64,
+    ) -> std::io::Result<Option<(AcquiredRecords, FileRegion)>> {
+        let located = located_batches(region)?;
+        let batches: Vec<FetchedBatch> = located.iter().map(|it| it.batch).collect();
+        let aborted = match self.settings.isolation {
+            Isolation::LastStableOffset => aborted_of(read),
+            Isolation::HighWatermark | Isolation::LogEnd => Vec::new(),
+        };
+        let acquired = reading.led().acquire(AcquireRequest {
+            member: &self.member,
+            mode: self.limits.mode,
+            batch_size: self.limits.batch_size,
+            max_records: i32::try_from(*remaining).unwrap_or(i32::MAX),
+            fetch_offset: reading.fetch_offset,
+            batches: &batches,
+            aborted_transactions: &aborted,
+            now_ms: self.broker.now_ms(),
+        });
+        let (Some(first), Some(last)) = (acquired.batches.first(), acquired.batches.last()) else {
+            return Ok(None);
+        };
+        *remaining = (*remaining - acquired.records).max(0);
+        let records = slice(region, &located, first.first_offset.0, last.last_offset.0);
+        Ok(Some((acquired, records)))
+    }
+}
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        for led in self.led() {
+            led.waiters.take_out(&self.waiter);
+            led.partition.waiters.take_out(&self.waiter);
+        }
+    }
+}
+
+fn aborted_of(read: &fetch_response::PartitionData) -> Vec<AbortedTransaction> {
+    let aborted = read.aborted_transactions.iter().flatten();
+    let aborted = aborted.map(|transaction| AbortedTransaction {
+        producer_id: ProducerId(transaction.producer_id),
+        first_offset: Offset(transaction.first_offset),
+    });
+    aborted.collect()
+}
+
+fn acquired_on_wire(acquired: &AcquiredRecords) -> Vec<share_fetch_response::AcquiredRecords> {
+    let batches = acquired.batches.iter();
+    let batches = batches.map(|batch| share_fetch_response::AcquiredRecords {
+        first_offset: batch.first_offset.0,
+        last_offset: batch.last_offset.0,
+        delivery_count: batch.delivery_count,
+        ..Default::default()
+    });
+    batches.collect()
+}

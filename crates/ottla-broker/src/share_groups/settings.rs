@@ -1,0 +1,84 @@
+//! What applies to one share group: its own configuration over the broker's.
+//! Source: `GroupConfig`, `ShareGroupConfigProvider`.
+
+use ottla_coordinator::share_partition::SharePartitionSettings;
+use ottla_metadata::ConfigResource;
+
+use crate::Broker;
+use crate::api::fetch::read::Isolation;
+
+/// Where a group begins that has read nothing yet (`share.auto.offset.reset`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OffsetReset {
+    Earliest,
+    Latest,
+    /// At the first record that is no older than so many milliseconds.
+    ByDuration(i64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GroupSettings {
+    pub(crate) partition: SharePartitionSettings,
+    pub(crate) isolation: Isolation,
+    pub(crate) offset_reset: OffsetReset,
+}
+
+impl GroupSettings {
+    /// How long a member may keep what it acquires, as it is told.
+    pub(crate) fn record_lock_duration_ms(&self) -> i32 {
+        i32::try_from(self.partition.record_lock_duration_ms).unwrap_or(i32::MAX)
+    }
+
+    pub(crate) fn of(broker: &Broker, group_id: &str) -> GroupSettings {
+        let config = broker.config();
+        let image = broker.metadata();
+        let group = ConfigResource::group(group_id.to_owned());
+        let own = |key: &str| {
+            image
+                .configs
+                .value(&group, key)
+                .map(|value| value.to_string())
+        };
+        // What was set was valid when it was.
+        let number = |key: &str, default: i32| {
+            own(key)
+                .and_then(|value| value.trim().parse().ok())
+                .unwrap_or(default)
+        };
+        let lock_ms = number(
+            "share.record.lock.duration.ms",
+            config.group_share_record_lock_duration_ms,
+        );
+        let renews = own("share.renew.acknowledge.enable");
+        GroupSettings {
+            partition: SharePartitionSettings {
+                record_lock_duration_ms: lock_ms.max(0) as u64,
+                delivery_count_limit: number(
+                    "share.delivery.count.limit",
+                    config.group_share_delivery_count_limit,
+                ),
+                partition_max_record_locks: number(
+                    "share.partition.max.record.locks",
+                    config.group_share_partition_max_record_locks,
+                ),
+                renew_acknowledge_enable: !renews
+                    .is_some_and(|value| value.eq_ignore_ascii_case("false")),
+            },
+            isolation: match own("share.isolation.level").as_deref() {
+                Some("read_committed") => Isolation::LastStableOffset,
+                _ => Isolation::HighWatermark,
+            },
+            offset_reset: offset_reset(own("share.auto.offset.reset").as_deref()),
+        }
+    }
+}
+
+/// `latest` where nothing is set.
+fn offset_reset(value: Option<&str>) -> OffsetReset {
+    match value.map(str::to_lowercase).as_deref() {
+        Some("earliest") => OffsetReset::Earliest,
+        Some(value) => ottla_config::share_offset_reset_duration_ms(value)
+            .map_or(OffsetReset::Latest, OffsetReset::ByDuration),
+        None => OffsetReset::Latest,
+    }
+}

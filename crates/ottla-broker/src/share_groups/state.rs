@@ -1,0 +1,178 @@
+//! Requests to the share coordinators of this broker: one share partition each, however many a client asks for at once.
+//! Source: `ShareCoordinatorService`.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_coordinator::ReplyTo;
+use ottla_coordinator::share_state::{
+    InitializeState, Outcome, ReadState, Response, ShareCoordinator, SharePartitionKey, StateError,
+    StateRead, StateSummary, WriteState,
+};
+use ottla_types::{ErrorCode, Timestamp};
+
+use super::ShareGroups;
+use crate::{Broker, Operation, RequestContext, ResourceType};
+
+/// Why a request is refused: by the coordinator, or because it is not here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StateFailure {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: ByteString,
+}
+
+impl From<StateError> for StateFailure {
+    fn from(error: StateError) -> Self {
+        StateFailure {
+            code: error.code,
+            message: ByteString::from_static(error.message),
+        }
+    }
+}
+
+impl From<ErrorCode> for StateFailure {
+    fn from(code: ErrorCode) -> Self {
+        StateFailure {
+            code,
+            message: ByteString::from_static(code.message()),
+        }
+    }
+}
+
+/// Whether the client is one of the cluster's brokers, or as good as one.
+pub(crate) fn may_ask_coordinators(
+    broker: &Broker,
+    context: &RequestContext,
+) -> Result<(), StateFailure> {
+    let (act, of_cluster) = (Operation::ClusterAction, ResourceType::Cluster);
+    match broker
+        .authorizer
+        .is_allowed(context, act, of_cluster, "kafka-cluster")
+    {
+        true => Ok(()),
+        false => Err(ErrorCode::ClusterAuthorizationFailed.into()),
+    }
+}
+
+impl StateFailure {
+    /// Of a task that panicked, which has been reported where it happened.
+    pub(crate) fn panicked() -> Self {
+        ErrorCode::UnknownServerError.into()
+    }
+
+    fn not_here(code: ErrorCode, what: &str) -> Self {
+        StateFailure {
+            code,
+            message: coordinator_message(what, code.message()).into(),
+        }
+    }
+}
+
+/// Kafka's sentence for what could not be done.
+fn coordinator_message(what: &str, reason: &str) -> String {
+    format!("Unable to {what}: {reason}")
+}
+
+impl ShareGroups {
+    pub(crate) async fn initialize_state(
+        &self,
+        broker: &Arc<Broker>,
+        request: InitializeState,
+    ) -> Result<(), StateFailure> {
+        let (key, what) = (request.key.clone(), "initialize share group state");
+        let initialize = |coordinator: &mut ShareCoordinator, to, count, now| {
+            coordinator.initialize_state(to, request, count, now)
+        };
+        match self.ask(broker, &key, what, initialize).await? {
+            Response::Initialized(initialized) => initialized.map_err(StateFailure::from),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) async fn write_state(
+        &self,
+        broker: &Arc<Broker>,
+        request: WriteState,
+    ) -> Result<(), StateFailure> {
+        let (key, what) = (request.key.clone(), "write share group state");
+        let write = |coordinator: &mut ShareCoordinator, to, count, now| {
+            coordinator.write_state(to, request, count, now)
+        };
+        match self.ask(broker, &key, what, write).await? {
+            Response::Written(written) => written.map_err(StateFailure::from),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) async fn read_state(
+        &self,
+        broker: &Arc<Broker>,
+        request: ReadState,
+    ) -> Result<StateRead, StateFailure> {
+        let (key, what) = (request.key.clone(), "read share group state");
+        let read = |coordinator: &mut ShareCoordinator, to, count, now| {
+            coordinator.read_state(to, request, count, now)
+        };
+        match self.ask(broker, &key, what, read).await? {
+            Response::Read(read) => read.map_err(StateFailure::from),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) async fn read_state_summary(
+        &self,
+        broker: &Arc<Broker>,
+        key: SharePartitionKey,
+    ) -> Result<StateSummary, StateFailure> {
+        let what = "read share group state summary";
+        let read = |coordinator: &mut ShareCoordinator, to, count, _| {
+            coordinator.read_state_summary(to, &key, count)
+        };
+        match self.ask(broker, &key, what, read).await? {
+            Response::Summary(summary) => summary.map_err(StateFailure::from),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) async fn delete_state(
+        &self,
+        broker: &Arc<Broker>,
+        key: SharePartitionKey,
+    ) -> Result<(), StateFailure> {
+        let (deleted, what) = (key.clone(), "delete share group state");
+        let delete = |coordinator: &mut ShareCoordinator, to, count, _| {
+            coordinator.delete_state(to, deleted, count)
+        };
+        match self.ask(broker, &key, what, delete).await? {
+            Response::Deleted(deleted) => deleted.map_err(StateFailure::from),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has the coordinator of a share partition decide, given how many partitions the topic has.
+    async fn ask(
+        &self,
+        broker: &Arc<Broker>,
+        key: &SharePartitionKey,
+        what: &str,
+        decide: impl FnOnce(&mut ShareCoordinator, ReplyTo, Option<i32>, Timestamp) -> Outcome,
+    ) -> Result<Response, StateFailure> {
+        let refused = |code| StateFailure::not_here(code, what);
+        let shard = self
+            .coordinator_of(broker, &key.coordinator_key())
+            .map_err(refused)?;
+        let image = broker.metadata().clone();
+        let topic = image.topics.by_id(key.topic_id);
+        let count = topic.map(|topic| topic.partition_count() as i32);
+        let asked = shard.request(broker, |coordinator, to, now| {
+            decide(coordinator, to, count, now)
+        });
+        asked.await.map_err(refused)
+    }
+}
+
+/// A coordinator answers what it was asked.
+fn unexpected(response: &Response) -> StateFailure {
+    tracing::error!("the share coordinator has answered something else: {response:?}");
+    ErrorCode::UnknownServerError.into()
+}

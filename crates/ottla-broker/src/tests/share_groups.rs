@@ -1,0 +1,389 @@
+//! Share groups over the wire: state that is persisted and read, and records that are acquired, acknowledged, renewed,
+//! given back and delivered again. The group's membership plays no part: whoever fetches says who it is.
+
+use std::time::{Duration, Instant};
+
+use ottla_protocol::messages::initialize_share_group_state_request::{
+    InitializeStateData, PartitionData,
+};
+use ottla_protocol::messages::read_share_group_state_summary_request;
+use ottla_protocol::messages::share_acknowledge_request::{
+    self, AcknowledgePartition, AcknowledgeTopic,
+};
+use ottla_protocol::messages::share_fetch_request::{
+    AcknowledgementBatch, FetchPartition, FetchTopic,
+};
+use ottla_protocol::messages::share_fetch_response::{self, PartitionData as Fetched};
+use ottla_protocol::messages::{
+    ApiVersionsResponse, InitializeShareGroupStateRequest, ReadShareGroupStateSummaryRequest,
+    ShareAcknowledgeRequest, ShareFetchRequest, ShareFetchResponse,
+};
+use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
+use ottla_protocol::{ApiKey, Records};
+use ottla_types::ErrorCode;
+
+use super::client::Client;
+use super::produce_and_fetch::{api_versions, batch, produce_to};
+use super::{TestBroker, topic_id};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const ACCEPT: i8 = 1;
+const RELEASE: i8 = 2;
+const RENEW: i8 = 4;
+
+fn code(code: i16) -> ErrorCode {
+    ErrorCode::from_code(code)
+}
+
+/// A broker of a cluster with share groups, and a topic `t` of one partition that group `g` reads from its beginning.
+async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
+    let mut all = vec![
+        ("share.coordinator.state.topic.replication.factor", "1"),
+        ("share.coordinator.state.topic.min.isr", "1"),
+        ("share.coordinator.state.topic.num.partitions", "2"),
+    ];
+    all.extend_from_slice(settings);
+    let broker = TestBroker::start_with(&all).await;
+    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
+        name: "share.version".into(),
+        feature_level: 1,
+        ..Default::default()
+    });
+    broker.write(vec![level]).await;
+    broker.create_topic("t", 1, &[]).await;
+    let mut client = broker.connect().await;
+    initialize(&broker, &mut client).await;
+    (broker, client)
+}
+
+/// Sets the group's start offset as its coordinator does, which makes the topic of the state.
+async fn initialize(broker: &TestBroker, client: &mut Client) {
+    let request = InitializeShareGroupStateRequest {
+        group_id: "g".into(),
+        topics: vec![InitializeStateData {
+            topic_id: topic_id("t"),
+            partitions: vec![PartitionData {
+                partition: 0,
+                state_epoch: 1,
+                start_offset: 0,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let state_topic = vec!["__share_group_state".into()];
+    broker.broker().create_topics_in_background(state_topic);
+    loop {
+        let response = client.ask(0, &request).await;
+        match code(response.results[0].partitions[0].error_code) {
+            ErrorCode::None => return,
+            ErrorCode::NotCoordinator | ErrorCode::CoordinatorLoadInProgress => {}
+            error => panic!("{error}"),
+        }
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn produce(client: &mut Client, values: &[&str]) {
+    let mut request = produce_to("t", 0, -1, batch(values));
+    request.topic_data[0].topic_id = topic_id("t");
+    let response = client.ask(13, &request).await;
+    let answer = &response.responses[0].partition_responses[0];
+    assert_eq!(code(answer.error_code), ErrorCode::None);
+}
+
+fn fetching(member: &'static str, epoch: i32, batches: &[(i64, i64, i8)]) -> ShareFetchRequest {
+    let acknowledged = batches
+        .iter()
+        .map(|(first, last, kind)| AcknowledgementBatch {
+            first_offset: *first,
+            last_offset: *last,
+            acknowledge_types: vec![*kind],
+            ..Default::default()
+        });
+    ShareFetchRequest {
+        group_id: Some("g".into()),
+        member_id: Some(member.into()),
+        share_session_epoch: epoch,
+        max_wait_ms: 5_000,
+        min_bytes: 1,
+        max_bytes: 1024 * 1024,
+        max_records: 100,
+        batch_size: 100,
+        topics: vec![FetchTopic {
+            topic_id: topic_id("t"),
+            partitions: vec![FetchPartition {
+                partition_index: 0,
+                acknowledgement_batches: acknowledged.collect(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// The one partition of the answer.
+fn partition_of(response: ShareFetchResponse) -> Fetched {
+    assert_eq!(code(response.error_code), ErrorCode::None);
+    let mut partitions = response
+        .responses
+        .into_iter()
+        .flat_map(|topic| topic.partitions);
+    partitions.next().unwrap_or_default()
+}
+
+/// What a member was given: first offset, last offset, deliveries.
+fn acquired(fetched: &Fetched) -> Vec<(i64, i64, i16)> {
+    assert_eq!(code(fetched.error_code), ErrorCode::None, "{fetched:?}");
+    let batches: &[share_fetch_response::AcquiredRecords] = &fetched.acquired_records;
+    let batches = batches.iter();
+    batches
+        .map(|it| (it.first_offset, it.last_offset, it.delivery_count))
+        .collect()
+}
+
+async fn fetch(client: &mut Client, request: &ShareFetchRequest) -> Fetched {
+    partition_of(client.ask(2, request).await)
+}
+
+async fn acknowledge(
+    client: &mut Client,
+    member: &'static str,
+    epoch: i32,
+    batch: (i64, i64, i8),
+) -> ErrorCode {
+    let (first_offset, last_offset, kind) = batch;
+    let request = ShareAcknowledgeRequest {
+        group_id: Some("g".into()),
+        member_id: Some(member.into()),
+        share_session_epoch: epoch,
+        is_renew_ack: kind == RENEW,
+        topics: vec![AcknowledgeTopic {
+            topic_id: topic_id("t"),
+            partitions: vec![AcknowledgePartition {
+                partition_index: 0,
+                acknowledgement_batches: vec![share_acknowledge_request::AcknowledgementBatch {
+                    first_offset,
+                    last_offset,
+                    acknowledge_types: vec![kind],
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let response = client.ask(2, &request).await;
+    match code(response.error_code) {
+        ErrorCode::None => code(response.responses[0].partitions[0].error_code),
+        error => error,
+    }
+}
+
+/// The start offset as the share coordinator has it.
+async fn persisted_start(client: &mut Client) -> i64 {
+    use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
+    let request = ReadShareGroupStateSummaryRequest {
+        group_id: "g".into(),
+        topics: vec![ReadStateSummaryData {
+            topic_id: topic_id("t"),
+            partitions: vec![PartitionData::default()],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let response = client.ask(1, &request).await;
+    let result = &response.results[0].partitions[0];
+    assert_eq!(code(result.error_code), ErrorCode::None);
+    result.start_offset
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_acquired_and_acknowledged() {
+    let (broker, mut client) = broker(&[]).await;
+    produce(&mut client, &["a", "b", "c"]).await;
+    produce(&mut client, &["d", "e"]).await;
+    let first = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&first), [(0, 4, 1)]);
+    let records = first.records.as_ref().map_or(0, Records::len);
+    assert_eq!(
+        records,
+        (batch(&["a", "b", "c"]).len() + batch(&["d", "e"]).len()) as u64
+    );
+
+    // Another member gets nothing of it, and waits.
+    let mut other = broker.connect().await;
+    let waiting = tokio::spawn(async move {
+        let fetched = fetch(&mut other, &fetching("m2", 0, &[])).await;
+        (fetched, other)
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished());
+    assert_eq!(
+        acknowledge(&mut client, "m1", 1, (0, 2, ACCEPT)).await,
+        ErrorCode::None
+    );
+    assert_eq!(
+        acknowledge(&mut client, "m1", 2, (3, 4, RELEASE)).await,
+        ErrorCode::None
+    );
+    let (released, mut other) = waiting.await.expect("it is answered");
+    assert_eq!(acquired(&released), [(3, 4, 2)]);
+    // Only what it was given goes over the wire.
+    let records = released.records.as_ref().map_or(0, Records::len);
+    assert_eq!(records, batch(&["d", "e"]).len() as u64);
+
+    let not_its_own = acknowledge(&mut client, "m1", 3, (3, 4, ACCEPT)).await;
+    assert_eq!(not_its_own, ErrorCode::InvalidRecordState);
+    assert_eq!(
+        acknowledge(&mut other, "m2", 1, (3, 4, ACCEPT)).await,
+        ErrorCode::None
+    );
+    // Written with the one before that moved it: the start offset follows.
+    produce(&mut client, &["f"]).await;
+    let next = fetch(&mut other, &fetching("m2", 2, &[])).await;
+    assert_eq!(acquired(&next), [(5, 5, 1)]);
+    assert_eq!(
+        acknowledge(&mut other, "m2", 3, (5, 5, ACCEPT)).await,
+        ErrorCode::None
+    );
+    assert_eq!(persisted_start(&mut client).await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fetch_may_acknowledge_and_what_it_says_comes_first() {
+    let (_broker, mut client) = broker(&[]).await;
+    produce(&mut client, &["a", "b"]).await;
+    assert_eq!(
+        acquired(&fetch(&mut client, &fetching("m1", 0, &[])).await),
+        [(0, 1, 1)]
+    );
+    let again = fetch(
+        &mut client,
+        &fetching("m1", 1, &[(0, 0, RELEASE), (1, 1, ACCEPT)]),
+    )
+    .await;
+    assert_eq!(acquired(&again), [(0, 0, 2)]);
+    assert_eq!(code(again.acknowledge_error_code), ErrorCode::None);
+    let mut wrong = fetching("m1", 2, &[(1, 1, ACCEPT)]);
+    wrong.max_wait_ms = 0;
+    let wrong = fetch(&mut client, &wrong).await;
+    assert_eq!(acquired(&wrong), []);
+    assert_eq!(
+        code(wrong.acknowledge_error_code),
+        ErrorCode::InvalidRecordState
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_run_out_and_are_renewed() {
+    let (broker, mut client) = broker(&[
+        ("group.share.min.record.lock.duration.ms", "1000"),
+        ("group.share.record.lock.duration.ms", "1000"),
+    ])
+    .await;
+    produce(&mut client, &["a"]).await;
+    produce(&mut client, &["b"]).await;
+    let mut request = fetching("m1", 0, &[]);
+    request.batch_size = 1;
+    assert_eq!(
+        acquired(&fetch(&mut client, &request).await),
+        [(0, 0, 1), (1, 1, 1)]
+    );
+    let begun = Instant::now();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(
+        acknowledge(&mut client, "m1", 1, (1, 1, RENEW)).await,
+        ErrorCode::None
+    );
+    let mut other = broker.connect().await;
+    let freed = fetch(&mut other, &fetching("m2", 0, &[])).await;
+    assert_eq!(acquired(&freed), [(0, 0, 2)]);
+    assert!(begun.elapsed() >= Duration::from_millis(990));
+    assert_eq!(
+        acknowledge(&mut client, "m1", 2, (1, 1, ACCEPT)).await,
+        ErrorCode::None
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_goes_away_leaves_its_records_to_the_others() {
+    let (broker, mut client) = broker(&[]).await;
+    produce(&mut client, &["a"]).await;
+    let mut gone = broker.connect().await;
+    assert_eq!(
+        acquired(&fetch(&mut gone, &fetching("m1", 0, &[])).await),
+        [(0, 0, 1)]
+    );
+    let waiting = tokio::spawn(async move {
+        let fetched = fetch(&mut client, &fetching("m2", 0, &[])).await;
+        (fetched, client)
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(gone);
+    let (fetched, mut client) = waiting.await.expect("it is answered");
+    assert_eq!(acquired(&fetched), [(0, 0, 2)]);
+    // As does who ends its session.
+    let end = client.ask(2, &fetching("m2", -1, &[])).await;
+    assert_eq!(code(end.error_code), ErrorCode::None);
+    assert_eq!(
+        acquired(&fetch(&mut client, &fetching("m3", 0, &[])).await),
+        [(0, 0, 3)]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_requests_are_answered() {
+    let (_broker, mut client) = broker(&[]).await;
+    let mut error_of = async |request: ShareFetchRequest| {
+        let response = client.ask(2, &request).await;
+        code(response.error_code)
+    };
+    assert_eq!(
+        error_of(fetching("m1", 1, &[])).await,
+        ErrorCode::ShareSessionNotFound
+    );
+    assert_eq!(
+        error_of(fetching("", 0, &[])).await,
+        ErrorCode::InvalidRequest
+    );
+    assert_eq!(
+        error_of(fetching("m1", 0, &[(0, 0, ACCEPT)])).await,
+        ErrorCode::InvalidRequest
+    );
+    let nameless = ShareFetchRequest {
+        group_id: None,
+        ..fetching("m1", 0, &[])
+    };
+    assert_eq!(error_of(nameless).await, ErrorCode::InvalidRequest);
+    let renewing = ShareFetchRequest {
+        is_renew_ack: true,
+        ..fetching("m1", 0, &[])
+    };
+    assert_eq!(error_of(renewing).await, ErrorCode::InvalidRequest);
+    // A group that nobody has initialized.
+    let mut unknown = fetching("m1", 0, &[]);
+    unknown.group_id = Some("other".into());
+    let response = client.ask(2, &unknown).await;
+    let answer = partition_of(response);
+    assert_eq!(code(answer.error_code), ErrorCode::UnknownServerError);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_share_groups_offers_none() {
+    let broker = TestBroker::start().await;
+    let mut client = broker.connect().await;
+    let offered: ApiVersionsResponse = client.ask(4, &api_versions()).await;
+    let share_fetch = ApiKey::ShareFetch.code();
+    assert!(
+        offered
+            .api_keys
+            .iter()
+            .all(|api| api.api_key != share_fetch)
+    );
+}
