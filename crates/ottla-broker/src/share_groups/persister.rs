@@ -4,6 +4,7 @@
 //! is told when that leads nowhere. What the coordinator itself refuses is not asked again.
 //! Source: `DefaultStatePersister`, `PersisterStateManager`.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,41 +46,47 @@ impl Persister {
     ) -> Result<(), StateFailure> {
         use initialize_share_group_state_request::{InitializeStateData, PartitionData};
         let key = request.key.clone();
-        persevere(broker, &key, async |place| match place {
-            Place::Here => {
-                broker
-                    .share_groups
-                    .initialize_state(broker, request.clone())
-                    .await
-            }
-            Place::Broker(id) => {
-                let partition = PartitionData {
-                    partition: key.partition,
-                    state_epoch: request.state_epoch,
-                    start_offset: request.start_offset.0,
-                    ..Default::default()
-                };
-                let wire = InitializeShareGroupStateRequest {
-                    group_id: key.group_id.clone(),
-                    topics: vec![InitializeStateData {
-                        topic_id: key.topic_id,
-                        partitions: vec![partition],
-                        ..Default::default()
-                    }],
-                    ..Default::default()
-                };
-                let response = peer(broker, id)
-                    .await?
-                    .send(&wire)
-                    .await
-                    .map_err(unreachable)?;
-                let mut results = response
-                    .results
-                    .into_iter()
-                    .flat_map(|topic| topic.partitions);
-                let result = results.next().ok_or_else(no_answer)?;
-                check(result.error_code, result.error_message)
-            }
+        persevere(broker, &key, |place| {
+            let (broker, key, request) = (Arc::clone(broker), key.clone(), request.clone());
+            Box::pin(async move {
+                let broker = &broker;
+                match place {
+                    Place::Here => {
+                        broker
+                            .share_groups
+                            .initialize_state(broker, request.clone())
+                            .await
+                    }
+                    Place::Broker(id) => {
+                        let partition = PartitionData {
+                            partition: key.partition,
+                            state_epoch: request.state_epoch,
+                            start_offset: request.start_offset.0,
+                            ..Default::default()
+                        };
+                        let wire = InitializeShareGroupStateRequest {
+                            group_id: key.group_id.clone(),
+                            topics: vec![InitializeStateData {
+                                topic_id: key.topic_id,
+                                partitions: vec![partition],
+                                ..Default::default()
+                            }],
+                            ..Default::default()
+                        };
+                        let response = peer(broker, id)
+                            .await?
+                            .send(&wire)
+                            .await
+                            .map_err(unreachable)?;
+                        let mut results = response
+                            .results
+                            .into_iter()
+                            .flat_map(|topic| topic.partitions);
+                        let result = results.next().ok_or_else(no_answer)?;
+                        check(result.error_code, result.error_message)
+                    }
+                }
+            })
         })
         .await
     }
@@ -90,51 +97,57 @@ impl Persister {
     ) -> Result<StateRead, StateFailure> {
         use read_share_group_state_request::{PartitionData, ReadStateData};
         let key = request.key.clone();
-        persevere(broker, &key, async |place| match place {
-            Place::Here => {
-                broker
-                    .share_groups
-                    .read_state(broker, request.clone())
-                    .await
-            }
-            Place::Broker(id) => {
-                let partition = PartitionData {
-                    partition: key.partition,
-                    leader_epoch: request.leader_epoch.0,
-                    ..Default::default()
-                };
-                let wire = ReadShareGroupStateRequest {
-                    group_id: key.group_id.clone(),
-                    topics: vec![ReadStateData {
-                        topic_id: key.topic_id,
-                        partitions: vec![partition],
-                        ..Default::default()
-                    }],
-                    ..Default::default()
-                };
-                let response = peer(broker, id)
-                    .await?
-                    .send(&wire)
-                    .await
-                    .map_err(unreachable)?;
-                let mut results = response
-                    .results
-                    .into_iter()
-                    .flat_map(|topic| topic.partitions);
-                let result = results.next().ok_or_else(no_answer)?;
-                check(result.error_code, result.error_message)?;
-                let batches = result.state_batches.iter().map(|batch| StateBatch {
-                    first_offset: Offset(batch.first_offset),
-                    last_offset: Offset(batch.last_offset),
-                    delivery_state: batch.delivery_state,
-                    delivery_count: batch.delivery_count,
-                });
-                Ok(StateRead {
-                    state_epoch: result.state_epoch,
-                    start_offset: Offset(result.start_offset),
-                    batches: batches.collect(),
-                })
-            }
+        persevere(broker, &key, |place| {
+            let (broker, key, request) = (Arc::clone(broker), key.clone(), request.clone());
+            Box::pin(async move {
+                let broker = &broker;
+                match place {
+                    Place::Here => {
+                        broker
+                            .share_groups
+                            .read_state(broker, request.clone())
+                            .await
+                    }
+                    Place::Broker(id) => {
+                        let partition = PartitionData {
+                            partition: key.partition,
+                            leader_epoch: request.leader_epoch.0,
+                            ..Default::default()
+                        };
+                        let wire = ReadShareGroupStateRequest {
+                            group_id: key.group_id.clone(),
+                            topics: vec![ReadStateData {
+                                topic_id: key.topic_id,
+                                partitions: vec![partition],
+                                ..Default::default()
+                            }],
+                            ..Default::default()
+                        };
+                        let response = peer(broker, id)
+                            .await?
+                            .send(&wire)
+                            .await
+                            .map_err(unreachable)?;
+                        let mut results = response
+                            .results
+                            .into_iter()
+                            .flat_map(|topic| topic.partitions);
+                        let result = results.next().ok_or_else(no_answer)?;
+                        check(result.error_code, result.error_message)?;
+                        let batches = result.state_batches.iter().map(|batch| StateBatch {
+                            first_offset: Offset(batch.first_offset),
+                            last_offset: Offset(batch.last_offset),
+                            delivery_state: batch.delivery_state,
+                            delivery_count: batch.delivery_count,
+                        });
+                        Ok(StateRead {
+                            state_epoch: result.state_epoch,
+                            start_offset: Offset(result.start_offset),
+                            batches: batches.collect(),
+                        })
+                    }
+                }
+            })
         })
         .await
     }
@@ -145,51 +158,57 @@ impl Persister {
     ) -> Result<(), StateFailure> {
         use write_share_group_state_request as wire;
         let key = request.key.clone();
-        persevere(broker, &key, async |place| match place {
-            Place::Here => {
-                broker
-                    .share_groups
-                    .write_state(broker, request.clone())
-                    .await
-            }
-            Place::Broker(id) => {
-                let batches = request.batches.iter().map(|batch| wire::StateBatch {
-                    first_offset: batch.first_offset.0,
-                    last_offset: batch.last_offset.0,
-                    delivery_state: batch.delivery_state,
-                    delivery_count: batch.delivery_count,
-                    ..Default::default()
-                });
-                let partition = wire::PartitionData {
-                    partition: key.partition,
-                    state_epoch: request.state_epoch,
-                    leader_epoch: request.leader_epoch.0,
-                    start_offset: request.start_offset.0,
-                    delivery_complete_count: request.delivery_complete_count,
-                    state_batches: batches.collect(),
-                    ..Default::default()
-                };
-                let wire = WriteShareGroupStateRequest {
-                    group_id: key.group_id.clone(),
-                    topics: vec![wire::WriteStateData {
-                        topic_id: key.topic_id,
-                        partitions: vec![partition],
-                        ..Default::default()
-                    }],
-                    ..Default::default()
-                };
-                let response = peer(broker, id)
-                    .await?
-                    .send(&wire)
-                    .await
-                    .map_err(unreachable)?;
-                let mut results = response
-                    .results
-                    .into_iter()
-                    .flat_map(|topic| topic.partitions);
-                let result = results.next().ok_or_else(no_answer)?;
-                check(result.error_code, result.error_message)
-            }
+        persevere(broker, &key, |place| {
+            let (broker, key, request) = (Arc::clone(broker), key.clone(), request.clone());
+            Box::pin(async move {
+                let broker = &broker;
+                match place {
+                    Place::Here => {
+                        broker
+                            .share_groups
+                            .write_state(broker, request.clone())
+                            .await
+                    }
+                    Place::Broker(id) => {
+                        let batches = request.batches.iter().map(|batch| wire::StateBatch {
+                            first_offset: batch.first_offset.0,
+                            last_offset: batch.last_offset.0,
+                            delivery_state: batch.delivery_state,
+                            delivery_count: batch.delivery_count,
+                            ..Default::default()
+                        });
+                        let partition = wire::PartitionData {
+                            partition: key.partition,
+                            state_epoch: request.state_epoch,
+                            leader_epoch: request.leader_epoch.0,
+                            start_offset: request.start_offset.0,
+                            delivery_complete_count: request.delivery_complete_count,
+                            state_batches: batches.collect(),
+                            ..Default::default()
+                        };
+                        let wire = WriteShareGroupStateRequest {
+                            group_id: key.group_id.clone(),
+                            topics: vec![wire::WriteStateData {
+                                topic_id: key.topic_id,
+                                partitions: vec![partition],
+                                ..Default::default()
+                            }],
+                            ..Default::default()
+                        };
+                        let response = peer(broker, id)
+                            .await?
+                            .send(&wire)
+                            .await
+                            .map_err(unreachable)?;
+                        let mut results = response
+                            .results
+                            .into_iter()
+                            .flat_map(|topic| topic.partitions);
+                        let result = results.next().ok_or_else(no_answer)?;
+                        check(result.error_code, result.error_message)
+                    }
+                }
+            })
         })
         .await
     }
@@ -199,46 +218,52 @@ impl Persister {
         key: &SharePartitionKey,
     ) -> Result<StateSummary, StateFailure> {
         use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
-        persevere(broker, key, async |place| match place {
-            Place::Here => {
-                broker
-                    .share_groups
-                    .read_state_summary(broker, key.clone())
-                    .await
-            }
-            Place::Broker(id) => {
-                let partition = PartitionData {
-                    partition: key.partition,
-                    leader_epoch: LeaderEpoch::UNKNOWN.0,
-                    ..Default::default()
-                };
-                let wire = ReadShareGroupStateSummaryRequest {
-                    group_id: key.group_id.clone(),
-                    topics: vec![ReadStateSummaryData {
-                        topic_id: key.topic_id,
-                        partitions: vec![partition],
-                        ..Default::default()
-                    }],
-                    ..Default::default()
-                };
-                let response = peer(broker, id)
-                    .await?
-                    .send(&wire)
-                    .await
-                    .map_err(unreachable)?;
-                let mut results = response
-                    .results
-                    .into_iter()
-                    .flat_map(|topic| topic.partitions);
-                let result = results.next().ok_or_else(no_answer)?;
-                check(result.error_code, result.error_message)?;
-                Ok(StateSummary {
-                    state_epoch: result.state_epoch,
-                    leader_epoch: LeaderEpoch(result.leader_epoch),
-                    start_offset: Offset(result.start_offset),
-                    delivery_complete_count: result.delivery_complete_count,
-                })
-            }
+        persevere(broker, key, |place| {
+            let (broker, key) = (Arc::clone(broker), key.clone());
+            Box::pin(async move {
+                let broker = &broker;
+                match place {
+                    Place::Here => {
+                        broker
+                            .share_groups
+                            .read_state_summary(broker, key.clone())
+                            .await
+                    }
+                    Place::Broker(id) => {
+                        let partition = PartitionData {
+                            partition: key.partition,
+                            leader_epoch: LeaderEpoch::UNKNOWN.0,
+                            ..Default::default()
+                        };
+                        let wire = ReadShareGroupStateSummaryRequest {
+                            group_id: key.group_id.clone(),
+                            topics: vec![ReadStateSummaryData {
+                                topic_id: key.topic_id,
+                                partitions: vec![partition],
+                                ..Default::default()
+                            }],
+                            ..Default::default()
+                        };
+                        let response = peer(broker, id)
+                            .await?
+                            .send(&wire)
+                            .await
+                            .map_err(unreachable)?;
+                        let mut results = response
+                            .results
+                            .into_iter()
+                            .flat_map(|topic| topic.partitions);
+                        let result = results.next().ok_or_else(no_answer)?;
+                        check(result.error_code, result.error_message)?;
+                        Ok(StateSummary {
+                            state_epoch: result.state_epoch,
+                            leader_epoch: LeaderEpoch(result.leader_epoch),
+                            start_offset: Offset(result.start_offset),
+                            delivery_complete_count: result.delivery_complete_count,
+                        })
+                    }
+                }
+            })
         })
         .await
     }
@@ -248,44 +273,53 @@ impl Persister {
         key: &SharePartitionKey,
     ) -> Result<(), StateFailure> {
         use delete_share_group_state_request::{DeleteStateData, PartitionData};
-        persevere(broker, key, async |place| match place {
-            Place::Here => broker.share_groups.delete_state(broker, key.clone()).await,
-            Place::Broker(id) => {
-                let partition = PartitionData {
-                    partition: key.partition,
-                    ..Default::default()
-                };
-                let wire = DeleteShareGroupStateRequest {
-                    group_id: key.group_id.clone(),
-                    topics: vec![DeleteStateData {
-                        topic_id: key.topic_id,
-                        partitions: vec![partition],
-                        ..Default::default()
-                    }],
-                    ..Default::default()
-                };
-                let response = peer(broker, id)
-                    .await?
-                    .send(&wire)
-                    .await
-                    .map_err(unreachable)?;
-                let mut results = response
-                    .results
-                    .into_iter()
-                    .flat_map(|topic| topic.partitions);
-                let result = results.next().ok_or_else(no_answer)?;
-                check(result.error_code, result.error_message)
-            }
+        persevere(broker, key, |place| {
+            let (broker, key) = (Arc::clone(broker), key.clone());
+            Box::pin(async move {
+                let broker = &broker;
+                match place {
+                    Place::Here => broker.share_groups.delete_state(broker, key.clone()).await,
+                    Place::Broker(id) => {
+                        let partition = PartitionData {
+                            partition: key.partition,
+                            ..Default::default()
+                        };
+                        let wire = DeleteShareGroupStateRequest {
+                            group_id: key.group_id.clone(),
+                            topics: vec![DeleteStateData {
+                                topic_id: key.topic_id,
+                                partitions: vec![partition],
+                                ..Default::default()
+                            }],
+                            ..Default::default()
+                        };
+                        let response = peer(broker, id)
+                            .await?
+                            .send(&wire)
+                            .await
+                            .map_err(unreachable)?;
+                        let mut results = response
+                            .results
+                            .into_iter()
+                            .flat_map(|topic| topic.partitions);
+                        let result = results.next().ok_or_else(no_answer)?;
+                        check(result.error_code, result.error_message)
+                    }
+                }
+            })
         })
         .await
     }
 }
 
+/// One attempt. Boxed, since it is spawned by some who ask.
+type Asking<T> = Pin<Box<dyn Future<Output = Result<T, StateFailure>> + Send>>;
+
 /// Asks until somebody answers who coordinates the share partition.
 async fn persevere<T>(
     broker: &Arc<Broker>,
     key: &SharePartitionKey,
-    ask: impl AsyncFn(Place) -> Result<T, StateFailure>,
+    ask: impl Fn(Place) -> Asking<T>,
 ) -> Result<T, StateFailure> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..ATTEMPTS {
