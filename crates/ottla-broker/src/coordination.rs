@@ -17,7 +17,7 @@ use std::time::Duration;
 use ottla_coordinator::{Coordinator, WriteId, partition_for};
 use ottla_metadata::{LocalReplica, MetadataDelta};
 use ottla_records::Compression;
-use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, Timestamp};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
