@@ -2,21 +2,24 @@
 
 mod coordinator_config;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_coordinator::WriteId;
 use ottla_coordinator::group::{
-    Command, GroupCoordinator, GroupCoordinatorConfig, Outcome, resolve,
+    Command, GroupCoordinator, GroupCoordinatorConfig, InitializeShareState, Outcome,
+    ResolveRegexes, resolve,
 };
+use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
 use ottla_metadata::feature::GROUP_VERSION;
 use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
-use ottla_types::{LeaderEpoch, Timestamp, TopicId, TopicName};
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicName};
 
 use crate::coordination::{Coordinators, LogEntry, Served, Shard};
+use crate::share_groups::{Persister, StateFailure};
 use crate::{Broker, Operation, RequestContext, ResourceType};
 
 /// The topic whose partitions hold the groups; created when a group is first looked for.
@@ -94,6 +97,12 @@ impl Groups {
                     false => groups.on_topics_deleted(&deleted, now),
                 }
             });
+            if !deleted.is_empty() {
+                let topics: Vec<TopicId> = deleted.iter().map(|(_, id)| *id).collect();
+                let _ = shard.tell(broker, |groups, now| {
+                    groups.on_topics_of_share_groups_deleted(&topics, now)
+                });
+            }
         }
     }
 }
@@ -166,27 +175,90 @@ impl Served for GroupCoordinator {
     }
 
     fn execute(shard: &Arc<Shard<Self>>, broker: &Arc<Broker>, command: Command) {
-        // Share groups are not offered to clients, so that nobody has their state initialized.
-        let Command::ResolveRegexes(command) = command else {
-            return;
-        };
         let (shard, broker) = (Arc::clone(shard), Arc::clone(broker));
-        // Every topic of the cluster is looked at.
-        tokio::task::spawn_blocking(move || {
-            let image = Arc::clone(&broker.metadata());
-            let context = command.requester.get::<RequestContext>();
-            let is_visible = |topic: &str| {
-                context.is_none_or(|context| {
-                    let (operation, resource) = (Operation::Describe, ResourceType::Topic);
-                    let authorizer = &broker.authorizer;
-                    authorizer.is_allowed(context, operation, resource, topic)
-                })
+        match command {
+            Command::ResolveRegexes(command) => {
+                // Every topic of the cluster is looked at.
+                tokio::task::spawn_blocking(move || resolve_regexes(&shard, &broker, command));
+            }
+            Command::InitializeShareState(command) => {
+                tokio::spawn(async move { initialize_share_state(&shard, &broker, command).await });
+            }
+        }
+    }
+}
+
+fn resolve_regexes(
+    shard: &Arc<Shard<GroupCoordinator>>,
+    broker: &Arc<Broker>,
+    command: ResolveRegexes,
+) {
+    let image = Arc::clone(&broker.metadata());
+    let context = command.requester.get::<RequestContext>();
+    let is_visible = |topic: &str| {
+        context.is_none_or(|context| {
+            let (operation, resource) = (Operation::Describe, ResourceType::Topic);
+            let authorizer = &broker.authorizer;
+            authorizer.is_allowed(context, operation, resource, topic)
+        })
+    };
+    let resolved = resolve(&command.regexes, &image, is_visible, broker.timestamp());
+    // A shard that is closed has nobody who waits for it.
+    let _ = shard.tell(broker, |groups, now| {
+        groups.on_regexes_resolved(&command.group_id, resolved, now)
+    });
+}
+
+/// Asks the share coordinators, and tells the group what has come of it.
+async fn initialize_share_state(
+    shard: &Arc<Shard<GroupCoordinator>>,
+    broker: &Arc<Broker>,
+    command: InitializeShareState,
+) {
+    let mut asked = Vec::new();
+    for (topic_id, partitions) in &command.partitions {
+        for partition in partitions {
+            let request = InitializeState {
+                key: SharePartitionKey {
+                    group_id: command.group_id.clone(),
+                    topic_id: *topic_id,
+                    partition: *partition,
+                },
+                state_epoch: command.state_epoch,
+                start_offset: Offset::UNKNOWN,
             };
-            let resolved = resolve(&command.regexes, &image, is_visible, broker.timestamp());
-            // A shard that is closed has nobody who waits for it.
-            let _ = shard.tell(&broker, |groups, now| {
-                groups.on_regexes_resolved(&command.group_id, resolved, now)
-            });
+            let broker = Arc::clone(broker);
+            let answered =
+                tokio::spawn(async move { Persister::initialize_state(&broker, request).await });
+            asked.push((*topic_id, *partition, answered));
+        }
+    }
+    let (mut done, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    for (topic_id, partition, answered) in asked {
+        let failure = match answered.await {
+            Ok(Ok(())) => None,
+            Ok(Err(failure)) => Some(failure),
+            Err(_) => Some(StateFailure::panicked()),
+        };
+        if let Some(failure) = &failure {
+            let (group, reason) = (&command.group_id, &failure.message);
+            tracing::debug!("share group {group} cannot read {topic_id}-{partition}: {reason}");
+        }
+        let partitions: &mut BTreeMap<TopicId, BTreeSet<i32>> = match failure {
+            None => &mut done,
+            Some(_) => &mut refused,
+        };
+        partitions.entry(topic_id).or_default().insert(partition);
+    }
+    // A shard that is closed has nobody who waits for it.
+    if !done.is_empty() {
+        let _ = shard.tell(broker, |groups, now| {
+            groups.on_share_state_initialized(&command.group_id, &done, now)
+        });
+    }
+    if !refused.is_empty() {
+        let _ = shard.tell(broker, |groups, now| {
+            groups.on_share_state_not_initialized(&command.group_id, &refused, now)
         });
     }
 }

@@ -33,7 +33,7 @@ use crate::coordination::{Coordinators, LogEntry, Served, Shard};
 
 pub(crate) use led_partition::{LedPartition, Reading};
 pub(crate) use led_partitions::LedPartitions;
-use persister::Persister;
+pub(crate) use persister::Persister;
 pub(crate) use settings::GroupSettings;
 pub(crate) use state::{StateFailure, may_ask_coordinators};
 

@@ -6,7 +6,24 @@ use ottla_coordinator::group::{BoundedSetting, GroupCoordinatorConfig, Migration
 /// Some of them change while the broker runs.
 pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfig {
     GroupCoordinatorConfig {
-        serves_share_groups: false,
+        serves_share_groups: true,
+        group_share_session_timeout_ms: BoundedSetting {
+            value: config.group_share_session_timeout_ms,
+            min: config.group_share_min_session_timeout_ms,
+            max: config.group_share_max_session_timeout_ms,
+        },
+        group_share_heartbeat_interval_ms: BoundedSetting {
+            value: config.group_share_heartbeat_interval_ms,
+            min: config.group_share_min_heartbeat_interval_ms,
+            max: config.group_share_max_heartbeat_interval_ms,
+        },
+        group_share_assignment_interval_ms: BoundedSetting {
+            value: config.group_share_assignment_interval_ms,
+            min: config.group_share_min_assignment_interval_ms,
+            max: config.group_share_max_assignment_interval_ms,
+        },
+        group_share_max_size: config.group_share_max_size,
+        group_share_initialize_retry_interval_ms: config.group_share_initialize_retry_interval_ms,
         group_min_session_timeout_ms: config.group_min_session_timeout_ms,
         group_max_session_timeout_ms: config.group_max_session_timeout_ms,
         group_initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
@@ -72,6 +89,17 @@ mod tests {
             ("group.consumer.assignors", "range"),
             ("group.consumer.migration.policy", "Upgrade"),
             ("group.consumer.regex.refresh.interval.ms", "10041"),
+            ("group.share.session.timeout.ms", "50051"),
+            ("group.share.min.session.timeout.ms", "46052"),
+            ("group.share.max.session.timeout.ms", "61053"),
+            ("group.share.heartbeat.interval.ms", "6054"),
+            ("group.share.min.heartbeat.interval.ms", "5055"),
+            ("group.share.max.heartbeat.interval.ms", "15056"),
+            ("group.share.assignment.interval.ms", "57"),
+            ("group.share.min.assignment.interval.ms", "8"),
+            ("group.share.max.assignment.interval.ms", "69"),
+            ("group.share.max.size", "70"),
+            ("group.share.initialize.retry.interval.ms", "71"),
         ] {
             properties.set(key, value);
         }
@@ -96,5 +124,13 @@ mod tests {
         let policy = config.group_consumer_migration_policy;
         assert_eq!(policy, MigrationPolicy::Upgrade);
         assert_eq!(config.group_consumer_regex_refresh_interval_ms, 10_041);
+        let session = config.group_share_session_timeout_ms;
+        assert_eq!(bounded(session), (50_051, 46_052, 61_053));
+        let heartbeat = config.group_share_heartbeat_interval_ms;
+        assert_eq!(bounded(heartbeat), (6_054, 5_055, 15_056));
+        let assignment = config.group_share_assignment_interval_ms;
+        assert_eq!(bounded(assignment), (57, 8, 69));
+        assert_eq!(config.group_share_max_size, 70);
+        assert_eq!(config.group_share_initialize_retry_interval_ms, 71);
     }
 }

@@ -15,8 +15,9 @@ use ottla_protocol::messages::share_fetch_request::{
 };
 use ottla_protocol::messages::share_fetch_response::{self, PartitionData as Fetched};
 use ottla_protocol::messages::{
-    ApiVersionsResponse, InitializeShareGroupStateRequest, ReadShareGroupStateSummaryRequest,
-    ShareAcknowledgeRequest, ShareFetchRequest, ShareFetchResponse,
+    ApiVersionsResponse, InitializeShareGroupStateRequest, ListGroupsRequest,
+    ReadShareGroupStateSummaryRequest, ShareAcknowledgeRequest, ShareFetchRequest,
+    ShareFetchResponse, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest,
 };
 use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
 use ottla_protocol::{ApiKey, Records};
@@ -385,5 +386,65 @@ async fn a_cluster_without_share_groups_offers_none() {
             .api_keys
             .iter()
             .all(|api| api.api_key != share_fetch)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_is_told_its_partitions_once_their_state_is_initialized() {
+    let settings = [
+        ("offsets.topic.replication.factor", "1"),
+        ("group.share.assignment.interval.ms", "0"),
+    ];
+    let (broker, mut client) = broker(&settings).await;
+    let offsets_topic = [("cleanup.policy", "compact")];
+    broker
+        .create_topic("__consumer_offsets", 1, &offsets_topic)
+        .await;
+    broker.create_topic("u", 2, &[]).await;
+    let mut heartbeat = ShareGroupHeartbeatRequest {
+        group_id: "h".into(),
+        member_id: "m".into(),
+        subscribed_topic_names: Some(vec!["u".into()]),
+        ..Default::default()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let told = loop {
+        let told = client.ask(1, &heartbeat).await;
+        match code(told.error_code) {
+            ErrorCode::None => {
+                heartbeat.member_epoch = told.member_epoch;
+                heartbeat.subscribed_topic_names = None;
+                if let Some(assignment) = told.assignment
+                    && !assignment.topic_partitions.is_empty()
+                {
+                    break assignment.topic_partitions;
+                }
+            }
+            ErrorCode::CoordinatorLoadInProgress | ErrorCode::NotCoordinator => {}
+            error => panic!("{error}"),
+        }
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(
+        (told[0].topic_id, &*told[0].partitions),
+        (topic_id("u"), &[0, 1][..])
+    );
+
+    let describe = ShareGroupDescribeRequest {
+        group_ids: vec!["h".into(), "unknown".into()],
+        ..Default::default()
+    };
+    let described = client.ask(1, &describe).await.groups;
+    assert_eq!(&*described[0].group_state, "Stable");
+    assert_eq!(
+        &*described[0].members[0].assignment.topic_partitions[0].topic_name,
+        "u"
+    );
+    assert_eq!(code(described[1].error_code), ErrorCode::GroupIdNotFound);
+    let listed = client.ask(5, &ListGroupsRequest::default()).await.groups;
+    assert_eq!(
+        (&*listed[0].group_type, &*listed[0].group_state),
+        ("share", "Stable")
     );
 }
