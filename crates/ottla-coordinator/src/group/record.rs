@@ -14,6 +14,7 @@ use ottla_protocol::coordinator_records::{
 use super::classic_group::ClassicGroup;
 use super::consumer::CONSUMER_GROUP_VALUE_VERSION;
 use super::offsets::OffsetAndMetadata;
+use super::share::SHARE_GROUP_VALUE_VERSION;
 use super::streams::STREAMS_GROUP_VALUE_VERSION;
 use crate::outcome::EncodeRecord;
 
@@ -140,9 +141,23 @@ fn value_version(value: &GroupRecordValue) -> i16 {
         GroupRecordValue::OffsetCommit(_) => OFFSET_COMMIT_VALUE_VERSION,
         GroupRecordValue::GroupMetadata(_) => GROUP_METADATA_VALUE_VERSION,
         value if is_of_consumer_group(value) => CONSUMER_GROUP_VALUE_VERSION,
+        value if is_of_share_group(value) => SHARE_GROUP_VALUE_VERSION,
         value if is_of_streams_group(value) => STREAMS_GROUP_VALUE_VERSION,
         other => unreachable!("records of type {} are not written", other.record_type()),
     }
+}
+
+fn is_of_share_group(value: &GroupRecordValue) -> bool {
+    use GroupRecordValue as Value;
+    matches!(
+        value,
+        Value::ShareGroupMetadata(_)
+            | Value::ShareGroupMemberMetadata(_)
+            | Value::ShareGroupTargetAssignmentMetadata(_)
+            | Value::ShareGroupTargetAssignmentMember(_)
+            | Value::ShareGroupCurrentMemberAssignment(_)
+            | Value::ShareGroupStatePartitionMetadata(_)
+    )
 }
 
 fn is_of_consumer_group(value: &GroupRecordValue) -> bool {

@@ -23,5 +23,5 @@ pub use initialize::InitializeShareState;
 pub use validate::validate_share_heartbeat;
 
 pub(super) use group::ShareGroup;
-pub(super) use record::share_group_tombstones;
+pub(super) use record::{SHARE_GROUP_VALUE_VERSION, share_group_tombstones};
 pub(super) use replay::share_group_of;

@@ -315,7 +315,8 @@ fn reconciled(
         .cloned()
         .unwrap_or_default();
     let is_wanted = |(topic_id, _): (TopicId, &BTreeSet<i32>)| wanted.contains(topic_id, image);
-    let assigned = match target.topics().all(is_wanted) {
+    let is_all_wanted = target.topics().all(is_wanted);
+    let assigned = match is_all_wanted {
         true => target,
         false => Arc::new(target.filtered(|topic_id, _| wanted.contains(topic_id, image))),
     };

@@ -20,6 +20,9 @@ use super::state_partitions::StatePartitions;
 use crate::group::CoordinatorRecord;
 use crate::group::modern::Assignment;
 
+/// All values of share groups are written in this version.
+pub(in crate::group) const SHARE_GROUP_VALUE_VERSION: i16 = 0;
+
 fn record(key: impl Into<GroupRecordKey>, value: impl Into<GroupRecordValue>) -> CoordinatorRecord {
     CoordinatorRecord {
         key: key.into(),

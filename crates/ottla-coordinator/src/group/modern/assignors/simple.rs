@@ -27,7 +27,7 @@ impl Assignor for SimpleAssignor {
     }
 
     fn assign(&self, spec: &GroupSpec<'_>) -> Result<GroupAssignment, AssignorError> {
-        let mut shared: BTreeMap<&ByteString, Assignment> = BTreeMap::new();
+        let mut shared: BTreeMap<ByteString, Assignment> = BTreeMap::new();
         let mut share_topics = |topics: &[TopicId], members: &[(&ByteString, &MemberSpec<'_>)]| {
             let partitions = topics
                 .iter()
@@ -40,7 +40,7 @@ impl Assignor for SimpleAssignor {
             });
             let result = share(&partitions, held.collect());
             for ((member_id, _), partitions) in members.iter().zip(result) {
-                let assignment = shared.entry(member_id).or_default();
+                let assignment = shared.entry(ByteString::clone(member_id)).or_default();
                 for (topic_id, partition) in partitions {
                     assignment.insert(topic_id, partition);
                 }
@@ -73,7 +73,7 @@ impl Assignor for SimpleAssignor {
         }
         let assignments = shared.into_iter();
         Ok(assignments
-            .map(|(member_id, assignment)| (member_id.clone(), Arc::new(assignment)))
+            .map(|(member_id, assignment)| (member_id, Arc::new(assignment)))
             .collect())
     }
 }
