@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
+use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
 use ottla_protocol::sample::{AnyMessage, Sampler, Style, request_and_response};
 use ottla_protocol::{ApiKey, Encoder, Message, Reader};
 use tokio::io::AsyncWriteExt;
@@ -121,13 +122,22 @@ fn may_be_silent(key: ApiKey) -> bool {
     key == ApiKey::Produce
 }
 
+/// A broker that offers everything: somebody takes clients' telemetry, and its cluster has share groups.
+async fn broker_of_every_api(settings: &[(&str, &str)]) -> TestBroker {
+    let mut all = vec![("ottla.http.listener", "127.0.0.1:0")];
+    all.extend_from_slice(settings);
+    let broker = TestBroker::start_with(&all).await;
+    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
+        name: "share.version".into(),
+        feature_level: 1,
+        ..Default::default()
+    });
+    broker.write(vec![level]).await;
+    broker
+}
+
 async fn is_answered_in(styles: &[(Style, u64)], endpoint: Endpoint) {
-    let broker = TestBroker::start_with(&[
-        ("group.initial.rebalance.delay.ms", "0"),
-        // Without it nobody is asked for telemetry.
-        ("ottla.http.listener", "127.0.0.1:0"),
-    ])
-    .await;
+    let broker = broker_of_every_api(&[("group.initial.rebalance.delay.ms", "0")]).await;
     let (mut answered, mut wrong) = (0, Vec::<String>::new());
     for (api, versions) in advertised(endpoint) {
         if ends_the_broker(api.key) {
@@ -166,7 +176,7 @@ async fn what_a_client_might_send_is_answered_in_every_version() {
 /// A request cut off anywhere is either one that is complete without the rest, or ends the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_cut_off_ends_the_connection() {
-    let broker = TestBroker::start_with(&[("ottla.http.listener", "127.0.0.1:0")]).await;
+    let broker = broker_of_every_api(&[]).await;
     let mut closed = 0;
     for (api, versions) in advertised(Endpoint::Broker) {
         if ends_the_broker(api.key) {
@@ -197,11 +207,17 @@ async fn what_no_client_would_send_is_answered_in_every_version() {
         .flat_map(|seed| [(Style::Mixed, 10 * seed), (Style::Extreme, 10 * seed)])
         .collect();
     is_answered_in(&styles, Endpoint::Controller).await;
-    let broker = TestBroker::start_with(&[("ottla.http.listener", "127.0.0.1:0")]).await;
+    let broker = broker_of_every_api(&[]).await;
     let mut wrong = Vec::new();
     for (api, versions) in advertised(Endpoint::Broker) {
         // These may wait as long as they say, and the longest is 24 days.
-        let may_wait = [ApiKey::Fetch, ApiKey::JoinGroup, ApiKey::SyncGroup].contains(&api.key);
+        let may_wait = [
+            ApiKey::Fetch,
+            ApiKey::JoinGroup,
+            ApiKey::SyncGroup,
+            ApiKey::ShareFetch,
+        ];
+        let may_wait = may_wait.contains(&api.key);
         if ends_the_broker(api.key) || may_wait {
             continue;
         }

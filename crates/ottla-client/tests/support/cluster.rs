@@ -25,6 +25,8 @@ impl Cluster {
             Err(_) => {
                 let broker = BrokerBuilder::new()
                     .property("group.initial.rebalance.delay.ms", "0")
+                    .property("group.consumer.min.heartbeat.interval.ms", "500")
+                    .property("group.consumer.heartbeat.interval.ms", "500")
                     .property("offsets.topic.num.partitions", "1")
                     .property("auto.create.topics.enable", "false")
                     .start();
