@@ -132,7 +132,7 @@ async fn serve(
             let has_records = data
                 .records
                 .as_ref()
-                .is_some_and(|records| records.len() > 0);
+                .is_some_and(|records| !records.is_empty());
             sessions.must_tell(&key, partition, has_records, data.error_code != 0)
         });
     }

@@ -10,18 +10,16 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_coordinator::share_state::{
-    InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, StateSummary, WriteState,
+    InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, WriteState,
 };
 use ottla_protocol::messages::{
-    DeleteShareGroupStateRequest, InitializeShareGroupStateRequest, ReadShareGroupStateRequest,
-    ReadShareGroupStateSummaryRequest, WriteShareGroupStateRequest,
+    InitializeShareGroupStateRequest, ReadShareGroupStateRequest, WriteShareGroupStateRequest,
 };
 use ottla_protocol::messages::{
-    delete_share_group_state_request, initialize_share_group_state_request,
-    read_share_group_state_request, read_share_group_state_summary_request,
+    initialize_share_group_state_request, read_share_group_state_request,
     write_share_group_state_request,
 };
-use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
+use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use super::{SHARE_STATE_TOPIC, StateFailure};
 use crate::Broker;
@@ -189,104 +187,6 @@ impl Persister {
                         let wire = WriteShareGroupStateRequest {
                             group_id: key.group_id.clone(),
                             topics: vec![wire::WriteStateData {
-                                topic_id: key.topic_id,
-                                partitions: vec![partition],
-                                ..Default::default()
-                            }],
-                            ..Default::default()
-                        };
-                        let response = peer(broker, id)
-                            .await?
-                            .send(&wire)
-                            .await
-                            .map_err(unreachable)?;
-                        let mut results = response
-                            .results
-                            .into_iter()
-                            .flat_map(|topic| topic.partitions);
-                        let result = results.next().ok_or_else(no_answer)?;
-                        check(result.error_code, result.error_message)
-                    }
-                }
-            })
-        })
-        .await
-    }
-
-    pub(crate) async fn read_state_summary(
-        broker: &Arc<Broker>,
-        key: &SharePartitionKey,
-    ) -> Result<StateSummary, StateFailure> {
-        use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
-        persevere(broker, key, |place| {
-            let (broker, key) = (Arc::clone(broker), key.clone());
-            Box::pin(async move {
-                let broker = &broker;
-                match place {
-                    Place::Here => {
-                        broker
-                            .share_groups
-                            .read_state_summary(broker, key.clone())
-                            .await
-                    }
-                    Place::Broker(id) => {
-                        let partition = PartitionData {
-                            partition: key.partition,
-                            leader_epoch: LeaderEpoch::UNKNOWN.0,
-                            ..Default::default()
-                        };
-                        let wire = ReadShareGroupStateSummaryRequest {
-                            group_id: key.group_id.clone(),
-                            topics: vec![ReadStateSummaryData {
-                                topic_id: key.topic_id,
-                                partitions: vec![partition],
-                                ..Default::default()
-                            }],
-                            ..Default::default()
-                        };
-                        let response = peer(broker, id)
-                            .await?
-                            .send(&wire)
-                            .await
-                            .map_err(unreachable)?;
-                        let mut results = response
-                            .results
-                            .into_iter()
-                            .flat_map(|topic| topic.partitions);
-                        let result = results.next().ok_or_else(no_answer)?;
-                        check(result.error_code, result.error_message)?;
-                        Ok(StateSummary {
-                            state_epoch: result.state_epoch,
-                            leader_epoch: LeaderEpoch(result.leader_epoch),
-                            start_offset: Offset(result.start_offset),
-                            delivery_complete_count: result.delivery_complete_count,
-                        })
-                    }
-                }
-            })
-        })
-        .await
-    }
-
-    pub(crate) async fn delete_state(
-        broker: &Arc<Broker>,
-        key: &SharePartitionKey,
-    ) -> Result<(), StateFailure> {
-        use delete_share_group_state_request::{DeleteStateData, PartitionData};
-        persevere(broker, key, |place| {
-            let (broker, key) = (Arc::clone(broker), key.clone());
-            Box::pin(async move {
-                let broker = &broker;
-                match place {
-                    Place::Here => broker.share_groups.delete_state(broker, key.clone()).await,
-                    Place::Broker(id) => {
-                        let partition = PartitionData {
-                            partition: key.partition,
-                            ..Default::default()
-                        };
-                        let wire = DeleteShareGroupStateRequest {
-                            group_id: key.group_id.clone(),
-                            topics: vec![DeleteStateData {
                                 topic_id: key.topic_id,
                                 partitions: vec![partition],
                                 ..Default::default()
