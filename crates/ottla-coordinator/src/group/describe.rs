@@ -70,7 +70,7 @@ impl GroupCoordinator {
         for group in self.groups.values().filter_map(Timeline::committed) {
             let filter_name = match group {
                 Group::Streams(group) => Some(group.state().filter_name()),
-                Group::Classic(_) | Group::Consumer(_) => None,
+                Group::Classic(_) | Group::Consumer(_) | Group::Share(_) => None,
             };
             let group = listed_group(group);
             if passes(filter_name.unwrap_or(&group.group_state), &group.group_type) {

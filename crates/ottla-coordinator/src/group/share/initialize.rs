@@ -94,7 +94,7 @@ impl GroupCoordinator {
             .filter_map(Timeline::latest)
             .filter_map(|group| match group {
                 Group::Share(group) => Some(group.group_id.clone()),
-                Group::Classic(_) | Group::Consumer(_) => None,
+                Group::Classic(_) | Group::Consumer(_) | Group::Streams(_) => None,
             })
             .collect();
         let mut effects = self.effects();

@@ -274,7 +274,9 @@ impl GroupCoordinator {
                     .push(CoordinatorRecord::group_tombstone(group_id));
                 Ok(decision)
             }
-            Some(Group::Classic(_) | Group::Consumer(_)) => Err(not_a_streams_group()),
+            Some(Group::Classic(_) | Group::Consumer(_) | Group::Share(_)) => {
+                Err(not_a_streams_group())
+            }
             None if creates => Ok(Decision::about(StreamsGroup::new(group_id.clone()))),
             None => Err(not_found(format!("Streams group {group_id} not found."))),
         }
