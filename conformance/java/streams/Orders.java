@@ -39,7 +39,8 @@ public final class Orders {
         try (Producer<byte[], byte[]> producer =
                  new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             for (int customer = 0; customer < CUSTOMERS; customer++) {
-                send(producer, "customers", T0, customer, "region-" + customer % 3);
+                // Before the first order, which is not joined with a customer of its own time that comes after it.
+                send(producer, "customers", T0 - 1, customer, "region-" + customer % 3);
             }
             producer.flush();
             System.out.println("ready");
