@@ -13,6 +13,8 @@ pub(crate) mod channel;
 
 pub(crate) mod heartbeats;
 
+pub(crate) mod lost_brokers;
+
 pub(crate) mod requests;
 
 pub(crate) mod lifecycle;

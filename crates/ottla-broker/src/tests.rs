@@ -13,6 +13,7 @@ mod failures;
 mod groups;
 mod hanging_directories;
 mod idempotence;
+mod lost_brokers;
 mod metrics;
 mod older_levels;
 pub(crate) mod peer;

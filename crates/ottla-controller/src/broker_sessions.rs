@@ -1,5 +1,5 @@
 //! Which brokers were heard of lately, as the active controller sees it: by their registrations and heartbeats. Who is
-//! silent for `broker.session.timeout.ms` is fenced.
+//! silent for `broker.session.timeout.ms` is fenced, and so is at once whose process is known to have ended.
 //!
 //! Not part of the log: a new active controller gives every broker a whole session anew, as Kafka's does. A broker
 //! in the controller's own process sends no heartbeats, and is never silent. Times are milliseconds of a clock of the
@@ -35,6 +35,14 @@ struct Heard {
     at_ms: u64,
     /// What the broker has seen of the metadata log, inclusive.
     metadata_offset: Offset,
+    /// Its process has ended, as far as can be seen: the session is over whatever the time.
+    is_gone: bool,
+}
+
+impl Heard {
+    fn is_silent(&self, timeout_ms: u64, now_ms: u64) -> bool {
+        self.is_gone || now_ms.saturating_sub(self.at_ms) >= timeout_ms
+    }
 }
 
 impl BrokerSessions {
@@ -106,6 +114,7 @@ impl BrokerSessions {
         let heard = Heard {
             at_ms: now_ms,
             metadata_offset: Offset(-1),
+            is_gone: false,
         };
         self.shutdown_offsets.borrow_mut().clear();
         *self.heard.borrow_mut() = image
@@ -120,8 +129,19 @@ impl BrokerSessions {
         let heard = Heard {
             at_ms: now_ms,
             metadata_offset,
+            is_gone: false,
         };
         self.heard.borrow_mut().insert(broker, heard);
+    }
+
+    /// Ends the session of that registration of a broker, if it is still the one that counts: its process is gone. A heartbeat
+    /// all the same begins another session.
+    pub fn on_process_gone(&self, image: &MetadataImage, broker: BrokerId, epoch: BrokerEpoch) {
+        if image.cluster.broker_epoch(broker) == epoch
+            && let Some(heard) = self.heard.borrow_mut().get_mut(&broker)
+        {
+            heard.is_gone = true;
+        }
     }
 
     /// Nobody could be heard for so long, because the thread that hears was held up, as by a disk that hung. That is
@@ -144,7 +164,7 @@ impl BrokerSessions {
                 .heard
                 .borrow()
                 .get(&broker)
-                .is_some_and(|heard| now_ms.saturating_sub(heard.at_ms) < self.timeout_ms)
+                .is_some_and(|heard| !heard.is_silent(self.timeout_ms, now_ms))
     }
 
     /// The broker goes on, or begins anew.
@@ -173,7 +193,7 @@ impl BrokerSessions {
             })
     }
 
-    /// The active brokers that have been silent for too long. Who is active and was never heard of has a whole
+    /// The active brokers that have been silent for too long, or are gone. Who is active and was never heard of has a whole
     /// session from the first look on.
     pub fn silent(&self, image: &MetadataImage, now_ms: u64) -> Vec<BrokerId> {
         let mut heard = self.heard.borrow_mut();
@@ -185,8 +205,9 @@ impl BrokerSessions {
                 let heard = heard.entry(broker.id).or_insert(Heard {
                     at_ms: now_ms,
                     metadata_offset: Offset(-1),
+                    is_gone: false,
                 });
-                now_ms.saturating_sub(heard.at_ms) >= self.timeout_ms
+                heard.is_silent(self.timeout_ms, now_ms)
             })
             .map(|broker| broker.id)
             .collect()
@@ -205,6 +226,25 @@ impl BrokerSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::Cluster;
+
+    #[test]
+    fn a_process_that_is_gone_is_silent_until_it_is_heard_again() {
+        let (sessions, image) = (
+            BrokerSessions::new(9000, None),
+            Cluster::with_brokers(&[1, 2]).image,
+        );
+        let gone = BrokerId(2);
+        sessions.begin(&image, 0);
+        let earlier = BrokerEpoch(7);
+        sessions.on_process_gone(&image, gone, earlier);
+        assert_eq!(sessions.silent(&image, 1), [], "another life of it runs");
+        sessions.on_process_gone(&image, gone, image.cluster.broker_epoch(gone));
+        assert_eq!(sessions.silent(&image, 1), [gone]);
+        assert!(!sessions.is_valid(gone, 1), "it may register again at once");
+        sessions.touch(gone, Offset(7), 2);
+        assert_eq!(sessions.silent(&image, 3), []);
+    }
 
     #[test]
     fn the_broker_of_this_process_may_register_again_at_once() {

@@ -5,16 +5,26 @@
 use std::sync::Arc;
 
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
+use ottla_types::{BrokerEpoch, BrokerId, ErrorCode};
 
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: BrokerHeartbeatRequest,
 ) -> BrokerHeartbeatResponse {
+    let of = (
+        BrokerId(request.broker_id),
+        BrokerEpoch(request.broker_epoch),
+    );
     match broker.decide_here(request).await {
-        Ok(response) => response,
+        Ok(response) => {
+            if response.error_code == ErrorCode::None.code() {
+                context.connection.on_heartbeat(of);
+            }
+            response
+        }
         Err(error) => BrokerHeartbeatResponse {
             error_code: error.code(),
             ..Default::default()

@@ -25,6 +25,7 @@ use tokio::net::TcpStream;
 use super::connections::{Connection, Registered};
 use super::frame::{FrameError, FrameReader, Front};
 use super::send::SendQueue;
+use crate::controller::lost_brokers;
 use crate::dispatch::{self, RequestError};
 use crate::metrics::{Metric, RequestTimes};
 use crate::partition::Partition;
@@ -104,7 +105,8 @@ pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Re
     };
     let broker = Arc::clone(&session.broker);
     match session.run().await {
-        Ok(()) | Err(ConnectionError::Closed | ConnectionError::Io(_)) => {}
+        Ok(()) | Err(ConnectionError::Io(_)) => look_for_broker(&broker, &registered.connection),
+        Err(ConnectionError::Closed) => {}
         Err(ConnectionError::Request(RequestError::Unanswerable(reason))) => {
             broker.metrics.add(Metric::ServerErrors, 1);
             tracing::error!(peer = %registered.connection.peer_addr, "connection closed: {reason}");
@@ -128,6 +130,16 @@ pub(crate) async fn serve(broker: Arc<Broker>, stream: TcpStream, registered: Re
     broker.share_groups.on_disconnected(&broker, connection);
     broker.metrics.add(Metric::ConnectionsClosed, 1);
     drop(registered);
+}
+
+/// The peer has closed a connection; over this one the heartbeats of a broker may have come.
+fn look_for_broker(broker: &Arc<Broker>, connection: &Connection) {
+    if let Some((id, epoch)) = connection.heard_broker()
+        && !connection.is_draining()
+    {
+        let broker = Arc::clone(broker);
+        tokio::spawn(lost_brokers::on_connection_closed(broker, id, epoch));
+    }
 }
 
 struct Session {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, SecurityProtocol};
+use ottla_types::{BrokerEpoch, BrokerId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -40,6 +41,8 @@ pub struct Connection {
     pub peer_addr: SocketAddr,
     /// Name and version of the client, from its ApiVersions request (KIP-511).
     client_software: Mutex<Option<(ByteString, ByteString)>>,
+    /// The broker whose heartbeats come over it, of which registration.
+    heard_broker: Mutex<Option<(BrokerId, BrokerEpoch)>>,
     state: AtomicU8,
     /// When the last request came, on the broker's own clock.
     last_active_ms: AtomicU64,
@@ -63,6 +66,7 @@ impl Connection {
             listener,
             peer_addr,
             client_software: Mutex::new(None),
+            heard_broker: Mutex::new(None),
             state: AtomicU8::new(OPEN),
             last_active_ms: AtomicU64::new(now_ms),
             is_quiet: AtomicBool::new(false),
@@ -78,6 +82,16 @@ impl Connection {
 
     pub(crate) fn set_client_software(&self, name: ByteString, version: ByteString) {
         *self.client_software.lock() = Some((name, version));
+    }
+
+    /// The controller has taken a heartbeat of that registration of a broker.
+    pub(crate) fn on_heartbeat(&self, of: (BrokerId, BrokerEpoch)) {
+        *self.heard_broker.lock() = Some(of);
+    }
+
+    /// Whose heartbeats have come over it.
+    pub(crate) fn heard_broker(&self) -> Option<(BrokerId, BrokerEpoch)> {
+        *self.heard_broker.lock()
     }
 
     /// Bytes came in or went out: a large request or answer on a slow line is not idle.

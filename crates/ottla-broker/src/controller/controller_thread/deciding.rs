@@ -355,7 +355,7 @@ impl Controller {
             return Ok(());
         };
         for id in self.sessions.silent(deciding.loader.image(), self.now_ms()) {
-            tracing::info!("broker {id} is fenced: it was not heard of for its session timeout");
+            tracing::info!("broker {id} is fenced: its session is over");
             let records =
                 self.with_context(|context, _| ottla_controller::fence_broker(context, id));
             match self.append(records.unwrap_or_default()) {

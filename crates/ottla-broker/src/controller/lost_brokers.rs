@@ -1,0 +1,79 @@
+//! Brokers whose connection to the active controller has closed: whether that was because their process has ended. The
+//! controller fences such a broker at once, in place of waiting for its session to end.
+//!
+//! That a connection has closed says little by itself: whoever lives opens another one. So the listeners that the broker has
+//! registered are tried. Where each of them refuses, nobody listens any more: the kernel of its machine says so, and goes on
+//! accepting for a process that is merely held up. Anything else, and be it silence, leaves the broker its session. A refusal that
+//! meant something else costs the broker its leaders until its next heartbeat, and nothing is lost by that: it is
+//! fenced as it would be a session later (`docs/decisions/0023-closed-connection.md`).
+//!
+//! Kafka's controller only waits for the session to end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_controller::Decision;
+use ottla_metadata::Endpoint;
+use ottla_types::{BrokerEpoch, BrokerId};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+use crate::Broker;
+
+/// A machine that has no process to give a connection to says so at once; one that is silent for so long is not asked further.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Looks whether the process of a broker has ended, whose heartbeats came over a connection that it has closed.
+pub(crate) async fn on_connection_closed(broker: Arc<Broker>, id: BrokerId, epoch: BrokerEpoch) {
+    let Some(controller) = broker.controller() else {
+        return;
+    };
+    let listeners = controller.decide(move |context, _| {
+        let registration = context.image.cluster.broker(id);
+        let registration = registration.filter(|it| it.epoch == epoch && !it.fenced);
+        Decision::unchanged(registration.map(|it| it.listeners.clone()))
+    });
+    // Who does not lead has nobody to fence.
+    let Ok(Some(listeners)) = listeners.await else {
+        return;
+    };
+    if !is_refused_by_all(&listeners).await {
+        return;
+    }
+    tracing::info!(
+        "broker {id} has closed its connection, and nobody listens where it did: it is gone"
+    );
+    let noted = controller.decide(move |context, facts| {
+        facts.sessions.on_process_gone(context.image, id, epoch);
+        Decision::unchanged(())
+    });
+    // The lead may have gone elsewhere meanwhile.
+    let _ = noted.await;
+}
+
+async fn is_refused_by_all(listeners: &[Endpoint]) -> bool {
+    for listener in listeners {
+        let is_refused = timeout(PATIENCE, is_refused(&listener.host, listener.port)).await;
+        if !is_refused.unwrap_or(false) {
+            return false;
+        }
+    }
+    !listeners.is_empty()
+}
+
+/// At every address that the name stands for.
+async fn is_refused(host: &str, port: u16) -> bool {
+    let Ok(addresses) = lookup_host((host, port)).await else {
+        return false;
+    };
+    let mut has_asked = false;
+    for address in addresses {
+        has_asked = true;
+        match TcpStream::connect(address).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    has_asked
+}

@@ -1,0 +1,132 @@
+//! A broker whose connection to the controller closes, with its process or without it.
+
+use std::time::{Duration, Instant};
+
+use ottla_controller::local_supported_features;
+use ottla_protocol::messages::{
+    BrokerHeartbeatRequest, BrokerRegistrationRequest, broker_registration_request,
+};
+use ottla_types::{BrokerId, Uuid};
+use tokio::net::TcpListener;
+
+use super::TestBroker;
+use super::client::Client;
+use crate::Endpoint;
+
+const OTHER: i32 = 2;
+/// A session is longer than the test may take.
+const SESSION: [(&str, &str); 1] = [("broker.session.timeout.ms", "600000")];
+/// Above what it takes to look for a process.
+const WHILE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A broker that is registered and unfenced, and the connection of its heartbeats.
+struct Other {
+    epoch: i64,
+    heartbeats: Client,
+}
+
+impl Other {
+    async fn register(controller: &TestBroker, port: u16, life: u128) -> Other {
+        let mut heartbeats = Client::connect(controller.address(Endpoint::Controller)).await;
+        let features = local_supported_features().into_iter();
+        let registration = BrokerRegistrationRequest {
+            broker_id: OTHER,
+            cluster_id: controller.broker().cluster_id(),
+            incarnation_id: Uuid::from_u128(77_000 + life),
+            listeners: vec![broker_registration_request::Listener {
+                name: "PLAINTEXT".into(),
+                host: "127.0.0.1".into(),
+                port,
+                ..Default::default()
+            }],
+            features: features
+                .map(|feature| broker_registration_request::Feature {
+                    name: feature.name,
+                    min_supported_version: feature.min,
+                    max_supported_version: feature.max,
+                    ..Default::default()
+                })
+                .collect(),
+            log_dirs: vec![Uuid::from_u128(78_000)],
+            previous_broker_epoch: -1,
+            ..Default::default()
+        };
+        let registered = heartbeats.ask(4, &registration).await;
+        assert_eq!(registered.error_code, 0, "{registered:?}");
+        let mut other = Other {
+            epoch: registered.broker_epoch,
+            heartbeats,
+        };
+        let begun = Instant::now();
+        while is_fenced(controller) {
+            assert!(begun.elapsed() < PATIENCE, "it stays fenced");
+            other.beat().await;
+        }
+        other
+    }
+
+    async fn beat(&mut self) {
+        let heartbeat = BrokerHeartbeatRequest {
+            broker_id: OTHER,
+            broker_epoch: self.epoch,
+            // All that there is: it lets itself be unfenced.
+            current_metadata_offset: i64::MAX,
+            ..Default::default()
+        };
+        let answer = self.heartbeats.ask(1, &heartbeat).await;
+        assert_eq!(answer.error_code, 0, "{answer:?}");
+    }
+
+    /// Its connection closes; another one can be opened.
+    async fn reconnect(&mut self, controller: &TestBroker) {
+        self.heartbeats = Client::connect(controller.address(Endpoint::Controller)).await;
+    }
+}
+
+fn is_fenced(controller: &TestBroker) -> bool {
+    let image = controller.broker().metadata();
+    let other = image.cluster.broker(BrokerId(OTHER));
+    other.is_none_or(|other| other.fenced)
+}
+
+async fn until_fenced(controller: &TestBroker) {
+    let begun = Instant::now();
+    while !is_fenced(controller) {
+        assert!(begun.elapsed() < PATIENCE, "it is not fenced");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_whose_process_ends_is_fenced_before_its_session_does() {
+    let controller = TestBroker::start_with(&SESSION).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("is bound").port();
+    let mut other = Other::register(&controller, port, 1).await;
+
+    // It lives, and opens another connection as soon as it likes.
+    other.reconnect(&controller).await;
+    tokio::time::sleep(WHILE).await;
+    assert!(!is_fenced(&controller));
+
+    // Nobody listens for it any more, but what it has closed is a connection without heartbeats.
+    drop(listener);
+    other.reconnect(&controller).await;
+    tokio::time::sleep(WHILE).await;
+    assert!(!is_fenced(&controller));
+
+    // A refusal that meant something else costs it no more than until its next heartbeat.
+    other.beat().await;
+    other.reconnect(&controller).await;
+    until_fenced(&controller).await;
+    other.beat().await;
+    assert!(!is_fenced(&controller));
+
+    drop(other);
+    until_fenced(&controller).await;
+    // Its next life is not taken for a second process of it.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("is bound").port();
+    Other::register(&controller, port, 2).await;
+}
