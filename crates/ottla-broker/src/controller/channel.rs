@@ -1,7 +1,8 @@
 //! The way from this broker to the active controller, which is another process.
 //!
-//! Requests go to whoever leads the metadata quorum. Where nobody leads, the connection breaks or the node says
-//! that it does not lead, a request is sent again, to whoever leads then, until its time is up. Each purpose has a
+//! Requests go to whoever leads the metadata quorum. Where nobody leads, the connection breaks, the node says
+//! that it does not lead, or another leads before it has answered, a request is sent again, to whoever leads then, until
+//! its time is up. Each purpose has a
 //! connection of its own, on which one request is under way at a time: a controller answers a connection's
 //! requests one by one, and a heartbeat must not wait behind the creation of a thousand topics.
 //!
@@ -42,6 +43,8 @@ mod tests;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two attempts (Kafka's reconnect backoff).
 const RETRY_BACKOFF: Duration = Duration::from_millis(50);
+/// How often to look whether it is still the leader who is waited for.
+const LOOK_WHO_LEADS: Duration = Duration::from_millis(100);
 /// Elections and the start of a node take that long, and nothing is wrong.
 const NOTEWORTHY: Duration = Duration::from_secs(1);
 /// The largest answer that is read. Lists of reassignments are the largest, and far below.
@@ -57,7 +60,7 @@ pub(crate) struct ActiveController {
     pub port: u16,
 }
 
-/// Who leads, as far as this node knows, or why it does not. Asked before each attempt.
+/// Who leads, as far as this node knows, or why it does not. Asked before each attempt, and now and then during it.
 pub(crate) type WhoLeads = Box<dyn Fn() -> Result<ActiveController, String> + Send + Sync>;
 
 /// Sends requests to the active controller.
@@ -218,7 +221,17 @@ impl Line {
             return Err(ErrorCode::RequestTimedOut);
         };
         loop {
-            let reason = match attempt(self, &mut connected, who_leads, request, deadline).await {
+            let attempt = match who_leads() {
+                Ok(leader) => tokio::select! {
+                    attempt = attempt(self, &mut connected, &leader, request, deadline) => attempt,
+                    () = another_leads(who_leads, leader.id) => {
+                        *connected = None;
+                        Attempt::Failed(format!("controller {} leads no more", leader.id))
+                    }
+                },
+                Err(reason) => Attempt::Failed(reason),
+            };
+            let reason = match attempt {
                 Attempt::Answered(response) => {
                     *self.trouble.lock() = None;
                     return Ok(response);
@@ -245,14 +258,10 @@ impl Line {
 async fn attempt<R: ApiRequest>(
     line: &Line,
     connected: &mut Option<Connected>,
-    who_leads: &WhoLeads,
+    leader: &ActiveController,
     request: &R,
     deadline: Instant,
 ) -> Attempt<R::Response> {
-    let leader = match who_leads() {
-        Ok(leader) => leader,
-        Err(reason) => return Attempt::Failed(reason),
-    };
     if leader.id == line.own_id {
         return Attempt::Refused(ErrorCode::NotController);
     }
@@ -311,6 +320,17 @@ async fn attempt<R: ApiRequest>(
                     Attempt::Refused(ErrorCode::UnknownServerError)
                 }
             }
+        }
+    }
+}
+
+/// Ends when another node leads: who led before may be held up or cut off, and would be waited for in vain. What becomes of
+/// the request is as open then as it is when the connection breaks.
+async fn another_leads(who_leads: &WhoLeads, leader: BrokerId) {
+    loop {
+        sleep(LOOK_WHO_LEADS).await;
+        if who_leads().is_ok_and(|now| now.id != leader) {
+            return;
         }
     }
 }

@@ -73,6 +73,24 @@ async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() 
 }
 
 #[tokio::test]
+async fn a_controller_that_is_silent_is_not_waited_for_when_another_leads() {
+    let leader = Arc::<AtomicU16>::default();
+    let second = peer(SERVED, |asked| allocated(&asked, 2_000)).await;
+    // The first is paused with the request, and another is elected.
+    let next = Arc::clone(&leader);
+    let first = peer(SERVED, move |_| {
+        next.store(second, Ordering::Relaxed);
+        Some(Vec::new())
+    });
+    leader.store(first.await, Ordering::Relaxed);
+    let channel = channel(&leader);
+    let request = AllocateProducerIdsRequest::default();
+    let answer = tokio::time::timeout(Duration::from_secs(10), channel.send(&request)).await;
+    let answer = answer.expect("the first is not waited for any more");
+    assert_eq!(answer.unwrap().producer_id_start, 2_000);
+}
+
+#[tokio::test]
 async fn a_heartbeat_that_no_controller_takes_ends_with_its_interval() {
     let channel = channel(&Arc::default());
     let begun = Instant::now();
