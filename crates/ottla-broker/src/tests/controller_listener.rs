@@ -109,6 +109,32 @@ async fn members_of_another_quorum_are_told_so() {
     refusal!(RemoveRaftVoterRequest, 0);
 }
 
+/// Kafka's `metadata-quorum add-controller` and `remove-controller` name no cluster.
+#[tokio::test]
+async fn changes_of_voters_that_name_no_cluster_are_meant_for_this_one() {
+    let broker = TestBroker::start().await;
+    let mut client = controller_of(&broker).await;
+    // A voter that could not be one is looked at only after the cluster.
+    let add = AddRaftVoterRequest {
+        cluster_id: None,
+        voter_id: -1,
+        ..Default::default()
+    };
+    let added = client.ask(1, &add).await;
+    assert_eq!(added.error_code, ErrorCode::InvalidRequest.code());
+    let message = "Add voter request didn't include a valid voter";
+    assert_eq!(added.error_message.as_deref(), Some(message));
+    let remove = RemoveRaftVoterRequest {
+        cluster_id: None,
+        voter_id: -1,
+        ..Default::default()
+    };
+    let removed = client.ask(0, &remove).await;
+    assert_eq!(removed.error_code, ErrorCode::InvalidRequest.code());
+    let message = "Remove voter request didn't include a valid voter";
+    assert_eq!(removed.error_message.as_deref(), Some(message));
+}
+
 #[tokio::test]
 async fn what_is_no_request_about_the_metadata_log_is_refused() {
     let broker = TestBroker::start().await;
