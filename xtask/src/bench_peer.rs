@@ -147,6 +147,15 @@ impl Options {
     }
 }
 
+impl Group {
+    fn needs_load_generator(&self) -> bool {
+        match self {
+            Group::Node | Group::Start | Group::Recovery | Group::Rolls => true,
+            Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
+        }
+    }
+}
+
 /// What every group measures with.
 struct Setting<'a> {
     options: &'a Options,
@@ -155,7 +164,8 @@ struct Setting<'a> {
     sides: [&'a InstalledPeer; 2],
     /// Brings Kafka's own tools.
     kafka: &'a InstalledPeer,
-    load_generator: &'a Path,
+    /// Built where a group needs it.
+    load_generator: Option<&'a Path>,
 }
 
 impl Setting<'_> {
@@ -179,6 +189,11 @@ impl Setting<'_> {
             }
         }
         Ok(())
+    }
+
+    fn load_generator(&self) -> Result<&Path> {
+        self.load_generator
+            .context("the group is not among those that need the load generator")
     }
 
     fn name(&self) -> String {
@@ -206,7 +221,10 @@ pub fn run(options: &Options) -> Result<()> {
         _ => Peer::load("kafka")?.install()?,
     };
     let ottla = Peer::load("ottla")?.install()?;
-    let load_generator = workspace::release_binary("ottla-bench", "ottla-load")?;
+    let load_generator = match options.only.iter().any(Group::needs_load_generator) {
+        true => Some(workspace::release_binary("ottla-bench", "ottla-load")?),
+        false => None,
+    };
     let mut text = String::new();
     for group in &options.only {
         let setting = Setting {
@@ -214,7 +232,7 @@ pub fn run(options: &Options) -> Result<()> {
             group: *group,
             sides: [&peer, &ottla],
             kafka: &kafka,
-            load_generator: &load_generator,
+            load_generator: load_generator.as_deref(),
         };
         let mut results = match group {
             Group::Client => Results::new(&clients::NAMES),

@@ -104,7 +104,7 @@ impl Directory {
         while left > 0 {
             let count = left.min(TOPIC_PARTITIONS);
             let share = (bytes as f64 * count as f64 / partitions as f64) as u64;
-            let mut load = Command::new(setting.load_generator);
+            let mut load = Command::new(setting.load_generator()?);
             load.args([
                 "produce",
                 "--bootstrap",

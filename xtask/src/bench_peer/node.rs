@@ -59,7 +59,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             node: start_again()?,
             start_again: &start_again,
             kafka: setting.kafka,
-            load_generator: setting.load_generator,
+            load_generator: setting.load_generator()?,
             records: options.node_records(),
             gigabytes,
             measured: Vec::new(),

@@ -62,7 +62,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             ..NodeOptions::default()
         })?;
         let latencies = scratch.path().join("latencies.csv");
-        let mut load = Command::new(setting.load_generator);
+        let mut load = Command::new(setting.load_generator()?);
         load.args([
             "produce",
             "--bootstrap",

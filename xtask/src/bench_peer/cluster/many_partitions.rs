@@ -5,16 +5,16 @@
 //! A new leader counts when it has accepted a write with `acks=all`, and time from when the controller has fenced the broker,
 //! as its metadata log says: what comes before is the session's timeout.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{BROKERS, Bench, led_by, retried};
+use super::{BROKERS, Bench, retried};
 use crate::bench_peer::Options;
 use crate::bench_peer::failover::{fenced_at, now_ms, one_record};
-use crate::peer::{Asker, Known, connect};
+use crate::peer::{Asker, Known, Member, connect};
 use crate::process;
 
 /// The names of the topics begin so.
@@ -30,9 +30,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Who is stopped and started, and who is killed.
+/// Who is stopped and started.
 const RESTARTED: usize = 0;
-const KILLED: usize = 1;
 
 pub fn settings_in_words(options: &Options) -> String {
     format!(
@@ -133,30 +132,40 @@ fn wait_until_known(bench: &Bench<'_>, wanted: Known) -> Result<()> {
     Ok(())
 }
 
-/// Kills a broker, and offers a record for each partition that it led to the others until one has taken it.
+/// Kills the broker that leads most, and offers a record for each partition that it led to the others until one has taken it.
 fn fail_over(
     bench: &mut Bench<'_>,
     topics: &[String],
     name: &dyn Fn(&str) -> String,
 ) -> Result<()> {
-    let victim = bench.cluster.brokers[KILLED].node_id;
+    ensure!(
+        bench.cluster.running().count() == BROKERS,
+        "not all brokers run"
+    );
+    let mut asker = busy(bench.cluster.brokers[0].port)?;
+    let mut leaders: BTreeMap<i32, BTreeSet<(usize, i32)>> = BTreeMap::new();
+    for (number, topic) in topics.iter().enumerate() {
+        for partition in asker.partitions(topic)? {
+            let leader = partition.leader.context("a partition has no leader")?;
+            let led = leaders.entry(leader).or_default();
+            led.insert((number, partition.index));
+        }
+    }
+    // The one that was restarted leads nothing, and neither does one that was taken for silent while all were busy.
+    let most = leaders.into_iter().max_by_key(|(_, led)| led.len());
+    let (victim, pending) = most.context("nobody leads anything")?;
+    let led = pending.len();
+    let is_victim = |broker: &Member| broker.node_id == victim;
     let survivors: Vec<u16> = bench
         .cluster
         .running()
-        .filter(|broker| broker.node_id != victim)
+        .filter(|broker| !is_victim(broker))
         .map(|broker| broker.port)
         .collect();
-    ensure!(survivors.len() == BROKERS - 1, "all brokers run");
-    let mut pending = BTreeSet::new();
-    let mut asker = busy(survivors[0])?;
-    for (number, topic) in topics.iter().enumerate() {
-        let led = led_by(&asker.partitions(topic)?, victim);
-        pending.extend(led.into_iter().map(|partition| (number, partition)));
-    }
-    let led = pending.len();
-    ensure!(led > 0, "broker {victim} leads nothing");
+    let at = bench.cluster.brokers.iter().position(is_victim);
+    let at = at.context("the leader is one of the brokers")?;
 
-    let mut node = bench.cluster.brokers[KILLED].take()?;
+    let mut node = bench.cluster.brokers[at].take()?;
     let (killed, killed_ms) = (Instant::now(), now_ms()?);
     node.kill()?;
     let accepted = offer(&survivors, topics, pending, killed)?;
