@@ -1,8 +1,8 @@
 //! What happens to a broker while clients work, and how it ends.
 
 use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::links::Links;
@@ -84,7 +84,7 @@ pub fn begin(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result
         Trouble::Unreachable => links.cut_from_brokers()?,
         Trouble::Isolated => links.cut()?,
         Trouble::Slowed => links.slow()?,
-        Trouble::Bereft => std::fs::remove_dir_all(second_dir(broker))?,
+        Trouble::Bereft => delete(&second_dir(broker))?,
         Trouble::Full => fill(broker)?,
     }
     Ok(())
@@ -123,6 +123,14 @@ fn running(broker: &mut Member) -> Result<&mut crate::peer::Node> {
 /// The log directory that comes to harm. The other one has the metadata log.
 pub fn second_dir(broker: &Member) -> PathBuf {
     broker.options.dir.join("second")
+}
+
+/// Of a directory that is a file system of its own, all that is in it.
+fn delete(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(()),
+        outcome => outcome.with_context(|| format!("cannot delete {}", dir.display())),
+    }
 }
 
 fn ballast(broker: &Member) -> PathBuf {
