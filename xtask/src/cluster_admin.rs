@@ -17,6 +17,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::conformance::comparison::{self, KnownDifferences};
+use crate::mixed_cluster::chance;
 use crate::peer::{Cluster, Peer};
 use crate::report::Tally;
 use crate::workspace;
@@ -33,6 +34,9 @@ pub struct Options {
     /// Only this part; may be repeated or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
+    /// Only one part, which chance decides.
+    #[arg(long, conflicts_with = "only")]
+    any: bool,
     /// Where the run's folder is made, in place of the target directory.
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -80,6 +84,10 @@ pub fn run(options: &Options) -> Result<()> {
     let ottla = Peer::load("ottla")?.install()?;
     let mut desk = Desk::new(cluster, [kafka, ottla], &dir)?;
     let parts = match options.only.as_slice() {
+        [] if options.any => {
+            let part = chance() as usize % ALL.len();
+            &ALL[part..=part]
+        }
         [] => &ALL,
         some => some,
     };

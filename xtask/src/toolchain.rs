@@ -101,8 +101,17 @@ pub const C_COMPILER: Toolchain = Toolchain {
     purpose: "crates that are in C",
 };
 
+// Its name is all that it says in front of the number of its release: iproute2-6.1.0.
+pub const IP: Toolchain = Toolchain {
+    program: "ip",
+    probe: &["-V"],
+    needed: Version([2, 0, 0]),
+    packages: &["iproute2"],
+    purpose: "networks that are cut, of mixed-cluster",
+};
+
 /// In the order in which they are shown.
-pub const ALL: [&Toolchain; 9] = [
+pub const ALL: [&Toolchain; 10] = [
     &C_COMPILER,
     &JAVA,
     &JAVAC,
@@ -112,6 +121,7 @@ pub const ALL: [&Toolchain; 9] = [
     &NPM,
     &PYTHON,
     &CHROMIUM,
+    &IP,
 ];
 
 /// What was found of a toolchain.

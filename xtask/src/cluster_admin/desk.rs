@@ -141,11 +141,11 @@ impl Desk {
         process::output_of(&mut command)
     }
 
-    /// Appends so many records of 1,000 bytes to a topic.
+    /// Appends so many records of 1,000 bytes to a topic, as many to each partition, however busy its leader is.
     pub fn fill(&self, topic: &str, records: usize) -> Result<()> {
         self.do_quietly(&format!(
             "producer-perf-test --topic {topic} --num-records {records} --record-size 1000 --throughput -1 \
-             --producer-props acks=all"
+             --producer-props acks=all partitioner.adaptive.partitioning.enable=false"
         ))?;
         Ok(())
     }

@@ -23,6 +23,7 @@ use ottla_testkit::StallingProxy;
 use super::links::{Links, replicate_apart};
 use crate::peer::{Cluster, Member};
 use crate::process::{self, OwnedChild};
+use crate::toolchain;
 
 /// Set in the process that has a network of its own.
 const INSIDE: &str = "OTTLA_OWN_NETWORK";
@@ -46,9 +47,10 @@ pub fn has_own_network() -> bool {
 
 /// The command that runs this program where it may, to which the caller adds the arguments.
 pub fn this_program_with_own_network() -> Result<Command> {
+    toolchain::require(&toolchain::IP)?;
     ensure!(
-        process::is_on_path("ip") && process::is_on_path("nsenter"),
-        "--namespaces needs `ip` of iproute2 and `unshare` and `nsenter` of util-linux"
+        process::is_on_path("unshare") && process::is_on_path("nsenter"),
+        "--namespaces needs `unshare` and `nsenter` of util-linux"
     );
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {

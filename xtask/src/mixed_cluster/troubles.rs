@@ -1,14 +1,16 @@
 //! What happens to a broker while clients work, and how it ends.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::links::Links;
 use crate::peer::Member;
 use crate::seeded::Seeded;
 use anyhow::{Context, Result, ensure};
+use ottla_types::Uuid;
 
 /// What happens to a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -98,6 +100,9 @@ pub fn end(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<(
         Trouble::Unreachable | Trouble::Isolated | Trouble::Slowed => links.mend(),
         Trouble::Bereft => {
             broker.take()?.kill()?;
+            if broker.peer.id() != "ottla" && second_dir(broker).is_dir() {
+                format(broker)?;
+            }
             broker.start()
         }
         Trouble::Full => {
@@ -131,6 +136,20 @@ fn delete(dir: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(()),
         outcome => outcome.with_context(|| format!("cannot delete {}", dir.display())),
     }
+}
+
+/// Has an empty directory that is there begin as one of this broker's. Kafka does so by itself only where there is none.
+fn format(broker: &Member) -> Result<()> {
+    let own = std::fs::read_to_string(broker.options.dir.join("data/meta.properties"))?;
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let directory_id = Uuid::from_u128(since_epoch.as_nanos() << 32);
+    let others = own
+        .lines()
+        .filter(|line| !line.starts_with("directory.id="));
+    let mut text = others.collect::<Vec<_>>().join("\n");
+    writeln!(text, "\ndirectory.id={directory_id}")?;
+    std::fs::write(second_dir(broker).join("meta.properties"), text)?;
+    Ok(())
 }
 
 fn ballast(broker: &Member) -> PathBuf {

@@ -55,6 +55,7 @@ mod tests {
             ("cc (Debian 12.2.0-14) 12.2.0", [12, 2, 0]),
             ("3.11.2", [3, 11, 2]),
             ("\u{1b}[0m\u{1b}[1mApache Maven 3.8.7\u{1b}[m", [3, 8, 7]),
+            ("ip utility, iproute2-6.1.0", [2, 0, 0]),
             ("this is 4.", [4, 0, 0]),
         ] {
             assert_eq!(
