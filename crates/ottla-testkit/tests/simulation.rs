@@ -32,6 +32,7 @@ fn new_seeds_find_nothing() {
     println!("{seeds} seeds from {first} on: {total:?}");
     // A simulation in which nothing happens finds nothing either.
     assert!(total.crashes > seeds && total.leader_epochs as u64 > seeds);
+    assert!(total.lost_directories > 0);
     assert!(total.acknowledged_batches as u64 > 50 * seeds);
 }
 

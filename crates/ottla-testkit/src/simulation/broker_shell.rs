@@ -16,7 +16,6 @@ use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId
 
 use super::message::{Body, ClientRequest, ClientResponse, FetchAnswer, LedPartition};
 use super::node::{Stopped, Surroundings};
-use super::partition_log::PartitionLog;
 use super::planted::{self, Bug};
 use super::quorum_shell::QuorumShell;
 use super::replica_shell::{Ack, ReplicaShell};
@@ -126,7 +125,7 @@ impl BrokerShell {
             if let Some(mut removed) = self.replicas.remove(&key) {
                 removed.take(Event::LogLost, around)?;
             }
-            around.disk.partitions.remove(&key);
+            around.disk.remove(key);
         }
         let settings = ReplicaSettings {
             min_insync_replicas: self.min_insync_replicas,
@@ -136,14 +135,17 @@ impl BrokerShell {
         let followers = changes.followers.iter().map(|replica| (replica, false));
         for (replica, is_leader) in leaders.chain(followers) {
             let key = key_of(replica);
-            let log = around.disk.partitions.entry(key);
-            let log = log.or_insert_with(PartitionLog::new);
+            if around.disk.is_out_of_reach(key) {
+                continue;
+            }
+            let wanted = replica.registration.directory(own);
+            let log = around.disk.log_at(key, wanted);
             let shell = self
                 .replicas
                 .entry(key)
                 .or_insert_with(|| ReplicaShell::open(key, own, REPLICA_LAG_TIME_MAX_MS, log));
             let registration = &replica.registration;
-            if registration.directory(own) != Some(around.disk.directory) {
+            if wanted != around.disk.place(key) {
                 self.calls.wrong_directories.insert(key);
             }
             let event = match is_leader {
@@ -186,6 +188,28 @@ impl BrokerShell {
             }
         }
         Ok(())
+    }
+
+    /// The second log directory can be got at no more, and neither can what lies in it.
+    pub(crate) fn lose_second_directory(
+        &mut self,
+        quorum: &mut QuorumShell,
+        around: &mut Surroundings<'_>,
+    ) -> Result<(), Stopped> {
+        around.disk.has_lost_second = true;
+        let keys: Vec<TopicIdPartition> = self.replicas.keys().copied().collect();
+        for key in keys {
+            if around.disk.is_out_of_reach(key)
+                && let Some(mut lost) = self.replicas.remove(&key)
+            {
+                lost.take(Event::LogLost, around)?;
+            }
+        }
+        let event = LifecycleEvent::DirectoriesChanged {
+            failed: vec![around.disk.second],
+            cordoned: Vec::new(),
+        };
+        self.live(event, quorum, around)
     }
 
     /// What is due by the clock.

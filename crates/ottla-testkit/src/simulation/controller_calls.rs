@@ -114,7 +114,7 @@ impl BrokerShell {
                     ..Default::default()
                 })
                 .collect(),
-            log_dirs: vec![around.disk.directory],
+            log_dirs: around.disk.online(),
             previous_broker_epoch: self.previous_broker_epoch,
             ..Default::default()
         }
@@ -190,44 +190,49 @@ impl BrokerShell {
     }
 
     fn tell_directories(&mut self, quorum: &QuorumShell, around: &mut Surroundings<'_>) {
-        let (own, actual) = (BrokerId(around.id), around.disk.directory);
+        let own = BrokerId(around.id);
         let image = &self.image;
         self.calls.wrong_directories.retain(|key| {
             registration_of(image, *key).is_some_and(|registration| {
-                registration.is_replica(own) && registration.directory(own) != Some(actual)
+                let place = around.disk.place(*key);
+                registration.is_replica(own)
+                    && registration.directory(own) != place
+                    && !around.disk.is_out_of_reach(*key)
             })
         });
         if self.calls.directories.is_some() || self.calls.wrong_directories.is_empty() {
             return;
         }
-        let mut by_topic: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let mut by_place: BTreeMap<_, BTreeMap<_, Vec<_>>> = BTreeMap::new();
         for key in &self.calls.wrong_directories {
-            by_topic
-                .entry(key.topic_id)
-                .or_default()
-                .push(key.partition);
+            let Some(place) = around.disk.place(*key) else {
+                continue;
+            };
+            let of_place = by_place.entry(place).or_default();
+            let of_topic = of_place.entry(key.topic_id).or_default();
+            of_topic.push(assign_replicas_to_dirs_request::PartitionData {
+                partition_index: key.partition.value(),
+                ..Default::default()
+            });
         }
-        let topics = by_topic.into_iter().map(|(topic_id, partitions)| {
-            assign_replicas_to_dirs_request::TopicData {
-                topic_id,
-                partitions: partitions
-                    .into_iter()
-                    .map(|partition| assign_replicas_to_dirs_request::PartitionData {
-                        partition_index: partition.value(),
-                        ..Default::default()
-                    })
-                    .collect(),
+        let directories = by_place.into_iter().map(|(id, topics)| {
+            let topics = topics.into_iter().map(|(topic_id, partitions)| {
+                assign_replicas_to_dirs_request::TopicData {
+                    topic_id,
+                    partitions,
+                    ..Default::default()
+                }
+            });
+            assign_replicas_to_dirs_request::DirectoryData {
+                id,
+                topics: topics.collect(),
                 ..Default::default()
             }
         });
         let request = AssignReplicasToDirsRequest {
             broker_id: around.id,
             broker_epoch: self.broker_epoch().value(),
-            directories: vec![assign_replicas_to_dirs_request::DirectoryData {
-                id: actual,
-                topics: topics.collect(),
-                ..Default::default()
-            }],
+            directories: directories.collect(),
             ..Default::default()
         };
         let request = ControllerRequest::AssignDirectories(request);

@@ -28,7 +28,7 @@ impl World {
             return;
         }
         let (brokers, controllers) = (self.setup.broker_ids(), self.setup.controller_ids());
-        match self.random.below(14) {
+        match self.random.below(15) {
             0..=2 => {
                 if let Some(broker) = self.random.pick(&brokers) {
                     self.crash_broker(broker);
@@ -90,6 +90,14 @@ impl World {
                     self.last_cut_ms = until_ms;
                 }
             }
+            13 => {
+                // Where what is on the disks counts, a broker ends with its directory (`crash_broker`).
+                if self.setup.losses == Losses::Processes
+                    && let Some(broker) = self.random.pick(&brokers)
+                {
+                    self.lose_second_directory(broker);
+                }
+            }
             _ => {
                 if self.setup.losses == Losses::Processes {
                     for broker in brokers {
@@ -98,6 +106,20 @@ impl World {
                 }
             }
         }
+    }
+
+    /// One of a broker's two log directories fails while it runs; when it is started again, all is there.
+    fn lose_second_directory(&mut self, id: i32) {
+        let node = &self.nodes[&id];
+        if node.process.is_none() || node.disk.has_lost_second {
+            return;
+        }
+        self.outcome.lost_directories += 1;
+        self.note(|| format!("the second directory of {} fails", name(id)));
+        self.with_process(id, None, |process, around| {
+            let broker = process.broker.as_mut().expect("a broker");
+            broker.lose_second_directory(&mut process.quorum, around)
+        });
     }
 
     /// A process ends by itself or by accident.
@@ -185,14 +207,22 @@ impl World {
         self.dirty.insert(id, known.value());
         // From here on nothing else fails until the controllers know.
         self.network = Network::default();
-        let (kind, random) = (self.random.below(4), self.random.next());
+        let (kind, random) = (self.random.below(5), self.random.next());
         let node = self.nodes.get_mut(&id).expect("a node");
         match kind {
             0 => self.note(|| format!("{} is killed", name(id))),
             1 => {
                 self.outcome.losses += 1;
-                node.disk = Disk::new(Uuid::from_u128(u128::from(random) << 64 | 0x1_0000));
+                let empty = |low| Uuid::from_u128(u128::from(random) << 64 | low);
+                node.disk = Disk::new(empty(0x1_0000), empty(0x2_0000));
                 self.note(|| format!("{} starts with an empty disk", name(id)));
+            }
+            2 => {
+                let empty = Uuid::from_u128(u128::from(random) << 64 | 0x2_0000);
+                let has_lost = node.disk.replace_second(empty);
+                self.outcome.losses += u64::from(has_lost);
+                self.outcome.lost_directories += 1;
+                self.note(|| format!("{} starts with one of its directories empty", name(id)));
             }
             _ => {
                 node.disk.metadata.lose_unflushed(random);
@@ -281,8 +311,14 @@ impl World {
         self.held_up.clear();
         let ids: Vec<i32> = self.nodes.keys().copied().collect();
         for id in ids {
-            if let Some(node) = self.nodes.get_mut(&id) {
-                node.disk.is_full = false;
+            let Some(node) = self.nodes.get_mut(&id) else {
+                continue;
+            };
+            node.disk.is_full = false;
+            if node.disk.has_lost_second {
+                // Somebody has mended it, and starts the broker again.
+                node.process = None;
+                self.stopping.remove(&id);
             }
             self.schedule(1, Happening::Start { node: id });
         }

@@ -35,8 +35,14 @@ pub(crate) struct Process {
 pub(crate) struct Disk {
     pub metadata: MetadataLog,
     pub partitions: BTreeMap<TopicIdPartition, PartitionLog>,
-    /// `directory.id`
+    /// The `directory.id` of the log directory that has the metadata log.
     pub directory: Uuid,
+    /// The same of the other one, of a broker.
+    pub second: Uuid,
+    /// In which of the two each log lies.
+    places: BTreeMap<TopicIdPartition, Uuid>,
+    /// The second one can be neither read nor written, until the broker is started again.
+    pub has_lost_second: bool,
     /// The marker of a clean stop, with the broker epoch; -1 without it.
     pub clean_stop_epoch: i64,
     /// Nothing more fits on it.
@@ -44,14 +50,67 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(directory: Uuid) -> Disk {
+    pub(crate) fn new(directory: Uuid, second: Uuid) -> Disk {
         Disk {
             metadata: MetadataLog::default(),
             partitions: BTreeMap::new(),
             directory,
+            second,
+            places: BTreeMap::new(),
+            has_lost_second: false,
             clean_stop_epoch: -1,
             is_full: false,
         }
+    }
+
+    /// The log directories that work.
+    pub(crate) fn online(&self) -> Vec<Uuid> {
+        match self.has_lost_second {
+            true => vec![self.directory],
+            false => vec![self.directory, self.second],
+        }
+    }
+
+    /// Where a log lies that is here.
+    pub(crate) fn place(&self, partition: TopicIdPartition) -> Option<Uuid> {
+        self.places.get(&partition).copied()
+    }
+
+    /// Whether a log lies where it cannot be got at.
+    pub(crate) fn is_out_of_reach(&self, partition: TopicIdPartition) -> bool {
+        self.has_lost_second && self.place(partition) == Some(self.second)
+    }
+
+    /// The log of a replica, made where it is wanted if that is a directory of this broker's that works, and else in any.
+    pub(crate) fn log_at(
+        &mut self,
+        partition: TopicIdPartition,
+        wanted: Option<Uuid>,
+    ) -> &mut PartitionLog {
+        let online = self.online();
+        let log = self.partitions.entry(partition);
+        log.or_insert_with(|| {
+            let any = online[partition.partition.value() as usize % online.len()];
+            let place = wanted.filter(|wanted| online.contains(wanted));
+            self.places.insert(partition, place.unwrap_or(any));
+            PartitionLog::new()
+        })
+    }
+
+    pub(crate) fn remove(&mut self, partition: TopicIdPartition) {
+        self.partitions.remove(&partition);
+        self.places.remove(&partition);
+    }
+
+    /// Puts an empty directory in the place of the second one; whether there was anything in it.
+    pub(crate) fn replace_second(&mut self, second: Uuid) -> bool {
+        let lost = std::mem::replace(&mut self.second, second);
+        let before = self.partitions.len();
+        let places = &self.places;
+        self.partitions
+            .retain(|partition, _| places.get(partition) != Some(&lost));
+        self.places.retain(|_, place| *place != lost);
+        self.partitions.len() < before
     }
 }
 

@@ -102,6 +102,7 @@ pub struct Outcome {
     pub crashes: u64,
     pub losses: u64,
     pub clean_stops: u64,
+    pub lost_directories: u64,
     pub metadata_epochs: usize,
     pub metadata_records: i64,
     pub leader_epochs: usize,
@@ -117,6 +118,7 @@ impl Outcome {
         self.crashes += other.crashes;
         self.losses += other.losses;
         self.clean_stops += other.clean_stops;
+        self.lost_directories += other.lost_directories;
         self.metadata_epochs += other.metadata_epochs;
         self.metadata_records += other.metadata_records;
         self.leader_epochs += other.leader_epochs;
@@ -136,7 +138,8 @@ impl World {
         let controllers = setup.controller_ids();
         let keys: Vec<_> = controllers.iter().map(|&id| (id, directory(id))).collect();
         for id in setup.broker_ids().into_iter().chain(controllers) {
-            let mut disk = Disk::new(directory(id));
+            let second = Uuid::from_u128(0x2000_0000 + id as u128);
+            let mut disk = Disk::new(directory(id), second);
             if setup.has_dynamic_voters && !is_broker(id) {
                 let content = SnapshotContent {
                     records: Vec::new(),
@@ -433,6 +436,7 @@ impl World {
         };
         node.life += 1;
         node.wake_at_ms = None;
+        node.disk.has_lost_second = false;
         let quorum = QuorumShell::open(id, &mut node.disk, &settings);
         let mut around = Surroundings {
             id,
