@@ -17,7 +17,6 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::conformance::comparison::{self, KnownDifferences};
-use crate::mixed_cluster::chance;
 use crate::peer::{Cluster, Peer};
 use crate::report::Tally;
 use crate::workspace;
@@ -34,9 +33,6 @@ pub struct Options {
     /// Only this part; may be repeated or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// Only one part, which chance decides.
-    #[arg(long, conflicts_with = "only")]
-    any: bool,
     /// Where the run's folder is made, in place of the target directory.
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -56,6 +52,9 @@ enum Part {
 }
 
 const ALL: [Part; 3] = [Part::Reassignments, Part::Elections, Part::Membership];
+
+/// Of one partition.
+const LARGEST_FETCH: u64 = 64 << 10;
 
 /// The rack of each broker.
 const RACKS: [&str; 3] = ["a", "a", "b"];
@@ -84,10 +83,6 @@ pub fn run(options: &Options) -> Result<()> {
     let ottla = Peer::load("ottla")?.install()?;
     let mut desk = Desk::new(cluster, [kafka, ottla], &dir)?;
     let parts = match options.only.as_slice() {
-        [] if options.any => {
-            let part = chance() as usize % ALL.len();
-            &ALL[part..=part]
-        }
         [] => &ALL,
         some => some,
     };
@@ -134,6 +129,8 @@ fn plan(options: &Options, dir: &std::path::Path) -> Result<Cluster> {
         // Leaders stay where elections leave them.
         ("auto.leader.rebalance.enable", "false".to_owned()),
         ("log.segment.delete.delay.ms", "500".to_owned()),
+        // A throttle lets a whole fetch through at a time, and has to be felt where it is lower than that.
+        ("replica.fetch.max.bytes", LARGEST_FETCH.to_string()),
     ];
     let mut cluster = Cluster::plan(&options.brokers, &options.controllers, dir, &settings)?;
     for (broker, rack) in cluster.brokers.iter_mut().zip(RACKS) {

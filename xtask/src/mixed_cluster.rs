@@ -27,7 +27,7 @@ use crate::seeded::Seeded;
 use crate::{process, workspace};
 use clients::Clients;
 use links::Links;
-use ottla_testkit::{may_mount, mount_small, this_program_with_mounts};
+use ottla_testkit::{may_mount, mount_small, this_program_with_mounts, unmount};
 use troubles::{SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
 
 const TOPIC: &str = "orders";
@@ -141,6 +141,11 @@ pub fn run(options: &Options) -> Result<()> {
     let folder = dir.display();
     let (story, wrong) =
         outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
+    if options.kinds.contains(&Trouble::Full) {
+        for broker in &story.cluster.brokers {
+            unmount(&troubles::second_dir(broker));
+        }
+    }
     drop(story);
     for fault in &wrong {
         println!("wrong: {fault}");

@@ -14,6 +14,6 @@ pub use binary::ottla_binary;
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};
 pub use mounts::{
     give_back, make_read_only, may_mount, mount_small, take_away, this_program_with_mounts,
-    with_mounts,
+    unmount, with_mounts,
 };
 pub use stalling_proxy::StallingProxy;

@@ -61,6 +61,11 @@ pub fn take_away(path: &Path) {
 
 /// Undoes [`take_away`].
 pub fn give_back(path: &Path) {
+    unmount(path);
+}
+
+/// Undoes [`mount_small`], for a directory that is to be deleted.
+pub fn unmount(path: &Path) {
     run(Command::new("umount").arg(path));
 }
 

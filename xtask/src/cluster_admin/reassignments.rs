@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use super::LARGEST_FETCH;
 use super::desk::{Desk, HANDS, Hand};
 use crate::conformance::tools::{CONFIGS, REASSIGN, TOPICS};
 use crate::peer::replicas;
@@ -12,9 +13,8 @@ use crate::peer::replicas;
 const RECORDS: usize = 16_000;
 /// Bytes a second. What is left of two partitions takes minutes.
 const THROTTLE: u64 = 30_000;
-/// A throttled replica may have as much as the window of Kafka's rate allows at once, and one fetch on top.
+/// A throttled broker may have as much as the window of Kafka's rate allows at once, and one fetch of both partitions on top.
 const THROTTLE_WINDOW_S: u64 = 11;
-const LARGEST_FETCH: u64 = 2 << 20;
 /// How long a throttled move is watched.
 const WATCHED: Duration = Duration::from_secs(5);
 
@@ -124,7 +124,7 @@ fn move_slowly(desk: &mut Desk, hand: Hand) -> Result<()> {
     let began = Instant::now();
     std::thread::sleep(WATCHED);
     let copied = replica_bytes(desk, hand, 3)?;
-    let allowed = THROTTLE * (began.elapsed().as_secs() + THROTTLE_WINDOW_S) + LARGEST_FETCH;
+    let allowed = THROTTLE * (began.elapsed().as_secs() + THROTTLE_WINDOW_S) + 2 * LARGEST_FETCH;
     println!(
         "{hand:?}: {copied} bytes copied in {:.1?} at {THROTTLE} B/s",
         began.elapsed()
