@@ -100,7 +100,7 @@ pub fn end(trouble: Trouble, broker: &mut Member, links: &mut Links) -> Result<(
         Trouble::Unreachable | Trouble::Isolated | Trouble::Slowed => links.mend(),
         Trouble::Bereft => {
             broker.take()?.kill()?;
-            if broker.peer.id() != "ottla" && second_dir(broker).is_dir() {
+            if broker.peer.id() != "ottla" {
                 format(broker)?;
             }
             broker.start()
@@ -138,7 +138,7 @@ fn delete(dir: &Path) -> Result<()> {
     }
 }
 
-/// Has an empty directory that is there begin as one of this broker's. Kafka does so by itself only where there is none.
+/// Has an empty directory begin as one of this broker's, which Kafka leaves to its administrators.
 fn format(broker: &Member) -> Result<()> {
     let own = std::fs::read_to_string(broker.options.dir.join("data/meta.properties"))?;
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -148,6 +148,7 @@ fn format(broker: &Member) -> Result<()> {
         .filter(|line| !line.starts_with("directory.id="));
     let mut text = others.collect::<Vec<_>>().join("\n");
     writeln!(text, "\ndirectory.id={directory_id}")?;
+    std::fs::create_dir_all(second_dir(broker))?;
     std::fs::write(second_dir(broker).join("meta.properties"), text)?;
     Ok(())
 }
