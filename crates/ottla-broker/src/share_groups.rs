@@ -148,9 +148,12 @@ pub(crate) fn is_share_api(api_key: ApiKey) -> bool {
     )
 }
 
-/// Whether the cluster has share groups.
+/// What reads, sets and deletes their offsets is missing, and no client has been compared with Kafka: nobody is offered them.
+const ARE_SERVED: bool = cfg!(test);
+
+/// Whether the cluster has share groups, and this broker serves them.
 pub(crate) fn are_enabled(broker: &Broker) -> bool {
-    broker.metadata().features.level(SHARE_VERSION.name) >= 1
+    ARE_SERVED && broker.metadata().features.level(SHARE_VERSION.name) >= 1
 }
 
 impl Served for ShareCoordinator {
