@@ -49,6 +49,8 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         let scratch = Scratch::new("cluster", disk_of(options))?;
         let mut bench = Bench::start(setting, side, scratch)?;
         for part in options.parts() {
+            // What the last part wrote is on the disk: who has written more of it in less time does not pay for that now.
+            rustix::fs::sync();
             match part {
                 Part::Producers => producers::measure(&mut bench)?,
                 Part::Latency => latency::measure(&mut bench)?,
