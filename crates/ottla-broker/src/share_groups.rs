@@ -149,7 +149,7 @@ pub(crate) fn is_share_api(api_key: ApiKey) -> bool {
 }
 
 /// What reads, sets and deletes their offsets is missing, and no client has been compared with Kafka: nobody is offered them.
-const ARE_SERVED: bool = cfg!(test);
+pub(crate) const ARE_SERVED: bool = cfg!(test);
 
 /// Whether the cluster has share groups, and this broker serves them.
 pub(crate) fn are_enabled(broker: &Broker) -> bool {

@@ -319,10 +319,6 @@ impl Consumer {
                 self.start_known_fetches();
                 return Ok(taken);
             }
-            // What was taken from held nothing to hand out, and there is more behind it.
-            if self.holds_some() {
-                continue;
-            }
             self.find_positions().await?;
             self.start_fetches().await?;
             if self.waker.take() {
@@ -331,6 +327,10 @@ impl Consumer {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(Vec::new());
+            }
+            // What was taken from held nothing to hand out, and there is more behind it.
+            if self.holds_some() {
+                continue;
             }
             // Rebalances are noticed while nothing comes, and answers are awaited in between.
             let pause = left.min(Duration::from_millis(100));

@@ -144,7 +144,10 @@ pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String
             ..Default::default()
         })?;
         let error = answer.coordinators.iter().map(|found| found.error_code);
-        match error.max().map(ErrorCode::from_code) {
+        match error
+            .max_by_key(|code| *code != 0)
+            .map(ErrorCode::from_code)
+        {
             Some(ErrorCode::None) => {
                 let found = answer.coordinators.iter();
                 return Ok(found

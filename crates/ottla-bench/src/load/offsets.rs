@@ -55,8 +55,8 @@ pub fn commit(topic: &Topic, bootstrap: &str, groups: &[ByteString]) -> Result<(
         loop {
             let answer = connection.request(&request)?;
             let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
-            let error = partitions.map(|partition| partition.error_code).max();
-            let error = error.unwrap_or_default();
+            let mut errors = partitions.map(|partition| partition.error_code);
+            let error = errors.find(|code| *code != 0).unwrap_or_default();
             if !is_loading(error) {
                 check(error, "committing offsets", bootstrap)?;
                 break;

@@ -16,8 +16,9 @@ use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::metrics::RequestTally;
+use super::position::Position;
 use super::records::{CompletedFetch, Extent};
-use super::session::Wanted;
+use super::session::{FetchSession, Wanted};
 use super::{Consumer, Partition};
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
@@ -65,6 +66,14 @@ struct NodeFetch {
 impl NodeFetch {
     fn is_worth_asking(&self) -> bool {
         !self.partitions.is_empty() && (self.has_more || !self.has_some_waiting)
+    }
+
+    /// Leaves out what would be fetched ahead, if anything has run dry.
+    fn put_dry_first(&mut self, positions: &BTreeMap<Partition, Position>) {
+        let is_dry = |partition: &Partition| !positions[partition].holds_some();
+        if self.partitions.keys().any(is_dry) {
+            self.partitions.retain(|partition, _| is_dry(partition));
+        }
     }
 }
 
@@ -139,10 +148,20 @@ impl Consumer {
                 .partitions
                 .insert(partition.clone(), (wanted, position.generation));
         }
-        for (leader, of_node) in by_leader {
-            if of_node.is_worth_asking() {
-                self.fetch_from(leader, of_node.partitions, metadata);
+        for (leader, mut of_node) in by_leader {
+            if !of_node.is_worth_asking() {
+                continue;
             }
+            // Without a session the first partition of a request is served first: one fetched ahead again and again
+            // would take all room from one that has run dry.
+            if !self
+                .sessions
+                .get(&leader)
+                .is_some_and(FetchSession::is_open)
+            {
+                of_node.put_dry_first(&self.positions);
+            }
+            self.fetch_from(leader, of_node.partitions, metadata);
         }
         Ok(())
     }
@@ -283,7 +302,7 @@ impl Consumer {
                             | ErrorCode::InconsistentTopicId
                     )
                 );
-                if is_about_session {
+                if is_about_session || self.may_go_on_without(fetched.leader, &fetched.asked) {
                     return Ok(());
                 }
                 if !error.is_retriable() {
@@ -309,6 +328,7 @@ impl Consumer {
             };
             match ErrorCode::from_code(data.error_code) {
                 ErrorCode::None => self.on_data(&partition, offset, data, &tally),
+                _ if position.forget_replica(fetched.leader) => {}
                 _ if position.holds_some() => position.on_ahead_refused(),
                 ErrorCode::OffsetOutOfRange => out_of_range.push(partition),
                 code if code.is_retriable() => stale = true,
@@ -325,6 +345,26 @@ impl Consumer {
             self.refresh(&fetched.asked).await?;
         }
         Ok(())
+    }
+
+    /// A node could not be asked: whether there is somebody else to ask for each partition, or something of it to be handed
+    /// out first. What is wrong is met again then.
+    fn may_go_on_without(&mut self, node: i32, asked: &BTreeMap<Partition, (i64, u64)>) -> bool {
+        let mut may_go_on = true;
+        for (partition, (_, generation)) in asked {
+            let position = self.positions.get_mut(partition);
+            let Some(position) = position.filter(|it| it.generation == *generation) else {
+                continue;
+            };
+            if position.forget_replica(node) {
+                continue;
+            }
+            match position.holds_some() {
+                true => position.on_ahead_refused(),
+                false => may_go_on = false,
+            }
+        }
+        may_go_on
     }
 
     /// The name of a topic, as all its records have it.

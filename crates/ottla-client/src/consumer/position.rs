@@ -102,6 +102,13 @@ impl Position {
         }
     }
 
+    /// That replica, if it is the one that was said to be nearer, could not be asked: the leader is asked again.
+    pub(super) fn forget_replica(&mut self, node: i32) -> bool {
+        self.read_replica
+            .take_if(|(replica, _)| *replica == node)
+            .is_some()
+    }
+
     /// What is behind all that is held could not be had: it is asked for again once that is handed out.
     pub(super) fn on_ahead_refused(&mut self) {
         self.high_watermark = None;
@@ -139,7 +146,7 @@ impl Position {
         match &taken {
             Ok(Some(_)) => self.next = Some(held.fetch.next_offset()),
             Ok(None) => {
-                self.next = Some(held.fetch.end_offset());
+                self.next = Some(held.fetch.next_offset().max(held.fetch.end_offset()));
                 self.fetched = self.ahead.take();
             }
             Err(_) => {

@@ -326,7 +326,7 @@ fn has_whole_batch(bytes: &[u8]) -> bool {
 
 /// The offset behind the last whole batch, or behind the last before something that is no batch: reading ends there.
 fn end_of(mut bytes: &[u8]) -> Option<i64> {
-    let mut end = None;
+    let mut end: Option<i64> = None;
     while has_whole_batch(bytes)
         && let Ok(prefix) = BatchPrefix::parse(bytes)
     {
@@ -338,7 +338,7 @@ fn end_of(mut bytes: &[u8]) -> Option<i64> {
             },
             _ => prefix.base_offset,
         };
-        end = Some(last.0.wrapping_add(1));
+        end = end.max(Some(last.0.wrapping_add(1)));
         bytes = &bytes[BatchPrefix::LOG_OVERHEAD + prefix.batch_length as usize..];
     }
     end

@@ -34,6 +34,11 @@ pub(super) struct FetchSession {
 }
 
 impl FetchSession {
+    /// Whether the broker remembers what it is asked for, and has the partitions take turns.
+    pub(super) fn is_open(&self) -> bool {
+        self.id != 0
+    }
+
     /// The request for these partitions; an answer or a failure has to be told before the next one.
     pub(super) fn next_request(&mut self, wanted: BTreeMap<Partition, Wanted>) -> SessionRequest {
         if self.epoch == INITIAL_EPOCH {

@@ -136,3 +136,14 @@ fn a_piece_that_is_too_small_to_be_answered_at_once_is_not_asked_for_ahead() {
     position.high_watermark = Some(9);
     assert_eq!(position.wanted(false, piece + 1), Some(4));
 }
+
+#[test]
+fn the_leader_is_asked_again_once_the_nearer_replica_fails() {
+    let mut position = at(0, 8);
+    position.read_replica = Some((2, Instant::now()));
+    assert!(!position.forget_replica(1));
+    assert!(position.read_replica.is_some());
+    assert!(position.forget_replica(2));
+    assert_eq!(position.read_replica, None);
+    assert!(!position.forget_replica(2));
+}

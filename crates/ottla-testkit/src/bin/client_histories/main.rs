@@ -119,6 +119,15 @@ async fn run() -> Result<bool> {
     }
     write_down(file, &history)?;
     println!("{}", counts(&history));
+    // Where nothing works nothing wrong can be seen.
+    for (what, is_there) in [
+        ("committed", has_committed(&history)),
+        ("polled", has_polled(&history)),
+    ] {
+        if !is_there {
+            wrong.push(format!("nothing was {what}"));
+        }
+    }
     for (kind, sentences) in client_histories::check(&history).iter() {
         let shown = sentences[..sentences.len().min(TOLD)].join("; ");
         let line = format!("{kind}: {}: {shown}", sentences.len());
@@ -165,6 +174,22 @@ fn write_down(file: &str, history: &[Operation]) -> Result<()> {
         writeln!(out, "{operation:?}")?;
     }
     Ok(out.flush()?)
+}
+
+fn has_committed(history: &[Operation]) -> bool {
+    let is_sent = |step: &Step| matches!(step, Step::Sent { .. });
+    history
+        .iter()
+        .any(|it| it.outcome == Outcome::Committed && it.steps.iter().any(is_sent))
+}
+
+/// By those that sent at the same time; the readers at the end come after them.
+fn has_polled(history: &[Operation]) -> bool {
+    let mut steps = history
+        .iter()
+        .filter(|operation| operation.process < WORKERS)
+        .flat_map(|operation| &operation.steps);
+    steps.any(|step| matches!(step, Step::Polled { records, .. } if !records.is_empty()))
 }
 
 fn counts(history: &[Operation]) -> String {
