@@ -336,21 +336,24 @@ pub(crate) async fn leader_connection(
             Some("the topic does not have this partition"),
         ));
     };
-    match metadata.brokers.get(&info.leader) {
+    let connected = match metadata.brokers.get(&info.leader) {
         Some(broker) => client.connection(&broker.address()).await,
         None => Err(ClientError::broker(
             format!("{topic}-{partition}"),
             ErrorCode::LeaderNotAvailable.code(),
             None::<&str>,
         )),
-    }
+    };
+    // Another may lead by now: who is told the name of a broker that has just died would ask for that one for ever.
+    forget_stale_leader(client, topic, &connected).await;
+    connected
 }
 
-/// After an answer that says that the metadata is old, asks for it again.
-pub(crate) async fn forget_stale_leader(
+/// After an answer that says that the metadata is old, or none at all, asks for it again.
+pub(crate) async fn forget_stale_leader<T>(
     client: &Client,
     topic: &str,
-    result: &Result<(), ClientError>,
+    result: &Result<T, ClientError>,
 ) {
     if result.as_ref().is_err_and(ClientError::is_retriable) {
         let _ = client
