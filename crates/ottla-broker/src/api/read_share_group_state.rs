@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use ottla_coordinator::share_state::{ReadState, SharePartitionKey, StateRead};
+use ottla_coordinator::share_state::{ReadState, StateRead};
 use ottla_protocol::messages::read_share_group_state_response::{
     PartitionResult, ReadStateResult, StateBatch,
 };
 use ottla_protocol::messages::{ReadShareGroupStateRequest, ReadShareGroupStateResponse};
 use ottla_types::LeaderEpoch;
 
-use crate::share_groups::{StateFailure, may_ask_coordinators};
+use crate::share_groups::{StateFailure, ask_for_each};
 use crate::{Broker, RequestContext};
 
 pub(crate) async fn handle(
@@ -18,48 +18,32 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: ReadShareGroupStateRequest,
 ) -> ReadShareGroupStateResponse {
-    let is_allowed = may_ask_coordinators(broker, context);
-    let mut asked = Vec::with_capacity(request.topics.len());
-    for topic in request.topics {
-        let mut partitions = Vec::with_capacity(topic.partitions.len());
-        for partition in topic.partitions {
-            let key = SharePartitionKey {
-                group_id: request.group_id.clone(),
-                topic_id: topic.topic_id,
-                partition: partition.partition,
-            };
-            let index = partition.partition;
+    let topics = request.topics.into_iter();
+    let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
+    let answers = ask_for_each(
+        broker,
+        context,
+        &request.group_id,
+        topics,
+        |partition| partition.partition,
+        |broker, key, partition| {
             let request = ReadState {
                 key,
                 leader_epoch: LeaderEpoch(partition.leader_epoch),
             };
-            let (broker, is_allowed) = (Arc::clone(broker), is_allowed.clone());
-            // Each share partition has a coordinator of its own.
-            let answered = tokio::spawn(async move {
-                is_allowed?;
-                broker.share_groups.read_state(&broker, request).await
-            });
-            partitions.push((index, answered));
-        }
-        asked.push((topic.topic_id, partitions));
-    }
-    let mut results = Vec::with_capacity(asked.len());
-    for (topic_id, asked) in asked {
-        let mut partitions = Vec::with_capacity(asked.len());
-        for (index, answered) in asked {
-            let answered = answered
-                .await
-                .unwrap_or_else(|_| Err(StateFailure::panicked()));
-            partitions.push(result(index, answered));
-        }
-        results.push(ReadStateResult {
+            async move { broker.share_groups.read_state(&broker, request).await }
+        },
+    );
+    let results = answers.await.into_iter().map(|(topic_id, partitions)| {
+        let partitions = partitions.into_iter();
+        ReadStateResult {
             topic_id,
-            partitions,
+            partitions: partitions.map(|(number, it)| result(number, it)).collect(),
             ..Default::default()
-        });
-    }
+        }
+    });
     ReadShareGroupStateResponse {
-        results,
+        results: results.collect(),
         ..Default::default()
     }
 }

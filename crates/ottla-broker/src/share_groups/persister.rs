@@ -12,6 +12,7 @@ use bytestring::ByteString;
 use ottla_coordinator::share_state::{
     InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, WriteState,
 };
+use ottla_protocol::ApiRequest;
 use ottla_protocol::messages::{
     InitializeShareGroupStateRequest, ReadShareGroupStateRequest, WriteShareGroupStateRequest,
 };
@@ -23,7 +24,7 @@ use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use super::{SHARE_STATE_TOPIC, StateFailure};
 use crate::Broker;
-use crate::net::{PeerConnection, PeerError};
+use crate::net::PeerError;
 
 /// How often a coordinator is looked for.
 const ATTEMPTS: u32 = 8;
@@ -71,11 +72,7 @@ impl Persister {
                             }],
                             ..Default::default()
                         };
-                        let response = peer(broker, id)
-                            .await?
-                            .send(&wire)
-                            .await
-                            .map_err(unreachable)?;
+                        let response = ask_peer(broker, id, &wire).await?;
                         let mut results = response
                             .results
                             .into_iter()
@@ -121,11 +118,7 @@ impl Persister {
                             }],
                             ..Default::default()
                         };
-                        let response = peer(broker, id)
-                            .await?
-                            .send(&wire)
-                            .await
-                            .map_err(unreachable)?;
+                        let response = ask_peer(broker, id, &wire).await?;
                         let mut results = response
                             .results
                             .into_iter()
@@ -193,11 +186,7 @@ impl Persister {
                             }],
                             ..Default::default()
                         };
-                        let response = peer(broker, id)
-                            .await?
-                            .send(&wire)
-                            .await
-                            .map_err(unreachable)?;
+                        let response = ask_peer(broker, id, &wire).await?;
                         let mut results = response
                             .results
                             .into_iter()
@@ -268,14 +257,16 @@ fn place_of(broker: &Arc<Broker>, key: &SharePartitionKey) -> Result<Place, Stat
     }
 }
 
-async fn peer(broker: &Arc<Broker>, id: BrokerId) -> Result<Arc<PeerConnection>, StateFailure> {
+async fn ask_peer<R: ApiRequest>(
+    broker: &Arc<Broker>,
+    id: BrokerId,
+    request: &R,
+) -> Result<R::Response, StateFailure> {
     let timeout_ms = broker.config().request_timeout_ms.max(1) as u64;
     let timeout = Duration::from_millis(timeout_ms);
-    broker
-        .peers
-        .connection(broker, id, timeout)
-        .await
-        .map_err(unreachable)
+    let connection = broker.peers.connection(broker, id, timeout).await;
+    let answered = connection.map_err(unreachable)?.send(request).await;
+    answered.map_err(unreachable)
 }
 
 fn unreachable(error: PeerError) -> StateFailure {

@@ -9,7 +9,7 @@ use ottla_coordinator::share_state::{
     InitializeState, Outcome, ReadState, Response, ShareCoordinator, SharePartitionKey, StateError,
     StateRead, StateSummary, WriteState,
 };
-use ottla_types::{ErrorCode, Timestamp};
+use ottla_types::{ErrorCode, Timestamp, Uuid};
 
 use super::ShareGroups;
 use crate::{Broker, Operation, RequestContext, ResourceType};
@@ -40,10 +40,7 @@ impl From<ErrorCode> for StateFailure {
 }
 
 /// Whether the client is one of the cluster's brokers, or as good as one.
-pub(crate) fn may_ask_coordinators(
-    broker: &Broker,
-    context: &RequestContext,
-) -> Result<(), StateFailure> {
+fn may_ask_coordinators(broker: &Broker, context: &RequestContext) -> Result<(), StateFailure> {
     let (act, of_cluster) = (Operation::ClusterAction, ResourceType::Cluster);
     match broker
         .authorizer
@@ -66,6 +63,57 @@ impl StateFailure {
             message: coordinator_message(what, code.message()).into(),
         }
     }
+}
+
+/// What a client of share coordinators was answered of the partitions of a topic, by their numbers.
+pub(crate) type TopicAnswers<T> = (Uuid, Vec<(i32, Result<T, StateFailure>)>);
+
+/// Asks for every share partition of a request at once, since each has a coordinator of its own. The answers come in the order of
+/// the request; they are failures where the client is none of the cluster's brokers.
+pub(crate) async fn ask_for_each<P, T, F>(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    group_id: &ByteString,
+    topics: impl IntoIterator<Item = (Uuid, Vec<P>)>,
+    number_of: impl Fn(&P) -> i32,
+    ask: impl Fn(Arc<Broker>, SharePartitionKey, P) -> F,
+) -> Vec<TopicAnswers<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, StateFailure>> + Send + 'static,
+{
+    let is_allowed = may_ask_coordinators(broker, context);
+    let mut asked = Vec::new();
+    for (topic_id, partitions) in topics {
+        let mut asked_of_topic = Vec::with_capacity(partitions.len());
+        for partition in partitions {
+            let number = number_of(&partition);
+            let key = SharePartitionKey {
+                group_id: group_id.clone(),
+                topic_id,
+                partition: number,
+            };
+            let is_allowed = is_allowed.clone();
+            let answer = ask(Arc::clone(broker), key, partition);
+            let answered = tokio::spawn(async move {
+                is_allowed?;
+                answer.await
+            });
+            asked_of_topic.push((number, answered));
+        }
+        asked.push((topic_id, asked_of_topic));
+    }
+    let mut answers = Vec::with_capacity(asked.len());
+    for (topic_id, asked) in asked {
+        let mut answered = Vec::with_capacity(asked.len());
+        for (number, answer) in asked {
+            let answer = answer.await;
+            let answer = answer.unwrap_or_else(|_| Err(StateFailure::panicked()));
+            answered.push((number, answer));
+        }
+        answers.push((topic_id, answered));
+    }
+    answers
 }
 
 /// Kafka's sentence for what could not be done.
