@@ -14,6 +14,7 @@ mod fetch_session;
 mod fetcher;
 mod fetchers;
 mod leader_offsets;
+mod new_leaderships;
 mod orders;
 mod throttle;
 
@@ -28,6 +29,7 @@ use crate::Broker;
 pub(crate) use alter_partitions::AlterPartitions;
 pub(crate) use fetcher::{Answered, Fetcher, LeaderAnswer};
 pub(crate) use fetchers::Fetchers;
+use new_leaderships::NewLeaderships;
 pub(crate) use throttle::ReplicationThrottle;
 
 /// What the partitions of this broker share about replication.
@@ -39,6 +41,7 @@ pub(crate) struct Replication {
     pub(crate) leader_throttle: ReplicationThrottle,
     /// What comes from leaders.
     pub(crate) follower_throttle: ReplicationThrottle,
+    pub(crate) new_leaderships: NewLeaderships,
     /// Becomes true when nothing is to be fetched any more.
     ended: watch::Sender<bool>,
 }

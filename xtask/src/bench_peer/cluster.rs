@@ -45,8 +45,11 @@ pub const ALL: [Part; 3] = [Part::Producers, Part::Latency, Part::ManyPartitions
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let options = setting.options;
+    // Deleted when all has been measured: for minutes after a hundred thousand files were deleted, ext4 looks at each of
+    // them whenever it makes a new one, and the next turn would pay for the files of the last.
+    let mut done = Vec::new();
     setting.alternate(results, |side, round, results| {
-        let scratch = Scratch::new("cluster", disk_of(options))?;
+        let scratch = Scratch::new(&format!("cluster-{round}-{side}"), disk_of(options))?;
         let mut bench = Bench::start(setting, side, scratch)?;
         for part in options.parts() {
             // What the last part wrote is on the disk: who has written more of it in less time does not pay for that now.
@@ -61,6 +64,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         for (measure, value) in bench.measured {
             results.add(side, round, format!("cluster: {measure}"), value);
         }
+        done.push(bench.scratch);
         Ok(())
     })
 }

@@ -162,6 +162,16 @@ pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String
     }
 }
 
+/// What is answered between the election of a coordinator and the end of its loading.
+pub fn is_not_served_yet(error_code: i16) -> bool {
+    matches!(
+        ErrorCode::from_code(error_code),
+        ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator
+    )
+}
+
 struct Member<'a> {
     connection: Connection,
     group_id: ByteString,
@@ -203,9 +213,8 @@ impl Member<'_> {
                 request.topic_partitions = Some(owned(self.topic.id, &held));
             }
             let answer = self.connection.request(&request)?;
-            match ErrorCode::from_code(answer.error_code) {
-                ErrorCode::CoordinatorLoadInProgress | ErrorCode::CoordinatorNotAvailable => {}
-                _ => self.check(answer.error_code)?,
+            if !is_not_served_yet(answer.error_code) {
+                self.check(answer.error_code)?;
             }
             has_news = false;
             if answer.error_code == 0 {
@@ -251,7 +260,7 @@ impl Member<'_> {
                     member_id = joined.member_id;
                     continue;
                 }
-                ErrorCode::CoordinatorLoadInProgress | ErrorCode::CoordinatorNotAvailable => {
+                _ if is_not_served_yet(joined.error_code) => {
                     std::thread::sleep(PAUSE);
                     continue;
                 }

@@ -9,10 +9,9 @@ use ottla_protocol::messages::offset_commit_request::{
 };
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use ottla_protocol::messages::{OffsetCommitRequest, OffsetFetchRequest};
-use ottla_types::ErrorCode;
 
 use super::cluster::Topic;
-use super::groups::coordinators;
+use super::groups::{coordinators, is_not_served_yet};
 use super::wire::{Connection, check};
 
 const PAUSE: Duration = Duration::from_millis(1);
@@ -57,7 +56,7 @@ pub fn commit(topic: &Topic, bootstrap: &str, groups: &[ByteString]) -> Result<(
             let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
             let mut errors = partitions.map(|partition| partition.error_code);
             let error = errors.find(|code| *code != 0).unwrap_or_default();
-            if !is_loading(error) {
+            if !is_not_served_yet(error) {
                 check(error, "committing offsets", bootstrap)?;
                 break;
             }
@@ -89,7 +88,7 @@ pub fn fetch(bootstrap: &str, groups: &[ByteString]) -> Result<u64> {
             let answer = connection.request(&request)?;
             let group = answer.groups.first();
             let error = group.map_or(0, |group| group.error_code);
-            if !is_loading(error) {
+            if !is_not_served_yet(error) {
                 check(error, "fetching offsets", bootstrap)?;
                 let topics = group.into_iter().flat_map(|group| &group.topics);
                 count += topics
@@ -105,13 +104,4 @@ pub fn fetch(bootstrap: &str, groups: &[ByteString]) -> Result<u64> {
         }
     }
     Ok(count)
-}
-
-fn is_loading(error_code: i16) -> bool {
-    matches!(
-        ErrorCode::from_code(error_code),
-        ErrorCode::CoordinatorLoadInProgress
-            | ErrorCode::CoordinatorNotAvailable
-            | ErrorCode::NotCoordinator
-    )
 }

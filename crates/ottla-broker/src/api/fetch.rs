@@ -129,6 +129,7 @@ pub(crate) async fn handle(
             let wait = Wait {
                 min_bytes,
                 max_wait,
+                is_from_follower: follower.is_some(),
                 waited: &context.waited,
             };
             read_or_wait(broker, Arc::clone(&targets), limits, wait).await
@@ -180,7 +181,24 @@ fn count(
 struct Wait<'a> {
     min_bytes: u64,
     max_wait: Duration,
+    is_from_follower: bool,
     waited: &'a WaitedTime,
+}
+
+impl Wait<'_> {
+    async fn is_over(&self, broker: &Broker, partitions: usize) {
+        let over = tokio::time::sleep(self.max_wait);
+        match self.is_from_follower {
+            true => {
+                let new_leaderships = &broker.replication.new_leaderships;
+                tokio::select! {
+                    () = over => {}
+                    () = new_leaderships.until_asked_again(partitions) => {}
+                }
+            }
+            false => over.await,
+        }
+    }
 }
 
 /// Reads until there is enough, or the time is over.
@@ -197,8 +215,7 @@ async fn read_or_wait(
     }
     let _waiting = wait.waited.begin();
     let parked = Parked::new(&targets, limits.isolation);
-    let deadline = tokio::time::sleep(wait.max_wait);
-    tokio::pin!(deadline);
+    let mut is_over = std::pin::pin!(wait.is_over(broker, targets.len()));
     loop {
         parked.register();
         // What came between the read and the registration woke nobody.
@@ -213,7 +230,7 @@ async fn read_or_wait(
         tokio::select! {
             biased;
             () = parked.waiter.notified() => {}
-            () = &mut deadline => {
+            () = &mut is_over => {
                 // A follower is told of a high watermark that has moved meanwhile.
                 return match outcome.is_current(&targets, limits) {
                     true => outcome,

@@ -78,9 +78,7 @@ impl Broker {
         let mut elected = Vec::new();
         for (replica, is_leader) in replicas {
             let is_new = before.is_some_and(|before| {
-                let topic = before.topics.by_name(&replica.topic);
-                let topic = topic.filter(|topic| topic.id == replica.topic_id);
-                let known = topic.and_then(|topic| topic.partition(replica.partition));
+                let known = known_before(before, replica);
                 known.is_none_or(|known| !known.is_replica(self.broker_id()))
             });
             match self.partition_of(&mut map, replica, is_new, image) {
@@ -96,11 +94,18 @@ impl Broker {
         self.partitions.replace(map);
         let is_directory_told = image.metadata_version().is_directory_assignment_supported();
         let mut followers = Vec::new();
+        let mut is_newly_leading = false;
         for (partition, replica, is_leader) in elected {
             if is_directory_told {
                 self.tell_directory(&partition, replica);
             }
             if is_leader {
+                is_newly_leading |= before.is_none_or(|before| {
+                    let now = &replica.registration;
+                    known_before(before, replica).is_none_or(|known| {
+                        known.leader_epoch != now.leader_epoch || known.replicas != now.replicas
+                    })
+                });
                 let elected = Event::LeaderElected {
                     leadership: leadership(&partition, replica, image),
                     now_ms: self.now_ms(),
@@ -115,6 +120,9 @@ impl Broker {
                 };
                 followers.push((partition, role));
             }
+        }
+        if is_newly_leading {
+            self.replication.new_leaderships.note();
         }
         followers
     }
@@ -334,6 +342,15 @@ impl Broker {
             .open_log(topic_partition, replica.topic_id, directory, settings)
             .map_err(|error| error.to_string())
     }
+}
+
+fn known_before<'a>(
+    before: &'a MetadataImage,
+    replica: &LocalReplica,
+) -> Option<&'a PartitionRegistration> {
+    let topic = before.topics.by_name(&replica.topic);
+    let topic = topic.filter(|topic| topic.id == replica.topic_id);
+    topic.and_then(|topic| topic.partition(replica.partition))
 }
 
 fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataImage) -> Leadership {

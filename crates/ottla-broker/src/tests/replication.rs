@@ -415,6 +415,27 @@ async fn three_replicas_hold_the_same_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_first_write_of_a_partition_does_not_wait_for_the_fetch_under_way() {
+    let settings = [
+        ("replica.fetch.wait.max.ms", "10000"),
+        ("replica.lag.time.max.ms", "30000"),
+    ];
+    let cluster = Cluster::start(3, &settings).await;
+    cluster.create_topic(&[1, 2, 3], &[]).await;
+    assert_eq!(code(&cluster.produce(1, -1, &["a"]).await), ErrorCode::None);
+    // The followers wait at broker 1 for what comes behind that, and are given another partition of it.
+    let mut client = cluster.connect(1).await;
+    cluster.create("others", &[1, 2, 3], &[]).await;
+    let began = Instant::now();
+    let request = produce_to("others", 0, -1, batch(&["b"]));
+    let response = client.ask(9, &request).await;
+    let answer = &response.responses[0].partition_responses[0];
+    assert_eq!(code(answer), ErrorCode::None);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
     let mut cluster = Cluster::start(2, &[]).await;
     cluster
