@@ -174,7 +174,7 @@
         const summaries = point.runs.map((run) => run.summaries[figure.name]);
         if (summaries.every((it) => !it || (it.max === 0 && !SHOWN_AT_ZERO.includes(figure.name))) && (published.length === 0 || figure.name === "produce.failed")) continue;
         const texts = published.map((it) => number(it.figures[figure.name]) + (isToldApart(point, it) ? ` (${it.note})` : ""));
-        const row = make("tr", {}, make("td", { textContent: figure.label }), ...summaries.map((summary) => valueCell(summary, figure)), hasPublished ? make("td", { textContent: texts.join(" · ") }) : null);
+        const row = make("tr", {}, make("td", { textContent: figure.label }), ...summaries.map((summary) => valueCell(summary, figure)), hasPublished ? make("td", {}, ...texts.map((text) => make("div", { class: "published", textContent: text }))) : null);
         if (targets.length > 1) row.append(comparisonCell(point, figure.name));
         body.push(row);
       }
