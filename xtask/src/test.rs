@@ -5,7 +5,8 @@
 //! broker uses that one.
 //!
 //! What is quick and the binary go first; then two lanes run beside each other, because the suites that start
-//! brokers mostly wait for them. What either could run goes to the one that is done first.
+//! brokers mostly wait for them, and a third when nothing is left to compile. What any of them could run goes to the
+//! one that is done first.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ enum Lane {
     Tests,
     /// What starts brokers and mostly waits for them.
     Brokers,
-    /// Whichever of the two has come to its end.
+    /// Whichever of the lanes has come to its end.
     Either,
 }
 
@@ -256,26 +257,31 @@ pub fn run(options: &Options) -> Result<()> {
             .filter(move |suite| suite.lane == lane)
             .filter(is_asked_for)
     };
-    let mut total = Tally::default();
-    for suite in suites_of(Lane::First) {
-        total.add(run_suite(suite)?);
-    }
+    let mut total = run_all(suites_of(Lane::First))?;
     let either = Mutex::new(suites_of(Lane::Either));
-    let run_lane = &|lane| {
-        let mut total = Tally::default();
-        let left = || either.lock().expect("no lane panics with it").next();
-        for suite in suites_of(lane).chain(std::iter::from_fn(left)) {
-            total.add(run_suite(suite)?);
-        }
-        anyhow::Ok(total)
+    let lane = &|lane| run_all(suites_of(lane));
+    let what_is_left = &|| {
+        let next = || either.lock().expect("no lane panics with it").next();
+        run_all(std::iter::from_fn(next))
     };
     let lanes = std::thread::scope(|scope| {
-        [Lane::Tests, Lane::Brokers]
-            .map(|lane| scope.spawn(move || run_lane(lane)))
-            .map(|lane| lane.join())
+        let tests = scope.spawn(move || {
+            let mut total = lane(Lane::Tests)?;
+            // From here on nothing compiles, and there is room for another suite that waits.
+            let beside = scope.spawn(what_is_left);
+            total.add(what_is_left()?);
+            total.add(joined(beside.join())?);
+            anyhow::Ok(total)
+        });
+        let brokers = scope.spawn(move || {
+            let mut total = lane(Lane::Brokers)?;
+            total.add(what_is_left()?);
+            anyhow::Ok(total)
+        });
+        [tests, brokers].map(|lane| lane.join())
     });
     for tally in lanes {
-        total.add(tally.map_err(|_| anyhow!("a lane of suites panicked"))??);
+        total.add(joined(tally)?);
     }
     println!("in {}", shown(began.elapsed()));
     println!("{total}");
@@ -283,6 +289,19 @@ pub fn run(options: &Options) -> Result<()> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Tally> {
+    let mut total = Tally::default();
+    for suite in suites {
+        total.add(run_suite(suite)?);
+    }
+    Ok(total)
+}
+
+/// What a lane of suites came to.
+fn joined(lane: std::thread::Result<Result<Tally>>) -> Result<Tally> {
+    lane.map_err(|_| anyhow!("a lane of suites panicked"))?
 }
 
 fn run_suite(suite: &Suite) -> Result<Tally> {
