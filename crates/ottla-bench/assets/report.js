@@ -139,7 +139,9 @@
     report.append(section);
     if (scenario.points.length === 0) { section.append(make("p", { textContent: "Nothing was measured." })); return; }
     section.append(pointTable(scenario));
-    const notes = [...new Set(scenario.points.flatMap((point) => point.published.filter((it) => it.note && !isToldApart(point, it)).map((it) => it.note)))];
+    // What stands beside the figures of one point needs no line for another that has no other figures.
+    const told = new Set(scenario.points.flatMap((point) => point.published.filter((it) => isToldApart(point, it)).map((it) => it.note)));
+    const notes = [...new Set(scenario.points.flatMap((point) => point.published.map((it) => it.note)))].filter((it) => it && !told.has(it));
     for (const note of notes) section.append(make("p", { class: "soft", textContent: `Published: ${note}.` }));
     const plots = make("div", { class: "plots" });
     section.append(plots);

@@ -71,13 +71,16 @@ pub fn of_scenario(scenario: &ScenarioResult) -> String {
         header.push("compared".to_owned());
     }
     text.push_str(&aligned(&header, &rows));
+    let all = || {
+        let points = scenario.points.iter();
+        points.flat_map(|point| point.published.iter().map(move |it| (point, it)))
+    };
+    // What stands beside the figures of one point needs no line for another that has no other figures.
+    let is_told = |note: &str| all().any(|(point, it)| it.note == note && is_told_apart(point, it));
     let mut notes: Vec<&str> = Vec::new();
-    for point in &scenario.points {
-        for published in &point.published {
-            let is_told = published.note.is_empty() || is_told_apart(point, published);
-            if !is_told && !notes.contains(&published.note.as_str()) {
-                notes.push(&published.note);
-            }
+    for (_, PublishedFigures { note, .. }) in all() {
+        if !note.is_empty() && !is_told(note) && !notes.contains(&note.as_str()) {
+            notes.push(note);
         }
     }
     for note in notes {
@@ -270,11 +273,17 @@ mod tests {
 
     #[test]
     fn notes_stand_beside_figures_only_to_tell_them_apart() {
-        let text = of_scenario(&scenario("a/b", 3000.0, 1500.0));
+        let mut scenario = scenario("a/b", 3000.0, 1500.0);
+        // Of another point only one of the two has published something.
+        let mut other = scenario.points[0].clone();
+        other.published.truncate(1);
+        scenario.points.push(other);
+        let text = of_scenario(&scenario);
         assert!(
             text.contains("1,500 (first day); 3,000 (second day)"),
             "{text}"
         );
         assert!(text.ends_with("  published: a plot\n"), "{text}");
+        assert!(!text.contains("published: first day"), "{text}");
     }
 }
