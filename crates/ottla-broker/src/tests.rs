@@ -22,6 +22,7 @@ mod quorum_of_three;
 mod quotas_and_credentials;
 mod replication;
 mod resources_in_force;
+pub(crate) mod said;
 mod settings;
 mod settings_in_force;
 mod share_groups;
@@ -147,7 +148,7 @@ impl TestBroker {
     }
 
     /// Has the controller write records that no request would lead to.
-    async fn write(&self, records: Vec<MetadataRecord>) {
+    pub(crate) async fn write(&self, records: Vec<MetadataRecord>) {
         let controller = self.broker().controller().expect("the broker has joined");
         let written = controller.decide(|_, _| Decision {
             records,
@@ -166,7 +167,7 @@ impl TestBroker {
 }
 
 /// The same name has the same id in all tests.
-fn topic_id(name: &str) -> Uuid {
+pub(crate) fn topic_id(name: &str) -> Uuid {
     let mut id = [7; 16];
     for (to, from) in id.iter_mut().zip(name.bytes()) {
         *to = from;

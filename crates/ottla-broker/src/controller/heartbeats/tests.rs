@@ -11,6 +11,7 @@ use super::*;
 use crate::controller::channel::{ActiveController, ControllerChannel};
 use crate::quorum::QuorumHandle;
 use crate::tests::peer::{Asked, broker_only_config, peer};
+use crate::tests::said::Said;
 
 const SERVED: &[(ApiKey, i16)] = &[
     (ApiKey::BrokerRegistration, 4),
@@ -42,10 +43,10 @@ fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
     (heartbeats, epoch)
 }
 
-fn register(asked: &Asked, error: ErrorCode) -> Bytes {
+fn register(asked: &Asked, answer: Result<i64, ErrorCode>) -> Bytes {
     asked.answer(&BrokerRegistrationResponse {
-        error_code: error.code(),
-        broker_epoch: 7,
+        error_code: answer.err().unwrap_or(ErrorCode::None).code(),
+        broker_epoch: answer.unwrap_or(-1),
         ..Default::default()
     })
 }
@@ -56,7 +57,7 @@ async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
     let log = Arc::clone(&seen);
     let react = move |asked: Asked| {
         if asked.api == ApiKey::BrokerRegistration {
-            return Some(vec![register(&asked, ErrorCode::None)]);
+            return Some(vec![register(&asked, Ok(7))]);
         }
         let request: BrokerHeartbeatRequest = asked.request();
         let answer = asked.answer(&BrokerHeartbeatResponse {
@@ -91,6 +92,51 @@ async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
     assert_eq!((last.want_fence, last.want_shut_down), (false, true));
 }
 
+/// As where it was unregistered, or another process has had its node.id meanwhile.
+#[tokio::test]
+async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
+    let said = Said::listen();
+    let seen = Arc::<Mutex<Vec<BrokerHeartbeatRequest>>>::default();
+    let log = Arc::clone(&seen);
+    let mut newest = 6;
+    let react = move |asked: Asked| {
+        if asked.api == ApiKey::BrokerRegistration {
+            newest += 1;
+            return Some(vec![register(&asked, Ok(newest))]);
+        }
+        let request: BrokerHeartbeatRequest = asked.request();
+        let mut heard = log.lock();
+        // Once it is unfenced.
+        let is_stale = request.broker_epoch == 7 && !heard.is_empty();
+        let error = match is_stale {
+            true => ErrorCode::StaleBrokerEpoch,
+            false => ErrorCode::None,
+        };
+        let answer = asked.answer(&BrokerHeartbeatResponse {
+            error_code: error.code(),
+            is_caught_up: true,
+            is_fenced: request.want_fence,
+            ..Default::default()
+        });
+        heard.push(request);
+        Some(vec![answer])
+    };
+    let (heartbeats, epoch) = join(peer(SERVED, react).await, &[]);
+    heartbeats.unfence().await.unwrap();
+    assert_eq!(epoch.load(Ordering::Relaxed), 7);
+    let has_come_back = |seen: &[BrokerHeartbeatRequest]| {
+        let last = seen.last();
+        last.is_some_and(|it| it.broker_epoch == 8 && !it.want_fence)
+    };
+    while !has_come_back(&seen.lock()) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(epoch.load(Ordering::Relaxed), 8);
+    let sentence = "the controller does not know broker 4 with epoch 7 any more: it was unregistered, or another \
+                    process has registered with its node.id; it registers again";
+    assert!(said.text().contains(sentence), "{}", said.text());
+}
+
 #[tokio::test]
 async fn what_keeps_a_broker_from_its_cluster_is_said_in_one_sentence() {
     for (error, settings, sentence) in [
@@ -111,7 +157,7 @@ async fn what_keeps_a_broker_from_its_cluster_is_said_in_one_sentence() {
             "a feature at a level that is not known here",
         ),
     ] {
-        let react = move |asked: Asked| Some(vec![register(&asked, error)]);
+        let react = move |asked: Asked| Some(vec![register(&asked, Err(error))]);
         let (heartbeats, _) = join(peer(SERVED, react).await, settings);
         let refused = heartbeats.unfence().await.unwrap_err();
         assert!(refused.contains(sentence), "{refused}");

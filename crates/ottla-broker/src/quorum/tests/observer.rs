@@ -1,5 +1,8 @@
 //! An observer beside a node that leads, over real sockets and real files.
 
+mod newer_release;
+
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +27,8 @@ struct Observer {
     published: Arc<Mutex<Vec<MetadataDelta>>>,
 }
 
-/// What a broker is told that follows `leader`, with a directory of a cluster.
-fn formatted(dir: &Path, leader: &TestBroker, cluster_id: &str) -> BrokerConfig {
+/// What a broker is told that follows a controller, with a directory of a cluster.
+fn formatted(dir: &Path, controller: SocketAddr, cluster_id: &str) -> BrokerConfig {
     let mut properties = Properties::new("the test");
     for (key, value) in [
         ("process.roles", "broker"),
@@ -34,7 +37,7 @@ fn formatted(dir: &Path, leader: &TestBroker, cluster_id: &str) -> BrokerConfig 
         ("controller.listener.names", "CONTROLLER"),
         (
             "controller.quorum.bootstrap.servers",
-            &leader.controller_address().to_string(),
+            &controller.to_string(),
         ),
         ("log.dirs", dir.to_str().expect("characters")),
     ] {
@@ -66,7 +69,7 @@ impl Observer {
         cluster_id: &str,
         prepare: impl FnOnce(&mut Controller),
     ) -> Observer {
-        let config = formatted(dir, leader, cluster_id);
+        let config = formatted(dir, leader.controller_address(), cluster_id);
         let identity = read_identity(&config)
             .expect("reads")
             .expect("is formatted");
@@ -278,7 +281,8 @@ async fn an_observer_waits_for_space_on_a_full_disk_and_can_be_stopped_meanwhile
 async fn a_broker_of_another_cluster_says_so_at_once() {
     let leader = TestBroker::start().await;
     let dir = tempfile::tempdir().expect("a directory");
-    let config = formatted(dir.path(), &leader, "AAAAAAAAAAAAAAAAAAAAZA");
+    let controller = leader.controller_address();
+    let config = formatted(dir.path(), controller, "AAAAAAAAAAAAAAAAAAAAZA");
     let started = tokio::time::timeout(PATIENCE, Broker::start(config)).await;
     let Err(error) = started.expect("long before it gives up to register") else {
         panic!("it belongs to another cluster");
