@@ -198,6 +198,7 @@ impl Stepped {
             return;
         }
         let before = self.log.log_end_offset();
+        let committed = self.replica.high_watermark();
         let now = broker.timestamp();
         let truncated = match truncation {
             Truncation::To(to) => self.log.truncate_to(to, now).map(|_| ()),
@@ -208,10 +209,19 @@ impl Stepped {
         match truncated {
             Ok(()) => {
                 let after = self.log.log_end_offset();
-                tracing::info!(
-                    partition = %partition.topic_partition,
-                    "the log was cut from {before} to {after}, where the leader's left it"
-                );
+                let partition_name = &partition.topic_partition;
+                if after < committed {
+                    tracing::warn!(
+                        partition = %partition_name,
+                        "the log was cut from {before} to {after}, where the leader's left it, though all below \
+                         {committed} was committed: the leader was elected without that, and it is lost"
+                    );
+                } else {
+                    tracing::info!(
+                        partition = %partition_name,
+                        "the log was cut from {before} to {after}, where the leader's left it"
+                    );
+                }
                 let event = Event::LogTruncated {
                     log_start_offset: self.log.log_start_offset(),
                     log_end_offset: after,

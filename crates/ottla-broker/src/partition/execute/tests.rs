@@ -1,13 +1,15 @@
-//! What becomes of flushes and maintenance when the disk is full or fails.
+//! What becomes of flushes and maintenance when the disk is full or fails, and of what a leader does not have.
 
 use std::io::ErrorKind;
 use std::time::Instant;
 
+use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::Timestamp;
 
 use super::*;
-use crate::tests::TestBroker;
+use crate::tests::said::Said;
+use crate::tests::{TestBroker, topic_id};
 
 fn error(kind: ErrorKind) -> StorageError {
     StorageError::new("create", "spare.log.deleted".as_ref(), kind.into())
@@ -162,4 +164,39 @@ async fn a_panic_while_a_partition_is_stepped_ends_the_process() {
         .expect("it can be started");
     const ABORTED: i32 = 6;
     assert_eq!(status.signal(), Some(ABORTED), "{status}");
+}
+
+/// Who had them acknowledged has lost them, after an unclean election.
+#[tokio::test]
+async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let partition = broker.partition("orders", 0);
+    for _ in 0..3 {
+        let acknowledged = append_to(&broker, &partition, b"x");
+        acknowledged.await.expect("it is released");
+    }
+    let without_leader = PartitionChangeRecord {
+        partition_id: 0,
+        topic_id: topic_id("orders"),
+        leader: -1,
+        ..Default::default()
+    };
+    broker
+        .write(vec![MetadataRecord::PartitionChange(without_leader)])
+        .await;
+    let said = Said::listen();
+    let cut_to = |offset| {
+        let cut = Truncation::To(Offset(offset));
+        let mut stepped = partition.stepped.lock();
+        stepped.truncate(&partition, broker.broker(), cut);
+    };
+    cut_to(1);
+    let sentence =
+        "the log was cut from 3 to 1, where the leader's left it, though all below 3 was committed";
+    let text = said.text();
+    assert!(text.contains("WARN") && text.contains(sentence), "{text}");
+    // What is left is committed, and all of it stays.
+    cut_to(1);
+    assert_eq!(said.text().matches("WARN").count(), 1, "{}", said.text());
 }
