@@ -12,10 +12,17 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
+
 pub mod group;
 mod java_collections;
 mod java_hash;
 mod outcome;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod share_partition;
 pub mod share_session;
 pub mod share_state;

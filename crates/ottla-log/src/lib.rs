@@ -45,7 +45,7 @@ pub use log::{
 };
 pub use producer_state::{
     AppendOrigin, BatchMetadata, CompletedTxn, ProducerError, ProducerStage, ProducerState,
-    ProducerStateEntry, ProducerVerdict, TransactionVersion,
+    ProducerStateEntry, ProducerVerdict, TransactionStart, TransactionVersion, Verifications,
 };
 pub use reader::{LogReader, OffsetPosition, ReadResult, TimestampLookup, TimestampTarget};
 pub use region::FileRegion;

@@ -16,10 +16,12 @@ mod entry;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod verifications;
 
 pub use check::{AppendOrigin, ProducerError, ProducerStage, ProducerVerdict, TransactionVersion};
 pub use entry::{BatchMetadata, ProducerStateEntry};
 pub(crate) use snapshot::PendingSnapshot;
+pub use verifications::{TransactionStart, Verifications};
 
 pub struct ProducerState {
     producers: HashMap<ProducerId, ProducerStateEntry>,
@@ -91,7 +93,7 @@ impl ProducerState {
     }
 
     /// What is known of a producer, with what `stage` holds of it.
-    pub(crate) fn staged_producer<'a>(
+    pub fn staged_producer<'a>(
         &'a self,
         stage: &'a ProducerStage,
         producer_id: ProducerId,
@@ -161,14 +163,14 @@ impl ProducerState {
     }
 
     /// Takes an ended transaction off the open ones.
-    pub(crate) fn complete(&mut self, completed: &CompletedTxn) {
+    pub fn complete(&mut self, completed: &CompletedTxn) {
         self.ongoing.remove(&completed.first_offset);
         self.unreplicated
             .insert(completed.first_offset, completed.last_offset);
     }
 
     /// Forgets ended transactions whose markers are below `offset`.
-    pub(crate) fn on_high_watermark(&mut self, offset: Offset) {
+    pub fn on_high_watermark(&mut self, offset: Offset) {
         if !self.unreplicated.is_empty() {
             self.unreplicated.retain(|_, marker| *marker >= offset);
         }

@@ -1,9 +1,10 @@
 //! A whole cluster in one thread: a seed decides everything that happens in it.
 //!
 //! It drives the pure machines that the product runs, `ottla_raft::Quorum`, the decisions of `ottla_controller`, the images of
-//! `ottla_metadata`, `ottla_replica::Replica`, and the state of producers and leader epochs of `ottla-log`. What stands around
-//! them here (`quorum_shell`, `deciding`, `broker_shell`, `controller_calls`, `replica_shell`) does what the shell of `ottla-broker`
-//! does, in the same order; each file names the functions that it mirrors. Time, network and disks are simulated.
+//! `ottla_metadata`, `ottla_replica::Replica`, the coordinators of groups and of transactions of `ottla-coordinator`, and the state
+//! of producers and leader epochs of `ottla-log`. What stands around them here (`quorum_shell`, `deciding`, `broker_shell`,
+//! `controller_calls`, `replica_shell`, `coordinators`, `coordinator_shell`) does what the shell of `ottla-broker` does, in the same
+//! order; each file names the functions that it mirrors. Time, network and disks are simulated.
 //!
 //! First faults (`faults`), then peace, in which everything has to come together. `checkers` looks on, one property a file. A
 //! seed that fails is run again with its `history`. `docs/simulation.md` says how to read one.
@@ -33,10 +34,17 @@ mod broker_shell;
 mod controller_calls;
 mod replica_shell;
 
+mod coordinator_shell;
+mod coordinators;
+
 mod admin;
 mod clients;
+mod group_clients;
+mod membership;
+mod movers;
 
 mod faults;
+mod healed;
 mod setup;
 mod world;
 

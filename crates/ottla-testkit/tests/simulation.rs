@@ -1,7 +1,8 @@
 //! Seeds of the simulated cluster: new ones each time, one twice, and those that find the planted bugs.
 //!
 //! `OTTLA_SIM_SECONDS=600 cargo test -p ottla-testkit --test simulation new_seeds` tries more of them;
-//! `cargo xtask sim --seed N` repeats one. The planted bugs need the feature `planted-bugs`.
+//! `cargo xtask sim --seed N` repeats one. The planted bugs need the feature `planted-bugs`; `OTTLA_SIM_BUG=Coordinator` plants those
+//! with that in their names.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -34,6 +35,9 @@ fn new_seeds_find_nothing() {
     assert!(total.crashes > seeds && total.leader_epochs as u64 > seeds);
     assert!(total.lost_directories > 0);
     assert!(total.acknowledged_batches as u64 > 50 * seeds);
+    // Some seeds have groups, and a few may have none.
+    assert!(seeds < 20 || total.moved_batches as u64 > 2 * seeds);
+    assert!(seeds < 20 || total.assignments as u64 > 2 * seeds);
 }
 
 #[test]
@@ -52,6 +56,7 @@ fn the_same_seed_is_the_same_run_to_the_byte() {
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use ottla_controller::planted::Bug as Controller;
+    use ottla_coordinator::planted::Bug as Coordinator;
     use ottla_raft::planted::Bug as Quorum;
     use ottla_replica::planted::Bug as Replica;
     use ottla_testkit::simulation;
@@ -137,12 +142,56 @@ mod planted {
             120,
         ),
         (Planted::Shell(Shell::GiveUpFetching), &["convergence"], 160),
+        (
+            Planted::Shell(Shell::ReadPastLastStableOffset),
+            &["aborted-records"],
+            40,
+        ),
+        (
+            Planted::Shell(Shell::CountCommitsAsAborts),
+            &["missed-records"],
+            40,
+        ),
+        (
+            Planted::Shell(Shell::AnswerBeforeReplication),
+            &["atomic-transactions", "missed-records"],
+            200,
+        ),
+        (
+            Planted::Coordinator(Coordinator::CompleteWithoutMarkers),
+            &["missed-records", "aborted-records"],
+            400,
+        ),
+        (
+            Planted::Coordinator(Coordinator::CommitOffsetsOfAborted),
+            &["atomic-transactions"],
+            400,
+        ),
+        (
+            Planted::Coordinator(Coordinator::TakeAnyProducerEpoch),
+            &["fenced-producers"],
+            120,
+        ),
+        (
+            Planted::Coordinator(Coordinator::AssignWhatOthersHave),
+            &["partition-owners"],
+            40,
+        ),
+        (
+            Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers),
+            &["committed-offsets"],
+            1200,
+        ),
     ];
 
     #[test]
     fn bugs_are_found() {
+        let only = std::env::var("OTTLA_SIM_BUG").unwrap_or_default();
         let mut missed = Vec::new();
         for &(bug, checkers, within) in BUGS {
+            if !format!("{bug:?}").contains(&only) {
+                continue;
+            }
             plant(Some(bug));
             let found = (0..within).find_map(|seed| {
                 let finding = simulation::run(seed).finding?;

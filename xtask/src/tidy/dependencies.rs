@@ -99,6 +99,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ottla-metadata",
             "ottla-raft",
             "ottla-controller",
+            "ottla-coordinator",
             "ottla-client",
         ],
     ),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ottla_log::{
     AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
-    WrittenPages,
+    Verifications, WrittenPages,
 };
 use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
@@ -25,13 +25,13 @@ mod replicating;
 #[cfg(test)]
 mod tests;
 mod transactions;
-mod verifications;
+mod unverified;
 
 use replicating::Replicating;
 pub(super) use replicating::Truncation;
 pub(crate) use transactions::OfTransaction;
 pub(super) use transactions::{BeginVerification, Verified};
-use verifications::Verifications;
+use unverified::Unverified;
 
 /// How long a flush that found the disk full waits for space.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
@@ -53,6 +53,7 @@ pub(super) struct Stepped {
     deferred: Option<PartitionEvent>,
     held: HeldAppends,
     verifications: Verifications,
+    unverified: Unverified,
     replicating: Replicating,
 }
 
@@ -78,6 +79,7 @@ impl Stepped {
             deferred: None,
             held: HeldAppends::default(),
             verifications: Verifications::default(),
+            unverified: Unverified::default(),
             replicating: Replicating::default(),
         }
     }
@@ -563,7 +565,7 @@ impl Drop for Stepped {
                 ack.release(AckOutcome::NotLeader);
             }
         }
-        for append in self.verifications.take_all() {
+        for append in self.unverified.take_all() {
             append.ack.release(AckOutcome::NotLeader);
         }
     }

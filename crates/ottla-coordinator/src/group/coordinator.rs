@@ -32,6 +32,7 @@ use super::record::CoordinatorRecord;
 use super::share::{InitializeShareState, ShareGroup, share_group_of};
 use super::streams::{self, StreamsGroup, UnwrittenStates};
 use crate::outcome::{Coordinator, TransactionalProducer, WriteKind};
+use crate::planted::{self, Bug};
 use crate::timeline::Timeline;
 
 pub(super) use super::effects::Effects;
@@ -502,7 +503,7 @@ impl GroupCoordinator {
         is_commit: bool,
     ) {
         let ended = self.offsets.close_transaction(producer_id);
-        if is_commit {
+        if is_commit || planted::has(Bug::CommitOffsetsOfAborted) {
             for (group_id, partition, offset) in ended.iter() {
                 let is_newer = self
                     .offsets

@@ -14,6 +14,7 @@ use super::metadata::{EPOCH_RAISED_AT_END, Transaction, TransactionMetadata};
 use super::outcome::{Command, Markers, Outcome, Response};
 use super::state::TransactionState;
 use crate::outcome::{TransactionEnd, TransactionalProducer};
+use crate::planted::{self, Bug};
 
 impl TransactionCoordinator {
     /// The log has that the transaction is going to end. Whoever asked for that has the answer now: the
@@ -128,6 +129,9 @@ impl TransactionCoordinator {
                 // Another coordinator, or another producer, has taken over: this end is not ours any
                 // more.
                 ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => return,
+                _ if planted::has(Bug::CompleteWithoutMarkers) => {
+                    metadata.transaction.partitions.remove(partition);
+                }
                 _ => again.push(partition.clone()),
             }
         }

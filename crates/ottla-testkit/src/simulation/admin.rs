@@ -1,4 +1,4 @@
-//! The administrator of a run: creates the topic, and now and then has preferred leaders elected and replicas moved.
+//! The administrator of a run: creates the topics, and now and then has preferred leaders elected and replicas moved.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
@@ -12,12 +12,11 @@ use super::message::{Body, ControllerRequest, ControllerResponse};
 use super::random::Random;
 use super::setup::Setup;
 
-const TOPIC: &str = "t";
-
 pub(crate) struct Admin {
     controllers: Vec<i32>,
     brokers: Vec<i32>,
-    partitions: i32,
+    /// Topics, with the number of their partitions.
+    topics: Vec<(&'static str, i32)>,
     replicas: i16,
     is_created: bool,
     next_correlation_id: u64,
@@ -28,7 +27,7 @@ impl Admin {
         Admin {
             controllers: setup.controller_ids(),
             brokers: setup.broker_ids(),
-            partitions: setup.partitions,
+            topics: setup.topics(),
             replicas: setup.replicas,
             is_created: false,
             next_correlation_id: 0,
@@ -37,13 +36,14 @@ impl Admin {
 
     pub(crate) fn tick(&mut self, is_calm: bool, random: &mut Random) -> Vec<(i32, Body)> {
         let request = if !self.is_created {
+            let topics = self.topics.iter().map(|(name, partitions)| CreatableTopic {
+                name: ByteString::from_static(name),
+                num_partitions: *partitions,
+                replication_factor: self.replicas,
+                ..Default::default()
+            });
             ControllerRequest::CreateTopics(CreateTopicsRequest {
-                topics: vec![CreatableTopic {
-                    name: ByteString::from_static(TOPIC),
-                    num_partitions: self.partitions,
-                    replication_factor: self.replicas,
-                    ..Default::default()
-                }],
+                topics: topics.collect(),
                 timeout_ms: 10_000,
                 ..Default::default()
             })
@@ -76,12 +76,14 @@ impl Admin {
             let at = random.below(brokers.len() as u64) as usize;
             replicas.push(brokers.swap_remove(at));
         }
+        let topic = random.pick(&self.topics);
+        let (name, partitions) = topic.expect("there are topics");
         AlterPartitionReassignmentsRequest {
             timeout_ms: 10_000,
             topics: vec![reassignments::ReassignableTopic {
-                name: ByteString::from_static(TOPIC),
+                name: ByteString::from_static(name),
                 partitions: vec![reassignments::ReassignablePartition {
-                    partition_index: random.below(self.partitions as u64) as i32,
+                    partition_index: random.below(partitions as u64) as i32,
                     replicas: (random.below(4) != 0).then_some(replicas),
                     ..Default::default()
                 }],
@@ -97,7 +99,7 @@ impl Admin {
             self.is_created |= response
                 .topics
                 .iter()
-                .any(|topic| created.contains(&ErrorCode::from_code(topic.error_code)));
+                .all(|topic| created.contains(&ErrorCode::from_code(topic.error_code)));
         }
     }
 }

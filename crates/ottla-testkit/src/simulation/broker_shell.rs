@@ -10,15 +10,18 @@ use std::collections::{BTreeMap, VecDeque};
 use ottla_controller::{BrokerLifecycle, LifecycleEvent, LifecycleSettings};
 use ottla_metadata::{MetadataDelta, MetadataImage, PartitionRegistration};
 use ottla_replica::{
-    AlterPartition, Event, FollowerFetch, LeaderOffsets, Leadership, ReplicaBroker, ReplicaSettings,
+    AlterPartition, Event, FollowerFetch, LeaderOffsets, Leadership, ReplicaBroker,
+    ReplicaSettings, RequiredAcks,
 };
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, TopicIdPartition, Uuid};
 
+use super::controller_calls::WantsProducerId;
+use super::coordinators::{Caller, Coordinators};
 use super::message::{Body, ClientRequest, ClientResponse, FetchAnswer, LedPartition};
 use super::node::{Stopped, Surroundings};
 use super::planted::{self, Bug};
 use super::quorum_shell::QuorumShell;
-use super::replica_shell::{Ack, ReplicaShell};
+use super::replica_shell::{Ack, Arriving, OfTransaction, ReplicaShell};
 
 pub(crate) const REPLICA_LAG_TIME_MAX_MS: u64 = 2_000;
 /// `replica.socket.timeout.ms`
@@ -38,6 +41,7 @@ pub(crate) struct BrokerShell {
     pub(super) replicas: BTreeMap<TopicIdPartition, ReplicaShell>,
     fetchers: BTreeMap<BrokerId, Fetcher>,
     pub(super) calls: super::controller_calls::ControllerCalls,
+    pub(super) coordinators: Coordinators,
     next_correlation_id: u64,
     /// By what the topic was created with.
     min_insync_replicas: usize,
@@ -74,6 +78,7 @@ impl BrokerShell {
             replicas: BTreeMap::new(),
             fetchers: BTreeMap::new(),
             calls: Default::default(),
+            coordinators: Coordinators::default(),
             next_correlation_id: 0,
             min_insync_replicas,
             flush_messages,
@@ -140,10 +145,10 @@ impl BrokerShell {
             }
             let wanted = replica.registration.directory(own);
             let log = around.disk.log_at(key, wanted);
-            let shell = self
-                .replicas
-                .entry(key)
-                .or_insert_with(|| ReplicaShell::open(key, own, REPLICA_LAG_TIME_MAX_MS, log));
+            let shell = self.replicas.entry(key).or_insert_with(|| {
+                let topic = replica.topic.clone();
+                ReplicaShell::open(key, topic, own, REPLICA_LAG_TIME_MAX_MS, log)
+            });
             let registration = &replica.registration;
             if wanted != around.disk.place(key) {
                 self.calls.wrong_directories.insert(key);
@@ -170,6 +175,7 @@ impl BrokerShell {
             shell.take(event, around)?;
         }
         self.image = delta.after.clone();
+        self.follow_leadership(&changes, delta, around)?;
         if delta.brokers.is_empty() {
             return Ok(());
         }
@@ -203,6 +209,7 @@ impl BrokerShell {
                 && let Some(mut lost) = self.replicas.remove(&key)
             {
                 lost.take(Event::LogLost, around)?;
+                self.resign(&lost.topic, key.partition.value(), around)?;
             }
         }
         let event = LifecycleEvent::DirectoriesChanged {
@@ -424,31 +431,62 @@ impl BrokerShell {
         request: ClientRequest,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Stopped> {
+        let caller = Caller {
+            client: from,
+            life: from_life,
+            correlation_id,
+        };
         let response = match request {
             _ if !self.is_serving => ClientResponse::Failed,
             ClientRequest::Metadata => ClientResponse::Metadata(led_partitions(&self.image)),
             ClientRequest::InitProducerId => {
-                let waiting = (from, from_life, correlation_id);
+                let waiting = WantsProducerId::Client(caller);
                 self.calls.producers_waiting.push_back(waiting);
                 return Ok(());
             }
             ClientRequest::Produce {
                 partition,
                 batch,
+                transactional_id,
                 timeout_ms,
             } => match self.replicas.get_mut(&partition) {
                 Some(shell) => {
-                    let ack = Ack {
+                    let ack = Ack::Client {
                         client: from,
                         client_life: from_life,
                         correlation_id,
                         value: batch.header.crc,
                         records: batch.header.record_count,
                     };
-                    return shell.append(batch, around.now_ms + timeout_ms, ack, around);
+                    let deadline_ms = around.now_ms + timeout_ms;
+                    if let Some(id) = transactional_id {
+                        return self.produce_in_transaction(
+                            partition,
+                            id,
+                            batch,
+                            deadline_ms,
+                            ack,
+                            around,
+                        );
+                    }
+                    let arriving = Arriving {
+                        batch,
+                        required_acks: RequiredAcks::All,
+                        expected_leader_epoch: None,
+                        of_transaction: OfTransaction::No,
+                        deadline_ms,
+                        ack,
+                    };
+                    return shell.append(arriving, around);
                 }
                 None => ClientResponse::Produced(Err(ErrorCode::NotLeaderOrFollower)),
             },
+            ClientRequest::FetchCommitted { partition, offset } => {
+                ClientResponse::FetchedCommitted(match self.replicas.get(&partition) {
+                    Some(shell) => shell.read_committed(offset, around),
+                    None => Err(ErrorCode::NotLeaderOrFollower),
+                })
+            }
             ClientRequest::Fetch {
                 partition,
                 offset,
@@ -457,6 +495,9 @@ impl BrokerShell {
                 Some(shell) => shell.read_for_consumer(offset, leader_epoch, around),
                 None => Err(ErrorCode::NotLeaderOrFollower),
             }),
+            of_coordinator => {
+                return self.on_client_of_coordinator(caller, of_coordinator, around);
+            }
         };
         let body = Body::ToClient {
             correlation_id,
@@ -513,6 +554,7 @@ fn led_partitions(image: &MetadataImage) -> Vec<LedPartition> {
         topic
             .partitions()
             .map(|(partition, registration)| LedPartition {
+                topic: topic.name.clone(),
                 partition: TopicIdPartition {
                     topic_id: topic.id,
                     partition,

@@ -1,15 +1,27 @@
 //! What must hold in every run: one property a file. Each keeps its first finding, a sentence.
 
+use ottla_records::RecordBatch;
+use ottla_types::{LeaderEpoch, Offset, TopicIdPartition};
+
+use super::coordinator_shell::OFFSETS_TOPIC;
+use super::partition_log::PartitionLog;
+
+pub(crate) mod aborted_records;
 pub(crate) mod acknowledged;
+pub(crate) mod atomic_transactions;
+pub(crate) mod committed_offsets;
 pub(crate) mod committed_records;
 pub(crate) mod consumers;
 pub(crate) mod convergence;
+pub(crate) mod fenced_producers;
 pub(crate) mod high_watermarks;
 pub(crate) mod idempotence;
 pub(crate) mod log_matching;
 pub(crate) mod metadata_committed;
 pub(crate) mod metadata_leaders;
+pub(crate) mod missed_records;
 pub(crate) mod partition_leaders;
+pub(crate) mod partition_owners;
 
 /// The first thing that a checker found.
 #[derive(Default, Debug)]
@@ -34,6 +46,12 @@ pub(crate) struct Checkers {
     pub idempotence: idempotence::Idempotence,
     pub consumers: consumers::Consumers,
     pub log_matching: log_matching::LogMatching,
+    pub aborted_records: aborted_records::AbortedRecords,
+    pub missed_records: missed_records::MissedRecords,
+    pub atomic_transactions: atomic_transactions::AtomicTransactions,
+    pub fenced_producers: fenced_producers::FencedProducers,
+    pub partition_owners: partition_owners::PartitionOwners,
+    pub committed_offsets: committed_offsets::CommittedOffsets,
     pub convergence: convergence::Convergence,
 }
 
@@ -47,9 +65,53 @@ impl Checkers {
         checkers
     }
 
+    /// A leader's high watermark has come to where it is.
+    pub(crate) fn on_committed(
+        &mut self,
+        id: i32,
+        partition: TopicIdPartition,
+        topic: &str,
+        epoch: LeaderEpoch,
+        log: &PartitionLog,
+        high_watermark: Offset,
+    ) {
+        let records = &mut self.committed_records;
+        for batch in records.on_committed(id, partition, epoch, log, high_watermark) {
+            self.fenced_producers.on_committed(partition, &batch);
+            if topic == OFFSETS_TOPIC {
+                self.committed_offsets.on_committed(partition, &batch);
+            }
+        }
+    }
+
+    /// A `read_committed` consumer goes on from `from` to `to` with what it was given.
+    pub(crate) fn on_read_committed(
+        &mut self,
+        consumer: i32,
+        partition: TopicIdPartition,
+        from: Offset,
+        to: Offset,
+        delivered: &[RecordBatch],
+    ) {
+        let (committed, transactions) = (&self.committed_records, &mut self.atomic_transactions);
+        for batch in delivered {
+            self.aborted_records.on_read(consumer, batch, transactions);
+            transactions.on_read(batch);
+        }
+        let missed = &mut self.missed_records;
+        missed.on_read(
+            consumer,
+            partition,
+            (from, to),
+            delivered,
+            committed,
+            transactions,
+        );
+    }
+
     /// The first finding, with the name of its checker.
     pub(crate) fn finding(&self) -> Option<String> {
-        let all: [(&str, &Finding); 10] = [
+        let all: [(&str, &Finding); 16] = [
             ("metadata-leaders", &self.metadata_leaders.finding),
             ("metadata-committed", &self.metadata_committed.finding),
             ("partition-leaders", &self.partition_leaders.finding),
@@ -59,6 +121,12 @@ impl Checkers {
             ("idempotence", &self.idempotence.finding),
             ("consumers", &self.consumers.finding),
             ("log-matching", &self.log_matching.finding),
+            ("aborted-records", &self.aborted_records.finding),
+            ("missed-records", &self.missed_records.finding),
+            ("atomic-transactions", &self.atomic_transactions.finding),
+            ("fenced-producers", &self.fenced_producers.finding),
+            ("partition-owners", &self.partition_owners.finding),
+            ("committed-offsets", &self.committed_offsets.finding),
             ("convergence", &self.convergence.finding),
         ];
         all.iter()

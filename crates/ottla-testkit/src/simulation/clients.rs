@@ -13,6 +13,7 @@ use ottla_types::{
 };
 
 use super::checkers::Checkers;
+use super::group_clients::INPUT_TOPIC;
 use super::message::{ClientRequest, ClientResponse, LedPartition};
 use super::random::Random;
 
@@ -99,8 +100,8 @@ impl Client {
         }
     }
 
-    /// What is due.
-    pub(crate) fn tick(&mut self, now_ms: u64, may_write: bool, random: &mut Random) -> Vec<Asked> {
+    /// What is due. `writes` is in how many of a thousand cases a producer has something to write.
+    pub(crate) fn tick(&mut self, now_ms: u64, writes: u64, random: &mut Random) -> Vec<Asked> {
         let is_late = |sent_ms: u64| now_ms >= sent_ms + REQUEST_TIMEOUT_MS;
         if self.question.is_some_and(|(_, sent_ms)| is_late(sent_ms)) {
             self.question = None;
@@ -118,7 +119,7 @@ impl Client {
                 if producer.producer_id.is_none() {
                     return self.ask(now_ms, ClientRequest::InitProducerId, random);
                 }
-                if may_write && producer.pending.len() < 8 && random.per_mille(400) {
+                if producer.pending.len() < 8 && random.per_mille(writes) {
                     producer.add(1 + random.below(3) as i32);
                 }
                 let mut sent = producer.pending.iter().filter_map(|it| it.sent);
@@ -144,6 +145,7 @@ impl Client {
                     let request = ClientRequest::Produce {
                         partition: led.partition,
                         batch: batch(self.id, producer_id.unwrap_or(ProducerId::NONE), pending),
+                        transactional_id: None,
                         timeout_ms: REQUEST_TIMEOUT_MS,
                     };
                     asked.push(Asked {
@@ -232,7 +234,9 @@ impl Client {
                 ClientResponse::Metadata(partitions) => {
                     let mut partitions = partitions.into_iter();
                     self.led = partitions.find(|led| {
-                        led.partition.partition == self.partition && led.leader != BrokerId::NONE
+                        *led.topic == *INPUT_TOPIC
+                            && led.partition.partition == self.partition
+                            && led.leader != BrokerId::NONE
                     });
                 }
                 ClientResponse::ProducerId(id) => {

@@ -17,10 +17,12 @@ use ottla_protocol::messages::{
 };
 use ottla_replica::{AlterPartition, AlteredPartition, Event};
 use ottla_types::{
-    BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicIdPartition,
+    BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch, PartitionIndex, ProducerId,
+    TopicIdPartition,
 };
 
 use super::broker_shell::{BrokerShell, registration_of};
+use super::coordinators::Caller;
 use super::deciding::CLUSTER_ID;
 use super::message::{Body, ClientResponse, ControllerRequest, ControllerResponse};
 use super::node::{Stopped, Surroundings};
@@ -40,8 +42,15 @@ pub(crate) struct ControllerCalls {
     not_before_ms: u64,
     /// Replicas that the metadata look for in another directory.
     pub(super) wrong_directories: BTreeSet<TopicIdPartition>,
-    /// Clients that want a producer id.
-    pub(super) producers_waiting: VecDeque<(i32, u64, u64)>,
+    pub(super) producers_waiting: VecDeque<WantsProducerId>,
+}
+
+/// Who wants a producer id.
+#[derive(Clone, Copy)]
+pub(crate) enum WantsProducerId {
+    Client(Caller),
+    /// The coordinator of transactions in this partition.
+    Transactions(i32),
 }
 
 #[derive(Clone, Copy)]
@@ -139,6 +148,11 @@ impl BrokerShell {
             correlation_id,
             sent_ms: around.now_ms,
         }
+    }
+
+    pub(super) fn want_producer_id(&mut self, index: i32) {
+        let waiting = WantsProducerId::Transactions(index);
+        self.calls.producers_waiting.push_back(waiting);
     }
 
     /// What is due of all that is asked of the controller.
@@ -281,13 +295,22 @@ impl BrokerShell {
             self.calls.producer_ids = None;
             if let Ok(ControllerResponse::ProducerIds(response)) = response
                 && response.error_code == ErrorCode::None.code()
-                && let Some((client, life, waiting)) = self.calls.producers_waiting.pop_front()
+                && let Some(waiting) = self.calls.producers_waiting.pop_front()
             {
-                let body = Body::ToClient {
-                    correlation_id: waiting,
-                    response: ClientResponse::ProducerId(response.producer_id_start),
-                };
-                around.answer(client, life, body);
+                let id = response.producer_id_start;
+                match waiting {
+                    WantsProducerId::Client(caller) => {
+                        let body = Body::ToClient {
+                            correlation_id: caller.correlation_id,
+                            response: ClientResponse::ProducerId(id),
+                        };
+                        around.answer(caller.client, caller.life, body);
+                    }
+                    WantsProducerId::Transactions(index) => {
+                        let now = around.timestamp();
+                        self.on_producer_id_for(index, ProducerId(id), around.now_ms, now);
+                    }
+                }
             }
         } else if let Some((call, sent)) = self.calls.proposals.take() {
             if call.correlation_id != correlation_id {

@@ -28,7 +28,8 @@ impl World {
             return;
         }
         let (brokers, controllers) = (self.setup.broker_ids(), self.setup.controller_ids());
-        match self.random.below(15) {
+        let kinds = if self.setup.has_groups { 18 } else { 15 };
+        match self.random.below(kinds) {
             0..=2 => {
                 if let Some(broker) = self.random.pick(&brokers) {
                     self.crash_broker(broker);
@@ -98,14 +99,54 @@ impl World {
                     self.lose_second_directory(broker);
                 }
             }
-            _ => {
+            14 => {
                 if self.setup.losses == Losses::Processes {
                     for broker in brokers {
                         self.crash_broker(broker);
                     }
                 }
             }
+            kind => self.trouble_group_client(kind),
         }
+    }
+
+    /// Clients of groups are killed, held up, kept from sending heartbeats, and started a second time.
+    fn trouble_group_client(&mut self, kind: u64) {
+        let ids: Vec<i32> = self.group_clients.keys().copied().collect();
+        let Some(id) = self.random.pick(&ids) else {
+            return;
+        };
+        let after_ms = 100 + self.random.below(4_000);
+        let at_ms = self.now_ms + after_ms;
+        if kind == 16 && self.random.below(2) == 0 {
+            self.note(|| format!("{} is held up until {at_ms}", name(id)));
+            self.held_up.insert(id, at_ms);
+            return;
+        }
+        if kind == 16 {
+            // It works on, and its group may go on without it.
+            let at_ms = at_ms + 2_000;
+            self.note(|| format!("{} sends no heartbeats until {at_ms}", name(id)));
+            if let Some(client) = self.group_clients.get_mut(&id) {
+                client.member.next_heartbeat_ms = at_ms;
+            }
+            return;
+        }
+        let twins = &self.twins;
+        let id = match kind {
+            15 => id,
+            _ => self.random.pick(twins).unwrap_or(id),
+        };
+        let Some(client) = self.group_clients.get_mut(&id) else {
+            return;
+        };
+        client.is_stopped = kind != 15 && !client.is_stopped;
+        client.restart(at_ms);
+        let is_stopped = client.is_stopped;
+        self.note(|| match is_stopped {
+            true => format!("{} is killed", name(id)),
+            false => format!("{} starts anew at {at_ms}", name(id)),
+        });
     }
 
     /// One of a broker's two log directories fails while it runs; when it is started again, all is there.
@@ -309,6 +350,11 @@ impl World {
         self.is_healing = true;
         self.network = Network::default();
         self.held_up.clear();
+        for id in &self.twins {
+            if let Some(twin) = self.group_clients.get_mut(id) {
+                twin.is_stopped = true;
+            }
+        }
         let ids: Vec<i32> = self.nodes.keys().copied().collect();
         for id in ids {
             let Some(node) = self.nodes.get_mut(&id) else {

@@ -1,15 +1,25 @@
 //! What the nodes and the clients of a run say to each other.
 
+use bytestring::ByteString;
+use ottla_coordinator::transaction::{AddPartitions, EndTransaction};
+use ottla_coordinator::{TransactionEnd, TransactionalProducer};
+use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use ottla_protocol::messages::{
     AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionReassignmentsRequest,
     AlterPartitionRequest, AlterPartitionResponse, AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
-    BrokerRegistrationResponse, CreateTopicsRequest, CreateTopicsResponse, ElectLeadersRequest,
+    BrokerRegistrationResponse, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
+    CreateTopicsRequest, CreateTopicsResponse, ElectLeadersRequest, OffsetCommitRequest,
+    TxnOffsetCommitRequest,
 };
 use ottla_raft::{Request, Response};
 use ottla_records::RecordBatch;
 use ottla_replica::{FetchPosition, FetchRefusal, LeaderOffsets};
-use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, TopicIdPartition};
+use ottla_types::{
+    BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, ProducerId, TopicIdPartition, TopicName,
+    TopicPartition,
+};
 
 use super::metadata_log::{MetadataBatch, SnapshotContent};
 
@@ -23,7 +33,7 @@ pub(crate) struct Message {
     pub to: i32,
     /// An answer goes to the life that asked, as over a connection.
     pub to_life: Option<u64>,
-    /// Of the sender: where the answer goes.
+    /// Of the sender: where the answer goes. Of a client, the number of its connection.
     pub from_life: u64,
     pub body: Body,
 }
@@ -63,6 +73,16 @@ pub(crate) enum Body {
         partition: TopicIdPartition,
         leader_epoch: LeaderEpoch,
         result: Result<LeaderOffsets, ErrorCode>,
+    },
+    /// Of a broker to another, about a transaction.
+    AskBroker {
+        correlation_id: u64,
+        request: BrokerRequest,
+    },
+    BrokerAnswered {
+        correlation_id: u64,
+        /// Nothing, where the connection broke.
+        response: Option<BrokerResponse>,
     },
     Client {
         correlation_id: u64,
@@ -120,12 +140,30 @@ pub(crate) enum FetchAnswer {
 }
 
 #[derive(Clone, Debug)]
+pub(crate) enum BrokerRequest {
+    AddPartitions(AddPartitions),
+    WriteMarkers {
+        producer: TransactionalProducer,
+        end: TransactionEnd,
+        partitions: Vec<TopicPartition>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum BrokerResponse {
+    PartitionsAdded(ErrorCode),
+    MarkersWritten(Vec<(TopicPartition, ErrorCode)>),
+}
+
+#[derive(Clone, Debug)]
 pub(crate) enum ClientRequest {
     Metadata,
     InitProducerId,
     Produce {
         partition: TopicIdPartition,
         batch: RecordBatch,
+        /// Of the transaction that it is part of.
+        transactional_id: Option<ByteString>,
         timeout_ms: u64,
     },
     Fetch {
@@ -133,6 +171,35 @@ pub(crate) enum ClientRequest {
         offset: Offset,
         leader_epoch: Option<LeaderEpoch>,
     },
+    /// With `read_committed`.
+    FetchCommitted {
+        partition: TopicIdPartition,
+        offset: Offset,
+    },
+    InitTransactions {
+        transactional_id: ByteString,
+        timeout_ms: i32,
+    },
+    CommitInTransaction(TxnOffsetCommitRequest),
+    EndTransaction(EndTransaction),
+    GroupHeartbeat(ConsumerGroupHeartbeatRequest),
+    CommitOffsets(OffsetCommitRequest),
+    FetchOffsets(OffsetFetchRequestGroup),
+}
+
+impl ClientRequest {
+    /// Whether a client that closes its connection can rely on it that the request comes no more.
+    ///
+    /// What is on its way over a closed connection is not delivered seconds later. What belongs to a transaction is let
+    /// through all the same, since KIP-890 promises that it does no harm.
+    pub(crate) fn ends_with_its_connection(&self) -> bool {
+        matches!(
+            self,
+            ClientRequest::GroupHeartbeat(_)
+                | ClientRequest::CommitOffsets(_)
+                | ClientRequest::FetchOffsets(_)
+        )
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -142,12 +209,28 @@ pub(crate) enum ClientResponse {
     ProducerId(i64),
     Produced(Result<Offset, ErrorCode>),
     Fetched(Result<Vec<RecordBatch>, ErrorCode>),
+    FetchedCommitted(Result<CommittedFetch, ErrorCode>),
+    TransactionsInitialized(Result<TransactionalProducer, ErrorCode>),
+    CommittedInTransaction(ErrorCode),
+    TransactionEnded(Result<Option<TransactionalProducer>, ErrorCode>),
+    Heard(Box<ConsumerGroupHeartbeatResponse>),
+    OffsetsCommitted(ErrorCode),
+    OffsetsFetched(OffsetFetchResponseGroup),
     /// Nobody listens there, or what was asked for cannot be had there now.
     Failed,
 }
 
+/// What a `read_committed` consumer gets.
+#[derive(Clone, Debug)]
+pub(crate) struct CommittedFetch {
+    pub batches: Vec<RecordBatch>,
+    /// Whose records among them were aborted, each from where on.
+    pub aborted: Vec<(ProducerId, Offset)>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct LedPartition {
+    pub topic: TopicName,
     pub partition: TopicIdPartition,
     pub leader: BrokerId,
     pub leader_epoch: LeaderEpoch,

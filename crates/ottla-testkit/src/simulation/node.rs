@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ottla_types::{TopicIdPartition, Uuid};
+use ottla_types::{Timestamp, TopicIdPartition, Uuid};
 
 use super::broker_shell::BrokerShell;
 use super::checkers::Checkers;
@@ -169,6 +169,11 @@ impl Surroundings<'_> {
             to_life: Some(to_life),
             body: Box::new(body),
         });
+    }
+
+    /// The time of day, on which all nodes agree.
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        Timestamp(self.true_ms as i64)
     }
 
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {

@@ -1,15 +1,15 @@
 //! The log of one simulated replica: batches, leader epochs, producers, and what of it survives a loss of power.
 //!
 //! Leader epochs and the state of producers are those of `ottla-log`; files are not. Mirrors `ottla-log/src/log`: what a crash tears
-//! fails its checksum at recovery, epochs and producers are read back from the batches that are left.
+//! fails its checksum at recovery, epochs, producers and aborted transactions are read back from the batches that are left.
 
 use ottla_log::{
-    AppendOrigin, LeaderEpochs, ProducerStage, ProducerState, ProducerVerdict as Checked,
-    TransactionVersion,
+    AppendOrigin, CompletedTxn, LeaderEpochs, ProducerStage, ProducerState, ProducerStateEntry,
+    ProducerVerdict as Checked, TransactionVersion,
 };
 use ottla_records::RecordBatch;
 use ottla_replica::{EpochEnd, ProducerVerdict};
-use ottla_types::{ErrorCode, LeaderEpoch, Offset};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerId};
 
 use super::planted::{self, Bug};
 
@@ -18,11 +18,13 @@ pub(crate) struct PartitionLog {
     batches: Vec<RecordBatch>,
     epochs: LeaderEpochs,
     producers: ProducerState,
+    /// As in the `.txnindex` files: in the order of their markers.
+    aborted: Vec<CompletedTxn>,
     /// Up to where it survives a loss of power, exclusive.
     flushed: i64,
     /// Raised when it is cut.
     generation: u64,
-    pub high_watermark: Offset,
+    high_watermark: Offset,
     /// As in `replication-offset-checkpoint`.
     checkpointed: Offset,
 }
@@ -34,6 +36,7 @@ impl PartitionLog {
             batches: Vec::new(),
             epochs: LeaderEpochs::default(),
             producers: ProducerState::new(i64::MAX),
+            aborted: Vec::new(),
             flushed: 0,
             generation: 0,
             high_watermark: Offset(0),
@@ -94,16 +97,51 @@ impl PartitionLog {
         })
     }
 
+    pub(crate) fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    pub(crate) fn set_high_watermark(&mut self, high_watermark: Offset) {
+        self.high_watermark = high_watermark;
+        self.producers.on_high_watermark(high_watermark);
+    }
+
+    /// Below it every transaction is decided.
+    pub(crate) fn last_stable_offset(&self) -> Offset {
+        let unstable = self.producers.first_unstable_offset();
+        let unstable = unstable.unwrap_or(self.high_watermark);
+        unstable.min(self.high_watermark)
+    }
+
+    /// The aborted transactions with records in `[from, to)`: whose they were, and where they began.
+    pub(crate) fn aborted_between(&self, from: Offset, to: Offset) -> Vec<(ProducerId, Offset)> {
+        let among = |it: &&CompletedTxn| it.last_offset >= from && it.first_offset < to;
+        let aborted = self.aborted.iter().filter(among);
+        aborted
+            .map(|it| (it.producer_id, it.first_offset))
+            .collect()
+    }
+
+    /// What is known of a producer, with what is staged.
+    pub(crate) fn staged_producer<'a>(
+        &'a self,
+        stage: &'a ProducerStage,
+        producer_id: ProducerId,
+    ) -> Option<&'a ProducerStateEntry> {
+        self.producers.staged_producer(stage, producer_id)
+    }
+
     /// Mirrors `partition/execute.rs:verdict`.
     pub(crate) fn check_producer(
         &self,
         stage: &mut ProducerStage,
         batch: &RecordBatch,
+        origin: AppendOrigin,
+        version: TransactionVersion,
     ) -> ProducerVerdict {
-        if planted::has(Bug::TakeEveryBatch) {
+        if origin == AppendOrigin::Client && planted::has(Bug::TakeEveryBatch) {
             return ProducerVerdict::InSequence;
         }
-        let (origin, version) = (AppendOrigin::Client, TransactionVersion::default());
         match self.producers.check(stage, batch, origin, version) {
             Ok(Checked::InSequence) => ProducerVerdict::InSequence,
             Ok(Checked::Duplicate(duplicate)) => ProducerVerdict::Duplicate {
@@ -131,8 +169,18 @@ impl PartitionLog {
         {
             self.epochs.assign(epoch, base);
         }
-        self.producers.apply(&batch);
+        self.apply(&batch);
         self.batches.push(batch);
+    }
+
+    fn apply(&mut self, batch: &RecordBatch) {
+        let Some(completed) = self.producers.apply(batch) else {
+            return;
+        };
+        if completed.is_aborted || planted::has(Bug::CountCommitsAsAborts) {
+            self.aborted.push(completed);
+        }
+        self.producers.complete(&completed);
     }
 
     pub(crate) fn truncate_to(&mut self, to: Offset) {
@@ -165,9 +213,13 @@ impl PartitionLog {
 
     fn load_producers(&mut self) {
         self.producers = ProducerState::new(i64::MAX);
-        for batch in &self.batches {
-            self.producers.apply(batch);
+        self.aborted.clear();
+        let batches = std::mem::take(&mut self.batches);
+        for batch in &batches {
+            self.apply(batch);
         }
+        self.batches = batches;
+        self.producers.on_high_watermark(self.high_watermark);
     }
 
     pub(crate) fn flush(&mut self, up_to: Offset) {

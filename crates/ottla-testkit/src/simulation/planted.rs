@@ -16,6 +16,12 @@ pub enum Bug {
     GiveUpFetching,
     /// A broker acts by the metadata from before its registration: it may lead on where it led before a crash.
     ServeBeforeRegistration,
+    /// `read_committed` consumers are given what is not decided.
+    ReadPastLastStableOffset,
+    /// Transactions that were committed are given to consumers among the aborted ones.
+    CountCommitsAsAborts,
+    /// A coordinator answers, and goes on, when its records are in its own log.
+    AnswerBeforeReplication,
 }
 
 #[cfg(not(feature = "planted-bugs"))]
@@ -47,6 +53,7 @@ mod in_simulations {
     pub enum Planted {
         Quorum(ottla_raft::planted::Bug),
         Controller(ottla_controller::planted::Bug),
+        Coordinator(ottla_coordinator::planted::Bug),
         Replica(ottla_replica::planted::Bug),
         Shell(Bug),
     }
@@ -54,15 +61,18 @@ mod in_simulations {
     /// Plants a bug on this thread, in place of the one before.
     pub fn plant(bug: Option<Planted>) {
         let (mut quorum, mut controller, mut replica, mut shell) = (None, None, None, None);
+        let mut coordinator = None;
         match bug {
             Some(Planted::Quorum(bug)) => quorum = Some(bug),
             Some(Planted::Controller(bug)) => controller = Some(bug),
+            Some(Planted::Coordinator(bug)) => coordinator = Some(bug),
             Some(Planted::Replica(bug)) => replica = Some(bug),
             Some(Planted::Shell(bug)) => shell = Some(bug),
             None => {}
         }
         ottla_raft::planted::plant(quorum);
         ottla_controller::planted::plant(controller);
+        ottla_coordinator::planted::plant(coordinator);
         ottla_replica::planted::plant(replica);
         PLANTED.set(shell);
     }

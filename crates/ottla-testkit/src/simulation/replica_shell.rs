@@ -1,45 +1,86 @@
 //! One replica on a broker: steps `ottla_replica::Replica` and carries out what it asks for.
 //!
-//! Mirrors `partition/execute.rs` of the broker (`on_append`, `verdict`, `step`, `execute`, `write`, `flush`) and
+//! Mirrors `partition/execute.rs` of the broker (`on_append`, `verdict`, `step`, `execute`, `write`, `flush`),
+//! `partition/execute/transactions.rs` (`begin_verification`, `check_verified`, `on_verified`) and
 //! `partition/execute/replicating.rs` (`on_follower_fetch`, `on_leader_answered`, `propose`, `note_refusal`, `truncate`): the same
 //! in the same order.
 
 use std::collections::VecDeque;
 
-use ottla_log::ProducerStage;
+use ottla_coordinator::{TransactionalProducer, WriteId};
+use ottla_log::{AppendOrigin, ProducerStage, TransactionStart, TransactionVersion, Verifications};
 use ottla_records::RecordBatch;
 use ottla_records::legacy::AnyBatch;
 use ottla_replica::{
     AckOutcome, AlterPartition, Append, Effect, Event, FetchPosition, FetchRefusal, Fetched,
     FollowerFetch, ProducerVerdict, Replica, ReplicaConfig, RequiredAcks,
 };
-use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicIdPartition};
+use ottla_types::{
+    BrokerId, ErrorCode, LeaderEpoch, Offset, Sequence, TopicIdPartition, TopicName,
+};
 
-use super::message::{Body, ClientResponse, FetchAnswer};
+use super::message::{Body, ClientResponse, CommittedFetch, FetchAnswer};
 use super::node::{Out, Stopped, Surroundings};
 use super::partition_log::PartitionLog;
 use super::planted::{self, Bug};
 
 /// Batches that one fetch of a follower's brings at most.
 const FETCH_MAX_BATCHES: usize = 3;
+/// The same of a `read_committed` consumer's, which works on all of them in one transaction.
+const COMMITTED_FETCH_MAX_BATCHES: usize = 100;
 /// How long a proposal waits that was refused and is made again.
 const RETRY_MS: u64 = 50;
 
 /// Who waits for an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ack {
-    pub client: i32,
-    pub client_life: u64,
-    pub correlation_id: u64,
-    /// What the batch is told from others by.
-    pub value: u32,
-    pub records: i32,
+pub(crate) enum Ack {
+    Client {
+        client: i32,
+        client_life: u64,
+        correlation_id: u64,
+        /// What the batch is told from others by.
+        value: u32,
+        records: i32,
+    },
+    /// The coordinator that leads this partition, for what it wrote in `leader_epoch`.
+    Coordinator {
+        leader_epoch: LeaderEpoch,
+        first: WriteId,
+        last: WriteId,
+        records: i32,
+    },
+    /// Whoever has markers written, which of them.
+    Marker { job: u64, partition: usize },
+}
+
+/// What a batch has to do with a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OfTransaction {
+    No,
+    /// Its coordinator was asked, under this guard; `None` where it had begun already.
+    Verified(Option<u64>),
+    /// It is the marker that ends one, by this `transaction.version`.
+    Marker(i16),
+}
+
+/// A batch on its way into the log of its leader.
+pub(crate) struct Arriving {
+    pub batch: RecordBatch,
+    pub required_acks: RequiredAcks,
+    pub expected_leader_epoch: Option<LeaderEpoch>,
+    pub of_transaction: OfTransaction,
+    pub deadline_ms: u64,
+    pub ack: Ack,
 }
 
 pub(crate) struct ReplicaShell {
     pub key: TopicIdPartition,
+    pub topic: TopicName,
     pub replica: Replica<Ack>,
     stage: ProducerStage,
+    verifications: Verifications,
+    /// What came of appends that this broker itself waits for.
+    pub released: VecDeque<(Ack, AckOutcome)>,
     /// What `WriteLog` asked for.
     unwritten: Vec<RecordBatch>,
     /// The standing order to the fetcher.
@@ -68,6 +109,7 @@ enum Truncation {
 impl ReplicaShell {
     pub(crate) fn open(
         key: TopicIdPartition,
+        topic: TopicName,
         broker_id: BrokerId,
         replica_lag_time_max_ms: u64,
         log: &mut PartitionLog,
@@ -80,14 +122,17 @@ impl ReplicaShell {
         };
         ReplicaShell {
             key,
+            topic,
             replica: Replica::new(
                 config,
                 log.end(),
-                log.high_watermark,
+                log.high_watermark(),
                 log.flushed(),
                 log.latest_epoch(),
             ),
             stage: ProducerStage::default(),
+            verifications: Verifications::default(),
+            released: VecDeque::new(),
             unwritten: Vec::new(),
             order: None,
             question: None,
@@ -97,25 +142,27 @@ impl ReplicaShell {
         }
     }
 
-    /// A Produce: the producer's sequence is checked, then the replica decides.
+    /// What is known of the producer is looked at, then the replica decides.
     pub(crate) fn append(
         &mut self,
-        mut batch: RecordBatch,
-        deadline_ms: u64,
-        ack: Ack,
+        arriving: Arriving,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Stopped> {
+        let mut batch = arriving.batch;
         batch.assign_offset(self.replica.next_offset(), self.replica.leader_epoch());
-        let verdict = log_of(self.key, around).check_producer(&mut self.stage, &batch);
+        let verdict = match batch.header.has_producer_id() {
+            true => self.verdict(&batch, arriving.ack, arriving.of_transaction, around),
+            false => ProducerVerdict::InSequence,
+        };
         let unwritten = self.unwritten.len();
         self.step(
             Event::Append(Append {
                 batch,
-                required_acks: RequiredAcks::All,
-                expected_leader_epoch: None,
-                deadline_ms,
+                required_acks: arriving.required_acks,
+                expected_leader_epoch: arriving.expected_leader_epoch,
+                deadline_ms: arriving.deadline_ms,
                 verdict,
-                ack,
+                ack: arriving.ack,
             }),
             around,
         )?;
@@ -128,6 +175,67 @@ impl ReplicaShell {
             0 => Ok(()),
             _ => self.write(around),
         }
+    }
+
+    fn verdict(
+        &mut self,
+        batch: &RecordBatch,
+        ack: Ack,
+        of_transaction: OfTransaction,
+        around: &Surroundings<'_>,
+    ) -> ProducerVerdict {
+        let origin = match ack {
+            Ack::Client { .. } => AppendOrigin::Client,
+            Ack::Coordinator { .. } | Ack::Marker { .. } => AppendOrigin::Coordinator,
+        };
+        let log = log_of(self.key, around);
+        let mut version = TransactionVersion::default();
+        match of_transaction {
+            OfTransaction::No => {}
+            OfTransaction::Verified(guard) => {
+                let known = log.staged_producer(&self.stage, batch.header.producer_id);
+                let verified = self
+                    .verifications
+                    .check(known, &batch.header, guard, origin);
+                if let Err(error) = verified {
+                    return ProducerVerdict::Refused(error);
+                }
+            }
+            OfTransaction::Marker(of_marker) => version = TransactionVersion(of_marker),
+        }
+        log.check_producer(&mut self.stage, batch, origin, version)
+    }
+
+    /// The guard under which the coordinator of a transaction is to be asked whether this partition is part of it; `None`
+    /// where it has begun here.
+    pub(crate) fn begin_verification(
+        &mut self,
+        producer: TransactionalProducer,
+        sequence: Sequence,
+        around: &Surroundings<'_>,
+    ) -> Result<Option<u64>, ErrorCode> {
+        if !self.replica.is_leader() {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        }
+        let start = TransactionStart {
+            producer_id: producer.id,
+            producer_epoch: producer.epoch,
+            sequence,
+            raises_epoch: true,
+        };
+        let log = log_of(self.key, around);
+        let known = log.staged_producer(&self.stage, producer.id);
+        self.verifications
+            .begin(known, start, around.now_ms, u64::MAX)
+    }
+
+    pub(crate) fn on_verification_refused(
+        &mut self,
+        producer: TransactionalProducer,
+        guard: u64,
+        error: ErrorCode,
+    ) {
+        self.verifications.on_refused(producer.id, guard, error);
     }
 
     /// Anything but an append: what is unwritten is written first.
@@ -288,7 +396,12 @@ impl ReplicaShell {
                     .on_elected(id, key, leader_epoch, log);
                 log_of_mut(key, around).assign_epoch(leader_epoch, start_offset);
             }
-            Effect::WriteLog { batch } => self.unwritten.push(batch),
+            Effect::WriteLog { batch } => {
+                self.verifications.on_appended(&batch.header);
+                let fenced_producers = &mut around.checkers.fenced_producers;
+                fenced_producers.on_taken(around.id, key, &batch);
+                self.unwritten.push(batch);
+            }
             Effect::WriteLegacy { message } => panic!("nobody sends {message:?}"),
             Effect::Flush { up_to } => self.start_flush(up_to, around),
             Effect::AdvanceHighWatermark { high_watermark } => {
@@ -302,10 +415,8 @@ impl ReplicaShell {
                 checkers
                     .high_watermarks
                     .on_led(id, key, epoch, high_watermark);
-                checkers
-                    .committed_records
-                    .on_committed(id, key, epoch, log, high_watermark);
-                log_of_mut(key, around).high_watermark = high_watermark;
+                checkers.on_committed(id, key, &self.topic, epoch, log, high_watermark);
+                log_of_mut(key, around).set_high_watermark(high_watermark);
             }
             Effect::FollowHighWatermark { high_watermark } => {
                 let (id, life, epoch) = (around.id, around.life, self.replica.leader_epoch());
@@ -313,7 +424,7 @@ impl ReplicaShell {
                     .checkers
                     .high_watermarks
                     .on_followed(id, life, key, epoch, high_watermark);
-                log_of_mut(key, around).high_watermark = high_watermark;
+                log_of_mut(key, around).set_high_watermark(high_watermark);
             }
             Effect::IncrementLogStartOffset { .. } | Effect::MoveLowWatermark { .. } => {}
             Effect::ReleaseAck { ack, outcome } => self.release(ack, outcome, around),
@@ -338,24 +449,31 @@ impl ReplicaShell {
     }
 
     fn release(&mut self, ack: Ack, outcome: AckOutcome, around: &mut Surroundings<'_>) {
+        let Ack::Client {
+            client,
+            client_life,
+            correlation_id,
+            value,
+            records: _,
+        } = ack
+        else {
+            self.released.push_back((ack, outcome));
+            return;
+        };
         let result = match outcome {
             AckOutcome::Appended { base_offset } | AckOutcome::Duplicate { base_offset, .. } => {
                 let epoch = self.replica.leader_epoch();
-                around.checkers.acknowledged.on_acknowledged(
-                    self.key,
-                    base_offset,
-                    ack.value,
-                    epoch,
-                );
+                let acknowledged = &mut around.checkers.acknowledged;
+                acknowledged.on_acknowledged(self.key, base_offset, value, epoch);
                 Ok(base_offset)
             }
             refused => Err(refused.error_code()),
         };
         let body = Body::ToClient {
-            correlation_id: ack.correlation_id,
+            correlation_id,
             response: ClientResponse::Produced(result),
         };
-        around.answer(ack.client, ack.client_life, body);
+        around.answer(client, client_life, body);
     }
 
     fn truncate(
@@ -430,6 +548,35 @@ impl ReplicaShell {
         let batches = log.batches_from(offset).iter();
         let readable = batches.take_while(|batch| batch.header.next_offset() <= end);
         Ok(readable.take(FETCH_MAX_BATCHES).cloned().collect())
+    }
+
+    /// What a `read_committed` consumer gets of the leader: up to the last stable offset, with what of it was aborted.
+    pub(crate) fn read_committed(
+        &self,
+        offset: Offset,
+        around: &Surroundings<'_>,
+    ) -> Result<CommittedFetch, ErrorCode> {
+        if !self.replica.is_leader() {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        }
+        let log = log_of(self.key, around);
+        if offset < log.start() || offset > log.end() {
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        let end = match planted::has(Bug::ReadPastLastStableOffset) {
+            true => log.high_watermark(),
+            false => log.last_stable_offset(),
+        };
+        let batches = log.batches_from(offset).iter();
+        let readable = batches.take_while(|batch| batch.header.next_offset() <= end);
+        let readable = readable.take(COMMITTED_FETCH_MAX_BATCHES);
+        let batches: Vec<RecordBatch> = readable.cloned().collect();
+        let end = batches.last().map(|batch| batch.header.next_offset());
+        let aborted = match end {
+            Some(end) => log.aborted_between(offset, end),
+            None => Vec::new(),
+        };
+        Ok(CommittedFetch { batches, aborted })
     }
 }
 

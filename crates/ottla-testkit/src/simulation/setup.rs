@@ -7,6 +7,8 @@ use ottla_controller::{BootstrapOptions, bootstrap_records};
 use ottla_metadata::MetadataVersion;
 use ottla_raft::QuorumConfig;
 
+use super::coordinator_shell::{OFFSETS_TOPIC, TRANSACTION_TOPIC};
+use super::group_clients::{INPUT_TOPIC, OUTPUT_TOPIC};
 use super::message::FIRST_CONTROLLER;
 use super::quorum_shell::ClusterSettings;
 use super::random::Random;
@@ -34,11 +36,15 @@ pub(crate) struct Setup {
     /// `unclean.leader.election.enable`
     pub is_unclean: bool,
     pub losses: Losses,
+    /// Whether what is written is moved on in transactions. Not where elections are unclean: what coordinators have forgotten
+    /// then, clients do not get over.
+    pub has_groups: bool,
 }
 
 impl Setup {
     pub(crate) fn draw(random: &mut Random) -> Setup {
         let replicas = 2 + random.below(2) as i16;
+        let is_unclean = random.below(8) == 0;
         Setup {
             brokers: 3 + random.below(3) as i32,
             controllers: if random.below(4) == 0 { 1 } else { 3 },
@@ -48,12 +54,26 @@ impl Setup {
             flush_messages: if random.below(4) == 0 { 1 } else { i64::MAX },
             has_dynamic_voters: random.below(2) == 0,
             has_elr: random.below(4) != 0,
-            is_unclean: random.below(8) == 0,
+            is_unclean,
             losses: match random.below(2) {
                 0 => Losses::Processes,
                 _ => Losses::Disks,
             },
+            has_groups: !is_unclean && random.below(2) == 0,
         }
+    }
+
+    /// With the number of their partitions.
+    pub(crate) fn topics(&self) -> Vec<(&'static str, i32)> {
+        let mut topics = vec![(INPUT_TOPIC, self.partitions)];
+        if self.has_groups {
+            topics.extend([
+                (OUTPUT_TOPIC, 2),
+                (OFFSETS_TOPIC, 2),
+                (TRANSACTION_TOPIC, 2),
+            ]);
+        }
+        topics
     }
 
     pub(crate) fn controller_ids(&self) -> Vec<i32> {

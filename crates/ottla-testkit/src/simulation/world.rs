@@ -13,9 +13,11 @@ use super::broker_shell::BrokerShell;
 use super::checkers::Checkers;
 use super::clients::{Asked, Client, Consumer, Producer, Role};
 use super::clock::Clock;
+use super::group_clients::{GroupClient, Reader, Role as GroupRole};
 use super::history::History;
-use super::message::{Body, ClientResponse, FIRST_CLIENT, Message, QuorumPayload};
+use super::message::{Body, ClientRequest, ClientResponse, FIRST_CLIENT, Message, QuorumPayload};
 use super::metadata_log::SnapshotContent;
+use super::movers::Mover;
 use super::network::Network;
 use super::node::{Disk, Node, Out, Process, Stopped, Surroundings, is_broker, name};
 use super::quorum_shell::{ClusterSettings, QuorumShell, initial_voters};
@@ -26,10 +28,12 @@ use super::setup::{Losses, Setup};
 const FAULTS_MS: u64 = 20_000;
 const HEALING_MS: u64 = 25_000;
 const WRITING_MS: u64 = 30_000;
+/// The same where all that they write is moved on.
+const MOVING_MS: u64 = 24_000;
 
 #[derive(Debug)]
 pub(super) enum Happening {
-    Deliver(Message),
+    Deliver(Box<Message>),
     Wake {
         node: i32,
         life: u64,
@@ -65,7 +69,10 @@ pub(crate) struct World {
     sequence: u64,
     queue: BTreeMap<(u64, u64), Happening>,
     pub(super) nodes: BTreeMap<i32, Node>,
-    clients: BTreeMap<i32, Client>,
+    pub(super) clients: BTreeMap<i32, Client>,
+    pub(super) group_clients: BTreeMap<i32, GroupClient>,
+    /// Second instances of movers, which should not be there.
+    pub(super) twins: Vec<i32>,
     /// By client and broker.
     connections: BTreeMap<(i32, i32), Connection>,
     pub(super) admin: Admin,
@@ -109,6 +116,11 @@ pub struct Outcome {
     pub committed_batches: usize,
     pub acknowledged_batches: usize,
     pub consumed_batches: usize,
+    /// Of transactions: decided ones, and batches of which the producer was told that they are committed.
+    pub transactions: usize,
+    pub moved_batches: usize,
+    /// Partitions of groups, once an epoch.
+    pub assignments: usize,
 }
 
 impl Outcome {
@@ -125,6 +137,9 @@ impl Outcome {
         self.committed_batches += other.committed_batches;
         self.acknowledged_batches += other.acknowledged_batches;
         self.consumed_batches += other.consumed_batches;
+        self.transactions += other.transactions;
+        self.moved_batches += other.moved_batches;
+        self.assignments += other.assignments;
     }
 }
 
@@ -172,6 +187,27 @@ impl World {
                 clients.insert(id, client);
             }
         }
+        let mut group_clients = BTreeMap::new();
+        let mut twins = Vec::new();
+        if setup.has_groups {
+            // The third is a second instance of the first.
+            for (slot, transactional_id) in [(1, "a"), (2, "b"), (1, "a")] {
+                let id = FIRST_CLIENT + 101 + group_clients.len() as i32;
+                let role = GroupRole::Mover(Mover::new(transactional_id.into(), slot));
+                let mut client = GroupClient::new(id, setup.broker_ids(), role);
+                if group_clients.len() == 2 {
+                    client.is_stopped = true;
+                    twins.push(id);
+                }
+                group_clients.insert(id, client);
+            }
+            for _ in 0..2 {
+                let id = FIRST_CLIENT + 101 + group_clients.len() as i32;
+                let role = GroupRole::Reader(Reader::default());
+                let client = GroupClient::new(id, setup.broker_ids(), role);
+                group_clients.insert(id, client);
+            }
+        }
         let mut world = World {
             checkers: Checkers::new(setup.is_unclean),
             admin: Admin::new(&setup),
@@ -184,6 +220,8 @@ impl World {
             queue: BTreeMap::new(),
             nodes,
             clients,
+            group_clients,
+            twins,
             connections: BTreeMap::new(),
             history,
             is_healing: false,
@@ -213,6 +251,9 @@ impl World {
         self.outcome.committed_batches = self.checkers.committed_records.count();
         self.outcome.acknowledged_batches = self.checkers.acknowledged.count();
         self.outcome.consumed_batches = self.checkers.consumers.count();
+        self.outcome.transactions = self.checkers.atomic_transactions.count();
+        self.outcome.moved_batches = self.checkers.missed_records.count();
+        self.outcome.assignments = self.checkers.partition_owners.count();
         (self.outcome, self.history.into_lines())
     }
 
@@ -223,7 +264,8 @@ impl World {
         for node in ids {
             self.schedule(0, Happening::Start { node });
         }
-        let clients: Vec<i32> = self.clients.keys().copied().collect();
+        let clients = self.clients.keys().chain(self.group_clients.keys());
+        let clients: Vec<i32> = clients.copied().collect();
         for client in clients {
             self.schedule(10, Happening::ClientTick { client });
         }
@@ -270,7 +312,7 @@ impl World {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Deliver(message) => self.deliver(message),
+            Happening::Deliver(message) => self.deliver(*message),
             Happening::Wake { node, life } => self.wake(node, life),
             Happening::Flushed {
                 node,
@@ -345,6 +387,7 @@ impl World {
         let mut outcome = step(&mut process, &mut around);
         if let (Ok(()), Some(broker)) = (outcome, &mut process.broker) {
             outcome = broker.follow(&mut process.quorum, &mut around);
+            outcome = outcome.and_then(|()| broker.coordinate(&mut around));
         }
         let out = around.out;
         let node_life = node.life;
@@ -477,7 +520,7 @@ impl World {
                 from_life,
                 body: body.clone(),
             };
-            self.schedule(after_ms, Happening::Deliver(message));
+            self.schedule(after_ms, Happening::Deliver(Box::new(message)));
         }
     }
 
@@ -485,8 +528,14 @@ impl World {
         if message.to >= FIRST_CLIENT {
             return self.deliver_to_client(message);
         }
+        if self.is_of_closed_connection(&message) {
+            return;
+        }
         if let Some(until_ms) = self.held_up_until(message.to) {
-            return self.schedule(until_ms - self.now_ms, Happening::Deliver(message));
+            return self.schedule(
+                until_ms - self.now_ms,
+                Happening::Deliver(Box::new(message)),
+            );
         }
         let Some(node) = self.nodes.get(&message.to) else {
             return;
@@ -558,6 +607,20 @@ impl World {
                     Some(broker),
                 ) => broker.on_offsets_listed(partition, leader_epoch, result, around),
                 (
+                    Body::AskBroker {
+                        correlation_id,
+                        request,
+                    },
+                    Some(broker),
+                ) => broker.on_asked_by_broker(from, life, correlation_id, request, around),
+                (
+                    Body::BrokerAnswered {
+                        correlation_id,
+                        response,
+                    },
+                    Some(broker),
+                ) => broker.on_answered(correlation_id, response, around),
+                (
                     Body::Client {
                         correlation_id,
                         request,
@@ -567,6 +630,13 @@ impl World {
                 _ => Ok(()),
             }
         });
+    }
+
+    fn is_of_closed_connection(&self, message: &Message) -> bool {
+        let client = self.group_clients.get(&message.from);
+        let ends = |request: &ClientRequest| request.ends_with_its_connection();
+        client.is_some_and(|client| client.connection > message.from_life)
+            && matches!(&message.body, Body::Client { request, .. } if ends(request))
     }
 
     /// Nobody listens there: whoever asked is told by its own machine.
@@ -590,6 +660,10 @@ impl World {
                 correlation_id,
                 partitions: None,
             },
+            Body::AskBroker { correlation_id, .. } => Body::BrokerAnswered {
+                correlation_id,
+                response: None,
+            },
             Body::ListOffsets {
                 partition,
                 leader_epoch,
@@ -611,11 +685,25 @@ impl World {
     fn tick_client(&mut self, id: i32) {
         let after_ms = 15 + self.random.below(20);
         self.schedule(after_ms, Happening::ClientTick { client: id });
-        let may_write = self.now_ms < WRITING_MS;
+        if self.held_up_until(id).is_some() {
+            return;
+        }
+        // What is moved on is no more than what can be.
+        let writes = match self.setup.has_groups {
+            true if self.now_ms < MOVING_MS => 80,
+            false if self.now_ms < WRITING_MS => 400,
+            _ => 0,
+        };
+        if let Some(client) = self.group_clients.get_mut(&id) {
+            for asked in client.tick(self.now_ms, &mut self.random) {
+                self.send_in_order(id, asked);
+            }
+            return;
+        }
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        for asked in client.tick(self.now_ms, may_write, &mut self.random) {
+        for asked in client.tick(self.now_ms, writes, &mut self.random) {
             self.send_in_order(id, asked);
         }
     }
@@ -640,87 +728,43 @@ impl World {
             from,
             to: asked.to,
             to_life: None,
-            from_life: 0,
+            from_life: asked.connection,
             body: Body::Client {
                 correlation_id: asked.correlation_id,
                 request: asked.request,
             },
         };
-        self.schedule(at_ms - self.now_ms, Happening::Deliver(message));
+        self.schedule(at_ms - self.now_ms, Happening::Deliver(Box::new(message)));
     }
 
     fn deliver_to_client(&mut self, message: Message) {
+        if let Some(until_ms) = self.held_up_until(message.to) {
+            return self.schedule(
+                until_ms - self.now_ms,
+                Happening::Deliver(Box::new(message)),
+            );
+        }
         match message.body {
             Body::ToClient {
                 correlation_id,
                 response,
             } => {
                 let (now_ms, from) = (self.now_ms, message.from);
-                let is_plain =
-                    matches!(&response, ClientResponse::Fetched(Ok(batches)) if batches.is_empty());
+                let is_plain = matches!(&response, ClientResponse::Fetched(Ok(batches)) if batches.is_empty())
+                    || matches!(&response, ClientResponse::FetchedCommitted(Ok(it)) if it.batches.is_empty());
                 if !is_plain {
                     let id = message.to;
                     self.note(|| format!("{} is told by {}: {response:?}", name(id), name(from)));
                 }
                 if let Some(client) = self.clients.get_mut(&message.to) {
                     client.receive(from, correlation_id, response, now_ms, &mut self.checkers);
+                } else if let Some(client) = self.group_clients.get_mut(&message.to) {
+                    let (random, checkers) = (&mut self.random, &mut self.checkers);
+                    client.receive(correlation_id, response, now_ms, random, checkers);
                 }
             }
             Body::Answer { response, .. } => self.admin.receive(response),
             _ => {}
-        }
-    }
-
-    fn check_convergence(&mut self) {
-        self.checkers.convergence.check_nodes(&self.nodes);
-        let topics = self.newest_committed().topics.clone();
-        let keys = topics.iter().flat_map(|topic| {
-            topic.partitions().map(|(partition, _)| TopicIdPartition {
-                topic_id: topic.id,
-                partition,
-            })
-        });
-        let keys: Vec<TopicIdPartition> = keys.collect();
-        let checkers = &mut self.checkers;
-        let mut has_leaders = true;
-        for key in &keys {
-            let (nodes, acknowledged) = (&self.nodes, &mut checkers.acknowledged);
-            let convergence = &mut checkers.convergence;
-            has_leaders &= convergence.check_partition(*key, nodes, acknowledged);
-        }
-        if !has_leaders {
-            // Its clients wait for what does not come.
-            return;
-        }
-        if self.setup.is_unclean {
-            // A producer of whose records some are lost would have to begin anew, and a consumer is ahead of the log.
-            return;
-        }
-        for (id, client) in &self.clients {
-            let Some(key) = client.key() else {
-                checkers
-                    .convergence
-                    .report(|| format!("healed, and client {id} knows no leader"));
-                continue;
-            };
-            if !client.is_done() {
-                checkers
-                    .convergence
-                    .report(|| format!("healed, and producer {id} has not been answered"));
-            }
-            if let Role::Consumer(consumer) = &client.role {
-                let logs = self
-                    .nodes
-                    .values()
-                    .filter_map(|node| node.disk.partitions.get(&key));
-                let end = logs.map(|log| log.end()).max().unwrap_or_default();
-                let position = consumer.position;
-                if position != end {
-                    checkers
-                        .convergence
-                        .report(|| format!("healed, and consumer {id} is at {position} of {end}"));
-                }
-            }
         }
     }
 

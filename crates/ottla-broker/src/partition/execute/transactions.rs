@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_log::{AppendOrigin, TransactionVersion};
+use ottla_log::{AppendOrigin, TransactionStart, TransactionVersion};
 use ottla_records::BatchHeader;
 use ottla_replica::AckOutcome;
 use ottla_types::{ErrorCode, Sequence};
@@ -84,14 +84,14 @@ impl Stepped {
             OfTransaction::ToVerify(transaction) => {
                 let sequence = header.base_sequence;
                 let producer = transaction.producer;
-                let is_asked = self.verifications.is_waiting(producer);
+                let is_asked = self.unverified.is_waiting(producer);
                 let raises_epoch = transaction.adds_partitions();
                 match self.begin_verification(broker, producer, sequence, raises_epoch) {
                     // The batches ahead of it wait as well.
                     Ok(None) if !is_asked => Some(append),
                     Ok(guard) => {
                         partition.inbox.count(append.bytes());
-                        self.verifications.wait(producer, append);
+                        self.unverified.wait(producer, append);
                         if let Some(guard) = guard.filter(|_| !is_asked) {
                             ask(partition, broker, transaction, guard);
                         }
@@ -124,12 +124,10 @@ impl Stepped {
             guard,
             result,
         } = verified;
-        if let Err(error) = result
-            && is_final(error)
-        {
-            self.verifications.forget(producer.id, guard);
+        if let Err(error) = result {
+            self.verifications.on_refused(producer.id, guard, error);
         }
-        for mut append in self.verifications.take_waiting(producer) {
+        for mut append in self.unverified.take_waiting(producer) {
             append.of_transaction = match result {
                 Ok(()) => OfTransaction::Verified(Some(guard)),
                 Err(error) => OfTransaction::Refused(error),
@@ -146,20 +144,16 @@ impl Stepped {
         sequence: Sequence,
         raises_epoch: bool,
     ) -> Result<Option<u64>, ErrorCode> {
-        if let Some(known) = self.log.staged_producer(&self.stage, producer.id) {
-            if producer.epoch < known.producer_epoch {
-                return Err(ErrorCode::InvalidProducerEpoch);
-            }
-            if known.is_in_transaction(producer.epoch) {
-                return Ok(None);
-            }
-        }
+        let start = TransactionStart {
+            producer_id: producer.id,
+            producer_epoch: producer.epoch,
+            sequence,
+            raises_epoch,
+        };
         let expiration_ms = broker.config().producer_id_expiration_ms.max(0) as u64;
-        let now_ms = broker.now_ms();
-        let guard =
-            self.verifications
-                .begin(producer, sequence, raises_epoch, now_ms, expiration_ms);
-        Ok(Some(guard))
+        let known = self.log.staged_producer(&self.stage, producer.id);
+        self.verifications
+            .begin(known, start, broker.now_ms(), expiration_ms)
     }
 
     /// Whether a batch whose transaction was verified is part of one that has begun here, or may begin it.
@@ -172,44 +166,14 @@ impl Stepped {
         let OfTransaction::Verified(guard) = of_transaction else {
             return Ok(());
         };
-        if !header.is_transactional() || header.is_control() {
-            return Ok(());
-        }
         let known = self.log.staged_producer(&self.stage, header.producer_id);
-        if known.is_some_and(|known| known.is_in_transaction(header.producer_epoch)) {
-            return Ok(());
-        }
-        if known.is_some_and(|known| header.producer_epoch < known.producer_epoch) {
-            return Err(ErrorCode::InvalidProducerEpoch);
-        }
-        if !self.verifications.is_current(header.producer_id, *guard) {
-            // A marker came in between: what was verified has ended.
-            return Err(ErrorCode::InvalidTxnState);
-        }
-        let has_batches = known.is_some_and(|known| known.batches().len() > 0);
-        match origin {
-            AppendOrigin::Client => self.verifications.check_sequence(header, has_batches),
-            _ => Ok(()),
-        }
+        self.verifications.check(known, header, *guard, origin)
     }
 }
 
 fn refuse(append: PendingAppend, error: ErrorCode) -> Option<PendingAppend> {
     append.ack.release(AckOutcome::RefusedForProducer(error));
     None
-}
-
-/// Whether asking again would come to the same.
-fn is_final(error: ErrorCode) -> bool {
-    !matches!(
-        error,
-        ErrorCode::NetworkException
-            | ErrorCode::NotEnoughReplicas
-            | ErrorCode::ConcurrentTransactions
-            | ErrorCode::CoordinatorLoadInProgress
-            | ErrorCode::CoordinatorNotAvailable
-            | ErrorCode::NotCoordinator
-    )
 }
 
 fn ask(

@@ -20,6 +20,7 @@ use ottla_types::{ErrorCode, TopicId};
 use super::group::ConsumerGroup;
 use super::member::{ConsumerGroupMember, PartitionsWithEpochs};
 use crate::group::modern::{GroupError, MemberState};
+use crate::planted::{self, Bug};
 
 /// What a step depends on besides the member and its group.
 pub(super) struct Reconciliation<'a> {
@@ -163,7 +164,10 @@ impl Reconciliation<'_> {
                     continue;
                 }
                 // One that the member itself is giving up it may take back: nobody else can have it.
-                if self.group.is_partition_free(topic_id, *partition) || is_giving_up(*partition) {
+                if self.group.is_partition_free(topic_id, *partition)
+                    || is_giving_up(*partition)
+                    || planted::has(Bug::AssignWhatOthersHave)
+                {
                     to_assign
                         .entry(topic_id)
                         .or_default()

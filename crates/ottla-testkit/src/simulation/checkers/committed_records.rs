@@ -19,6 +19,7 @@ pub(crate) struct CommittedRecords {
 }
 
 impl CommittedRecords {
+    /// Returns what was not known to be committed before.
     pub(crate) fn on_committed(
         &mut self,
         id: i32,
@@ -26,7 +27,8 @@ impl CommittedRecords {
         epoch: LeaderEpoch,
         log: &PartitionLog,
         high_watermark: Offset,
-    ) {
+    ) -> Vec<RecordBatch> {
+        let mut found_first = Vec::new();
         let seen = self
             .seen
             .entry((partition, epoch, id))
@@ -43,7 +45,10 @@ impl CommittedRecords {
                 break;
             }
             let key = (partition, batch.header.base_offset);
-            let known = self.committed.entry(key).or_insert_with(|| batch.clone());
+            let known = self.committed.entry(key).or_insert_with(|| {
+                found_first.push(batch.clone());
+                batch.clone()
+            });
             if known == batch {
                 continue;
             }
@@ -55,6 +60,18 @@ impl CommittedRecords {
             }
             *known = batch.clone();
         }
+        found_first
+    }
+
+    /// What is committed of a partition from one offset to before another.
+    pub(crate) fn between(
+        &self,
+        partition: TopicIdPartition,
+        from: Offset,
+        to: Offset,
+    ) -> impl Iterator<Item = &RecordBatch> {
+        let range = self.committed.range((partition, from)..(partition, to));
+        range.map(|(_, batch)| batch)
     }
 
     /// What is committed at an offset at which a batch begins.

@@ -140,11 +140,20 @@ impl Convergence {
                     )
                 });
             }
-            if log.high_watermark != log.end() {
+            if log.last_stable_offset() != log.high_watermark() {
+                self.finding.report(|| {
+                    format!(
+                        "healed, and a transaction is open from {} on at broker {replica}, {}",
+                        log.last_stable_offset(),
+                        shown()
+                    )
+                });
+            }
+            if log.high_watermark() != log.end() {
                 self.finding.report(|| {
                     format!(
                         "healed, and the high watermark of broker {replica} is {} of {}, {}",
-                        log.high_watermark,
+                        log.high_watermark(),
                         log.end(),
                         shown()
                     )

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ottla_records::RecordBatch;
-use ottla_types::{ProducerId, TopicIdPartition};
+use ottla_types::{ProducerId, Sequence, TopicIdPartition};
 
 use super::Finding;
 use crate::simulation::partition_log::PartitionLog;
@@ -25,8 +25,15 @@ impl Idempotence {
         log: &PartitionLog,
         batch: &RecordBatch,
     ) {
+        if batch.header.base_sequence == Sequence::NONE {
+            // What coordinators write has no order but that of the log.
+            return;
+        }
         let (producer, value) = (batch.header.producer_id, batch.header.crc);
-        let is_of_same = |known: &&RecordBatch| known.header.producer_id == producer;
+        let is_of_same = |known: &&RecordBatch| {
+            let header = &known.header;
+            header.producer_id == producer && header.base_sequence != Sequence::NONE
+        };
         let last = log.batches().iter().rev().find(is_of_same);
         if let Some(last) = last.filter(|last| last.header.crc >= value) {
             let (partition, last) = (partition.partition, last.header.crc);

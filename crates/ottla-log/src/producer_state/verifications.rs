@@ -1,0 +1,303 @@
+//! Transactions of which it is being asked whether a log is part of them (KIP-890): before the first record of a
+//! transaction is written, its coordinator must know of the partition, or no marker would ever come.
+//!
+//! Invariants: what is asked has a guard of its own, which is void as soon as a record or marker of the producer
+//! is written, so that an answer that comes late opens no transaction that has ended.
+//! Kafka: `VerificationStateEntry`, `VerificationGuard`, in `ProducerStateManager`;
+//! `UnifiedLog.maybeStartTransactionVerification`, `UnifiedLog.batchMissingRequiredVerification`.
+
+use std::collections::HashMap;
+
+use ottla_records::BatchHeader;
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
+
+use super::{AppendOrigin, ProducerStateEntry};
+
+/// Beyond this many, those that are long without a record are forgotten.
+const MANY: usize = 4096;
+
+/// A transaction about to be written to.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionStart {
+    pub producer_id: ProducerId,
+    pub producer_epoch: ProducerEpoch,
+    /// Of the batch that is to be written; none for what a coordinator writes.
+    pub sequence: Sequence,
+    /// Whether each transaction of this producer has an epoch of its own.
+    pub raises_epoch: bool,
+}
+
+/// What is being asked, by producer.
+#[derive(Default, Debug)]
+pub struct Verifications {
+    by_producer: HashMap<ProducerId, Verification>,
+    last_guard: u64,
+}
+
+/// One producer whose transaction has not begun here. It stays until the first record is written, whether or not
+/// the coordinator could be asked.
+#[derive(Debug)]
+struct Verification {
+    guard: u64,
+    epoch: ProducerEpoch,
+    /// Where the producer has to begin: a batch behind it must not be written before it, or it never could be.
+    lowest_sequence: Sequence,
+    raises_epoch: bool,
+    began_ms: u64,
+}
+
+impl Verifications {
+    /// The guard under which the coordinator is to be asked, the same where it is being asked already; `None` where the
+    /// transaction has begun in this log. `known` is what the log knows of the producer, with what is staged.
+    ///
+    /// # Errors
+    /// `InvalidProducerEpoch`, for a producer that was fenced here.
+    pub fn begin(
+        &mut self,
+        known: Option<&ProducerStateEntry>,
+        start: TransactionStart,
+        now_ms: u64,
+        expiration_ms: u64,
+    ) -> Result<Option<u64>, ErrorCode> {
+        if let Some(known) = known {
+            if start.producer_epoch < known.producer_epoch {
+                return Err(ErrorCode::InvalidProducerEpoch);
+            }
+            if known.is_in_transaction(start.producer_epoch) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.ask(start, now_ms, expiration_ms)))
+    }
+
+    fn ask(&mut self, start: TransactionStart, now_ms: u64, expiration_ms: u64) -> u64 {
+        let TransactionStart {
+            producer_id,
+            producer_epoch,
+            sequence,
+            raises_epoch,
+        } = start;
+        if self.by_producer.len() >= MANY {
+            self.by_producer
+                .retain(|_, known| now_ms.saturating_sub(known.began_ms) < expiration_ms);
+        }
+        let last_guard = &mut self.last_guard;
+        let known = self.by_producer.entry(producer_id).or_insert_with(|| {
+            *last_guard += 1;
+            Verification {
+                guard: *last_guard,
+                epoch: producer_epoch,
+                lowest_sequence: sequence,
+                raises_epoch,
+                began_ms: now_ms,
+            }
+        });
+        if producer_epoch > known.epoch
+            || (producer_epoch == known.epoch && sequence < known.lowest_sequence)
+        {
+            known.epoch = producer_epoch;
+            known.lowest_sequence = sequence;
+        }
+        known.guard
+    }
+
+    /// Whether a batch whose transaction was verified under `guard` is part of one that has begun here, or may begin it.
+    /// Batches that are part of no transaction, and markers, need no verification.
+    ///
+    /// # Errors
+    /// `InvalidProducerEpoch` for a producer that was fenced, `InvalidTxnState` where what was verified has ended meanwhile,
+    /// `OutOfOrderSequenceNumber` for a batch that is not the first of its transaction.
+    pub fn check(
+        &self,
+        known: Option<&ProducerStateEntry>,
+        header: &BatchHeader,
+        guard: Option<u64>,
+        origin: AppendOrigin,
+    ) -> Result<(), ErrorCode> {
+        if !header.is_transactional() || header.is_control() {
+            return Ok(());
+        }
+        if known.is_some_and(|known| known.is_in_transaction(header.producer_epoch)) {
+            return Ok(());
+        }
+        if known.is_some_and(|known| header.producer_epoch < known.producer_epoch) {
+            return Err(ErrorCode::InvalidProducerEpoch);
+        }
+        if !self.is_current(header.producer_id, guard) {
+            // A marker came in between: what was verified has ended.
+            return Err(ErrorCode::InvalidTxnState);
+        }
+        let has_batches = known.is_some_and(|known| known.batches().len() > 0);
+        match origin {
+            AppendOrigin::Client => self.check_sequence(header, has_batches),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `guard` is in force still.
+    fn is_current(&self, producer_id: ProducerId, guard: Option<u64>) -> bool {
+        let known = self.by_producer.get(&producer_id).map(|known| known.guard);
+        known.is_some() && known == guard
+    }
+
+    /// Whether the first batch of a transaction is the one that it has to begin with. `has_batches` is whether
+    /// anything is known of what the producer wrote with its epoch.
+    fn check_sequence(&self, header: &BatchHeader, has_batches: bool) -> Result<(), ErrorCode> {
+        let Some(known) = self.by_producer.get(&header.producer_id) else {
+            return Ok(());
+        };
+        let is_new = known.raises_epoch && !has_batches;
+        let is_behind = header.base_sequence > known.lowest_sequence;
+        match (is_new && header.base_sequence != Sequence(0)) || is_behind {
+            true => Err(ErrorCode::OutOfOrderSequenceNumber),
+            false => Ok(()),
+        }
+    }
+
+    /// A batch of a producer is going to be in the log.
+    pub fn on_appended(&mut self, header: &BatchHeader) {
+        if !header.is_transactional() || self.by_producer.is_empty() {
+            return;
+        }
+        // The marker of the transaction before comes a second time: the next one is asked about already.
+        let is_of_next = self
+            .by_producer
+            .get(&header.producer_id)
+            .is_some_and(|known| {
+                known.raises_epoch && header.is_control() && header.producer_epoch == known.epoch
+            });
+        if !is_of_next {
+            self.by_producer.remove(&header.producer_id);
+        }
+    }
+
+    /// The coordinator has answered what was asked under `guard` with an error. One that comes to the same whenever it is
+    /// asked is the end of it.
+    pub fn on_refused(&mut self, producer_id: ProducerId, guard: u64, error: ErrorCode) {
+        if is_final(error) && self.is_current(producer_id, Some(guard)) {
+            self.by_producer.remove(&producer_id);
+        }
+    }
+}
+
+fn is_final(error: ErrorCode) -> bool {
+    !matches!(
+        error,
+        ErrorCode::NetworkException
+            | ErrorCode::NotEnoughReplicas
+            | ErrorCode::ConcurrentTransactions
+            | ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_types::Timestamp;
+
+    use super::*;
+
+    const DAY: u64 = 86_400_000;
+    const ID: ProducerId = ProducerId(9);
+
+    fn start(epoch: i16, sequence: i32, raises_epoch: bool) -> TransactionStart {
+        TransactionStart {
+            producer_id: ID,
+            producer_epoch: ProducerEpoch(epoch),
+            sequence: Sequence(sequence),
+            raises_epoch,
+        }
+    }
+
+    fn header(epoch: i16, sequence: i32, is_control: bool) -> BatchHeader {
+        let mut builder = RecordBatchBuilder::new(Compression::None)
+            .producer(ID, ProducerEpoch(epoch), Sequence(sequence))
+            .transactional(true)
+            .control(is_control);
+        builder.append(Timestamp(0), None, Some(b"x"), &[]);
+        builder.build().header
+    }
+
+    #[test]
+    fn a_guard_is_void_when_something_of_the_producer_is_written() {
+        for is_control in [false, true] {
+            let mut verifications = Verifications::default();
+            let guard = verifications.ask(start(0, 0, false), 0, DAY);
+            assert_eq!(
+                verifications.ask(start(0, 5, false), 0, DAY),
+                guard,
+                "asked twice, it is the same"
+            );
+            assert!(verifications.is_current(ID, Some(guard)));
+            verifications.on_appended(&header(0, 0, is_control));
+            assert!(!verifications.is_current(ID, Some(guard)));
+            let next = verifications.ask(start(0, 0, false), 0, DAY);
+            assert_ne!(next, guard);
+        }
+        assert!(!Verifications::default().is_current(ID, None));
+    }
+
+    #[test]
+    fn a_repeated_marker_does_not_void_the_next_transaction() {
+        let mut verifications = Verifications::default();
+        let guard = verifications.ask(start(1, 0, true), 0, DAY);
+        verifications.on_appended(&header(1, -1, true));
+        assert!(verifications.is_current(ID, Some(guard)));
+        verifications.on_appended(&header(2, -1, true));
+        assert!(!verifications.is_current(ID, Some(guard)));
+    }
+
+    #[test]
+    fn nothing_is_written_ahead_of_the_first_batch() {
+        let mut verifications = Verifications::default();
+        verifications.ask(start(0, 5, false), 0, DAY);
+        verifications.ask(start(0, 2, false), 0, DAY);
+        let check = |verifications: &Verifications, sequence, has_batches| {
+            verifications.check_sequence(&header(0, sequence, false), has_batches)
+        };
+        let refused = Err(ErrorCode::OutOfOrderSequenceNumber);
+        assert_eq!(check(&verifications, 5, true), refused);
+        assert_eq!(check(&verifications, 2, true), Ok(()));
+        // With another epoch it begins anew.
+        verifications.ask(start(1, 7, false), 0, DAY);
+        assert_eq!(check(&verifications, 7, true), Ok(()));
+        // Where each transaction has its epoch, each begins with 0.
+        let mut verifications = Verifications::default();
+        verifications.ask(start(0, 3, true), 0, DAY);
+        assert_eq!(check(&verifications, 3, false), refused);
+        assert_eq!(check(&verifications, 3, true), Ok(()));
+        assert_eq!(check(&verifications, 0, false), Ok(()));
+    }
+
+    #[test]
+    fn what_may_be_answered_otherwise_later_stays_asked() {
+        let mut verifications = Verifications::default();
+        let guard = verifications.ask(start(0, 0, true), 0, DAY);
+        verifications.on_refused(ID, guard, ErrorCode::NotCoordinator);
+        assert!(verifications.is_current(ID, Some(guard)));
+        verifications.on_refused(ID, guard + 1, ErrorCode::ProducerFenced);
+        assert!(verifications.is_current(ID, Some(guard)));
+        verifications.on_refused(ID, guard, ErrorCode::ProducerFenced);
+        assert!(!verifications.is_current(ID, Some(guard)));
+    }
+
+    #[test]
+    fn what_nobody_came_back_to_is_forgotten_when_there_is_much_of_it() {
+        let mut verifications = Verifications::default();
+        for id in 0..MANY as i64 {
+            let start = TransactionStart {
+                producer_id: ProducerId(id),
+                ..start(0, 0, true)
+            };
+            verifications.ask(start, 0, DAY);
+        }
+        let other = TransactionStart {
+            producer_id: ProducerId(-5),
+            ..start(0, 0, true)
+        };
+        verifications.ask(other, DAY, DAY);
+        assert_eq!(verifications.by_producer.len(), 1);
+    }
+}
