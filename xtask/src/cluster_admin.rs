@@ -137,6 +137,9 @@ fn plan(options: &Options, dir: &std::path::Path) -> Result<Cluster> {
         let second = broker.options.dir.join("second");
         let dirs = format!("{},{}", data.display(), second.display());
         broker.set(&[("broker.rack", rack.to_owned()), ("log.dirs", dirs)]);
+        // What is looked for in what they print.
+        let log_level = ("OTTLA_LOG".to_owned(), "info".to_owned());
+        broker.options.environment.push(log_level);
     }
     Ok(cluster)
 }

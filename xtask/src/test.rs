@@ -213,6 +213,20 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Either,
+        name: "cluster-admin",
+        what: "Kafka's tools and ours elect leaders, uncleanly too, and print the same",
+        command: || {
+            xtask(&[
+                "cluster-admin",
+                "--controllers",
+                "ottla",
+                "--only",
+                "elections",
+            ])
+        },
+    },
+    Suite {
+        lane: Lane::Either,
         name: "rolling-take-over",
         what: "three brokers of Kafka's handed over one by one, and back",
         command: || {

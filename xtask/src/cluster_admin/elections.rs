@@ -125,6 +125,7 @@ fn all_back(desk: &mut Desk, hand: Hand) -> Result<()> {
     let partition = format!("{topic}-0");
     let (bytes, wrong) = replicas::compare(&desk.cluster.brokers, &partition)?;
     ensure!(wrong.is_empty() && bytes > 0, "{bytes} bytes, {wrong:?}");
+    check_that_the_cut_is_told(desk, &partition)?;
     let elect = hand.topic("elect");
     desk.wait_for(&elect, "in sync", |partitions| {
         partitions.iter().all(|it| it.in_sync.len() == 3)
@@ -141,5 +142,21 @@ fn all_back(desk: &mut Desk, hand: Hand) -> Result<()> {
     }
     desk.run(hand, TOPICS, "BROKERS --describe --topic elect-SUBJECT")?;
     desk.run(hand, ELECTION, preferred)?;
+    Ok(())
+}
+
+/// Broker 2 had committed what the new leader did not have: that it is gone has to be found in what it printed.
+fn check_that_the_cut_is_told(desk: &Desk, partition: &str) -> Result<()> {
+    let broker = &desk.cluster.brokers[1];
+    if broker.peer.id() != "ottla" {
+        return Ok(());
+    }
+    let printed = std::fs::read_to_string(broker.options.dir.join("output.log"))?;
+    let tells = |line: &str| line.contains("the log was cut from") && line.contains(partition);
+    ensure!(
+        printed.lines().any(tells),
+        "{} does not tell that it has cut {partition}",
+        broker.name()
+    );
     Ok(())
 }
