@@ -77,6 +77,8 @@ pub(crate) mod share_acknowledge;
 pub(crate) mod share_fetch;
 pub(crate) mod share_group_describe;
 pub(crate) mod share_group_heartbeat;
+pub(crate) mod streams_group_describe;
+pub(crate) mod streams_group_heartbeat;
 pub(crate) mod sync_group;
 pub(crate) mod txn_offset_commit;
 pub(crate) mod unregister_broker;

@@ -66,9 +66,6 @@ fn not_served_because(key: ApiKey) -> &'static str {
         | ApiKey::DescribeShareGroupOffsets
         | ApiKey::AlterShareGroupOffsets
         | ApiKey::DeleteShareGroupOffsets => "no share groups yet (KIP-932)",
-        ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
-            "no streams groups yet (KIP-1071)"
-        }
         _ => "not yet",
     }
 }

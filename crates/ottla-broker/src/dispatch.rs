@@ -140,6 +140,8 @@ const APIS: &[Api] = &[
     api!(BROKER, ListTransactionsRequest, list_transactions),
     api!(BROKER, GetTelemetrySubscriptionsRequest, get_telemetry_subscriptions),
     api!(BROKER, PushTelemetryRequest, push_telemetry),
+    api!(BROKER, StreamsGroupHeartbeatRequest, streams_group_heartbeat),
+    api!(BROKER, StreamsGroupDescribeRequest, streams_group_describe),
     api!(BROKER, ShareGroupHeartbeatRequest, share_group_heartbeat),
     api!(BROKER, ShareGroupDescribeRequest, share_group_describe),
     api!(BROKER, ShareFetchRequest, share_fetch),

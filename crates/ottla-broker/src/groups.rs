@@ -13,7 +13,7 @@ use ottla_coordinator::group::{
     ResolveRegexes, resolve,
 };
 use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
-use ottla_metadata::feature::GROUP_VERSION;
+use ottla_metadata::feature::{Feature, GROUP_VERSION, STREAMS_VERSION};
 use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicName};
@@ -61,9 +61,12 @@ impl Groups {
 
     /// Whether groups of the consumer protocol (KIP-848) are served: this broker is set to, and the cluster has agreed.
     pub(crate) fn serves_consumer_protocol(&self, broker: &Broker) -> bool {
-        let protocols = &broker.config().group_coordinator_rebalance_protocols;
-        protocols.iter().any(|protocol| protocol == "consumer")
-            && broker.metadata().features.level(GROUP_VERSION.name) > 0
+        is_enabled(broker, "consumer", &GROUP_VERSION)
+    }
+
+    /// Whether streams groups (KIP-1071) are served, in the same way.
+    pub(crate) fn serves_streams_protocol(&self, broker: &Broker) -> bool {
+        is_enabled(broker, "streams", &STREAMS_VERSION)
     }
 
     /// Tells the coordinators what is different in the cluster, and has them forget the offsets of deleted topics. Called
@@ -105,6 +108,12 @@ impl Groups {
             }
         }
     }
+}
+
+fn is_enabled(broker: &Broker, protocol: &str, feature: &Feature) -> bool {
+    let protocols = &broker.config().group_coordinator_rebalance_protocols;
+    protocols.iter().any(|enabled| enabled == protocol)
+        && broker.metadata().features.level(feature.name) > 0
 }
 
 fn settings(broker: &Broker) -> Arc<GroupCoordinatorConfig> {

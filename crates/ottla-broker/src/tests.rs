@@ -26,6 +26,7 @@ pub(crate) mod said;
 mod settings;
 mod settings_in_force;
 mod share_groups;
+mod streams_groups;
 mod transactions;
 
 pub(crate) use directories::{Node, create, produce};

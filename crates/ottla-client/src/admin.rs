@@ -9,6 +9,7 @@ pub(crate) mod groups;
 mod offsets;
 mod quotas;
 mod reassignments;
+mod streams_groups;
 mod topics;
 mod transactions;
 
@@ -20,6 +21,7 @@ pub use groups::{DescribedConsumerGroup, GroupListing, GroupMember};
 pub use offsets::{CommittedOffset, ListedOffset, OffsetSpec};
 pub use quotas::{NewScramCredential, QuotaEntity, QuotaMatch};
 pub use reassignments::ReplicaLogDirs;
+pub use streams_groups::{DescribedStreamsGroup, StreamsGroupMember, Subtopology, TaskAssignment};
 pub use topics::{NewTopic, PartitionDescription, TopicDescription};
 pub use transactions::{OpenTransaction, TransactionFilter, TransactionListing};
 

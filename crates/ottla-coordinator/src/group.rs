@@ -49,7 +49,7 @@ pub use outcome::{
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;
 pub use share::{InitializeShareState, ShareHeartbeatContext, validate_share_heartbeat};
-pub use streams::{StreamsHeartbeatContext, validate_streams_heartbeat};
+pub use streams::{StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat};
 
 #[cfg(test)]
 mod tests;

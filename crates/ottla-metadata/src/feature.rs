@@ -97,7 +97,7 @@ pub const STREAMS_VERSION: Feature = Feature {
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_4_2_IV1),
     ],
-    served_by_ottla: 0,
+    served_by_ottla: 1,
 };
 
 /// All features besides `metadata.version`, in Kafka's order.

@@ -12,7 +12,9 @@ mod connection_warnings;
 mod java_exceptions;
 mod java_maps;
 mod java_numbers;
+mod java_text;
 mod local_time;
+mod offset_reset;
 mod performance;
 mod retired_flags;
 mod simple_date_format;
@@ -41,6 +43,7 @@ mod producer_perf_test;
 mod reassign_partitions;
 mod replica_verification;
 mod storage;
+mod streams_groups;
 mod topics;
 mod transactions;
 
@@ -61,6 +64,7 @@ pub enum Tool {
     GetOffsets(get_offsets::GetOffsetsArgs),
     ConsumerGroups(Box<consumer_groups::ConsumerGroupsArgs>),
     Groups(groups::GroupsArgs),
+    StreamsGroups(Box<streams_groups::StreamsGroupsArgs>),
     DeleteRecords(delete_records::DeleteRecordsArgs),
     LeaderElection(leader_election::LeaderElectionArgs),
     LogDirs(log_dirs::LogDirsArgs),
@@ -94,6 +98,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),
         Tool::Groups(args) => groups::run(args),
+        Tool::StreamsGroups(args) => streams_groups::run(*args),
         Tool::DeleteRecords(args) => delete_records::run(args),
         Tool::LeaderElection(args) => leader_election::run(args),
         Tool::LogDirs(args) => log_dirs::run(args),

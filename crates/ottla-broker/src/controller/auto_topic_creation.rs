@@ -2,36 +2,51 @@
 //!
 //! Kafka: `DefaultAutoTopicCreationManager`.
 
+mod failures;
+
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_controller::creatable_topic;
-use ottla_protocol::messages::CreateTopicsRequest;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use ottla_types::ErrorCode;
 use parking_lot::Mutex;
 
-use crate::Broker;
 use crate::complaints::Complaints;
+use crate::{Broker, RequestContext};
+use failures::Failures;
 
-/// Topics whose creation is under way, so that clients that ask again do not start it again.
 #[derive(Debug, Default)]
 pub(crate) struct AutoTopicCreation {
+    /// Topics whose creation is under way, so that clients that ask again do not start it again.
     in_flight: Mutex<HashSet<ByteString>>,
+    /// Of what was created on behalf of a member of a streams group.
+    failures: Mutex<Failures>,
     /// A client asks for its coordinator ten times a second.
     complaints: Complaints,
 }
 
+impl AutoTopicCreation {
+    fn begin(&self, name: &ByteString) -> bool {
+        self.in_flight.lock().insert(name.clone())
+    }
+
+    fn end(&self, names: &[ByteString]) {
+        let mut in_flight = self.in_flight.lock();
+        for name in names {
+            in_flight.remove(name);
+        }
+    }
+}
+
 impl Broker {
     /// Has the controller create topics, each as `creatable_topic` says. Returns at once.
-    pub(crate) fn create_topics_in_background(self: &Arc<Self>, names: Vec<ByteString>) {
-        let names: Vec<ByteString> = {
-            let mut in_flight = self.auto_topic_creation.in_flight.lock();
-            names
-                .into_iter()
-                .filter(|name| in_flight.insert(name.clone()))
-                .collect()
-        };
+    pub(crate) fn create_topics_in_background(self: &Arc<Self>, mut names: Vec<ByteString>) {
+        names.retain(|name| self.auto_topic_creation.begin(name));
         if names.is_empty() {
             return;
         }
@@ -66,12 +81,81 @@ impl Broker {
                     complaints.say(|| tracing::warn!("no topic can be created: {error}"));
                 }
             }
-            let mut in_flight = broker.auto_topic_creation.in_flight.lock();
-            for name in &names {
-                in_flight.remove(name);
-            }
+            broker.auto_topic_creation.end(&names);
         });
     }
+
+    /// Has the controller create the internal topics of a streams group on behalf of a client, who is in `context`. Returns
+    /// at once. What fails is not tried again for `pause`, during which [`failed_creations`](Self::failed_creations) has it.
+    pub(crate) fn create_topics_for(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        mut topics: Vec<CreatableTopic>,
+        pause: Duration,
+    ) {
+        let now_ms = self.now_ms();
+        topics.retain(|topic| {
+            let creation = &self.auto_topic_creation;
+            let has_failed = creation.failures.lock().of(&topic.name, now_ms).is_some();
+            !has_failed && creation.begin(&topic.name)
+        });
+        if topics.is_empty() {
+            return;
+        }
+        let names: Vec<ByteString> = topics.iter().map(|topic| topic.name.clone()).collect();
+        let request = CreateTopicsRequest {
+            topics,
+            timeout_ms: self.config().request_timeout_ms,
+            ..Default::default()
+        };
+        // A controller elsewhere is sent it in the version of the context, which was that of another request.
+        let context = RequestContext {
+            api_key: ApiKey::CreateTopics,
+            api_version: *ApiKey::CreateTopics.stable_versions().end(),
+            ..context.clone()
+        };
+        let broker = Arc::clone(self);
+        tokio::spawn(async move {
+            let failed = match broker.forward(&context, request).await {
+                Ok(response) => failures_of(response),
+                Err(error) => {
+                    let names = names.iter().cloned();
+                    names.map(|name| (name, error.message().into())).collect()
+                }
+            };
+            let creation = &broker.auto_topic_creation;
+            let now_ms = broker.now_ms();
+            let until_ms = now_ms.saturating_add(pause.as_millis() as u64);
+            for (name, reason) in failed {
+                let mut failures = creation.failures.lock();
+                failures.put(name, reason, now_ms, until_ms);
+            }
+            creation.end(&names);
+        });
+    }
+
+    /// Those of the topics that could not be created lately, each with the reason.
+    pub(crate) fn failed_creations(&self, names: &[ByteString]) -> Vec<(ByteString, ByteString)> {
+        let now_ms = self.now_ms();
+        let failures = self.auto_topic_creation.failures.lock();
+        let reason = |name: &ByteString| failures.of(name, now_ms).cloned();
+        let names = names.iter();
+        names
+            .filter_map(|name| Some((name.clone(), reason(name)?)))
+            .collect()
+    }
+}
+
+fn failures_of(response: CreateTopicsResponse) -> Vec<(ByteString, ByteString)> {
+    let topics = response.topics.into_iter();
+    topics
+        .filter(|topic| topic.error_code != ErrorCode::None.code())
+        .map(|topic| {
+            let said = topic.error_message.filter(|message| !message.is_empty());
+            let error = ErrorCode::from_code(topic.error_code);
+            (topic.name, said.unwrap_or_else(|| error.message().into()))
+        })
+        .collect()
 }
 
 /// What an operator does about a topic of the broker's own that cannot be made.

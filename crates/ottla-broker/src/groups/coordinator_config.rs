@@ -55,6 +55,28 @@ pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfi
         )
         .unwrap_or(MigrationPolicy::Bidirectional),
         group_consumer_regex_refresh_interval_ms: config.group_consumer_regex_refresh_interval_ms,
+        group_streams_session_timeout_ms: BoundedSetting {
+            value: config.group_streams_session_timeout_ms,
+            min: config.group_streams_min_session_timeout_ms,
+            max: config.group_streams_max_session_timeout_ms,
+        },
+        group_streams_heartbeat_interval_ms: BoundedSetting {
+            value: config.group_streams_heartbeat_interval_ms,
+            min: config.group_streams_min_heartbeat_interval_ms,
+            max: config.group_streams_max_heartbeat_interval_ms,
+        },
+        group_streams_assignment_interval_ms: BoundedSetting {
+            value: config.group_streams_assignment_interval_ms,
+            min: config.group_streams_min_assignment_interval_ms,
+            max: config.group_streams_max_assignment_interval_ms,
+        },
+        group_streams_initial_rebalance_delay_ms: config.group_streams_initial_rebalance_delay_ms,
+        group_streams_num_standby_replicas: BoundedSetting {
+            value: config.group_streams_num_standby_replicas,
+            min: 0,
+            max: config.group_streams_max_standby_replicas,
+        },
+        group_streams_max_size: config.group_streams_max_size,
         ..Default::default()
     }
 }
@@ -91,6 +113,19 @@ mod tests {
             ("group.consumer.assignors", "range"),
             ("group.consumer.migration.policy", "Upgrade"),
             ("group.consumer.regex.refresh.interval.ms", "10041"),
+            ("group.streams.session.timeout.ms", "50081"),
+            ("group.streams.min.session.timeout.ms", "46082"),
+            ("group.streams.max.session.timeout.ms", "61083"),
+            ("group.streams.heartbeat.interval.ms", "6084"),
+            ("group.streams.min.heartbeat.interval.ms", "5085"),
+            ("group.streams.max.heartbeat.interval.ms", "15086"),
+            ("group.streams.assignment.interval.ms", "87"),
+            ("group.streams.min.assignment.interval.ms", "8"),
+            ("group.streams.max.assignment.interval.ms", "99"),
+            ("group.streams.initial.rebalance.delay.ms", "90"),
+            ("group.streams.num.standby.replicas", "1"),
+            ("group.streams.max.standby.replicas", "3"),
+            ("group.streams.max.size", "91"),
             ("group.share.session.timeout.ms", "50051"),
             ("group.share.min.session.timeout.ms", "46052"),
             ("group.share.max.session.timeout.ms", "61053"),
@@ -126,6 +161,16 @@ mod tests {
         let policy = config.group_consumer_migration_policy;
         assert_eq!(policy, MigrationPolicy::Upgrade);
         assert_eq!(config.group_consumer_regex_refresh_interval_ms, 10_041);
+        let session = config.group_streams_session_timeout_ms;
+        assert_eq!(bounded(session), (50_081, 46_082, 61_083));
+        let heartbeat = config.group_streams_heartbeat_interval_ms;
+        assert_eq!(bounded(heartbeat), (6_084, 5_085, 15_086));
+        let assignment = config.group_streams_assignment_interval_ms;
+        assert_eq!(bounded(assignment), (87, 8, 99));
+        assert_eq!(config.group_streams_initial_rebalance_delay_ms, 90);
+        let standby = config.group_streams_num_standby_replicas;
+        assert_eq!(bounded(standby), (1, 0, 3));
+        assert_eq!(config.group_streams_max_size, 91);
         let session = config.group_share_session_timeout_ms;
         assert_eq!(bounded(session), (50_051, 46_052, 61_053));
         let heartbeat = config.group_share_heartbeat_interval_ms;

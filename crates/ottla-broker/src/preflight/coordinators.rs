@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
-use ottla_metadata::feature::{SHARE_VERSION, STREAMS_VERSION};
+use ottla_metadata::feature::SHARE_VERSION;
 use ottla_protocol::coordinator_records::{GroupRecordKey, ShareRecordKey};
 use ottla_records::RecordBatch;
 use ottla_types::Uuid;
@@ -28,12 +28,8 @@ pub(super) fn examine(
     image: &MetadataImage,
     look: &mut Look,
 ) {
-    // Without these features there is no group but those of consumers, and their log need not be read.
-    let features = [&SHARE_VERSION, &STREAMS_VERSION];
-    if features
-        .iter()
-        .any(|feature| image.features.level(feature.name) > 0)
-    {
+    // Without the feature there is no such group, and the log need not be read.
+    if image.features.level(SHARE_VERSION.name) > 0 {
         let mut groups = Groups::default();
         if read(
             dirs,
@@ -102,24 +98,9 @@ fn read_batch(batch: &RecordBatch, each: EachRecord<'_>) -> Result<(), String> {
     Ok(())
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum GroupType {
-    Share,
-    Streams,
-}
-
-impl GroupType {
-    fn describe(self) -> &'static str {
-        match self {
-            GroupType::Share => "of shares (KIP-932)",
-            GroupType::Streams => "of the streams protocol (KIP-1071)",
-        }
-    }
-}
-
-/// Groups that are not of consumers, and their members.
+/// Share groups, whether they exist, and their members.
 #[derive(Default)]
-struct Groups(BTreeMap<String, (Option<GroupType>, BTreeSet<String>)>);
+struct Groups(BTreeMap<String, (bool, BTreeSet<String>)>);
 
 impl Groups {
     fn on_record(&mut self, key: &[u8], value: Option<&[u8]>) {
@@ -127,21 +108,14 @@ impl Groups {
         let Ok(key) = GroupRecordKey::decode(&bytes::Bytes::copy_from_slice(key)) else {
             return;
         };
-        let (group, member, kind) = match key {
-            GroupRecordKey::ShareGroupMetadata(key) => (key.group_id, None, GroupType::Share),
-            GroupRecordKey::StreamsGroupMetadata(key) => (key.group_id, None, GroupType::Streams),
-            GroupRecordKey::ShareGroupMemberMetadata(key) => {
-                (key.group_id, Some(key.member_id), GroupType::Share)
-            }
-            GroupRecordKey::StreamsGroupMemberMetadata(key) => {
-                (key.group_id, Some(key.member_id), GroupType::Streams)
-            }
+        let (group, member) = match key {
+            GroupRecordKey::ShareGroupMetadata(key) => (key.group_id, None),
+            GroupRecordKey::ShareGroupMemberMetadata(key) => (key.group_id, Some(key.member_id)),
             _ => return,
         };
-        let (group_type, members) = self.0.entry(group.to_string()).or_default();
+        let (exists, members) = self.0.entry(group.to_string()).or_default();
         match (member, value) {
-            (None, Some(_)) => *group_type = Some(kind),
-            (None, None) => *group_type = None,
+            (None, value) => *exists = value.is_some(),
             (Some(member), Some(_)) => {
                 members.insert(member.to_string());
             }
@@ -152,36 +126,28 @@ impl Groups {
     }
 
     fn report(&self, config: &BrokerConfig, look: &mut Look) {
-        let mut by_type: BTreeMap<GroupType, Vec<(&str, bool)>> = BTreeMap::new();
-        for (group, (group_type, members)) in &self.0 {
-            if let Some(group_type) = group_type {
-                let groups = by_type.entry(*group_type).or_default();
-                groups.push((group, !members.is_empty()));
-            }
+        let groups: Vec<(&str, bool)> = self
+            .0
+            .iter()
+            .filter(|(_, (exists, _))| *exists)
+            .map(|(group, (_, members))| (group.as_str(), !members.is_empty()))
+            .collect();
+        if groups.is_empty() {
+            return;
         }
-        for (group_type, groups) in by_type {
-            let with_members = groups
-                .iter()
-                .filter(|(_, has_members)| *has_members)
-                .count();
-            let what = format!(
-                "{} {} not served yet, {with_members} with members: {}",
-                count(groups.len(), "group", "groups"),
-                match groups.len() {
-                    1 => format!("{} is", group_type.describe()),
-                    _ => format!("{} are", group_type.describe()),
-                },
-                some_of(groups.iter().map(|(group, _)| *group))
-            );
-            let change = match group_type {
-                GroupType::Share => "delete them with kafka-share-groups",
-                GroupType::Streams => {
-                    "have their applications use group.protocol=classic and delete what is left with \
-                     kafka-streams-groups"
-                }
-            };
-            look.unserved(config, Unserved::Groups, GROUPS, what, change);
-        }
+        let with_members = groups.iter().filter(|(_, has_members)| *has_members);
+        let what = format!(
+            "{} not served yet, {} with members: {}",
+            count(
+                groups.len(),
+                "group of shares (KIP-932) is",
+                "groups of shares (KIP-932) are"
+            ),
+            with_members.count(),
+            some_of(groups.iter().map(|(group, _)| *group))
+        );
+        let change = "delete them with kafka-share-groups";
+        look.unserved(config, Unserved::Groups, GROUPS, what, change);
     }
 }
 

@@ -18,9 +18,9 @@ configs! {
     "share.record.lock.duration.ms"      Int     "30000"            (at_least 1000)            Medium ClusterWide SHARE;
     "share.renew.acknowledge.enable"     Boolean "true"             _                          Medium ClusterWide SHARE;
     "share.session.timeout.ms"           Int     "45000"            (at_least 1)               Medium ClusterWide SHARE;
-    "streams.assignment.interval.ms"     Int     "1000"             (at_least 0)               Medium ClusterWide STREAMS;
-    "streams.heartbeat.interval.ms"      Int     "5000"             (at_least 1)               Medium ClusterWide STREAMS;
-    "streams.initial.rebalance.delay.ms" Int     "3000"             (at_least 0)               Medium ClusterWide STREAMS;
-    "streams.num.standby.replicas"       Int     "0"                (at_least 0)               Medium ClusterWide STREAMS;
-    "streams.session.timeout.ms"         Int     "45000"            (at_least 1)               Medium ClusterWide STREAMS;
+    "streams.assignment.interval.ms"     Int     "1000"             (at_least 0)               Medium ClusterWide SUPPORTED;
+    "streams.heartbeat.interval.ms"      Int     "5000"             (at_least 1)               Medium ClusterWide SUPPORTED;
+    "streams.initial.rebalance.delay.ms" Int     "3000"             (at_least 0)               Medium ClusterWide SUPPORTED;
+    "streams.num.standby.replicas"       Int     "0"                (at_least 0)               Medium ClusterWide SUPPORTED;
+    "streams.session.timeout.ms"         Int     "45000"            (at_least 1)               Medium ClusterWide SUPPORTED;
 }

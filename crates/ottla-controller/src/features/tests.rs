@@ -121,7 +121,7 @@ fn what_is_offered_is_accepted_and_what_is_not_is_refused() {
     let fresh = (offered_features(fresh), Cluster::single_node());
     let cluster = Cluster::single_node().with_feature("share.version", 1);
     let of_kafkas = (offered_features(kept), cluster);
-    assert_eq!(of_kafkas.0.len(), 5);
+    assert_eq!(of_kafkas.0.len(), 6);
     for (offered, mut cluster) in [fresh, of_kafkas] {
         let max = |name: &str| {
             let found = offered.iter().find(|feature| &*feature.name == name);

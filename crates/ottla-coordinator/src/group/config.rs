@@ -39,9 +39,6 @@ pub struct GroupCoordinatorConfig {
     pub group_consumer_migration_policy: MigrationPolicy,
     pub group_consumer_regex_refresh_interval_ms: i32,
 
-    /// Whether clients are offered the streams protocol. Where they are not, streams groups are as those of the other types
-    /// that are not served: their records stay as they are.
-    pub serves_streams_groups: bool,
     pub group_streams_session_timeout_ms: BoundedSetting,
     pub group_streams_heartbeat_interval_ms: BoundedSetting,
     pub group_streams_assignment_interval_ms: BoundedSetting,
@@ -107,7 +104,6 @@ impl Default for GroupCoordinatorConfig {
             group_consumer_assignors: vec!["uniform".to_owned(), "range".to_owned()],
             group_consumer_migration_policy: MigrationPolicy::Bidirectional,
             group_consumer_regex_refresh_interval_ms: 10 * 60 * 1000,
-            serves_streams_groups: false,
             group_streams_session_timeout_ms: BoundedSetting {
                 value: 45_000,
                 min: 45_000,

@@ -1,5 +1,5 @@
-//! Groups of the types that are not served, streams groups and, where clients are not offered them, share groups, as far as
-//! their records in the log tell that they exist.
+//! Groups of the types that are not served, which are share groups where clients are not offered them, as far as their
+//! records in the log tell that they exist.
 //!
 //! A directory taken over from Kafka may hold them. Their records stay in the log untouched; here only
 //! their ids are kept, so that a classic group never takes the id, and so that their offsets are
@@ -12,7 +12,6 @@ use bytestring::ByteString;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ForeignGroupType {
     Share,
-    Streams,
 }
 
 impl ForeignGroupType {
@@ -20,7 +19,6 @@ impl ForeignGroupType {
     pub(crate) fn name(self) -> &'static str {
         match self {
             ForeignGroupType::Share => "share",
-            ForeignGroupType::Streams => "streams",
         }
     }
 
@@ -28,7 +26,6 @@ impl ForeignGroupType {
     pub(crate) fn protocol_type(self) -> &'static str {
         match self {
             ForeignGroupType::Share => "share",
-            ForeignGroupType::Streams => "streams",
         }
     }
 }

@@ -100,10 +100,6 @@ impl GroupCoordinator {
                 let group_type = ForeignGroupType::Share;
                 self.replay_foreign(&key.group_id, group_type, value.is_some());
             }
-            GroupRecordKey::StreamsGroupMetadata(key) if !self.config.serves_streams_groups => {
-                let group_type = ForeignGroupType::Streams;
-                self.replay_foreign(&key.group_id, group_type, value.is_some());
-            }
             key if share_group_of(key).is_some() => {
                 if let Some(group_id) = share_group_of(key).map(owned)
                     && self.config.serves_share_groups
@@ -115,16 +111,14 @@ impl GroupCoordinator {
             }
             key => {
                 let write = self.replaying;
-                let streams_group =
-                    streams::group_of(key).filter(|_| self.config.serves_streams_groups);
                 if let Some(group_id) = group_of(key).map(owned) {
                     let value = value.map(decode).transpose()?;
                     self.apply_to_consumer_group(write, &group_id, key, value.as_ref());
-                } else if let Some(group_id) = streams_group.map(owned) {
+                } else if let Some(group_id) = streams::group_of(key).map(owned) {
                     let value = value.map(decode).transpose()?;
                     self.apply_to_streams_group(write, &group_id, key, value.as_ref());
                 }
-                // Else it is the rest of a group of another type, or of a type of a newer Kafka.
+                // Else it is of a type of a newer Kafka.
             }
         }
         Ok(())

@@ -11,24 +11,10 @@
 //! source topics, and does not let a topology change: what asks for them is refused (`validate.rs`). Its assignor looks
 //! neither at racks nor at client tags, which are kept and shown all the same.
 //!
-//! What the shell has to do to serve StreamsGroupHeartbeat and StreamsGroupDescribe:
+//! A heartbeat's response comes with the internal topics that are to be created. The shell has the controller create them
+//! on the member's behalf and does not wait: the members' heartbeats ask until the topics are in the metadata.
 //!
-//! 1. Serve the two requests where `group.coordinator.rebalance.protocols` names `streams` and the feature `streams.version`
-//!    is at least 1, and answer UNSUPPORTED_VERSION elsewhere. Set `serves_streams_groups` and the `group_streams_*` settings; without the former the records of streams groups are
-//!    left alone (`foreign.rs`).
-//! 2. Before a heartbeat comes here: READ on the group; of the topology's topics (sources, repartition sinks and sources,
-//!    changelogs) refuse internal and invalid names with STREAMS_INVALID_TOPOLOGY, and ask for DESCRIBE on all of them
-//!    (TOPIC_AUTHORIZATION_FAILED); then `validate_streams_heartbeat`.
-//! 3. A heartbeat's response comes with `topics_to_create`. If the client may CREATE on the cluster or on each of them, the
-//!    shell has the controller create them on its behalf and does not wait. Otherwise it adds
-//!    `Unauthorized to CREATE on topics a, b.` to the detail of the status MISSING_INTERNAL_TOPICS, after `; `. A creation that
-//!    is under way is not asked for again; one that failed is not for two heartbeat intervals, during which its error is told
-//!    in the same place. The members' heartbeats ask until the topics are in the metadata.
-//! 4. Timers as for every group; `TimerKey::InitialRebalance` is that of streams groups.
-//! 5. To describe a group: DESCRIBE on the group; on a topic of the described topology that the client may not DESCRIBE, the
-//!    group is answered by TOPIC_AUTHORIZATION_FAILED; authorized operations are added if asked for.
-//!
-//! Source: `StreamsGroup`, `streams/**`, `KafkaApis.handleStreamsGroupHeartbeat`.
+//! Source: `StreamsGroup`, `streams/**`.
 
 mod configured_topology;
 mod copartitioning;
@@ -56,6 +42,7 @@ mod unwritten;
 mod validate;
 
 pub use heartbeat::StreamsHeartbeatContext;
+pub use topology_error::StreamsStatus;
 pub use validate::validate_streams_heartbeat;
 
 pub(super) use group::StreamsGroup;

@@ -72,7 +72,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-share-groups", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", NotServed("share groups are not served yet")),
     script("kafka-storage", "kafka.tools.StorageTool", Serves("storage", "")),
     script("kafka-streams-application-reset", "org.apache.kafka.tools.StreamsResetter", NotServed("it is a tool of the Java library Kafka Streams; run Kafka's own against this broker")),
-    script("kafka-streams-groups", "org.apache.kafka.tools.streams.StreamsGroupCommand", NotServed("streams groups are not served yet")),
+    script("kafka-streams-groups", "org.apache.kafka.tools.streams.StreamsGroupCommand", Serves("streams-groups", "")),
     script("kafka-topics", "org.apache.kafka.tools.TopicCommand", Serves("topics", "")),
     script("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand", Serves("transactions", "")),
     script("kafka-verifiable-consumer", "org.apache.kafka.tools.VerifiableConsumer", NotServed(VERIFIABLE)),

@@ -13,13 +13,13 @@ use clap::{ArgGroup, Args};
 use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
 
+use super::offset_reset::{ResetScenario, UsageError, parse_partitions};
 use super::{admin_client, block_on, java_exceptions};
 use table::Table;
 
 /// List and describe consumer groups, delete them, and reset their offsets.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("action").required(true))]
-#[command(group = ArgGroup::new("scenario"))]
 #[command(group = ArgGroup::new("aspect"))]
 pub struct ConsumerGroupsArgs {
     /// Brokers to connect to first: host:port, separated by commas.
@@ -89,40 +89,8 @@ pub struct ConsumerGroupsArgs {
     /// Print the new offsets as CSV.
     #[arg(long)]
     export: bool,
-    /// To an offset.
-    #[arg(
-        long,
-        value_name = "OFFSET",
-        group = "scenario",
-        allow_hyphen_values = true
-    )]
-    to_offset: Option<i64>,
-    /// To those of a file as --export prints it.
-    #[arg(long, value_name = "FILE", group = "scenario")]
-    from_file: Option<String>,
-    /// To the first record from a time on: YYYY-MM-DDThh:mm:ss.sss.
-    #[arg(long, value_name = "TIME", group = "scenario")]
-    to_datetime: Option<String>,
-    /// To the first record from so long ago on: PnDTnHnMnS.
-    #[arg(long, value_name = "DURATION", group = "scenario")]
-    by_duration: Option<String>,
-    /// To the first record there is.
-    #[arg(long, group = "scenario")]
-    to_earliest: bool,
-    /// Behind the last record.
-    #[arg(long, group = "scenario")]
-    to_latest: bool,
-    /// To where they are.
-    #[arg(long, group = "scenario")]
-    to_current: bool,
-    /// By so many offsets, back with a negative number.
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        group = "scenario",
-        allow_hyphen_values = true
-    )]
-    shift_by: Option<i64>,
+    #[command(flatten)]
+    scenario: ResetScenario,
 }
 
 /// What a column holds where there is nothing to say.
@@ -167,18 +135,6 @@ pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
         }
     })
 }
-
-/// Arguments that make no sense together, found out late.
-#[derive(Debug)]
-struct UsageError(String);
-
-impl std::fmt::Display for UsageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 fn check(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
     let needs_groups = args.describe || args.delete || args.reset_offsets;
@@ -377,7 +333,7 @@ async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Res
     let mut partitions = Vec::new();
     for topic in &args.topic {
         if topic.contains(':') {
-            partitions.extend(reset::parse_partitions(topic)?);
+            partitions.extend(parse_partitions(topic)?);
             continue;
         }
         match admin.describe_topics(std::slice::from_ref(topic)).await {

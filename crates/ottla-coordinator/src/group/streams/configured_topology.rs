@@ -14,7 +14,7 @@ use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableT
 use super::copartitioning::{RepartitionTopicNames, copartition_groups};
 use super::partition_counts::PartitionCounts;
 use super::topology::StreamsTopology;
-use super::topology_error::{StatusCode, TopicConfigurationError, TopologyError};
+use super::topology_error::{StreamsStatus, TopicConfigurationError, TopologyError};
 use crate::group::modern::GroupError;
 use crate::java_collections::{
     DEFAULT_CAPACITY, default_hash_map_order, hash_map_order, string_hash_code,
@@ -64,7 +64,7 @@ impl ConfiguredTopology {
             Ok((subtopologies, missing)) => {
                 let names = missing.iter().map(|topic| &topic.name);
                 let error = (!missing.is_empty()).then(|| TopicConfigurationError {
-                    status: StatusCode::MissingInternalTopics,
+                    status: StreamsStatus::MissingInternalTopics,
                     detail: format!("Internal topics are missing: {}", summary(names)),
                 });
                 return Ok(ConfiguredTopology {
@@ -145,7 +145,7 @@ fn refuse_missing_sources(
         return Ok(());
     }
     Err(TopologyError::Topics(TopicConfigurationError {
-        status: StatusCode::MissingSourceTopics,
+        status: StreamsStatus::MissingSourceTopics,
         detail: format!(
             "Source topics {} are missing.",
             summary(missing.into_iter())

@@ -26,7 +26,7 @@ use super::reconcile::Reconciliation;
 use super::target::Target;
 use super::tasks::{self, Tasks, TasksTuple};
 use super::topology::{StreamsTopology, to_record};
-use super::topology_error::StatusCode;
+use super::topology_error::StreamsStatus;
 use super::unwritten::Unwritten;
 use super::{record, timers};
 use crate::group::CoordinatorRecord;
@@ -110,7 +110,7 @@ impl GroupCoordinator {
         let had_topology = decision.group.topology.is_some();
         let topology = update_topology(&mut decision, request.topology.as_ref())?;
         if updated.topology_epoch < topology.epoch {
-            status.push(StatusCode::StaleTopology.with(format!(
+            status.push(StreamsStatus::StaleTopology.with(format!(
                 "The member's topology epoch {} is behind the group's topology epoch {}.",
                 updated.topology_epoch, topology.epoch
             )));
@@ -175,13 +175,13 @@ impl GroupCoordinator {
         }
         let target = if unwritten.delays_assignment {
             let reason = "Assignment delayed due to the configured initial rebalance delay.";
-            status.push(StatusCode::AssignmentDelayed.with(reason));
+            status.push(StreamsStatus::AssignmentDelayed.with(reason));
             Target::none_yet(&decision.group)
         } else {
             let is_delayed = self.update_streams_target(&mut decision, &configured, now)?;
             if is_delayed {
                 let reason = "Assignment delayed due to the configured assignment interval.";
-                status.push(StatusCode::AssignmentDelayed.with(reason));
+                status.push(StreamsStatus::AssignmentDelayed.with(reason));
             }
             Target::of(&decision.group, &updated.member_id)
         };
@@ -234,7 +234,7 @@ impl GroupCoordinator {
             status.push(error.status.with(error.detail.clone()));
         }
         if let Some(member_id) = &unwritten.shutdown_requested_by {
-            status.push(StatusCode::ShutdownApplication.with(format!(
+            status.push(StreamsStatus::ShutdownApplication.with(format!(
                 "Streams group member {member_id} encountered a fatal error and requested a \
                  shutdown for the entire application."
             )));

@@ -9,9 +9,9 @@ use ottla_types::ErrorCode;
 
 use crate::group::modern::GroupError;
 
-/// What a member is told beside its tasks.
+/// What a member is told beside its tasks: `StreamsGroupHeartbeatResponse.Status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum StatusCode {
+pub enum StreamsStatus {
     StaleTopology,
     MissingSourceTopics,
     IncorrectlyPartitionedTopics,
@@ -20,15 +20,16 @@ pub(super) enum StatusCode {
     AssignmentDelayed,
 }
 
-impl StatusCode {
-    fn code(self) -> i8 {
+impl StreamsStatus {
+    /// As the wire has it.
+    pub fn code(self) -> i8 {
         match self {
-            StatusCode::StaleTopology => 0,
-            StatusCode::MissingSourceTopics => 1,
-            StatusCode::IncorrectlyPartitionedTopics => 2,
-            StatusCode::MissingInternalTopics => 3,
-            StatusCode::ShutdownApplication => 4,
-            StatusCode::AssignmentDelayed => 5,
+            StreamsStatus::StaleTopology => 0,
+            StreamsStatus::MissingSourceTopics => 1,
+            StreamsStatus::IncorrectlyPartitionedTopics => 2,
+            StreamsStatus::MissingInternalTopics => 3,
+            StreamsStatus::ShutdownApplication => 4,
+            StreamsStatus::AssignmentDelayed => 5,
         }
     }
 
@@ -44,7 +45,7 @@ impl StatusCode {
 /// The cluster's topics do not fit the topology, so that no tasks can be given out until they do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TopicConfigurationError {
-    pub(super) status: StatusCode,
+    pub(super) status: StreamsStatus,
     /// Clients show it to people, so that it is Kafka's to the letter.
     pub(super) detail: String,
 }
@@ -52,7 +53,7 @@ pub(super) struct TopicConfigurationError {
 impl TopicConfigurationError {
     pub(super) fn incorrectly_partitioned(detail: String) -> Self {
         TopicConfigurationError {
-            status: StatusCode::IncorrectlyPartitionedTopics,
+            status: StreamsStatus::IncorrectlyPartitionedTopics,
             detail,
         }
     }

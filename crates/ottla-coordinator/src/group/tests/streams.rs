@@ -126,7 +126,6 @@ impl Script {
     /// A coordinator in a cluster with these topics, whose streams groups are assigned at once, and anew at any time.
     pub(super) fn with_streams(image: &TestImage) -> Self {
         let mut script = Script::new();
-        script.config.serves_streams_groups = true;
         script.config.group_streams_assignment_interval_ms.value = 0;
         script.config.group_streams_initial_rebalance_delay_ms = 0;
         script.configure();

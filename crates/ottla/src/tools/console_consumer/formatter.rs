@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ottla_client::ConsumerRecord;
 
 use super::coordinator_formatter::CoordinatorFormatter;
+use crate::tools::java_text;
 
 /// Prints records.
 pub(super) struct Formatter {
@@ -136,7 +137,7 @@ impl Formatter {
             }
             Kind::Logging => {
                 let shown = |bytes: &Option<Bytes>| match bytes {
-                    Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    Some(bytes) => java_text::decoded(bytes),
                     None => "null".into(),
                 };
                 eprintln!(

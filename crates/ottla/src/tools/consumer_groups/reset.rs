@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use ottla_client::Admin;
-use ottla_client::admin::OffsetSpec;
 use ottla_types::ErrorCode;
 
-use super::{ConsumerGroupsArgs, UsageError, chosen_groups};
-
-type Partition = (String, i32);
+use super::{ConsumerGroupsArgs, chosen_groups};
+use crate::tools::offset_reset::{Partition, UsageError, named_partitions, print_csv};
 
 pub(super) async fn reset(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let mut results: BTreeMap<String, BTreeMap<Partition, i64>> = BTreeMap::new();
@@ -28,7 +26,12 @@ pub(super) async fn reset(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::R
             continue;
         }
         let partitions = partitions_to_reset(args, admin, &group).await?;
-        let offsets = new_offsets(args, admin, &group, &partitions).await?;
+        let committed = async || Ok(admin.committed_offsets(&group).await?);
+        let is_single = args.group.len() == 1;
+        let scenario = &args.scenario;
+        let offsets = scenario
+            .new_offsets(admin, &group, is_single, &partitions, committed)
+            .await?;
         if args.execute && !args.dry_run {
             for (_, result) in admin.alter_offsets(&group, &offsets).await? {
                 result?;
@@ -52,258 +55,14 @@ async fn partitions_to_reset(
         return Ok(admin.committed_offsets(group).await?.into_keys().collect());
     }
     if args.topic.is_empty() {
-        if args.from_file.is_none() {
+        if args.scenario.from_file.is_none() {
             bail!(UsageError(
                 "One of the reset scopes should be defined: --all-topics, --topic.".into()
             ));
         }
         return Ok(Vec::new());
     }
-    let mut partitions = Vec::new();
-    for topic in &args.topic {
-        if topic.contains(':') {
-            partitions.extend(parse_partitions(topic)?);
-        } else {
-            for described in admin.describe_topics(std::slice::from_ref(topic)).await? {
-                let numbers = described.partitions.iter();
-                partitions.extend(numbers.map(|it| (described.name.clone(), it.partition)));
-            }
-        }
-    }
-    Ok(partitions)
-}
-
-/// `topic:0,1,2`
-pub(super) fn parse_partitions(text: &str) -> anyhow::Result<Vec<Partition>> {
-    let invalid = || {
-        UsageError(format!(
-            "Invalid topic arg '{text}', expected topic name and partitions"
-        ))
-    };
-    let (topic, numbers) = text.split_once(':').ok_or_else(invalid)?;
-    if topic.is_empty() || numbers.is_empty() || numbers.contains(':') {
-        bail!(invalid());
-    }
-    let parse = |number: &str| match number.parse::<i32>() {
-        Ok(partition) if partition >= 0 => Ok((topic.to_owned(), partition)),
-        _ => {
-            let message = format!("Invalid partition '{number}' specified in topic arg '{text}'");
-            Err(UsageError(message).into())
-        }
-    };
-    numbers.split(',').map(parse).collect()
-}
-
-async fn new_offsets(
-    args: &ConsumerGroupsArgs,
-    admin: &Admin,
-    group: &str,
-    partitions: &[Partition],
-) -> anyhow::Result<BTreeMap<Partition, i64>> {
-    check_exist(admin, partitions).await?;
-    let all = |offset: i64| partitions.iter().map(|it| (it.clone(), offset)).collect();
-    if let Some(offset) = args.to_offset {
-        return within_log(admin, all(offset)).await;
-    }
-    if args.to_earliest {
-        return offsets(admin, partitions, OffsetSpec::Earliest).await;
-    }
-    if args.to_latest {
-        return offsets(admin, partitions, OffsetSpec::Latest).await;
-    }
-    if let Some(shift) = args.shift_by {
-        let committed = admin.committed_offsets(group).await?;
-        let mut wanted = BTreeMap::new();
-        for partition in partitions {
-            let Some(current) = committed.get(partition) else {
-                bail!(UsageError(format!(
-                    "Cannot shift offset for partition {}-{} since there is no current committed offset",
-                    partition.0, partition.1
-                )));
-            };
-            wanted.insert(partition.clone(), current.offset.saturating_add(shift));
-        }
-        return within_log(admin, wanted).await;
-    }
-    if let Some(text) = &args.to_datetime {
-        return by_time(admin, partitions, parse_datetime(text)?).await;
-    }
-    if let Some(text) = &args.by_duration {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-        return by_time(
-            admin,
-            partitions,
-            now.as_millis() as i64 - parse_duration(text)?,
-        )
-        .await;
-    }
-    if let Some(path) = &args.from_file {
-        return from_file(admin, path, group, args.group.len() == 1).await;
-    }
-    if args.to_current {
-        let committed = admin.committed_offsets(group).await?;
-        let (with, without): (Vec<&Partition>, Vec<&Partition>) = partitions
-            .iter()
-            .partition(|partition| committed.contains_key(*partition));
-        let without: Vec<Partition> = without.into_iter().cloned().collect();
-        let mut result = offsets(admin, &without, OffsetSpec::Latest).await?;
-        result.extend(
-            with.into_iter()
-                .map(|it| (it.clone(), committed[it].offset)),
-        );
-        return Ok(result);
-    }
-    bail!(UsageError(
-        "--reset-offsets needs one of --to-offset, --shift-by, --to-datetime, --by-duration, \
-         --to-earliest, --to-latest, --to-current and --from-file"
-            .into()
-    ))
-}
-
-async fn check_exist(admin: &Admin, partitions: &[Partition]) -> anyhow::Result<()> {
-    let mut names: Vec<String> = partitions.iter().map(|(topic, _)| topic.clone()).collect();
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() {
-        return Ok(());
-    }
-    let metadata = admin.client().refresh_metadata(Some(&names), false).await?;
-    let missing: Vec<String> = partitions
-        .iter()
-        .filter(|(topic, partition)| metadata.partition(topic, *partition).is_none())
-        .map(|(topic, partition)| format!("{topic}-{partition}"))
-        .collect();
-    if !missing.is_empty() {
-        bail!(UsageError(format!(
-            "The partitions \"{}\" do not exist",
-            missing.join(",")
-        )));
-    }
-    Ok(())
-}
-
-async fn offsets(
-    admin: &Admin,
-    partitions: &[Partition],
-    spec: OffsetSpec,
-) -> anyhow::Result<BTreeMap<Partition, i64>> {
-    let listed = admin.list_offsets(partitions, spec, false).await;
-    listed
-        .into_iter()
-        .map(|(key, listed)| Ok((key, listed?.offset)))
-        .collect()
-}
-
-/// Offsets moved to the nearest one that the log has.
-async fn within_log(
-    admin: &Admin,
-    wanted: BTreeMap<Partition, i64>,
-) -> anyhow::Result<BTreeMap<Partition, i64>> {
-    let partitions: Vec<Partition> = wanted.keys().cloned().collect();
-    let starts = offsets(admin, &partitions, OffsetSpec::Earliest).await?;
-    let ends = offsets(admin, &partitions, OffsetSpec::Latest).await?;
-    let mut result = BTreeMap::new();
-    for ((topic, partition), offset) in wanted {
-        let key = (topic, partition);
-        let (start, end) = (starts[&key], ends[&key]);
-        let name = format!("{}-{}", key.0, key.1);
-        let within = if offset > end {
-            eprintln!(
-                "New offset ({offset}) is higher than latest offset for topic partition {name}. \
-                 Value will be set to {end}"
-            );
-            end
-        } else if offset < start {
-            eprintln!(
-                "New offset ({offset}) is lower than earliest offset for topic partition {name}. \
-                 Value will be set to {start}"
-            );
-            start
-        } else {
-            offset
-        };
-        result.insert(key, within);
-    }
-    Ok(result)
-}
-
-/// The first record from a time on, or the end where there is none.
-async fn by_time(
-    admin: &Admin,
-    partitions: &[Partition],
-    timestamp: i64,
-) -> anyhow::Result<BTreeMap<Partition, i64>> {
-    let mut result = offsets(admin, partitions, OffsetSpec::Timestamp(timestamp.max(0))).await?;
-    let empty: Vec<Partition> = result
-        .iter()
-        .filter(|(_, offset)| **offset < 0)
-        .map(|(key, _)| key.clone())
-        .collect();
-    for (topic, partition) in &empty {
-        println!(
-            "\nWarn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset."
-        );
-    }
-    result.extend(offsets(admin, &empty, OffsetSpec::Latest).await?);
-    Ok(result)
-}
-
-async fn from_file(
-    admin: &Admin,
-    path: &str,
-    group: &str,
-    is_single: bool,
-) -> anyhow::Result<BTreeMap<Partition, i64>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{path} cannot be read; check the path"))?;
-    let mut wanted = BTreeMap::new();
-    for (index, line) in text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .enumerate()
-    {
-        let fields: Vec<&str> = line
-            .split(',')
-            .map(|field| field.trim().trim_matches('"'))
-            .collect();
-        let (of, topic, partition, offset) = match fields.as_slice() {
-            [topic, partition, offset] if is_single => (group, topic, partition, offset),
-            [of, topic, partition, offset] => (*of, topic, partition, offset),
-            _ => bail!(
-                "{path} line {}: {line} is not topic,partition,offset",
-                index + 1
-            ),
-        };
-        if of != group {
-            continue;
-        }
-        let (Ok(partition), Ok(offset)) = (partition.parse(), offset.parse()) else {
-            bail!(
-                "{path} line {}: {line} is not topic,partition,offset",
-                index + 1
-            );
-        };
-        wanted.insert(((*topic).to_owned(), partition), offset);
-    }
-    if wanted.is_empty() {
-        println!("\nError: No reset plan for group {group} found");
-        return Ok(wanted);
-    }
-    let partitions: Vec<Partition> = wanted.keys().cloned().collect();
-    check_exist(admin, &partitions).await?;
-    within_log(admin, wanted).await
-}
-
-fn print_csv(results: &BTreeMap<String, BTreeMap<Partition, i64>>, is_single: bool) {
-    for (group, offsets) in results {
-        for ((topic, partition), offset) in offsets {
-            match is_single {
-                true => println!("{topic},{partition},{offset}"),
-                false => println!("{group},{topic},{partition},{offset}"),
-            }
-        }
-    }
-    println!();
+    named_partitions(admin, &args.topic).await
 }
 
 fn print_table(results: &BTreeMap<String, BTreeMap<Partition, i64>>) {
@@ -324,148 +83,4 @@ fn print_table(results: &BTreeMap<String, BTreeMap<Partition, i64>>) {
         }
     }
     println!();
-}
-
-/// `YYYY-MM-DDThh:mm:ss[.sss]` with `Z`, an offset such as `+02:00`, or nothing for UTC, as
-/// milliseconds since 1970 (`Utils.getDateTime`).
-fn parse_datetime(text: &str) -> anyhow::Result<i64> {
-    let wrong = || {
-        UsageError(format!(
-            "{text} is not a time; give YYYY-MM-DDThh:mm:ss.sss, with Z or +hh:mm behind"
-        ))
-    };
-    let (date, time) = text.split_once('T').ok_or_else(wrong)?;
-    let (time, zone_minutes) = match time.find(['Z', '+', '-']) {
-        None => (time, 0),
-        Some(index) => {
-            let (time, zone) = time.split_at(index);
-            (time, parse_zone(zone).ok_or_else(wrong)?)
-        }
-    };
-    let numbers = |text: &str, separator: char| -> Option<Vec<i64>> {
-        text.split(separator)
-            .map(|part| part.parse().ok())
-            .collect()
-    };
-    let (clock, millis) = time.split_once('.').unwrap_or((time, "0"));
-    let millis = format!("{millis:0<3}")
-        .get(..3)
-        .and_then(|text| text.parse::<i64>().ok());
-    let (Some(date), Some(clock), Some(millis)) = (numbers(date, '-'), numbers(clock, ':'), millis)
-    else {
-        bail!(wrong())
-    };
-    let (&[year, month, day], &[hour, minute, second]) = (date.as_slice(), clock.as_slice()) else {
-        bail!(wrong())
-    };
-    let is_valid = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && (0..24).contains(&hour)
-        && (0..60).contains(&minute)
-        && (0..61).contains(&second)
-        && (0..=9999).contains(&year);
-    if !is_valid {
-        bail!(wrong());
-    }
-    let minutes = (days_since_1970(year, month, day) * 24 + hour) * 60 + minute - zone_minutes;
-    Ok((minutes * 60 + second) * 1000 + millis)
-}
-
-/// `Z`, `+hh`, `+hhmm` or `+hh:mm`, in minutes.
-fn parse_zone(zone: &str) -> Option<i64> {
-    if zone == "Z" {
-        return Some(0);
-    }
-    let sign = if zone.starts_with('-') { -1 } else { 1 };
-    let digits = zone[1..].replace(':', "");
-    let (hours, minutes) = match digits.len() {
-        2 => (digits.parse::<i64>().ok()?, 0),
-        4 => (
-            digits[..2].parse::<i64>().ok()?,
-            digits[2..].parse::<i64>().ok()?,
-        ),
-        _ => return None,
-    };
-    Some(sign * (hours * 60 + minutes))
-}
-
-/// Days of the Gregorian calendar.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Years that begin in March, so that the leap day stands at their end.
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// `PnDTnHnMnS`, in milliseconds (`java.time.Duration`).
-fn parse_duration(text: &str) -> anyhow::Result<i64> {
-    let wrong = || {
-        UsageError(format!(
-            "{text} is not a duration; give PnDTnHnMnS, such as PT12H"
-        ))
-    };
-    let upper = text.to_ascii_uppercase();
-    let rest = upper.strip_prefix('P').ok_or_else(wrong)?;
-    let (days, mut time) = rest.split_once('T').unwrap_or((rest, ""));
-    let mut millis = 0.0;
-    let mut found = false;
-    if !days.is_empty() {
-        let number = days.strip_suffix('D').ok_or_else(wrong)?;
-        millis += number.parse::<i64>().map_err(|_| wrong())? as f64 * 86_400_000.0;
-        found = true;
-    }
-    for (unit, factor) in [('H', 3_600_000.0), ('M', 60_000.0), ('S', 1000.0)] {
-        if let Some((number, behind)) = time.split_once(unit) {
-            millis += number.parse::<f64>().map_err(|_| wrong())? * factor;
-            time = behind;
-            found = true;
-        }
-    }
-    if !found || !time.is_empty() {
-        bail!(wrong());
-    }
-    Ok(millis as i64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times() {
-        assert_eq!(parse_datetime("1970-01-01T00:00:00.000").unwrap(), 0);
-        assert_eq!(
-            parse_datetime("2024-02-29T12:34:56.789Z").unwrap(),
-            1_709_210_096_789
-        );
-        assert_eq!(
-            parse_datetime("2024-02-29T12:34:56.789+02:00").unwrap(),
-            1_709_202_896_789
-        );
-        for bad in ["2024-02-29", "2024-13-01T00:00:00", "yesterday"] {
-            assert!(parse_datetime(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(parse_duration("P1DT2H3M4.5S").unwrap(), 93_784_500);
-        assert_eq!(parse_duration("PT1H").unwrap(), 3_600_000);
-        for bad in ["", "P", "1H", "PT1X"] {
-            assert!(parse_duration(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn partitions() {
-        assert_eq!(
-            parse_partitions("t:0,2").unwrap(),
-            [("t".to_owned(), 0), ("t".to_owned(), 2)]
-        );
-        assert!(parse_partitions("t:x").is_err());
-        assert!(parse_partitions("t:").is_err());
-    }
 }

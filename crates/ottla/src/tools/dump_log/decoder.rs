@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::DumpLogArgs;
 use super::java_json::to_json;
 use super::schema_json::{Schemas, decode, decode_versioned};
+use crate::tools::java_text;
 
 macro_rules! schema {
     ($name:literal) => {
@@ -224,7 +225,7 @@ impl PlainDecoder {
         };
         match number {
             Some(number) => number.to_string(),
-            None => String::from_utf8_lossy(bytes).into_owned(),
+            None => java_text::decoded(bytes),
         }
     }
 }

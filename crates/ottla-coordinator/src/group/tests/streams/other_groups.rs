@@ -147,19 +147,6 @@ fn who_does_not_exist_is_not_found() {
 }
 
 #[test]
-fn where_they_are_not_served_streams_groups_are_left_alone() {
-    let mut script = Script::with_streams(&ready());
-    script.stream(joining("m1", "p1"));
-    script.config.serves_streams_groups = false;
-    let (mut script, _) = script.restart();
-    assert_eq!(script.state("g"), "-");
-    let refused = "GROUP_ID_NOT_FOUND Group g is not a streams group.";
-    assert_eq!(script.streams_told(joining("m1", "p1")), refused);
-    let listed = script.coordinator.list_groups(&[], &[]);
-    assert_eq!(listed[0].group_state, "Unknown");
-}
-
-#[test]
 fn members_commit_what_they_have() {
     let mut script = Script::with_streams(&ready().topic("else", 1));
     script.stream(joining("m1", "p1"));

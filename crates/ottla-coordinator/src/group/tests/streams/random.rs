@@ -47,10 +47,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut config = GroupCoordinatorConfig {
-            serves_streams_groups: true,
-            ..Default::default()
-        };
+        let mut config = GroupCoordinatorConfig::default();
         config.group_streams_assignment_interval_ms.value = 500;
         config.group_streams_num_standby_replicas.value = 1;
         let mut coordinator = GroupCoordinator::new(Arc::new(config));

@@ -1,0 +1,211 @@
+//! StreamsGroupHeartbeat: a member of a streams group (KIP-1071) says that it is alive and what has changed, and is told its
+//! tasks. Internal topics that its application lacks are made on its behalf.
+//!
+//! Kafka: `KafkaApis.handleStreamsGroupHeartbeat`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytestring::ByteString;
+use ottla_controller::is_valid_topic_name;
+use ottla_coordinator::group::{
+    Response, StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat,
+};
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::streams_group_heartbeat_request::Topology;
+use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, Operation, RequestContext, ResourceType, is_internal_topic};
+
+/// How many failures to create a topic a member is told of by name.
+const MAX_FAILURES_TOLD: usize = 3;
+/// For how many heartbeats the creation of a topic is not tried again once it has failed.
+const HEARTBEATS_WITHOUT_CREATION: u64 = 2;
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: StreamsGroupHeartbeatRequest,
+) -> StreamsGroupHeartbeatResponse {
+    if !broker.groups.serves_streams_protocol(broker) {
+        return refused(ErrorCode::UnsupportedVersion, None);
+    }
+    let authorizer = &broker.authorizer;
+    let group_id = request.group_id.clone();
+    if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
+        return refused(ErrorCode::GroupAuthorizationFailed, None);
+    }
+    if let Some(topology) = &request.topology
+        && let Err((error, message)) = check_topics(broker, context, topology)
+    {
+        return refused(error, message);
+    }
+    if let Err(error) = validate_streams_heartbeat(&request) {
+        return refused(error.error, error.message);
+    }
+    let heartbeat = StreamsHeartbeatContext {
+        client_id: context.client_id(),
+        client_host: context.client_host().into(),
+    };
+    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return refused(error, None),
+    };
+    let heard = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_streams_group_heartbeat(to, request, heartbeat, now)
+    });
+    match heard.await {
+        Ok(Response::StreamsGroupHeartbeat {
+            mut response,
+            topics_to_create,
+        }) => {
+            if !topics_to_create.is_empty() {
+                create_topics(broker, context, topics_to_create, &mut response);
+            }
+            *response
+        }
+        Ok(_) => refused(ErrorCode::UnknownServerError, None),
+        Err(error) => refused(error, None),
+    }
+}
+
+/// Whether an application may be made of these topics, and the client may see them.
+fn check_topics(
+    broker: &Broker,
+    context: &RequestContext,
+    topology: &Topology,
+) -> Result<(), (ErrorCode, Option<String>)> {
+    let topics = topics_of(topology);
+    let named = |is_wrong: &dyn Fn(&str) -> bool| -> Vec<&str> {
+        let topics = topics.iter().map(|topic| &***topic);
+        topics.filter(|topic| is_wrong(topic)).collect()
+    };
+    let invalid = |message| Err((ErrorCode::StreamsInvalidTopology, Some(message)));
+    let internal = named(&is_internal_topic);
+    if !internal.is_empty() {
+        let names = internal.join(",");
+        return invalid(format!(
+            "Use of Kafka internal topics {names} in a Kafka Streams topology is prohibited."
+        ));
+    }
+    let misnamed = named(&|topic| !is_valid_topic_name(topic));
+    if !misnamed.is_empty() {
+        let names = misnamed.join(",");
+        return invalid(format!("Topic names {names} are not valid topic names."));
+    }
+    let (operation, resource) = (Operation::Describe, ResourceType::Topic);
+    let is_visible = |topic: &str| {
+        broker
+            .authorizer
+            .is_allowed(context, operation, resource, topic)
+    };
+    match topics.iter().all(|topic| is_visible(topic)) {
+        true => Ok(()),
+        false => Err((ErrorCode::TopicAuthorizationFailed, None)),
+    }
+}
+
+/// Each topic once, in the order in which they are named.
+fn topics_of(topology: &Topology) -> Vec<&ByteString> {
+    let topics = topology.subtopologies.iter().flat_map(|subtopology| {
+        let internal = subtopology
+            .repartition_source_topics
+            .iter()
+            .chain(&subtopology.state_changelog_topics);
+        subtopology
+            .source_topics
+            .iter()
+            .chain(&subtopology.repartition_sink_topics)
+            .chain(internal.map(|topic| &topic.name))
+    });
+    let mut seen = HashSet::new();
+    topics.filter(|topic| seen.insert(*topic)).collect()
+}
+
+/// Has the topics created without waiting for it, and tells in the response what stands in the way: that the client may
+/// not, or what came of it the last time.
+fn create_topics(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    topics: Vec<CreatableTopic>,
+    response: &mut StreamsGroupHeartbeatResponse,
+) {
+    let authorizer = &broker.authorizer;
+    let may_create =
+        |resource, name: &str| authorizer.is_allowed(context, Operation::Create, resource, name);
+    if !may_create(ResourceType::Cluster, "kafka-cluster") {
+        let names = topics.iter().map(|topic| &*topic.name);
+        let refused: Vec<&str> = names
+            .filter(|name| !may_create(ResourceType::Topic, name))
+            .collect();
+        if !refused.is_empty() {
+            let names = refused.join(", ");
+            add_detail(
+                response,
+                &format!("Unauthorized to CREATE on topics {names}."),
+            );
+            return;
+        }
+    }
+    let interval_ms = u64::try_from(response.heartbeat_interval_ms).unwrap_or(0);
+    let pause = Duration::from_millis(interval_ms * HEARTBEATS_WITHOUT_CREATION);
+    let names: Vec<ByteString> = topics.iter().map(|topic| topic.name.clone()).collect();
+    broker.create_topics_for(context, topics, pause);
+    let failures = broker.failed_creations(&names);
+    if !failures.is_empty() {
+        add_detail(response, &creation_failed(&failures));
+    }
+}
+
+/// `failures` are topics and what is wrong with each.
+fn creation_failed(failures: &[(ByteString, ByteString)]) -> String {
+    let told = failures.iter().take(MAX_FAILURES_TOLD);
+    let told: Vec<String> = told
+        .map(|(topic, reason)| format!("{topic} ({reason})"))
+        .collect();
+    let more = match failures.len() - told.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("Creation failed: {}{more}.", told.join(", "))
+}
+
+/// Behind what the member is told of the missing topics already.
+fn add_detail(response: &mut StreamsGroupHeartbeatResponse, detail: &str) {
+    let missing = StreamsStatus::MissingInternalTopics.code();
+    let mut status = response.status.iter_mut().flatten();
+    if let Some(missing) = status.find(|it| it.status_code == missing) {
+        missing.status_detail = format!("{}; {detail}", missing.status_detail).into();
+    }
+}
+
+fn refused(error: ErrorCode, message: Option<String>) -> StreamsGroupHeartbeatResponse {
+    StreamsGroupHeartbeatResponse {
+        error_code: error.code(),
+        error_message: message.map(Into::into),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_told_of_three_failures_by_name() {
+        let failures = |count: usize| -> Vec<(ByteString, ByteString)> {
+            let names = (0..count).map(|index| format!("t{index}"));
+            names.map(|name| (name.into(), "no".into())).collect()
+        };
+        assert_eq!(
+            creation_failed(&failures(3)),
+            "Creation failed: t0 (no), t1 (no), t2 (no)."
+        );
+        assert_eq!(
+            creation_failed(&failures(5)),
+            "Creation failed: t0 (no), t1 (no), t2 (no) and 2 more."
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Topics that could not be created, for as long as it is not tried again. There are never more than so many: those that
+//! would be tried again first make room.
+//!
+//! Kafka: `ExpiringErrorCache`.
+
+use std::collections::HashMap;
+
+use bytestring::ByteString;
+
+const MAX_FAILURES: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Failures(HashMap<ByteString, Failure>);
+
+#[derive(Debug)]
+struct Failure {
+    reason: ByteString,
+    /// Exclusive.
+    until_ms: u64,
+}
+
+impl Failures {
+    pub(super) fn put(
+        &mut self,
+        topic: ByteString,
+        reason: ByteString,
+        now_ms: u64,
+        until_ms: u64,
+    ) {
+        self.0.insert(topic, Failure { reason, until_ms });
+        self.0.retain(|_, failure| failure.until_ms > now_ms);
+        while self.0.len() > MAX_FAILURES {
+            let first = self.0.iter().min_by_key(|(_, failure)| failure.until_ms);
+            let Some(first) = first.map(|(topic, _)| topic.clone()) else {
+                return;
+            };
+            self.0.remove(&first);
+        }
+    }
+
+    /// What was wrong with the topic.
+    pub(super) fn of(&self, topic: &str, now_ms: u64) -> Option<&ByteString> {
+        let failure = self.0.get(topic);
+        failure
+            .filter(|failure| failure.until_ms > now_ms)
+            .map(|failure| &failure.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_forgotten_in_time() {
+        let mut failures = Failures::default();
+        failures.put("t".into(), "no".into(), 10, 20);
+        assert_eq!(failures.of("t", 19).map(|it| &**it), Some("no"));
+        assert_eq!(failures.of("t", 20), None);
+        failures.put("t".into(), "never".into(), 19, 30);
+        assert_eq!(failures.of("t", 29).map(|it| &**it), Some("never"));
+        failures.put("u".into(), "no".into(), 31, 40);
+        assert_eq!(failures.0.len(), 1);
+    }
+
+    #[test]
+    fn the_first_to_be_tried_again_make_room() {
+        let mut failures = Failures::default();
+        for index in 0..MAX_FAILURES as u64 + 5 {
+            failures.put(format!("t{index}").into(), "no".into(), 0, 100 + index);
+        }
+        assert_eq!(failures.0.len(), MAX_FAILURES);
+        assert_eq!(failures.of("t4", 0), None);
+        assert!(failures.of("t5", 0).is_some());
+    }
+}

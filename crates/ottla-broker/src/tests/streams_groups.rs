@@ -1,0 +1,232 @@
+//! Streams groups (KIP-1071) over the wire: members that are told their tasks, and internal topics that are made for them.
+
+use std::time::{Duration, Instant};
+
+use ottla_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use ottla_protocol::messages::streams_group_heartbeat_request::{Subtopology, TopicInfo, Topology};
+use ottla_protocol::messages::{
+    DeleteGroupsRequest, ListGroupsRequest, OffsetCommitRequest, StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse,
+};
+use ottla_types::ErrorCode;
+
+use super::TestBroker;
+use super::client::Client;
+use super::groups::{coordinating_broker, error};
+
+/// Any group may be assigned anew at any time, and the first time at once.
+const AT_ONCE: [(&str, &str); 2] = [
+    ("group.streams.assignment.interval.ms", "0"),
+    ("group.streams.initial.rebalance.delay.ms", "0"),
+];
+const CHANGELOG: &str = "g-store-changelog";
+
+fn alive(member_id: &'static str, epoch: i32) -> StreamsGroupHeartbeatRequest {
+    StreamsGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: member_id.into(),
+        member_epoch: epoch,
+        ..Default::default()
+    }
+}
+
+/// A member of an application that reads `source`, of two partitions if it is `t`, into a store.
+fn joining(member_id: &'static str, source: &'static str) -> StreamsGroupHeartbeatRequest {
+    StreamsGroupHeartbeatRequest {
+        rebalance_timeout_ms: 10_000,
+        process_id: Some(member_id.into()),
+        active_tasks: Some(Vec::new()),
+        standby_tasks: Some(Vec::new()),
+        warmup_tasks: Some(Vec::new()),
+        topology: Some(Topology {
+            epoch: 0,
+            subtopologies: vec![Subtopology {
+                subtopology_id: "0".into(),
+                source_topics: vec![source.into()],
+                state_changelog_topics: vec![TopicInfo {
+                    name: CHANGELOG.into(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        ..alive(member_id, 0)
+    }
+}
+
+fn status(response: &StreamsGroupHeartbeatResponse) -> Vec<(i8, &str)> {
+    let status = response.status.iter().flatten();
+    status
+        .map(|it| (it.status_code, &*it.status_detail))
+        .collect()
+}
+
+fn active_tasks(response: &StreamsGroupHeartbeatResponse) -> Option<Vec<i32>> {
+    let tasks = response.active_tasks.as_ref()?.iter();
+    Some(tasks.flat_map(|tasks| tasks.partitions.clone()).collect())
+}
+
+/// Heartbeats until one is answered as wished.
+async fn heartbeat_until(
+    client: &mut Client,
+    epoch: &mut i32,
+    is_wished: impl Fn(&StreamsGroupHeartbeatResponse) -> bool,
+) -> StreamsGroupHeartbeatResponse {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let told = client.ask(0, &alive("m1", *epoch)).await;
+        assert_eq!(error(told.error_code), ErrorCode::None);
+        *epoch = told.member_epoch;
+        if is_wished(&told) {
+            return told;
+        }
+        assert!(Instant::now() < deadline, "the last answer was {told:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn broker() -> (TestBroker, Client) {
+    let broker = coordinating_broker(&AT_ONCE).await;
+    let client = broker.connect().await;
+    (broker, client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_is_given_its_topics_and_its_tasks_and_is_shown() {
+    let (broker, mut client) = broker().await;
+    let first = client.ask(0, &joining("m1", "t")).await;
+    assert_eq!(error(first.error_code), ErrorCode::None);
+    let missing = format!("Internal topics are missing: {CHANGELOG}");
+    assert_eq!(status(&first), [(3, &*missing)]);
+    assert_eq!(active_tasks(&first), Some(Vec::new()));
+    let mut epoch = first.member_epoch;
+    let told = heartbeat_until(&mut client, &mut epoch, |told| {
+        active_tasks(told).is_some_and(|tasks| !tasks.is_empty())
+    });
+    let told = told.await;
+    assert_eq!(active_tasks(&told), Some(vec![0, 1]));
+    assert_eq!(status(&told), []);
+    let image = broker.broker().metadata().clone();
+    let made = image.topics.by_name(CHANGELOG).expect("it was made");
+    assert_eq!(made.partition_count(), 2);
+
+    let describe = StreamsGroupDescribeRequest {
+        group_ids: vec!["g".into(), "unknown".into(), "".into()],
+        ..Default::default()
+    };
+    let described = client.ask(0, &describe).await.groups;
+    assert_eq!(&*described[0].group_state, "Stable");
+    let topology = described[0].topology.as_ref().expect("it has one");
+    let subtopologies = topology.subtopologies.as_ref().expect("they are shown");
+    assert_eq!(subtopologies[0].state_changelog_topics[0].partitions, 2);
+    assert_eq!(described[0].members.len(), 1);
+    let errors = described.iter().map(|group| error(group.error_code));
+    let (missing, invalid) = (ErrorCode::GroupIdNotFound, ErrorCode::InvalidGroupId);
+    assert_eq!(
+        errors.collect::<Vec<_>>(),
+        [ErrorCode::None, missing, invalid]
+    );
+    let listed = client.ask(5, &ListGroupsRequest::default()).await.groups;
+    assert_eq!(
+        (&*listed[0].group_type, &*listed[0].group_state),
+        ("streams", "Stable")
+    );
+
+    let delete = DeleteGroupsRequest {
+        groups_names: vec!["g".into()],
+        ..Default::default()
+    };
+    let deleted = client.ask(2, &delete).await.results;
+    assert_eq!(error(deleted[0].error_code), ErrorCode::NonEmptyGroup);
+    let left = client.ask(0, &alive("m1", -1)).await;
+    assert_eq!(left.member_epoch, -1);
+    let deleted = client.ask(2, &delete).await.results;
+    assert_eq!(error(deleted[0].error_code), ErrorCode::None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_is_told_why_its_topics_cannot_be_made() {
+    let (_broker, mut client) = broker().await;
+    let mut join = joining("m1", "t");
+    let topology = join.topology.as_mut().expect("it has one");
+    topology.subtopologies[0].state_changelog_topics[0].replication_factor = 9;
+    let mut epoch = client.ask(0, &join).await.member_epoch;
+    let told = heartbeat_until(&mut client, &mut epoch, |told| {
+        status(told)
+            .first()
+            .is_some_and(|(_, detail)| detail.contains("Creation failed"))
+    });
+    let told = told.await;
+    let expected = format!(
+        "Internal topics are missing: {CHANGELOG}; Creation failed: {CHANGELOG} (Unable to replicate \
+         the partition 9 time(s): The target replication factor of 9 cannot be reached because only \
+         1 broker(s) are registered or some brokers have all their log directories cordoned.)."
+    );
+    assert_eq!(status(&told), [(3, &*expected)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn applications_are_not_made_of_topics_that_are_no_names_or_the_brokers_own() {
+    let (_broker, mut client) = broker().await;
+    for (source, message) in [
+        (
+            "__consumer_offsets",
+            "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+        ),
+        ("a/b", "Topic names a/b are not valid topic names."),
+    ] {
+        let refused = client.ask(0, &joining("m1", source)).await;
+        assert_eq!(error(refused.error_code), ErrorCode::StreamsInvalidTopology);
+        assert_eq!(refused.error_message.as_deref(), Some(message));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_protocol_can_be_switched_off() {
+    let others = ("group.coordinator.rebalance.protocols", "classic,consumer");
+    let broker = coordinating_broker(&[others]).await;
+    let mut client = broker.connect().await;
+    let refused = client.ask(0, &joining("m1", "t")).await;
+    assert_eq!(error(refused.error_code), ErrorCode::UnsupportedVersion);
+    let describe = StreamsGroupDescribeRequest {
+        group_ids: vec!["g".into()],
+        ..Default::default()
+    };
+    let described = client.ask(0, &describe).await.groups;
+    assert_eq!(
+        error(described[0].error_code),
+        ErrorCode::UnsupportedVersion
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_commits_in_its_epoch() {
+    let (_broker, mut client) = broker().await;
+    let epoch = client.ask(0, &joining("m1", "t")).await.member_epoch;
+    let mut commit = async |member_id: &'static str, epoch| {
+        let request = OffsetCommitRequest {
+            group_id: "g".into(),
+            member_id: member_id.into(),
+            generation_id_or_member_epoch: epoch,
+            topics: vec![OffsetCommitRequestTopic {
+                name: "t".into(),
+                partitions: vec![OffsetCommitRequestPartition {
+                    committed_offset: 3,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let response = client.ask(9, &request).await;
+        error(response.topics[0].partitions[0].error_code)
+    };
+    assert_eq!(commit("m1", epoch).await, ErrorCode::None);
+    assert_eq!(commit("m1", epoch + 1).await, ErrorCode::StaleMemberEpoch);
+    assert_eq!(commit("m9", epoch).await, ErrorCode::UnknownMemberId);
+    // As an administrator does.
+    assert_eq!(commit("", -1).await, ErrorCode::UnknownMemberId);
+}

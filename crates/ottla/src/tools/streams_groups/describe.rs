@@ -1,0 +1,213 @@
+//! `--describe`: how far groups lag behind, their members, or their state.
+
+use ottla_client::Admin;
+use ottla_client::admin::{DescribedStreamsGroup, TaskAssignment};
+
+use super::offsets::{OffsetsOfPartition, offsets};
+use super::{MISSING, STREAMS, StreamsGroupsArgs, chosen_groups, print_error};
+
+pub(super) async fn describe(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
+    for group in chosen_groups(args, admin).await? {
+        let group = admin.describe_streams_group(&group).await?;
+        if args.members {
+            print_members(&group, args.verbose);
+        } else if args.state.is_some() {
+            print_state(&group, args.verbose);
+        } else {
+            let offsets = offsets(admin, &group).await?;
+            if has_members(&group) {
+                print_offsets(&group, &offsets, args.verbose);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A group that has none is only shown by its state.
+fn has_members(group: &DescribedStreamsGroup) -> bool {
+    group.state != "Dead" && !group.members.is_empty()
+}
+
+fn width<'a>(least: usize, texts: impl Iterator<Item = &'a String>) -> usize {
+    texts.map(String::len).max().unwrap_or(0).max(least)
+}
+
+fn print_members(group: &DescribedStreamsGroup, verbose: bool) {
+    if !has_members(group) {
+        return;
+    }
+    let members = group.members.iter();
+    let group_width = width(15, [&group.group_id].into_iter());
+    let member_width = width(15, members.clone().map(|member| &member.member_id));
+    let process_width = width(15, members.clone().map(|member| &member.process_id));
+    let client_width = width(15, members.clone().map(|member| &member.client_id));
+    if !verbose {
+        let print = |group: &str, member: &str, process: &str, client: &str, tasks: &str| {
+            println!(
+                "{group:<group_width$} {member:<member_width$} {process:<process_width$} \
+                 {client:<client_width$} {tasks}"
+            );
+        };
+        print("GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS");
+        for member in members {
+            let tasks = tasks(&member.assignment, "");
+            let (id, process, client) = (&member.member_id, &member.process_id, &member.client_id);
+            print(&group.group_id, id, process, client, &tasks);
+        }
+        return;
+    }
+    // Kafka's tool has no blank behind the epoch of the topology.
+    let print = |cells: [&str; 9]| {
+        let [
+            group,
+            target,
+            topology,
+            member,
+            protocol,
+            epoch,
+            process,
+            client,
+            tasks,
+        ] = cells;
+        println!(
+            "{group:<group_width$} {target:<25} {topology:<15}{member:<member_width$} \
+             {protocol:<15} {epoch:<15} {process:<process_width$} {client:<client_width$} {tasks}"
+        );
+    };
+    print([
+        "GROUP",
+        "TARGET-ASSIGNMENT-EPOCH",
+        "TOPOLOGY-EPOCH",
+        "MEMBER",
+        "MEMBER-PROTOCOL",
+        "MEMBER-EPOCH",
+        "PROCESS",
+        "CLIENT-ID",
+        "ASSIGNMENTS",
+    ]);
+    for member in members {
+        let current = tasks(&member.assignment, "");
+        let target = tasks(&member.target_assignment, "TARGET-");
+        print([
+            &group.group_id,
+            &group.target_assignment_epoch.to_string(),
+            &group.topology_epoch.to_string(),
+            &member.member_id,
+            if member.is_classic {
+                "classic"
+            } else {
+                STREAMS
+            },
+            &member.member_epoch.to_string(),
+            &member.process_id,
+            &member.client_id,
+            &format!("{current}{target}"),
+        ]);
+    }
+}
+
+/// `ACTIVE: 0:[0,1]; 1:[2]; STANDBY: 0:[3]; `, each kind behind `prefix`.
+fn tasks(assignment: &TaskAssignment, prefix: &str) -> String {
+    let mut shown = String::new();
+    for (kind, tasks) in [
+        ("ACTIVE", &assignment.active),
+        ("STANDBY", &assignment.standby),
+        ("WARMUP", &assignment.warmup),
+    ] {
+        if !tasks.is_empty() {
+            shown += &format!("{prefix}{kind}: ");
+        }
+        for (subtopology, partitions) in tasks {
+            let numbers: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+            shown += &format!("{subtopology}:[{}]; ", numbers.join(","));
+        }
+    }
+    shown
+}
+
+fn print_state(group: &DescribedStreamsGroup, verbose: bool) {
+    let id = &group.group_id;
+    match group.state.as_str() {
+        "Dead" => print_error(&format!("Streams group '{id}' does not exist.")),
+        "Empty" => print_error(&format!("Streams group '{id}' has no active members.")),
+        _ => {}
+    }
+    let node = &group.coordinator;
+    let coordinator = format!("{}:{} ({})", node.host, node.port, node.id);
+    let group_width = width(15, [id].into_iter());
+    let coordinator_width = width(25, [&coordinator].into_iter());
+    let print = |group: &str, coordinator: &str, state: &str, epochs: [&str; 2], members: &str| {
+        let [group_epoch, target_epoch] = epochs;
+        print!("{group:<group_width$} {coordinator:<coordinator_width$} {state:<25} ");
+        match verbose {
+            true => println!("{group_epoch:<15} {target_epoch:<25} {members}"),
+            false => println!("{members}"),
+        }
+    };
+    let epochs = ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"];
+    print("GROUP", "COORDINATOR (ID)", "STATE", epochs, "#MEMBERS");
+    print(
+        id,
+        &coordinator,
+        &group.state,
+        [
+            &group.group_epoch.to_string(),
+            &group.target_assignment_epoch.to_string(),
+        ],
+        &group.members.len().to_string(),
+    );
+}
+
+fn print_offsets(group: &DescribedStreamsGroup, offsets: &[OffsetsOfPartition], verbose: bool) {
+    let group_width = width(15, [&group.group_id].into_iter());
+    let topic_width = width(15, offsets.iter().map(|offsets| &offsets.topic));
+    print!("{:<group_width$} {:<topic_width$} ", "GROUP", "TOPIC");
+    match verbose {
+        true => println!(
+            "{:<10} {:<15} {:<15} {:<15} {:<15}",
+            "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"
+        ),
+        false => println!("{:<10} OFFSET-LAG", "PARTITION"),
+    }
+    for row in offsets {
+        print!(
+            "{:<group_width$} {:<topic_width$} ",
+            group.group_id, row.topic
+        );
+        if !verbose {
+            println!("{:<10} {}", row.partition, row.lag);
+            continue;
+        }
+        let shown = |number: Option<i64>| number.map_or(MISSING.to_owned(), |it| it.to_string());
+        println!(
+            "{:<10} {:<15} {:<15} {:<15} {:<15}",
+            row.partition,
+            shown(row.current_offset),
+            shown(row.leader_epoch.map(i64::from)),
+            row.log_end_offset,
+            row.lag
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_shown_by_kind() {
+        let assignment = TaskAssignment {
+            active: vec![("0".into(), vec![0, 2]), ("1".into(), vec![1])],
+            standby: vec![("1".into(), vec![0])],
+            warmup: Vec::new(),
+        };
+        assert_eq!(
+            tasks(&assignment, ""),
+            "ACTIVE: 0:[0,2]; 1:[1]; STANDBY: 1:[0]; "
+        );
+        assert_eq!(
+            tasks(&assignment, "TARGET-"),
+            "TARGET-ACTIVE: 0:[0,2]; 1:[1]; TARGET-STANDBY: 1:[0]; "
+        );
+    }
+}

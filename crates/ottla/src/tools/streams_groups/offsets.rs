@@ -1,0 +1,112 @@
+//! What a group has committed for the topics that its application reads, and how far that is from their ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::bail;
+use ottla_client::admin::{CommittedOffset, DescribedStreamsGroup, OffsetSpec};
+use ottla_client::{Admin, ClientError};
+
+use super::wrapped;
+use crate::tools::offset_reset::{Partition, UsageError};
+
+/// One partition that a member of the group reads.
+pub(super) struct OffsetsOfPartition {
+    pub(super) topic: String,
+    pub(super) partition: i32,
+    pub(super) current_offset: Option<i64>,
+    pub(super) leader_epoch: Option<i32>,
+    pub(super) log_end_offset: i64,
+    pub(super) lag: i64,
+}
+
+/// Of all partitions that the members' active tasks read.
+pub(super) async fn offsets(
+    admin: &Admin,
+    group: &DescribedStreamsGroup,
+) -> anyhow::Result<Vec<OffsetsOfPartition>> {
+    let partitions = partitions_read(group)?;
+    let starts = listed(admin, &partitions, OffsetSpec::Earliest).await?;
+    let ends = listed(admin, &partitions, OffsetSpec::Latest).await?;
+    let committed = committed_of(admin, &group.group_id, group, true).await?;
+    let of = |partition: Partition| {
+        let found = committed.get(&partition);
+        let current_offset = found.map(|found| found.offset);
+        let log_end_offset = ends[&partition];
+        OffsetsOfPartition {
+            current_offset,
+            leader_epoch: found
+                .map(|found| found.leader_epoch)
+                .filter(|epoch| *epoch >= 0),
+            log_end_offset,
+            lag: log_end_offset - current_offset.unwrap_or(starts[&partition]),
+            topic: partition.0,
+            partition: partition.1,
+        }
+    };
+    Ok(partitions.into_iter().map(of).collect())
+}
+
+fn partitions_read(group: &DescribedStreamsGroup) -> anyhow::Result<Vec<Partition>> {
+    let mut partitions = BTreeSet::new();
+    let members = group.members.iter();
+    for (id, numbers) in members.flat_map(|member| &member.assignment.active) {
+        let mut subtopologies = group.subtopologies.iter();
+        let Some(subtopology) = subtopologies.find(|subtopology| subtopology.id == *id) else {
+            bail!(UsageError(format!(
+                "Subtopology {id} not found in group description!"
+            )));
+        };
+        let repartitioned = &subtopology.repartition_source_topics;
+        for topic in subtopology.source_topics.iter().chain(repartitioned) {
+            partitions.extend(numbers.iter().map(|number| (topic.clone(), *number)));
+        }
+    }
+    Ok(partitions.into_iter().collect())
+}
+
+async fn listed(
+    admin: &Admin,
+    partitions: &[Partition],
+    spec: OffsetSpec,
+) -> Result<BTreeMap<Partition, i64>, ClientError> {
+    let listed = admin.list_offsets(partitions, spec, false).await;
+    listed
+        .into_iter()
+        .map(|(partition, listed)| Ok((partition, listed?.offset)))
+        .collect()
+}
+
+/// What the group has committed for its input topics and the topics that it repartitions by.
+pub(super) async fn committed(
+    admin: &Admin,
+    group: &str,
+) -> anyhow::Result<BTreeMap<Partition, CommittedOffset>> {
+    let described = admin.describe_streams_group(group).await.map_err(wrapped)?;
+    committed_of(admin, group, &described, true).await
+}
+
+/// What the group has committed for its input topics.
+pub(super) async fn committed_inputs(
+    admin: &Admin,
+    group: &str,
+) -> anyhow::Result<BTreeMap<Partition, CommittedOffset>> {
+    let described = admin.describe_streams_group(group).await.map_err(wrapped)?;
+    committed_of(admin, group, &described, false).await
+}
+
+async fn committed_of(
+    admin: &Admin,
+    group: &str,
+    described: &DescribedStreamsGroup,
+    with_repartitioned: bool,
+) -> anyhow::Result<BTreeMap<Partition, CommittedOffset>> {
+    let reads = |topic: &String| {
+        described.subtopologies.iter().any(|subtopology| {
+            subtopology.source_topics.contains(topic)
+                || (with_repartitioned && subtopology.repartition_source_topics.contains(topic))
+        })
+    };
+    let mut committed = admin.committed_offsets(group).await.map_err(wrapped)?;
+    committed.retain(|(topic, _), _| reads(topic));
+    Ok(committed)
+}
