@@ -17,6 +17,7 @@ mod equipped;
 pub mod printed;
 mod run;
 mod segments;
+mod streams_tools;
 mod tool_pairs;
 pub mod tools;
 mod transaction_tools;
@@ -35,8 +36,8 @@ use comparison::KnownDifferences;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs, telemetry or
-    /// transactions; may be repeated.
+    /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs, telemetry,
+    /// transactions or streams-groups; may be repeated.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
@@ -61,11 +62,7 @@ enum Brokers {
 /// Features whose levels a directory that Ottla formats does not finalize, since it does not serve them yet. Kafka's
 /// directory is formatted without them too, so that like is compared with like: `eligible.leader.replicas.version`
 /// alone changes how Kafka shows the settings of every topic. The features are compared as a step of their own.
-const NOT_FINALIZED: [&str; 3] = [
-    "eligible.leader.replicas.version",
-    "share.version",
-    "streams.version",
-];
+const NOT_FINALIZED: [&str; 2] = ["eligible.leader.replicas.version", "share.version"];
 
 /// One side of the comparison.
 pub struct Side {
@@ -197,6 +194,13 @@ impl Comparison<'_> {
         if !options.tool_pairs_only {
             tally.add(run::scripts(clients, &sides, options.jobs, out, known)?);
         }
+        let has_streams_groups = clients
+            .iter()
+            .any(|it| it.client == clients::Client::StreamsGroups);
+        if compares_two && has_streams_groups {
+            let steps = streams_tools::STEPS;
+            tally.add(tool_pairs::compare_steps(steps, &sides, out, known)?);
+        }
         if compares_two && options.clients.is_empty() {
             tally.add(tool_pairs::compare(&sides, out, known)?);
         }
@@ -245,6 +249,10 @@ fn start_with(
         // Members of the consumer protocol hear of a new assignment with their next heartbeat.
         ("group.consumer.min.heartbeat.interval.ms", "300".to_owned()),
         ("group.consumer.heartbeat.interval.ms", "300".to_owned()),
+        ("group.streams.min.heartbeat.interval.ms", "300".to_owned()),
+        ("group.streams.heartbeat.interval.ms", "300".to_owned()),
+        // Groups that are left to the comparison of the tools keep their members for so long.
+        ("group.streams.max.session.timeout.ms", "600000".to_owned()),
         ("auto.create.topics.enable", "true".to_owned()),
         // The scripts' records are from long ago: retention, which begins half a minute after the start, would delete those
         // in topics that were made by asking for them, in slow runs before a script has looked.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::peer::InstalledPeer;
+use crate::peer::{InstalledPeer, Peer};
 use crate::{java, process, toolchain, workspace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub enum Client {
     LogDirs,
     Telemetry,
     Transactions,
+    StreamsGroups,
 }
 
 /// Which pair of nodes a script needs.
@@ -36,10 +37,11 @@ pub enum Nodes {
 
 impl Client {
     /// In the order in which they start: the ones that take longest first.
-    const ALL: [Client; 11] = [
+    const ALL: [Client; 12] = [
         Client::LogDirs,
         Client::Telemetry,
         Client::Java,
+        Client::StreamsGroups,
         Client::Kafkajs,
         Client::Tools,
         Client::Settings,
@@ -63,6 +65,7 @@ impl Client {
             Client::LogDirs => "log-dirs",
             Client::Telemetry => "telemetry",
             Client::Transactions => "transactions",
+            Client::StreamsGroups => "streams-groups",
         }
     }
 
@@ -133,6 +136,12 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
                 Client::LogDirs => java::program(kafka, "equipped", "LogDirsScript"),
                 Client::Telemetry => java::program(kafka, "equipped", "TelemetryScript"),
                 Client::Transactions => java::program(kafka, "transactions", "TransactionsScript"),
+                Client::StreamsGroups => {
+                    let kafka = Peer::load("kafka")?
+                        .with_artefact("kafka-streams")
+                        .install()?;
+                    java::program(&kafka, "streamsgroups", "StreamsGroupsScript")
+                }
             }
             .with_context(|| format!("cannot set up the client `{name}`"))?;
             let dir = out_dir().join("work").join(name);
@@ -250,7 +259,7 @@ mod tests {
 
     #[test]
     fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
-        assert_eq!(selected(&[]).unwrap().len(), 11);
+        assert_eq!(selected(&[]).unwrap().len(), 12);
         assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
         let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
         assert!(

@@ -37,6 +37,10 @@ pub const CONSUMER_GROUPS: Tool = tool(
     "consumer-groups",
     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
 );
+pub const STREAMS_GROUPS: Tool = tool(
+    "streams-groups",
+    "org.apache.kafka.tools.streams.StreamsGroupCommand",
+);
 pub const GROUPS: Tool = tool("groups", "org.apache.kafka.tools.GroupsCommand");
 pub const DELETE_RECORDS: Tool = tool(
     "delete-records",

@@ -1,0 +1,25 @@
+import java.util.*;
+import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.common.config.ConfigResource;
+
+/** Settings of single groups, which the broker has taken over when they are set. */
+final class GroupSettings {
+    private final Admin admin;
+
+    GroupSettings(Admin admin) {
+        this.admin = admin;
+    }
+
+    void set(String group, Map<String, String> settings) throws InterruptedException {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, group);
+        Script.get(admin.incrementalAlterConfigs(Map.of(resource, settings.entrySet().stream().map(entry ->
+            new AlterConfigOp(new ConfigEntry(entry.getKey(), entry.getValue()), AlterConfigOp.OpType.SET)).toList())).all());
+        for (int waited = 0; waited < 200; waited++) {
+            Config config = Script.get(admin.describeConfigs(List.of(resource)).all()).get(resource);
+            if (settings.entrySet().stream().allMatch(entry -> entry.getValue().equals(config.get(entry.getKey()).value()))) {
+                return;
+            }
+            Thread.sleep(50);
+        }
+    }
+}
