@@ -83,7 +83,7 @@ impl GroupCoordinator {
     }
 
     /// The transaction coordinator ends the transaction of `producer` in this partition. The offsets that
-    /// waited for that count from now on, or are forgotten.
+    /// waited for that count from now on, or are forgotten. An administrator may ask for it as well, for any producer.
     pub fn handle_transaction_end(
         &mut self,
         to: ReplyTo,
@@ -91,6 +91,11 @@ impl GroupCoordinator {
         marker: TransactionEnd,
     ) -> Outcome {
         let mut effects = self.effects();
+        if producer.id == ProducerId::NONE || producer.epoch == ProducerEpoch::NONE {
+            // Kafka cannot make such a marker either: `MemoryRecords.withEndTransactionMarker`.
+            effects.reply(to, Response::TransactionEnd(ErrorCode::UnknownServerError));
+            return self.finish(effects);
+        }
         let write = effects.next_write();
         self.apply_transaction_end(write, producer.id.value(), marker.is_commit);
         effects.write_as(

@@ -85,6 +85,29 @@ fn offsets_count_when_their_transaction_is_committed() {
 }
 
 #[test]
+fn there_is_no_marker_of_no_producer() {
+    let mut script = Script::new();
+    for (id, epoch) in [(-1, 4), (9, -1)] {
+        let producer = TransactionalProducer {
+            id: ProducerId(id),
+            epoch: ProducerEpoch(epoch),
+        };
+        let marker = TransactionEnd {
+            is_commit: false,
+            coordinator_epoch: 0,
+            transaction_version: 0,
+        };
+        let to = script.next_reply_to();
+        let coordinator = &mut script.coordinator;
+        let outcome = coordinator.handle_transaction_end(to, producer, marker);
+        assert!(outcome.writes.is_empty());
+        let rendered = script.render(outcome);
+        let expected = "transaction end UNKNOWN_SERVER_ERROR";
+        assert!(rendered.trim_end().ends_with(expected), "{rendered}");
+    }
+}
+
+#[test]
 fn a_marker_that_cannot_be_written_ends_nothing() {
     let mut script = Script::new();
     script.commit_offset(committing("", -1, 7));
