@@ -186,17 +186,23 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    async fn is_over(&self, broker: &Broker, partitions: usize) {
+    /// Waits until the time is over, which begins now.
+    fn is_over<'a>(
+        &self,
+        broker: &'a Broker,
+        partitions: usize,
+    ) -> impl Future<Output = ()> + use<'a> {
         let over = tokio::time::sleep(self.max_wait);
-        match self.is_from_follower {
-            true => {
-                let new_leaderships = &broker.replication.new_leaderships;
-                tokio::select! {
+        let new_leaderships = &broker.replication.new_leaderships;
+        let is_from_follower = self.is_from_follower;
+        async move {
+            match is_from_follower {
+                true => tokio::select! {
                     () = over => {}
                     () = new_leaderships.until_asked_again(partitions) => {}
-                }
+                },
+                false => over.await,
             }
-            false => over.await,
         }
     }
 }
