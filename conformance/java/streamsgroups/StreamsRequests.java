@@ -67,6 +67,8 @@ final class StreamsRequests extends Script implements AutoCloseable {
                 }
                 strange.add(parts[0]);
             }
+            consumerLeave();
+            strange.add(CONSUMERS);
             List<String> shown = new ArrayList<>();
             for (String group : strange) {
                 shown.add(group + " " + Wire.errors(wire.ask(ApiKeys.DELETE_GROUPS, 2,
@@ -253,6 +255,11 @@ final class StreamsRequests extends Script implements AutoCloseable {
         return Wire.errors(wire.ask(ApiKeys.CONSUMER_GROUP_HEARTBEAT, 1, new ConsumerGroupHeartbeatRequestData()
             .setGroupId(CONSUMERS).setMemberId("c1").setMemberEpoch(0).setRebalanceTimeoutMs(30_000)
             .setSubscribedTopicNames(List.of(TOPIC)).setTopicPartitions(List.of())));
+    }
+
+    private void consumerLeave() throws Exception {
+        wire.ask(ApiKeys.CONSUMER_GROUP_HEARTBEAT, 1, new ConsumerGroupHeartbeatRequestData()
+            .setGroupId(CONSUMERS).setMemberId("c1").setMemberEpoch(-1));
     }
 
     // ---- steps -----------------------------------------------------------------------------------------------------
