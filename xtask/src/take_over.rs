@@ -157,11 +157,13 @@ impl Run {
             )],
             ..NodeOptions::default()
         };
+        // A cluster stays at the levels of who made it.
+        let lacks_consumer_protocol = sides[0].id() == "kafka39";
         let workload = Workload::start(&clients, &format!("127.0.0.1:{port}"), dir)?;
         Ok(Run {
             sides,
             node,
-            story: Story::new(log_dirs.clone()),
+            story: Story::new(log_dirs.clone(), lacks_consumer_protocol),
             log_dirs,
             partitions: options.partitions,
             random: Seeded::new(seed),

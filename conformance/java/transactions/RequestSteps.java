@@ -474,6 +474,15 @@ final class RequestSteps implements AutoCloseable {
                     shown.add("stranger: " + mark(version, 888_888 + level.charAt(1) + 10L * by + 100L * version, 0, 3,
                         by, partition(2)));
                     shown.add("offsets: " + mark(version, 777_777, 0, 3, by, new TopicPartition("__consumer_offsets", 77)));
+                    // The offsets of groups have a coordinator of their own, which writes their markers.
+                    TopicPartition offsets = new TopicPartition("__consumer_offsets", 0);
+                    long stranger = 999_888 + level.charAt(1) + 10L * by + 100L * version;
+                    shown.add("offsets, no producer: " + mark(version, -1, 0, 3, by, offsets));
+                    shown.add("offsets, no epoch: " + mark(version, stranger, -1, 3, by, offsets));
+                    shown.add("offsets, stranger: " + mark(version, stranger, 1, 3, by, offsets));
+                    shown.add("offsets, again: " + mark(version, stranger, 1, 3, by, offsets));
+                    shown.add("offsets, epoch behind: " + mark(version, stranger, 0, 3, by, offsets));
+                    shown.add("offsets, coordinator behind: " + mark(version, stranger, 2, 2, by, offsets));
                     shown.add(produce(11, known.id, known, 0, 0));
                     shown.add("no epoch: " + mark(version, known.producerId, -1, 3, by, partition(0)));
                     shown.add("no producer: " + mark(version, -1, 0, 3, by, partition(0)));

@@ -79,24 +79,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
         let mut arguments = vec![target, CATCH_UP_SECONDS];
         arguments.extend(counts.iter().map(String::as_str));
         let words = with("CheckCopy", &arguments)?;
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stderr(Stdio::null());
-        let checked = process::run_captured(&mut command)?;
-        let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
-        stage.say(&format!(
-            "{target}: {}",
-            printed.lines().last().unwrap_or_default()
-        ));
-        let findings = printed
-            .lines()
-            .filter_map(|line| line.strip_prefix("wrong: "));
-        wrong.extend(findings.map(str::to_owned));
-        if !checked.status.success() && !printed.contains("wrong: ") {
-            wrong.push(format!(
-                "the check of {target} ended with {}",
-                checked.status
-            ));
-        }
+        wrong.extend(finish(stage, &mut copiers, target, &words)?);
     }
     let mut ended = [0; 3];
     for copier in &mut copiers {
@@ -114,4 +97,65 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     ));
     ensure!(committed > 0, "nothing was copied");
     Ok(wrong)
+}
+
+/// Checks a copy until it is whole, and gives what is wrong with it. One that is not finished in time may have a slow copier, or
+/// one that gave up, as Kafka's clients do after some errors: then all are started anew, as a supervisor would, and what they were
+/// at stays in their outputs.
+fn finish(
+    stage: &Stage,
+    copiers: &mut [Application],
+    target: &str,
+    check: &[String],
+) -> Result<Vec<String>> {
+    let first = checked(stage, target, check)?;
+    if !is_unfinished(&first) {
+        return Ok(first);
+    }
+    for copier in copiers.iter_mut() {
+        copier.print_threads()?;
+    }
+    let second = checked(stage, target, check)?;
+    if !is_unfinished(&second) {
+        stage.say(&format!("{target}: its copier was slow"));
+        return Ok(second);
+    }
+    for copier in copiers {
+        copier.kill_and_start()?;
+    }
+    let third = checked(stage, target, check)?;
+    if third.is_empty() {
+        stage.say(&format!(
+            "{target}: its copier had given up; one that was started anew went on with it"
+        ));
+    }
+    Ok(third)
+}
+
+/// Nothing is there that should not be, but not all of it.
+fn is_unfinished(findings: &[String]) -> bool {
+    !findings.is_empty() && findings.iter().all(|it| it.contains(" ends with "))
+}
+
+/// What is wrong with a copy, after waiting for it to be whole.
+fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<Vec<String>> {
+    let mut command = Command::new(&check[0]);
+    command.args(&check[1..]).stderr(Stdio::null());
+    let checked = process::run_captured(&mut command)?;
+    let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
+    stage.say(&format!(
+        "{target}: {}",
+        printed.lines().last().unwrap_or_default()
+    ));
+    let findings = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("wrong: "));
+    let mut findings: Vec<String> = findings.map(str::to_owned).collect();
+    if !checked.status.success() && findings.is_empty() {
+        findings.push(format!(
+            "the check of {target} ended with {}",
+            checked.status
+        ));
+    }
+    Ok(findings)
 }

@@ -162,16 +162,18 @@ pub struct Story {
     pub model: Model,
     /// Topics that were created on the way, with their number of partitions.
     created: BTreeMap<String, usize>,
-    /// Transactional ids with an open transaction, and its number in the model.
-    open: BTreeMap<String, usize>,
+    /// Transactional ids with an open transaction, its number in the model, and the offsets that wait for its end.
+    open: BTreeMap<String, (usize, Vec<Value>)>,
     count: u64,
     log_dirs: Vec<PathBuf>,
     /// Changes asked for while the broker was killed, by name of the topic: what was asked.
     churned: Vec<Value>,
+    /// Whether the cluster was made by a version that has no `group.version`, so that nobody serves the consumer protocol in it.
+    lacks_consumer_protocol: bool,
 }
 
 impl Story {
-    pub fn new(log_dirs: Vec<PathBuf>) -> Story {
+    pub fn new(log_dirs: Vec<PathBuf>, lacks_consumer_protocol: bool) -> Story {
         Story {
             model: Model::default(),
             created: BTreeMap::new(),
@@ -179,6 +181,7 @@ impl Story {
             count: 0,
             log_dirs,
             churned: Vec::new(),
+            lacks_consumer_protocol,
         }
     }
 
@@ -434,16 +437,21 @@ impl Story {
     /// Offsets that an administrator sets for a group.
     fn commit(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let group = format!("set-{}", random.below(6));
-        let topic = "codec-none";
-        let mut rows = Vec::new();
-        for number in 0..self.model.topics[topic].partitions.len() {
-            let offset = random.below(self.model.topics[topic].partitions[number].end() as u64 + 1);
-            let metadata = format!("m{}", random.below(1000));
-            rows.push((topic.to_owned(), number, offset as i64, metadata));
-        }
+        let rows = self.some_offsets("codec-none", random);
         workload.perform("commit", json!({"group": group, "offsets": rows}))?;
         self.committed(&group, &json!(rows));
         Ok(())
+    }
+
+    /// An offset of each partition of a topic, with something that is noted of it.
+    fn some_offsets(&self, topic: &str, random: &mut Seeded) -> Vec<Value> {
+        let partitions = self.model.topics[topic].partitions.iter().enumerate();
+        let offsets = partitions.map(|(number, partition)| {
+            let offset = random.below(partition.end() as u64 + 1);
+            let metadata = format!("m{}", random.below(1000));
+            json!([topic, number, offset, metadata])
+        });
+        offsets.collect()
     }
 
     /// A consumer that reads on where its group stands, commits and leaves.
@@ -549,46 +557,56 @@ impl Story {
         Ok(())
     }
 
-    /// Two transactional producers, each of which commits, aborts or leaves its transaction open.
+    /// Two transactional producers, each of which commits, aborts or leaves its transaction open. What they write includes
+    /// how far a group has read, which counts when the transaction is committed, whoever has the directory then.
     fn transact(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         for id in ["tx-a", "tx-b"] {
             let end = *random.pick(&["commit", "abort", "open"]);
+            let group = format!("moved-by-{id}");
+            let offsets = self.some_offsets("codec-none", random);
             let rows = workload.perform(
                 "transact",
                 json!({"id": id, "topic": TRANSACTIONS, "partitions": TRANSACTION_PARTITIONS,
-                    "count": 1 + random.below(12), "end": end}),
+                    "count": 1 + random.below(12), "end": end, "group": group, "offsets": offsets}),
             )?;
             let topic = self
                 .model
                 .topics
                 .get_mut(TRANSACTIONS)
                 .context("the topic of transactions")?;
-            let number = *self.open.entry(id.to_owned()).or_insert_with(|| {
+            let (number, waiting) = self.open.entry(id.to_owned()).or_insert_with(|| {
                 topic.transactions.push(Transaction::Open);
-                topic.transactions.len() - 1
+                (topic.transactions.len() - 1, Vec::new())
             });
-            let state = match end {
+            let number = *number;
+            waiting.extend(offsets);
+            topic.transactions[number] = match end {
                 "commit" => Transaction::Committed,
                 "abort" => Transaction::Aborted,
                 _ => Transaction::Open,
             };
-            topic.transactions[number] = state;
-            if state != Transaction::Open {
-                self.open.remove(id);
+            if end != "open"
+                && let Some((_, offsets)) = self.open.remove(id)
+                && end == "commit"
+            {
+                self.committed(&group, &json!(offsets));
             }
             self.model.acknowledge(&rows, Some(number));
         }
         Ok(())
     }
 
-    /// A group of the consumer protocol (KIP-848); false where that is not served, as in versions before 4.0.
+    /// A group of the consumer protocol (KIP-848); false where the cluster does not have it.
     fn use_consumer_group(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<bool> {
         let group = format!("newer-{}", random.below(2));
         let consume =
             json!({"group": group, "protocol": "consumer", "topic": "codec-zstd", "count": 100});
         match workload.attempt("consume", consume)? {
             Ok(rows) => self.committed(&group, &rows),
-            Err(Refusal(why)) if why.starts_with("UnsupportedVersionException") => {
+            Err(Refusal(why))
+                if self.lacks_consumer_protocol
+                    && why.starts_with("UnsupportedVersionException") =>
+            {
                 return Ok(false);
             }
             Err(Refusal(why)) => bail!("the group {group}: {why}"),
