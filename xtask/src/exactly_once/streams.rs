@@ -21,7 +21,13 @@ const RATE: usize = 300;
 const SECONDS_PER_KILL: usize = 5;
 const CATCH_UP_SECONDS: &str = "120";
 
-pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Result<Vec<String>> {
+/// With the application in a group of this protocol.
+pub(super) fn run(
+    stage: &mut Stage,
+    kills: usize,
+    random: &mut Seeded,
+    protocol: &str,
+) -> Result<Vec<String>> {
     let peer = Peer::load("kafka")?
         .with_artefact("kafka-streams")
         .install()?;
@@ -55,7 +61,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     let dir = stage.dir.clone();
     let start = |run: &str| {
         let folder = dir.join(format!("state-{run}")).display().to_string();
-        let words = with("StreamsApp", &[run, &folder, &replicas])?;
+        let words = with("StreamsApp", &[run, &folder, &replicas, protocol])?;
         Application::start(&dir, run, words)
     };
     let mut harmed = start(RUNS[0])?;
