@@ -17,6 +17,7 @@ mod equipped;
 pub mod printed;
 mod run;
 mod segments;
+mod share_tools;
 mod streams_tools;
 mod tool_pairs;
 pub mod tools;
@@ -37,7 +38,7 @@ use comparison::KnownDifferences;
 #[derive(clap::Args)]
 pub struct Options {
     /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs, log-dirs, telemetry,
-    /// transactions or streams-groups; may be repeated.
+    /// transactions, shares or streams-groups; may be repeated.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
@@ -62,7 +63,7 @@ enum Brokers {
 /// Features whose levels a directory that Ottla formats does not finalize, since it does not serve them yet. Kafka's
 /// directory is formatted without them too, so that like is compared with like: `eligible.leader.replicas.version`
 /// alone changes how Kafka shows the settings of every topic. The features are compared as a step of their own.
-const NOT_FINALIZED: [&str; 2] = ["eligible.leader.replicas.version", "share.version"];
+const NOT_FINALIZED: [&str; 1] = ["eligible.leader.replicas.version"];
 
 /// One side of the comparison.
 pub struct Side {
@@ -104,6 +105,7 @@ fn run_counted(options: &Options) -> Result<Tally> {
     };
     let (plain, equipped) = (on(Nodes::Plain), on(Nodes::Equipped));
     let transactional = on(Nodes::Transactional);
+    let sharing = on(Nodes::Sharing);
 
     let comparison = Comparison {
         kafka,
@@ -120,6 +122,9 @@ fn run_counted(options: &Options) -> Result<Tally> {
     }
     if !transactional.is_empty() {
         tally.add(comparison.of_transactional_nodes(&transactional)?);
+    }
+    if !sharing.is_empty() {
+        tally.add(comparison.of_sharing_nodes(&sharing)?);
     }
     Ok(tally)
 }
@@ -177,6 +182,30 @@ impl Comparison<'_> {
         let mut tally = run::scripts(clients, &sides, jobs, &self.out, known)?;
         if self.options.broker == Brokers::Both {
             let steps = transaction_tools::STEPS;
+            tally.add(tool_pairs::compare_steps(steps, &sides, &self.out, known)?);
+        }
+        stop(&mut sides)?;
+        Ok(tally)
+    }
+
+    fn of_sharing_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
+        let settings = [
+            ("group.share.min.heartbeat.interval.ms", "200"),
+            ("group.share.heartbeat.interval.ms", "200"),
+            ("group.share.assignment.interval.ms", "0"),
+            ("group.share.min.record.lock.duration.ms", "1000"),
+            ("share.coordinator.state.topic.num.partitions", "4"),
+            ("offsets.topic.num.partitions", "4"),
+        ]
+        .map(|(key, value)| (key, value.to_owned()));
+        let mut sides = self.sides(|peer, label, out| {
+            let dir = out.join(format!("sharing-{label}"));
+            start_with(peer, label, dir, &settings)
+        })?;
+        let (jobs, known) = (self.options.jobs, &self.known);
+        let mut tally = run::scripts(clients, &sides, jobs, &self.out, known)?;
+        if self.options.broker == Brokers::Both {
+            let steps = share_tools::STEPS;
             tally.add(tool_pairs::compare_steps(steps, &sides, &self.out, known)?);
         }
         stop(&mut sides)?;

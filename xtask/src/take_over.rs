@@ -122,8 +122,6 @@ struct Run {
     tally: Tally,
     /// What was to be seen when the last turn ended, and whether it was written to after that.
     last: Option<(BTreeMap<String, String>, Ending)>,
-    /// The last picture by a side that serves everything, for what the other keeps and does not show.
-    last_of_all: Option<BTreeMap<String, String>>,
 }
 
 impl Run {
@@ -169,7 +167,6 @@ impl Run {
             workload,
             tally: Tally::default(),
             last: None,
-            last_of_all: None,
         })
     }
 
@@ -230,7 +227,7 @@ impl Run {
             outcome => outcome?,
         };
         turn.start = node.time_to_first_answer();
-        let outcome = self.served(&mut node, side, number, only_looks, ending, turn);
+        let outcome = self.served(&mut node, number, only_looks, ending, turn);
         let log = format!("output-{number:03}-{}.log", peer.id());
         if outcome.is_err()
             && let Some(status) = node.ended()?
@@ -247,10 +244,10 @@ impl Run {
             && self.sides[side].id() != "ottla"
             && !only_looks
             && turn.findings.wrong.is_empty()
-            && let Some((picture, ending)) = &self.last
+            && let Some((_, ending)) = &self.last
         {
             let properties = self.node.dir.join("server.properties");
-            let wrong = preflight::look(next, &properties, picture, *ending, self.sides[0].name())?;
+            let wrong = preflight::look(next, &properties, *ending, self.sides[0].name())?;
             turn.findings.facts += 1;
             turn.findings.wrong.extend(wrong);
         }
@@ -261,7 +258,6 @@ impl Run {
     fn served(
         &mut self,
         node: &mut Node,
-        side: usize,
         number: usize,
         only_looks: bool,
         ending: Ending,
@@ -286,10 +282,6 @@ impl Run {
         if let Some((before, ending)) = &self.last {
             compare_pictures(before, &picture, *ending, findings);
         }
-        let serves_all = self.sides[side].id() != "ottla";
-        if let Some(before) = self.last_of_all.as_ref().filter(|_| serves_all) {
-            compare_kept(before, &picture, findings);
-        }
         turn.compared = began.elapsed();
         if !findings.wrong.is_empty() {
             return Ok(());
@@ -298,9 +290,7 @@ impl Run {
             turn.at_the_moment = self.end(node, ending)?;
             return Ok(());
         }
-        turn.operations = self
-            .story
-            .operate(&mut self.workload, &mut self.random, serves_all)?;
+        turn.operations = self.story.operate(&mut self.workload, &mut self.random)?;
         self.workload.perform("resume", json!({}))?;
         std::thread::sleep(Duration::from_millis(300 + self.random.below(700)));
         // What Kafka acknowledges to a producer after the controller was told of a replica's new directory and before
@@ -312,9 +302,6 @@ impl Run {
         }
         let picture = story::picture(&mut self.workload)?;
         turn.at_the_moment = self.end(node, ending)?;
-        if serves_all {
-            self.last_of_all = Some(picture.clone());
-        }
         self.last = Some((picture, ending));
         Ok(())
     }
@@ -417,7 +404,6 @@ fn compare_pictures(
             && !is_moved
             && !is_internal
             && !is_of_member
-            && !is_kept(name)
             && (ending.is_idle() || !moves.iter().any(|prefix| name.starts_with(prefix)))
     };
     let mut wrong = Vec::new();
@@ -435,28 +421,4 @@ fn compare_pictures(
         }
     }
     findings.wrong.append(&mut wrong);
-}
-
-/// What Ottla keeps byte for byte and does not show, or not all of it.
-fn is_kept(name: &str) -> bool {
-    ["group share", "share offset "]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-}
-
-/// Compares what was kept with what was there before, on a side that shows it.
-fn compare_kept(
-    before: &BTreeMap<String, String>,
-    now: &BTreeMap<String, String>,
-    findings: &mut Findings,
-) {
-    for (name, value) in before.iter().filter(|(name, _)| is_kept(name)) {
-        findings.facts += 1;
-        if now.get(name) != Some(value) {
-            findings.wrong.push(format!(
-                "{name}: was `{value}` and is {:?} after having been kept",
-                now.get(name)
-            ));
-        }
-    }
 }

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use ottla_protocol::ApiKey;
 
 use crate::dispatch::{Endpoint, served_versions};
-use crate::share_groups::is_share_api;
 use crate::telemetry::is_telemetry_api;
 
 /// A row for each API that Apache Kafka 4.3.1 serves on a broker's listener: its versions there and here, and why it
@@ -16,17 +15,13 @@ pub fn api_table_markdown() -> String {
     );
     for key in ApiKey::ALL.iter().copied().filter(|key| key.on_broker()) {
         let theirs = key.stable_versions();
-        // No cluster has share groups before all of their APIs are there.
-        let ours = match is_share_api(key) {
-            true => RangeInclusive::new(0, -1),
-            false => served_versions(key, Endpoint::Broker),
-        };
+        let ours = served_versions(key, Endpoint::Broker);
         if theirs.is_empty() {
             continue;
         }
         let lowest = key.lowest_advertised_version();
         let note = match ours.is_empty() {
-            true => not_served_because(key),
+            true => "not yet",
             false if is_telemetry_api(key) => {
                 "offered where the metrics go somewhere: with `ottla.http.listener` or `ottla.metrics.reporter.dir`"
             }
@@ -49,23 +44,5 @@ fn shown(versions: &RangeInclusive<i16>, lowest: i16) -> String {
         (true, _) => "–".to_owned(),
         (false, true) => format!("{first}"),
         (false, false) => format!("{first}–{last}"),
-    }
-}
-
-fn not_served_because(key: ApiKey) -> &'static str {
-    match key {
-        ApiKey::ShareGroupHeartbeat
-        | ApiKey::ShareGroupDescribe
-        | ApiKey::ShareFetch
-        | ApiKey::ShareAcknowledge
-        | ApiKey::InitializeShareGroupState
-        | ApiKey::ReadShareGroupState
-        | ApiKey::WriteShareGroupState
-        | ApiKey::DeleteShareGroupState
-        | ApiKey::ReadShareGroupStateSummary
-        | ApiKey::DescribeShareGroupOffsets
-        | ApiKey::AlterShareGroupOffsets
-        | ApiKey::DeleteShareGroupOffsets => "no share groups yet (KIP-932)",
-        _ => "not yet",
     }
 }

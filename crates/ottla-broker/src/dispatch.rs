@@ -12,7 +12,7 @@ use ottla_protocol::{
 };
 
 use crate::net::{Answer, ListenerInfo};
-use crate::{Broker, RequestContext, api, share_groups, telemetry};
+use crate::{Broker, RequestContext, api, telemetry};
 
 /// Why a request gets no answer.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +151,9 @@ const APIS: &[Api] = &[
     api!(BROKER, WriteShareGroupStateRequest, write_share_group_state),
     api!(BROKER, DeleteShareGroupStateRequest, delete_share_group_state),
     api!(BROKER, ReadShareGroupStateSummaryRequest, read_share_group_state_summary),
+    api!(BROKER, DescribeShareGroupOffsetsRequest, describe_share_group_offsets),
+    api!(BROKER, AlterShareGroupOffsetsRequest, alter_share_group_offsets),
+    api!(BROKER, DeleteShareGroupOffsetsRequest, delete_share_group_offsets),
     api!(CONTROLLER, FetchRequest, fetch_metadata_log),
     api!(CONTROLLER, FetchSnapshotRequest, fetch_snapshot),
     api!(CONTROLLER, VoteRequest, vote),
@@ -189,11 +192,9 @@ pub fn served_apis(endpoint: Endpoint) -> Vec<(ApiKey, RangeInclusive<i16>)> {
         .collect()
 }
 
-/// Whether this broker offers an API of the table: client telemetry only where somebody takes it, and share groups
-/// only in a cluster that has them.
+/// Whether this broker offers an API of the table: client telemetry only where somebody takes it.
 pub(crate) fn is_offered(broker: &Broker, api_key: ApiKey) -> bool {
-    (broker.telemetry.is_offered() || !telemetry::is_telemetry_api(api_key))
-        && (!share_groups::is_share_api(api_key) || share_groups::are_enabled(broker))
+    broker.telemetry.is_offered() || !telemetry::is_telemetry_api(api_key)
 }
 
 /// Whether brokers hand an API on to the active controller. In Kafka: `ApiKeys.forwardable`.

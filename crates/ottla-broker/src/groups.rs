@@ -19,7 +19,7 @@ use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicName};
 
 use crate::coordination::{Coordinators, LogEntry, Served, Shard};
-use crate::share_groups::{Persister, StateFailure};
+use crate::share_groups::Persister;
 use crate::{Broker, Operation, RequestContext, ResourceType};
 
 /// The topic whose partitions hold the groups; created when a group is first looked for.
@@ -224,31 +224,26 @@ async fn initialize_share_state(
     broker: &Arc<Broker>,
     command: InitializeShareState,
 ) {
-    let mut asked = Vec::new();
-    for (topic_id, partitions) in &command.partitions {
-        for partition in partitions {
-            let request = InitializeState {
-                key: SharePartitionKey {
-                    group_id: command.group_id.clone(),
-                    topic_id: *topic_id,
-                    partition: *partition,
-                },
-                state_epoch: command.state_epoch,
-                start_offset: Offset::UNKNOWN,
-            };
-            let broker = Arc::clone(broker);
-            let answered =
-                tokio::spawn(async move { Persister::initialize_state(&broker, request).await });
-            asked.push((*topic_id, *partition, answered));
-        }
-    }
+    let partitions = command.partitions.iter();
+    let keys: Vec<(TopicId, i32)> = partitions
+        .flat_map(|(topic_id, partitions)| partitions.iter().map(|index| (*topic_id, *index)))
+        .collect();
+    let requests = keys.iter().map(|(topic_id, partition)| InitializeState {
+        key: SharePartitionKey {
+            group_id: command.group_id.clone(),
+            topic_id: *topic_id,
+            partition: *partition,
+        },
+        state_epoch: command.state_epoch,
+        start_offset: Offset::UNKNOWN,
+    });
+    let answers = Persister::each(broker, requests.collect(), |broker, request| async move {
+        Persister::initialize_state(&broker, request).await
+    });
     let (mut done, mut refused) = (BTreeMap::new(), BTreeMap::new());
-    for (topic_id, partition, answered) in asked {
-        let failure = match answered.await {
-            Ok(Ok(())) => None,
-            Ok(Err(failure)) => Some(failure),
-            Err(_) => Some(StateFailure::panicked()),
-        };
+    let answers = answers.await;
+    for ((topic_id, partition), answer) in keys.into_iter().zip(answers) {
+        let failure = answer.err();
         if let Some(failure) = &failure {
             let (group, reason) = (&command.group_id, &failure.message);
             tracing::debug!("share group {group} cannot read {topic_id}-{partition}: {reason}");

@@ -8,7 +8,6 @@
 //! nothing is created. What it reads may be written at the same time by the Kafka that it finds running; it then
 //! says so, and what it reads may be a moment old.
 
-mod coordinators;
 mod directories;
 mod finding;
 mod log_scan;
@@ -40,7 +39,7 @@ pub enum Unformatted {
 }
 
 impl Preflight {
-    /// Looks at a node. Blocks: reads the metadata log and what coordinators have written.
+    /// Looks at a node. Blocks: reads the metadata log.
     pub fn of(properties: &Properties, unformatted: Unformatted) -> Preflight {
         let Examined {
             config,

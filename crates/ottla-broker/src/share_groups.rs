@@ -6,6 +6,8 @@
 //! ([`ShareCoordinator`], over `__share_group_state`), and leaders reach it through [`Persister`].
 
 mod coordinator_config;
+mod deletion;
+mod latest_offsets;
 mod led_partition;
 mod led_partitions;
 mod persister;
@@ -23,7 +25,6 @@ use ottla_coordinator::share_session::{
 use ottla_coordinator::share_state::{Command, ShareCoordinator, ShareCoordinatorConfig};
 use ottla_metadata::MetadataDelta;
 use ottla_metadata::feature::SHARE_VERSION;
-use ottla_protocol::ApiKey;
 use ottla_records::Compression;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicIdPartition};
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ use parking_lot::Mutex;
 use crate::Broker;
 use crate::coordination::{Coordinators, LogEntry, Served, Shard};
 
+pub(crate) use deletion::delete_state;
+pub(crate) use latest_offsets::latest_offsets;
 pub(crate) use led_partition::{LedPartition, Reading};
 pub(crate) use led_partitions::LedPartitions;
 pub(crate) use persister::Persister;
@@ -129,31 +132,9 @@ impl ShareGroups {
     }
 }
 
-/// Whether an API is for share groups and nothing else.
-pub(crate) fn is_share_api(api_key: ApiKey) -> bool {
-    matches!(
-        api_key,
-        ApiKey::ShareGroupHeartbeat
-            | ApiKey::ShareGroupDescribe
-            | ApiKey::ShareFetch
-            | ApiKey::ShareAcknowledge
-            | ApiKey::InitializeShareGroupState
-            | ApiKey::ReadShareGroupState
-            | ApiKey::WriteShareGroupState
-            | ApiKey::DeleteShareGroupState
-            | ApiKey::ReadShareGroupStateSummary
-            | ApiKey::DescribeShareGroupOffsets
-            | ApiKey::AlterShareGroupOffsets
-            | ApiKey::DeleteShareGroupOffsets
-    )
-}
-
-/// What reads, sets and deletes their offsets is missing, and no client has been compared with Kafka: nobody is offered them.
-pub(crate) const ARE_SERVED: bool = cfg!(test);
-
-/// Whether the cluster has share groups, and this broker serves them.
+/// Whether the cluster has share groups.
 pub(crate) fn are_enabled(broker: &Broker) -> bool {
-    ARE_SERVED && broker.metadata().features.level(SHARE_VERSION.name) >= 1
+    broker.metadata().features.level(SHARE_VERSION.name) >= 1
 }
 
 impl Served for ShareCoordinator {

@@ -49,6 +49,8 @@ pub use commits::{CommitCallback, CommitOffset};
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use interceptor::ConsumerInterceptor;
 pub use metrics::ConsumerMetricsReader;
+pub(crate) use modern::new_member_id;
+pub(crate) use records::CompletedFetch;
 pub use records::{ConsumerRecord, FetchedBatch};
 
 /// Room for so many records is made at once, if so many are wanted: `max.poll.records` by default.
@@ -85,11 +87,11 @@ impl ConsumerWaker {
         notify.notify_one();
     }
 
-    fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         self.woken.0.swap(false, Ordering::AcqRel)
     }
 
-    async fn notified(&self) {
+    pub(crate) async fn notified(&self) {
         self.woken.1.notified().await;
     }
 

@@ -1,4 +1,4 @@
-//! Kafka clients: producer, consumer, admin.
+//! Kafka clients: producer, consumer, share consumer, admin.
 //!
 //! Talks to Ottla and to every Apache Kafka that serves the versions of the protocol that this client
 //! speaks. Owns sockets and retries; the bytes are `ottla-protocol`'s and `ottla-records`'.
@@ -62,6 +62,40 @@
 //! # }
 //! ```
 //!
+//! # Sharing
+//!
+//! [`ShareConsumer`] is a member of a share group (KIP-932): members share partitions, and say of each record what has
+//! become of it. What nobody says anything of is delivered again.
+//!
+//! ```no_run
+//! # async fn share() -> Result<(), ottla_client::ClientError> {
+//! use std::collections::BTreeMap;
+//! use std::time::Duration;
+//! use ottla_client::{AcknowledgeType, Client, ShareConsumer, properties};
+//!
+//! let settings = BTreeMap::from([
+//!     ("bootstrap.servers".to_owned(), "127.0.0.1:9092".to_owned()),
+//!     ("group.id".to_owned(), "workers".to_owned()),
+//!     ("share.acknowledgement.mode".to_owned(), "explicit".to_owned()),
+//! ]);
+//! let (client, config) = properties::share_consumer(&settings)?;
+//! let mut consumer = ShareConsumer::new(Client::connect(client).await?, config)?;
+//! consumer.subscribe(&["jobs".to_owned()]);
+//! for record in consumer.poll(Duration::from_secs(10)).await? {
+//!     let became = match &record.record.value {
+//!         Some(_job) => AcknowledgeType::Accept,
+//!         None => AcknowledgeType::Reject,
+//!     };
+//!     consumer.acknowledge(&record, became)?;
+//! }
+//! for ((topic, partition), heard) in consumer.commit().await? {
+//!     println!("{topic}-{partition}: {heard:?}");
+//! }
+//! consumer.close().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Whole programs
 //!
 //! `examples/` has three: `produce`, `consume_in_a_group`, and `read_process_write`, which reads, processes and writes each
@@ -88,6 +122,7 @@ mod producer;
 pub mod properties;
 mod scram;
 mod security;
+mod share_consumer;
 
 pub use admin::Admin;
 pub use client::{Client, CoordinatorKind};
@@ -113,3 +148,7 @@ pub use producer::{
 };
 pub use scram::{ScramKeys, ScramMechanism};
 pub use security::{SaslMechanism, SecurityConfig, SecurityProtocol};
+pub use share_consumer::{
+    AcknowledgeType, AcknowledgementListener, AcknowledgementMode, AcquireMode, ShareConsumer,
+    ShareConsumerConfig, ShareRecord,
+};

@@ -13,6 +13,7 @@ use crate::config::ClientConfig;
 use crate::consumer::ConsumerConfig;
 use crate::error::ClientError;
 use crate::producer::ProducerConfig;
+use crate::share_consumer::ShareConsumerConfig;
 
 /// Keys that every client of Kafka has and that change nothing here: they tune Java's networking and
 /// metrics. They are accepted, so that a file that serves Kafka's clients serves this one.
@@ -48,6 +49,16 @@ pub fn consumer(
     let (mut client, mut consumer) = (ClientConfig::default(), ConsumerConfig::default());
     let unknown = [client.apply(settings)?, consumer.apply(settings)?];
     refuse_unknown(settings, &unknown, "consumer")?;
+    Ok((client, consumer))
+}
+
+/// The settings of a share consumer, none of them unknown.
+pub fn share_consumer(
+    settings: &BTreeMap<String, String>,
+) -> Result<(ClientConfig, ShareConsumerConfig), ClientError> {
+    let (mut client, mut consumer) = (ClientConfig::default(), ShareConsumerConfig::default());
+    let unknown = [client.apply(settings)?, consumer.apply(settings)?];
+    refuse_unknown(settings, &unknown, "share consumer")?;
     Ok((client, consumer))
 }
 

@@ -507,9 +507,12 @@ impl Validator {
                 if is_share_offset_reset(given) {
                     return Ok(());
                 }
-                let problem = "should be 'latest', 'earliest' or start with 'by_duration:' \
-                               followed by a positive duration";
-                Err(def.invalid(text, problem.into(), "unknown value"))
+                let problem = format!(
+                    "Invalid value `{given}` for configuration {}. The value must be either 'earliest', 'latest' or of \
+                     the format 'by_duration:<PnDTnHnMn.nS>'.",
+                    def.name
+                );
+                Err(def.invalid(text, problem, "unknown value"))
             }
             (Validator::List, ConfigValue::List(items)) => check_list(def, text, items, true, &[]),
             (Validator::NonEmptyList, ConfigValue::List(items)) => {

@@ -143,7 +143,6 @@ const COORDINATOR_BUFFERS: Support =
     Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
 const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
 const METRICS: Support = Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
-const SHARE: Support = Support::AcceptedWithoutEffect("share groups are not served yet");
 const REMOTE: Support = Support::AcceptedWithoutEffect("tiered storage is not served yet");
 const TLS: Support = Support::AcceptedWithoutEffect("TLS listeners are refused for now");
 const SASL: Support = Support::AcceptedWithoutEffect("SASL listeners are refused for now");

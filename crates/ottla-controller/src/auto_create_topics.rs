@@ -75,17 +75,26 @@ pub fn creatable_topic(config: &BrokerConfig, name: &ByteString) -> CreatableTop
             ]),
         ),
         Some(InternalTopic::ShareGroupState) => {
-            let setting =
-                |key: &str| broker_setting(config, &format!("share.coordinator.state.topic.{key}"));
+            let setting = |key: &str| broker_setting(config, key);
             topic(
-                setting("num.partitions").parse().unwrap_or(-1),
-                setting("replication.factor").parse().unwrap_or(-1),
+                setting("share.coordinator.state.topic.num.partitions")
+                    .parse()
+                    .unwrap_or(-1),
+                setting("share.coordinator.state.topic.replication.factor")
+                    .parse()
+                    .unwrap_or(-1),
                 topic_configs([
                     ("cleanup.policy", "delete".to_owned()),
                     ("compression.type", "uncompressed".to_owned()),
-                    ("min.insync.replicas", setting("min.isr")),
+                    (
+                        "min.insync.replicas",
+                        setting("share.coordinator.state.topic.min.isr"),
+                    ),
                     ("retention.ms", "-1".to_owned()),
-                    ("segment.bytes", setting("segment.bytes")),
+                    (
+                        "segment.bytes",
+                        setting("share.coordinator.state.topic.segment.bytes"),
+                    ),
                 ]),
             )
         }

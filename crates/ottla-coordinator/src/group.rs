@@ -28,7 +28,6 @@ mod describe;
 
 mod classic_group;
 mod consumer;
-mod foreign;
 mod member;
 pub mod modern;
 mod offsets;
@@ -44,11 +43,14 @@ pub use consumer::{
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
 pub use outcome::{
-    Command, Outcome, Reply, Response, TimerChange, TimerKey, Write, error_after_append,
+    Command, DeletedShareGroups, Outcome, Reply, Response, TimerChange, TimerKey, Write,
+    error_after_append,
 };
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;
-pub use share::{InitializeShareState, ShareHeartbeatContext, validate_share_heartbeat};
+pub use share::{
+    InitializeShareState, PartitionsOfTopics, ShareHeartbeatContext, validate_share_heartbeat,
+};
 pub use streams::{StreamsHeartbeatContext, StreamsStatus, validate_streams_heartbeat};
 
 #[cfg(test)]

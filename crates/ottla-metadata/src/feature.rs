@@ -87,7 +87,7 @@ pub const SHARE_VERSION: Feature = Feature {
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_4_2_IV0),
     ],
-    served_by_ottla: 0,
+    served_by_ottla: 1,
 };
 
 /// KIP-1071.

@@ -28,6 +28,7 @@ mod cluster;
 mod configs;
 mod console_consumer;
 mod console_producer;
+mod console_share_consumer;
 mod consumer_groups;
 mod consumer_perf_test;
 mod delete_records;
@@ -42,10 +43,13 @@ mod metadata_quorum;
 mod producer_perf_test;
 mod reassign_partitions;
 mod replica_verification;
+mod share_consumer_perf_test;
+mod share_groups;
 mod storage;
 mod streams_groups;
 mod topics;
 mod transactions;
+mod verifiable_share_consumer;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -64,6 +68,7 @@ pub enum Tool {
     GetOffsets(get_offsets::GetOffsetsArgs),
     ConsumerGroups(Box<consumer_groups::ConsumerGroupsArgs>),
     Groups(groups::GroupsArgs),
+    ShareGroups(Box<share_groups::ShareGroupsArgs>),
     StreamsGroups(Box<streams_groups::StreamsGroupsArgs>),
     DeleteRecords(delete_records::DeleteRecordsArgs),
     LeaderElection(leader_election::LeaderElectionArgs),
@@ -79,17 +84,23 @@ pub enum Tool {
     DumpLog(dump_log::DumpLogArgs),
     ConsoleProducer(Box<console_producer::ConsoleProducerArgs>),
     ConsoleConsumer(Box<console_consumer::ConsoleConsumerArgs>),
+    ConsoleShareConsumer(Box<console_share_consumer::ConsoleShareConsumerArgs>),
     ConsumerPerfTest(Box<consumer_perf_test::ConsumerPerfTestArgs>),
+    ShareConsumerPerfTest(Box<share_consumer_perf_test::ShareConsumerPerfTestArgs>),
     #[command(name = "e2e-latency")]
     E2eLatency(Box<e2e_latency::E2eLatencyArgs>),
     ProducerPerfTest(Box<producer_perf_test::ProducerPerfTestArgs>),
     Transactions(transactions::TransactionsArgs),
+    VerifiableShareConsumer(verifiable_share_consumer::VerifiableShareConsumerArgs),
 }
 
 /// Runs a tool to its end. Some say something else where nothing stands behind their name.
 pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
     // The console clients still have records to send, or offsets to commit.
-    if !matches!(tool, Tool::ConsoleProducer(_) | Tool::ConsoleConsumer(_)) {
+    if !matches!(
+        tool,
+        Tool::ConsoleProducer(_) | Tool::ConsoleConsumer(_) | Tool::ConsoleShareConsumer(_)
+    ) {
         broken_pipe::end_with_it();
     }
     match tool {
@@ -98,6 +109,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::GetOffsets(args) => get_offsets::run(args),
         Tool::ConsumerGroups(args) => consumer_groups::run(*args),
         Tool::Groups(args) => groups::run(args),
+        Tool::ShareGroups(args) => share_groups::run(*args),
         Tool::StreamsGroups(args) => streams_groups::run(*args),
         Tool::DeleteRecords(args) => delete_records::run(args),
         Tool::LeaderElection(args) => leader_election::run(args),
@@ -113,10 +125,13 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::DumpLog(args) => dump_log::run(args),
         Tool::ConsoleProducer(args) => console_producer::run(*args),
         Tool::ConsoleConsumer(args) => console_consumer::run(*args),
+        Tool::ConsoleShareConsumer(args) => console_share_consumer::run(*args),
         Tool::ConsumerPerfTest(args) => consumer_perf_test::run(*args),
+        Tool::ShareConsumerPerfTest(args) => share_consumer_perf_test::run(*args),
         Tool::E2eLatency(args) => e2e_latency::run(*args),
         Tool::ProducerPerfTest(args) => producer_perf_test::run(*args, has_arguments),
         Tool::Transactions(args) => transactions::run(args),
+        Tool::VerifiableShareConsumer(args) => verifiable_share_consumer::run(args),
     }
 }
 

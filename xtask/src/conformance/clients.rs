@@ -22,6 +22,7 @@ pub enum Client {
     LogDirs,
     Telemetry,
     Transactions,
+    Shares,
     StreamsGroups,
 }
 
@@ -33,11 +34,13 @@ pub enum Nodes {
     Equipped,
     /// Whose level of `transaction.version` may be lowered, and on which transactions time out soon.
     Transactional,
+    /// On which members of share groups hear of a new assignment soon, and may be given locks that last for seconds.
+    Sharing,
 }
 
 impl Client {
     /// In the order in which they start: the ones that take longest first.
-    const ALL: [Client; 12] = [
+    const ALL: [Client; 13] = [
         Client::LogDirs,
         Client::Telemetry,
         Client::Java,
@@ -50,6 +53,7 @@ impl Client {
         Client::Aiokafka,
         Client::Confluent,
         Client::Transactions,
+        Client::Shares,
     ];
 
     pub fn name(self) -> &'static str {
@@ -65,6 +69,7 @@ impl Client {
             Client::LogDirs => "log-dirs",
             Client::Telemetry => "telemetry",
             Client::Transactions => "transactions",
+            Client::Shares => "shares",
             Client::StreamsGroups => "streams-groups",
         }
     }
@@ -73,6 +78,7 @@ impl Client {
         match self {
             Client::LogDirs | Client::Telemetry => Nodes::Equipped,
             Client::Transactions => Nodes::Transactional,
+            Client::Shares => Nodes::Sharing,
             _ => Nodes::Plain,
         }
     }
@@ -136,6 +142,7 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
                 Client::LogDirs => java::program(kafka, "equipped", "LogDirsScript"),
                 Client::Telemetry => java::program(kafka, "equipped", "TelemetryScript"),
                 Client::Transactions => java::program(kafka, "transactions", "TransactionsScript"),
+                Client::Shares => java::program(kafka, "shares", "ShareScript"),
                 Client::StreamsGroups => {
                     let kafka = Peer::load("kafka")?
                         .with_artefact("kafka-streams")

@@ -37,6 +37,22 @@ pub const CONSUMER_GROUPS: Tool = tool(
     "consumer-groups",
     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
 );
+pub const SHARE_GROUPS: Tool = tool(
+    "share-groups",
+    "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+);
+pub const SHARE_CONSUMER: Tool = tool(
+    "console-share-consumer",
+    "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+);
+pub const SHARE_TEST: Tool = tool(
+    "share-consumer-perf-test",
+    "org.apache.kafka.tools.ShareConsumerPerformance",
+);
+pub const SHARE_VERIFIABLE: Tool = tool(
+    "verifiable-share-consumer",
+    "org.apache.kafka.tools.VerifiableShareConsumer",
+);
 pub const STREAMS_GROUPS: Tool = tool(
     "streams-groups",
     "org.apache.kafka.tools.streams.StreamsGroupCommand",

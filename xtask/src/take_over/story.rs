@@ -306,13 +306,8 @@ impl Story {
         Ok(picture)
     }
 
-    /// A turn's changes by an administrator and by tools; share groups only where they are served.
-    pub fn operate(
-        &mut self,
-        workload: &mut Workload,
-        random: &mut Seeded,
-        serves_all: bool,
-    ) -> Result<usize> {
+    /// A turn's changes by an administrator and by tools.
+    pub fn operate(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<usize> {
         let count = 6 + random.below(5);
         for _ in 0..count {
             match random.below(11) {
@@ -330,7 +325,7 @@ impl Story {
         self.produce_with_tool(workload, random)?;
         self.transact(workload, random)?;
         let is_served = self.use_consumer_group(workload, random)?;
-        if is_served && serves_all {
+        if is_served {
             use_share_group(workload)?;
         }
         Ok(count as usize + 1)

@@ -1,15 +1,17 @@
-//! DeleteGroups: groups without members go, with their offsets.
+//! DeleteGroups: groups without members go, with their offsets. Of a share group those are at the share coordinators,
+//! which are asked first: a group of which they could not delete all stays.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_coordinator::group::Response;
+use ottla_coordinator::group::{GroupCoordinator, Response};
 use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use crate::coordination::Shard;
+use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -40,24 +42,66 @@ pub(crate) async fn handle(
 async fn delete(
     broker: &Arc<Broker>,
     partition: i32,
-    group_ids: Vec<ByteString>,
+    mut group_ids: Vec<ByteString>,
 ) -> Vec<DeletableGroupResult> {
-    let deleted = match broker.groups.shard(partition) {
-        Ok(coordinator) => {
-            let deleted = coordinator.request(broker, |coordinator, to, now| {
-                coordinator.handle_delete_groups(to, &group_ids, now)
-            });
-            deleted.await
+    let all_failed = |group_ids: Vec<ByteString>, error| {
+        let group_ids = group_ids.into_iter();
+        group_ids.map(|group_id| failed(group_id, error)).collect()
+    };
+    let coordinator = match broker.groups.shard(partition) {
+        Ok(coordinator) => coordinator,
+        Err(error) => return all_failed(group_ids, error),
+    };
+    let refused = match delete_share_state(broker, &coordinator, &group_ids).await {
+        Ok(refused) => refused,
+        Err(error) => return all_failed(group_ids, error),
+    };
+    let (refused_ids, mut results): (HashSet<ByteString>, Vec<DeletableGroupResult>) = refused
+        .into_iter()
+        .map(|(group_id, error)| (group_id.clone(), failed(group_id, error)))
+        .unzip();
+    group_ids.retain(|group_id| !refused_ids.contains(group_id));
+    if group_ids.is_empty() {
+        return results;
+    }
+    let deleted = coordinator.request(broker, |coordinator, to, now| {
+        coordinator.handle_delete_groups(to, &group_ids, now)
+    });
+    results.extend(match deleted.await {
+        Ok(Response::DeleteGroups(results)) => results,
+        Ok(_) => all_failed(group_ids, ErrorCode::UnknownServerError),
+        Err(error) => all_failed(group_ids, error),
+    });
+    results
+}
+
+/// Has the state of those deleted that are share groups, and says which of them cannot be deleted.
+async fn delete_share_state(
+    broker: &Arc<Broker>,
+    coordinator: &Arc<Shard<GroupCoordinator>>,
+    group_ids: &[ByteString],
+) -> Result<Vec<(ByteString, ErrorCode)>, ErrorCode> {
+    let begun = coordinator.request(broker, |groups, to, now| {
+        groups.begin_delete_share_groups(to, group_ids, now)
+    });
+    let groups = match begun.await? {
+        Response::DeleteShareGroups(groups) => groups?,
+        _ => return Err(ErrorCode::UnknownServerError),
+    };
+    let mut refused = Vec::new();
+    for (group_id, delete) in groups {
+        let deleted = match delete {
+            Ok(partitions) => {
+                let topics = share_groups::delete_state(broker, &group_id, &partitions).await;
+                topics.into_iter().try_for_each(|(_, deleted)| deleted)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = deleted {
+            refused.push((group_id, error));
         }
-        Err(error) => Err(error),
-    };
-    let error = match deleted {
-        Ok(Response::DeleteGroups(results)) => return results,
-        Ok(_) => ErrorCode::UnknownServerError,
-        Err(error) => error,
-    };
-    let group_ids = group_ids.into_iter();
-    group_ids.map(|group_id| failed(group_id, error)).collect()
+    }
+    Ok(refused)
 }
 
 fn failed(group_id: ByteString, error: ErrorCode) -> DeletableGroupResult {

@@ -34,9 +34,8 @@ pub(crate) async fn handle(
 ) -> ShareAcknowledgeResponse {
     match serve(broker, context, request).await {
         Ok(response) => response,
-        Err(failure) => ShareAcknowledgeResponse {
-            error_code: failure.code.code(),
-            error_message: Some(failure.message),
+        Err(code) => ShareAcknowledgeResponse {
+            error_code: code.code(),
             ..Default::default()
         },
     }
@@ -46,9 +45,9 @@ async fn serve(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: ShareAcknowledgeRequest,
-) -> Result<ShareAcknowledgeResponse, StateFailure> {
+) -> Result<ShareAcknowledgeResponse, ErrorCode> {
     if !are_enabled(broker) {
-        return Err(ErrorCode::UnsupportedVersion.into());
+        return Err(ErrorCode::UnsupportedVersion);
     }
     let (group_id, member_id) = (request.group_id.clone(), request.member_id.clone());
     let key = check_member(broker, context, group_id, member_id)?;
@@ -58,7 +57,7 @@ async fn serve(
         .sessions
         .lock()
         .begin_acknowledge(&key, epoch);
-    begun.map_err(StateFailure::from)?;
+    begun?;
     let asked = request.topics.iter().flat_map(|topic| {
         topic.partitions.iter().map(|partition| {
             let batches = partition.acknowledgement_batches.iter();
@@ -94,29 +93,29 @@ async fn serve(
     Ok(respond(broker, context, answers, settings))
 }
 
+/// Whether it may be a member's: that is as long as a random id at most. Source: `KafkaApis.isMemberIdValid`.
+pub(super) fn is_member_id(id: &str) -> bool {
+    !id.is_empty() && id.chars().count() <= MAX_MEMBER_ID_CHARS
+}
+
 /// Who asks, if it may and says who it is.
 pub(super) fn check_member(
     broker: &Broker,
     context: &RequestContext,
     group_id: Option<ByteString>,
     member_id: Option<ByteString>,
-) -> Result<ShareSessionKey, StateFailure> {
-    let invalid = |what: &str| StateFailure {
-        code: ErrorCode::InvalidRequest,
-        message: format!("Invalid {what} id in the request.").into(),
-    };
-    let group_id = group_id.ok_or_else(|| invalid("group"))?;
+) -> Result<ShareSessionKey, ErrorCode> {
+    let group_id = group_id.ok_or(ErrorCode::InvalidRequest)?;
     let (read, of_group) = (Operation::Read, ResourceType::Group);
     if !broker
         .authorizer
         .is_allowed(context, read, of_group, &group_id)
     {
-        return Err(ErrorCode::GroupAuthorizationFailed.into());
+        return Err(ErrorCode::GroupAuthorizationFailed);
     }
-    let is_valid = |id: &ByteString| !id.is_empty() && id.chars().count() <= MAX_MEMBER_ID_CHARS;
     let member_id = member_id
-        .filter(is_valid)
-        .ok_or_else(|| invalid("member"))?;
+        .filter(|id| is_member_id(id))
+        .ok_or(ErrorCode::InvalidRequest)?;
     // Not slices of the request, which would stay in memory for them.
     Ok(ShareSessionKey {
         group_id: ByteString::from(group_id.to_string()),
@@ -290,7 +289,7 @@ fn respond(
                 }
             }
             answer.error_code = failure.code.code();
-            answer.error_message = Some(failure.message);
+            answer.error_message = failure.own_message();
         }
         let index = *index_of.entry(partition.topic_id).or_insert_with(|| {
             responses.push(ShareAcknowledgeTopicResponse {

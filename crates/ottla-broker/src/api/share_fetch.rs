@@ -43,9 +43,8 @@ pub(crate) async fn handle(
 ) -> ShareFetchResponse {
     match serve(broker, context, request).await {
         Ok(response) => response,
-        Err(failure) => ShareFetchResponse {
-            error_code: failure.code.code(),
-            error_message: Some(failure.message),
+        Err(code) => ShareFetchResponse {
+            error_code: code.code(),
             ..Default::default()
         },
     }
@@ -55,15 +54,15 @@ async fn serve(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: ShareFetchRequest,
-) -> Result<ShareFetchResponse, StateFailure> {
+) -> Result<ShareFetchResponse, ErrorCode> {
     if !are_enabled(broker) {
-        return Err(ErrorCode::UnsupportedVersion.into());
+        return Err(ErrorCode::UnsupportedVersion);
     }
     let member = request.member_id.clone();
     let key = check_member(broker, context, request.group_id.clone(), member)?;
     let renews = context.api_version >= RENEWAL_VERSION && request.is_renew_ack;
-    if renews {
-        check_renewal(&request)?;
+    if renews && asks_for_records(&request) {
+        return Err(ErrorCode::InvalidRequest);
     }
     let (named, forgotten) = partitions_of(&request);
     let has_acknowledgements = request
@@ -87,9 +86,9 @@ async fn serve(
         Err(ErrorCode::ShareSessionLimitReached) => {
             let _waiting = context.waited.begin();
             tokio::time::sleep(max_wait(&request)).await;
-            return Err(ErrorCode::ShareSessionLimitReached.into());
+            return Err(ErrorCode::ShareSessionLimitReached);
         }
-        begun => begun.map_err(StateFailure::from)?,
+        begun => begun?,
     };
     let acknowledging = match has_acknowledgements {
         true => {
@@ -150,26 +149,15 @@ fn max_wait(request: &ShareFetchRequest) -> Duration {
 }
 
 /// Locks are renewed by requests that ask for nothing else (KIP-1222).
-fn check_renewal(request: &ShareFetchRequest) -> Result<(), StateFailure> {
-    let mut message = String::new();
-    for (name, value) in [
-        ("maxBytes", request.max_bytes),
-        ("minBytes", request.min_bytes),
-        ("maxRecords", request.max_records),
-        ("maxWaitMs", request.max_wait_ms),
-    ] {
-        if value != 0 {
-            message.push_str(&format!("{name} must be set to 0, "));
-        }
-    }
-    if message.is_empty() {
-        return Ok(());
-    }
-    message.push_str("if isRenewAck is true.");
-    Err(StateFailure {
-        code: ErrorCode::InvalidRequest,
-        message: message.into(),
-    })
+fn asks_for_records(request: &ShareFetchRequest) -> bool {
+    [
+        request.max_bytes,
+        request.min_bytes,
+        request.max_records,
+        request.max_wait_ms,
+    ]
+    .into_iter()
+    .any(|limit| limit != 0)
 }
 
 /// What is named, and what is to be forgotten.
@@ -256,7 +244,7 @@ pub(super) fn topic_of(
 pub(super) fn error_answer(partition: TopicIdPartition, failure: &StateFailure) -> PartitionData {
     PartitionData {
         error_code: failure.code.code(),
-        error_message: Some(failure.message.clone()),
+        error_message: failure.own_message(),
         ..empty_answer(partition)
     }
 }
@@ -285,7 +273,7 @@ fn add_acknowledged(
     if let Err(failure) = acknowledged.result {
         let answer = &mut answers[index].1;
         answer.acknowledge_error_code = failure.code.code();
-        answer.acknowledge_error_message = Some(failure.message);
+        answer.acknowledge_error_message = failure.own_message();
     }
 }
 

@@ -7,6 +7,7 @@ use ottla_coordinator::group::{Response, ShareHeartbeatContext, validate_share_h
 use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use ottla_types::ErrorCode;
 
+use super::share_acknowledge::is_member_id;
 use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
 
 pub(crate) async fn handle(
@@ -21,6 +22,9 @@ pub(crate) async fn handle(
     let group_id = request.group_id.clone();
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
         return refused(ErrorCode::GroupAuthorizationFailed, None);
+    }
+    if !is_member_id(&request.member_id) {
+        return refused(ErrorCode::InvalidRequest, None);
     }
     let mut topics = request.subscribed_topic_names.iter().flatten();
     let is_visible =

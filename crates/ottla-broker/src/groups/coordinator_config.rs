@@ -3,12 +3,9 @@
 use ottla_config::BrokerConfig;
 use ottla_coordinator::group::{BoundedSetting, GroupCoordinatorConfig, MigrationPolicy};
 
-use crate::share_groups;
-
 /// Some of them change while the broker runs.
 pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfig {
     GroupCoordinatorConfig {
-        serves_share_groups: share_groups::ARE_SERVED,
         group_share_session_timeout_ms: BoundedSetting {
             value: config.group_share_session_timeout_ms,
             min: config.group_share_min_session_timeout_ms,

@@ -13,7 +13,7 @@ use rustix::fs::{Access, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::recovery::{self, DirSize};
-use super::{Look, Unformatted, coordinators, metadata, some_of};
+use super::{Look, Unformatted, metadata, some_of};
 use crate::controller::format::{
     check_empty, directories, not_formatted, read_all, unformatted_metadata_dir,
 };
@@ -74,9 +74,7 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     }
     look.facts.size_bytes = size.bytes;
     look.facts.recovery_bytes = size.to_recover;
-    if let Some(image) = metadata::examine(config, &own, look) {
-        coordinators::examine(config, &listed, &image, look);
-    }
+    metadata::examine(config, &own, look);
 }
 
 /// Whether a directory can be read and written.

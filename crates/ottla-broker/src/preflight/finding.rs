@@ -30,7 +30,6 @@ pub enum Unserved {
     Scram,
     Tokens,
     Quotas,
-    Groups,
     Settings,
 }
 
@@ -42,7 +41,6 @@ impl Unserved {
             Unserved::Scram => "scram",
             Unserved::Tokens => "tokens",
             Unserved::Quotas => "quotas",
-            Unserved::Groups => "groups",
             Unserved::Settings => "settings",
         }
     }
@@ -53,7 +51,6 @@ impl Unserved {
             Unserved::Scram => "SCRAM credentials",
             Unserved::Tokens => "delegation tokens",
             Unserved::Quotas => "client quotas",
-            Unserved::Groups => "groups",
             Unserved::Settings => "dynamic settings",
         }
     }

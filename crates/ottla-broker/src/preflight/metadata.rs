@@ -35,11 +35,7 @@ impl From<String> for Unreadable {
 }
 
 /// Looks at the metadata log of a formatted node. Returns the image, where it could be read.
-pub(super) fn examine(
-    config: &BrokerConfig,
-    own: &MetaProperties,
-    look: &mut Look,
-) -> Option<MetadataImage> {
+pub(super) fn examine(config: &BrokerConfig, own: &MetaProperties, look: &mut Look) {
     let metadata_log_dir = Path::new(&config.metadata_log_dir);
     let dir = metadata_log_dir.join(METADATA_DIR);
     let place = dir.display().to_string();
@@ -47,13 +43,13 @@ pub(super) fn examine(
         Ok(loaded) => loaded,
         Err(Unreadable::Level(level)) => {
             refuse_level(&place, level, look);
-            return None;
+            return;
         }
         Err(Unreadable::Other(reason)) => {
             let change =
                 "restore it from a copy, or start the Kafka that wrote it to see what it says";
             look.refuse("metadata log", &place, reason, change);
-            return None;
+            return;
         }
     };
     let image = loaded.loader.image().clone();
@@ -69,7 +65,6 @@ pub(super) fn examine(
     security(config, &image, &place, look);
     dynamic_settings(config, &image, look);
     topic_settings(&image, look);
-    Some(image)
 }
 
 fn refuse_level(place: &str, level: i16, look: &mut Look) {

@@ -158,7 +158,10 @@ fn a_node_that_kafka_left_with_its_defaults_can_be_taken_over() {
     let node = Node::new()
         .records(levels)
         .records(topic("orders", vec![1]));
-    node.finds(Severity::Notes, "share.version 1 (served up to 0)");
+    node.finds(
+        Severity::Notes,
+        "eligible.leader.replicas.version 1 (served up to 0)",
+    );
     let facts = node.look().facts;
     assert_eq!(facts.node_id, Some(1));
     assert_eq!(facts.metadata_version.as_deref(), Some("4.3-IV0"));
@@ -371,92 +374,6 @@ fn more_voters_than_the_node_itself_do_not_stand_in_the_way() {
     fs::remove_file(node.path().join(METADATA_DIR).join(snapshot)).unwrap();
     let found = node.look();
     assert!(found.is_possible(), "{:#?}", found.findings);
-}
-
-#[test]
-fn groups_that_are_not_of_consumers_stand_in_the_way_while_they_exist() {
-    let key = |key: GroupRecordKey| key.encode().unwrap();
-    let group = key(GroupRecordKey::ShareGroupMetadata(ShareGroupMetadataKey {
-        group_id: "new-style".into(),
-    }));
-    let member = key(GroupRecordKey::ShareGroupMemberMetadata(
-        ShareGroupMemberMetadataKey {
-            group_id: "new-style".into(),
-            member_id: "m".into(),
-        },
-    ));
-    let value = Some(bytes::Bytes::from_static(&[0, 0, 0, 0, 0]));
-    let dir = "__consumer_offsets-3";
-    let node = |records: &[_]| {
-        Node::new()
-            .records([level("share.version", 1)])
-            .coordinator(dir, records)
-    };
-    let alive = [
-        (group.clone(), value.clone()),
-        (member.clone(), value.clone()),
-    ];
-    node(&alive)
-        .refuses("1 group of shares (KIP-932) is not served yet, 1 with members: new-style");
-    node(&alive)
-        .setting("ottla.accept.unserved", "groups")
-        .finds(Severity::Warns, "new-style");
-    let empty = [
-        (group.clone(), value.clone()),
-        (member.clone(), value.clone()),
-        (member, None),
-    ];
-    node(&empty).refuses("0 with members: new-style");
-    let gone = [(group.clone(), value), (group, None)];
-    assert_eq!(node(&gone).look().refusals().count(), 0);
-    // Without the feature there can be none, and the log is not read.
-    assert_eq!(
-        Node::new()
-            .coordinator(dir, &alive)
-            .look()
-            .refusals()
-            .count(),
-        0
-    );
-}
-
-#[test]
-fn the_state_of_share_groups_stands_in_the_way_while_there_is_some() {
-    let key = |group: &'static str, topic| {
-        let key = ShareSnapshotKey {
-            group_id: group.into(),
-            topic_id: Uuid::from_u128(topic),
-            partition: 0,
-        };
-        ShareRecordKey::ShareSnapshot(key).encode().unwrap()
-    };
-    let update = ShareRecordKey::ShareUpdate(ShareUpdateKey {
-        group_id: "updated".into(),
-        topic_id: Uuid::from_u128(77),
-        partition: 0,
-    });
-    let update = update.encode().unwrap();
-    let state = Some(bytes::Bytes::from_static(&[0, 0]));
-    let node = |records: &[_]| {
-        Node::new()
-            .records(topic("orders", vec![1]))
-            .coordinator("__share_group_state-1", records)
-    };
-    let alive = [(key("readers", 77), state.clone())];
-    node(&alive).refuses(
-        "the state of 1 share group (KIP-932), over 1 partition, is not served yet: readers",
-    );
-    node(&alive)
-        .setting("ottla.accept.unserved", "groups")
-        .finds(Severity::Warns, "readers");
-    let none = [
-        (key("readers", 77), state.clone()),
-        (key("readers", 77), None),
-        (update, state.clone()),
-        // Of a topic that is no more.
-        (key("others", 78), state),
-    ];
-    assert_eq!(node(&none).look().refusals().count(), 0);
 }
 
 #[test]

@@ -10,23 +10,28 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_coordinator::share_state::{
-    InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, WriteState,
+    InitializeState, ReadState, SharePartitionKey, StateBatch, StateRead, StateSummary, WriteState,
 };
 use ottla_protocol::ApiRequest;
 use ottla_protocol::messages::{
-    InitializeShareGroupStateRequest, ReadShareGroupStateRequest, WriteShareGroupStateRequest,
+    DeleteShareGroupStateRequest, InitializeShareGroupStateRequest, ReadShareGroupStateRequest,
+    ReadShareGroupStateSummaryRequest, WriteShareGroupStateRequest,
 };
 use ottla_protocol::messages::{
-    initialize_share_group_state_request, read_share_group_state_request,
+    delete_share_group_state_request, initialize_share_group_state_request,
+    read_share_group_state_request, read_share_group_state_summary_request,
     write_share_group_state_request,
 };
-use ottla_types::{BrokerId, ErrorCode, Offset};
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
+use tokio::task::{JoinError, JoinSet};
 
 use super::{SHARE_STATE_TOPIC, StateFailure};
 use crate::Broker;
 use crate::net::PeerError;
 
 /// How often a coordinator is looked for.
+/// Share partitions that are asked about at one time, by one request.
+const AT_ONCE: usize = 64;
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -199,6 +204,123 @@ impl Persister {
         })
         .await
     }
+
+    pub(crate) async fn read_state_summary(
+        broker: &Arc<Broker>,
+        key: SharePartitionKey,
+    ) -> Result<StateSummary, StateFailure> {
+        use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
+        persevere(broker, &key, |place| {
+            let (broker, key) = (Arc::clone(broker), key.clone());
+            Box::pin(async move {
+                let broker = &broker;
+                let id = match place {
+                    Place::Here => {
+                        return broker.share_groups.read_state_summary(broker, key).await;
+                    }
+                    Place::Broker(id) => id,
+                };
+                let wire = ReadShareGroupStateSummaryRequest {
+                    group_id: key.group_id.clone(),
+                    topics: vec![ReadStateSummaryData {
+                        topic_id: key.topic_id,
+                        partitions: vec![PartitionData {
+                            partition: key.partition,
+                            ..Default::default()
+                        }],
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                };
+                let response = ask_peer(broker, id, &wire).await?;
+                let results = response.results.into_iter();
+                let mut results = results.flat_map(|topic| topic.partitions);
+                let result = results.next().ok_or_else(no_answer)?;
+                check(result.error_code, result.error_message)?;
+                Ok(StateSummary {
+                    state_epoch: result.state_epoch,
+                    leader_epoch: LeaderEpoch(result.leader_epoch),
+                    start_offset: Offset(result.start_offset),
+                    delivery_complete_count: result.delivery_complete_count,
+                })
+            })
+        })
+        .await
+    }
+
+    pub(crate) async fn delete_state(
+        broker: &Arc<Broker>,
+        key: SharePartitionKey,
+    ) -> Result<(), StateFailure> {
+        use delete_share_group_state_request::{DeleteStateData, PartitionData};
+        persevere(broker, &key, |place| {
+            let (broker, key) = (Arc::clone(broker), key.clone());
+            Box::pin(async move {
+                let broker = &broker;
+                let id = match place {
+                    Place::Here => return broker.share_groups.delete_state(broker, key).await,
+                    Place::Broker(id) => id,
+                };
+                let wire = DeleteShareGroupStateRequest {
+                    group_id: key.group_id.clone(),
+                    topics: vec![DeleteStateData {
+                        topic_id: key.topic_id,
+                        partitions: vec![PartitionData {
+                            partition: key.partition,
+                            ..Default::default()
+                        }],
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                };
+                let response = ask_peer(broker, id, &wire).await?;
+                let results = response.results.into_iter();
+                let mut results = results.flat_map(|topic| topic.partitions);
+                let result = results.next().ok_or_else(no_answer)?;
+                check(result.error_code, result.error_message)
+            })
+        })
+        .await
+    }
+
+    /// Asks about several share partitions, up to [`AT_ONCE`] at one time: how many there are a client may say. The
+    /// answers come in the order of the questions.
+    pub(crate) async fn each<Q, T, F>(
+        broker: &Arc<Broker>,
+        questions: Vec<Q>,
+        ask: impl Fn(Arc<Broker>, Q) -> F,
+    ) -> Vec<Result<T, StateFailure>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StateFailure>> + Send + 'static,
+    {
+        // Who panicked has no answer.
+        let mut answers: Vec<_> = questions
+            .iter()
+            .map(|_| Err(StateFailure::panicked()))
+            .collect();
+        let mut asked = JoinSet::new();
+        for (index, question) in questions.into_iter().enumerate() {
+            if asked.len() == AT_ONCE {
+                keep(&mut answers, asked.join_next().await);
+            }
+            let asking = ask(Arc::clone(broker), question);
+            asked.spawn(async move { (index, asking.await) });
+        }
+        while let Some(answer) = asked.join_next().await {
+            keep(&mut answers, Some(answer));
+        }
+        answers
+    }
+}
+
+fn keep<T>(
+    answers: &mut [Result<T, StateFailure>],
+    answer: Option<Result<(usize, Result<T, StateFailure>), JoinError>>,
+) {
+    if let Some(Ok((index, answer))) = answer {
+        answers[index] = answer;
+    }
 }
 
 /// One attempt. Boxed, since it is spawned by some who ask.
@@ -257,7 +379,7 @@ fn place_of(broker: &Arc<Broker>, key: &SharePartitionKey) -> Result<Place, Stat
     }
 }
 
-async fn ask_peer<R: ApiRequest>(
+pub(super) async fn ask_peer<R: ApiRequest>(
     broker: &Arc<Broker>,
     id: BrokerId,
     request: &R,

@@ -39,15 +39,18 @@ impl GroupSettings {
                 .value(&group, key)
                 .map(|value| value.to_string())
         };
-        // What was set was valid when it was.
-        let number = |key: &str, default: i32| {
-            own(key)
-                .and_then(|value| value.trim().parse().ok())
-                .unwrap_or(default)
+        // What was set was valid when it was: the bounds may have been set after it.
+        let number = |key: &str, default: i32, min: i32, max: i32| match own(key)
+            .and_then(|value| value.trim().parse::<i32>().ok())
+        {
+            Some(value) => value.min(max).max(min),
+            None => default,
         };
         let lock_ms = number(
             "share.record.lock.duration.ms",
             config.group_share_record_lock_duration_ms,
+            config.group_share_min_record_lock_duration_ms,
+            config.group_share_max_record_lock_duration_ms,
         );
         let renews = own("share.renew.acknowledge.enable");
         GroupSettings {
@@ -56,10 +59,14 @@ impl GroupSettings {
                 delivery_count_limit: number(
                     "share.delivery.count.limit",
                     config.group_share_delivery_count_limit,
+                    config.group_share_min_delivery_count_limit,
+                    config.group_share_max_delivery_count_limit,
                 ),
                 partition_max_record_locks: number(
                     "share.partition.max.record.locks",
                     config.group_share_partition_max_record_locks,
+                    config.group_share_min_partition_max_record_locks,
+                    config.group_share_max_partition_max_record_locks,
                 ),
                 renew_acknowledge_enable: !renews
                     .is_some_and(|value| value.eq_ignore_ascii_case("false")),

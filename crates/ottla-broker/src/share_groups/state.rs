@@ -52,6 +52,12 @@ fn may_ask_coordinators(broker: &Broker, context: &RequestContext) -> Result<(),
 }
 
 impl StateFailure {
+    /// What it says beyond its code, as those who fetch and acknowledge are told.
+    pub(crate) fn own_message(&self) -> Option<ByteString> {
+        let says_more = *self.message != *self.code.message();
+        says_more.then(|| self.message.clone())
+    }
+
     /// Of a task that panicked, which has been reported where it happened.
     pub(crate) fn panicked() -> Self {
         ErrorCode::UnknownServerError.into()
@@ -83,6 +89,10 @@ where
     F: Future<Output = Result<T, StateFailure>> + Send + 'static,
 {
     let is_allowed = may_ask_coordinators(broker, context);
+    // Kafka has no answer for any partition then.
+    if group_id.is_empty() && is_allowed.is_ok() {
+        return Vec::new();
+    }
     let mut asked = Vec::new();
     for (topic_id, partitions) in topics {
         let mut asked_of_topic = Vec::with_capacity(partitions.len());

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
-use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
 use ottla_protocol::sample::{AnyMessage, Sampler, Style, request_and_response};
 use ottla_protocol::{ApiKey, Encoder, Message, Reader};
 use tokio::io::AsyncWriteExt;
@@ -122,18 +121,11 @@ fn may_be_silent(key: ApiKey) -> bool {
     key == ApiKey::Produce
 }
 
-/// A broker that offers everything: somebody takes clients' telemetry, and its cluster has share groups.
+/// A broker that offers everything: somebody takes clients' telemetry.
 async fn broker_of_every_api(settings: &[(&str, &str)]) -> TestBroker {
     let mut all = vec![("ottla.http.listener", "127.0.0.1:0")];
     all.extend_from_slice(settings);
-    let broker = TestBroker::start_with(&all).await;
-    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
-        name: "share.version".into(),
-        feature_level: 1,
-        ..Default::default()
-    });
-    broker.write(vec![level]).await;
-    broker
+    TestBroker::start_with(&all).await
 }
 
 async fn is_answered_in(styles: &[(Style, u64)], endpoint: Endpoint) {

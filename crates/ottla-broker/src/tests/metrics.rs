@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 use super::TestBroker;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 
-const HTTP: (&str, &str) = ("ottla.http.listener", "127.0.0.1:0");
+pub(super) const HTTP: (&str, &str) = ("ottla.http.listener", "127.0.0.1:0");
 
 /// The status and the body of what a path answers.
-async fn get_path(address: SocketAddr, path: &str) -> (u16, String) {
+pub(super) async fn get_path(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("sent");
@@ -31,7 +31,7 @@ async fn get_path(address: SocketAddr, path: &str) -> (u16, String) {
 }
 
 /// The value of a metric that stands in the text with just these labels.
-fn value(text: &str, metric: &str) -> f64 {
+pub(super) fn value(text: &str, metric: &str) -> f64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(metric));
     let rest = rest.map(|rest| rest.strip_prefix("{}").unwrap_or(rest));
     let value = rest.and_then(|rest| rest.strip_prefix(' '));

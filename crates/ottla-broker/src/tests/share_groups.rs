@@ -3,6 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use ottla_protocol::Records;
+use ottla_protocol::messages::alter_share_group_offsets_request::{
+    AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
+};
+use ottla_protocol::messages::delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
+use ottla_protocol::messages::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
 use ottla_protocol::messages::initialize_share_group_state_request::{
     InitializeStateData, PartitionData,
 };
@@ -15,17 +21,17 @@ use ottla_protocol::messages::share_fetch_request::{
 };
 use ottla_protocol::messages::share_fetch_response::{self, PartitionData as Fetched};
 use ottla_protocol::messages::{
-    ApiVersionsResponse, InitializeShareGroupStateRequest, ListGroupsRequest,
+    AlterShareGroupOffsetsRequest, DeleteGroupsRequest, DeleteShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest, InitializeShareGroupStateRequest, ListGroupsRequest,
     ReadShareGroupStateSummaryRequest, ShareAcknowledgeRequest, ShareFetchRequest,
     ShareFetchResponse, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest,
 };
 use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
-use ottla_protocol::{ApiKey, Records};
 use ottla_types::ErrorCode;
 
 use super::client::Client;
-use super::produce_and_fetch::{api_versions, batch, produce_to};
-use super::{TestBroker, topic_id};
+use super::produce_and_fetch::{batch, produce_to};
+use super::{TestBroker, metrics, topic_id};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const ACCEPT: i8 = 1;
@@ -36,7 +42,7 @@ fn code(code: i16) -> ErrorCode {
     ErrorCode::from_code(code)
 }
 
-/// A broker of a cluster with share groups, and a topic `t` of one partition that group `g` reads from its beginning.
+/// A broker with a topic `t` of one partition that group `g` reads from its beginning.
 async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     let mut all = vec![
         ("share.coordinator.state.topic.replication.factor", "1"),
@@ -45,12 +51,6 @@ async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     ];
     all.extend_from_slice(settings);
     let broker = TestBroker::start_with(&all).await;
-    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
-        name: "share.version".into(),
-        feature_level: 1,
-        ..Default::default()
-    });
-    broker.write(vec![level]).await;
     broker.create_topic("t", 1, &[]).await;
     let mut client = broker.connect().await;
     initialize(&broker, &mut client).await;
@@ -376,17 +376,17 @@ async fn bad_requests_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_share_groups_offers_none() {
+async fn a_cluster_without_share_groups_refuses_their_requests() {
     let broker = TestBroker::start().await;
+    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
+        name: "share.version".into(),
+        feature_level: 0,
+        ..Default::default()
+    });
+    broker.write(vec![level]).await;
     let mut client = broker.connect().await;
-    let offered: ApiVersionsResponse = client.ask(4, &api_versions()).await;
-    let share_fetch = ApiKey::ShareFetch.code();
-    assert!(
-        offered
-            .api_keys
-            .iter()
-            .all(|api| api.api_key != share_fetch)
-    );
+    let response = client.ask(2, &fetching("m1", 0, &[])).await;
+    assert_eq!(code(response.error_code), ErrorCode::UnsupportedVersion);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -394,6 +394,7 @@ async fn a_member_is_told_its_partitions_once_their_state_is_initialized() {
     let settings = [
         ("offsets.topic.replication.factor", "1"),
         ("group.share.assignment.interval.ms", "0"),
+        metrics::HTTP,
     ];
     let (broker, mut client) = broker(&settings).await;
     let offsets_topic = [("cleanup.policy", "compact")];
@@ -447,4 +448,139 @@ async fn a_member_is_told_its_partitions_once_their_state_is_initialized() {
         (&*listed[0].group_type, &*listed[0].group_state),
         ("share", "Stable")
     );
+
+    let http = broker.running.http_addr().expect("it listens");
+    let (_, text) = metrics::get_path(http, "/metrics").await;
+    for (metric, expected) in [
+        ("group_count{protocol=\"share\"}", 1.0),
+        ("group_count{protocol=\"classic\"}", 0.0),
+        ("share_group_count{state=\"Stable\"}", 1.0),
+        ("share_group_count{state=\"Empty\"}", 0.0),
+    ] {
+        let metric = format!("kafka_server_group_coordinator_metrics_{metric}");
+        assert_eq!(metrics::value(&text, &metric), expected, "{metric}");
+    }
+    let of_classic = "kafka_coordinator_group_groupmetadatamanager_numgroups";
+    assert_eq!(metrics::value(&text, of_classic), 0.0);
+}
+
+/// Sends group `set` to an offset of `t`, as soon as somebody coordinates it.
+async fn set_offset(client: &mut Client, offset: i64) -> Vec<ErrorCode> {
+    let partition = |partition_index, start_offset| AlterShareGroupOffsetsRequestPartition {
+        partition_index,
+        start_offset,
+        ..Default::default()
+    };
+    let request = AlterShareGroupOffsetsRequest {
+        group_id: "set".into(),
+        topics: vec![AlterShareGroupOffsetsRequestTopic {
+            topic_name: "t".into(),
+            partitions: vec![partition(0, offset), partition(9, offset)],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let response = client.ask(0, &request).await;
+        match code(response.error_code) {
+            ErrorCode::None => {
+                let partitions = response.responses[0].partitions.iter();
+                return partitions.map(|it| code(it.error_code)).collect();
+            }
+            ErrorCode::CoordinatorLoadInProgress | ErrorCode::NotCoordinator => {}
+            error => panic!("{error}"),
+        }
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// By partition of `t`: the start offset and the lag of group `set`.
+async fn described_offsets(client: &mut Client) -> Vec<(i64, i64)> {
+    let request = DescribeShareGroupOffsetsRequest {
+        groups: vec![DescribeShareGroupOffsetsRequestGroup {
+            group_id: "set".into(),
+            topics: None,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let response = client.ask(1, &request).await;
+    assert_eq!(code(response.groups[0].error_code), ErrorCode::None);
+    let topics = response.groups[0].topics.iter();
+    let partitions = topics.flat_map(|topic| &topic.partitions);
+    partitions.map(|it| (it.start_offset, it.lag)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offsets_are_set_shown_and_forgotten() {
+    let (broker, mut client) = broker(&[("offsets.topic.replication.factor", "1")]).await;
+    let offsets_topic = [("cleanup.policy", "compact")];
+    broker
+        .create_topic("__consumer_offsets", 1, &offsets_topic)
+        .await;
+    produce(&mut client, &["a", "b", "c"]).await;
+    assert_eq!(
+        set_offset(&mut client, 2).await,
+        [ErrorCode::None, ErrorCode::UnknownTopicOrPartition]
+    );
+    assert_eq!(described_offsets(&mut client).await, [(2, 1)]);
+    let of_set = |epoch| ShareFetchRequest {
+        group_id: Some("set".into()),
+        ..fetching("m1", epoch, &[])
+    };
+    assert_eq!(acquired(&fetch(&mut client, &of_set(0)).await), [(2, 2, 1)]);
+    client.ask(2, &of_set(-1)).await;
+
+    let forget = DeleteShareGroupOffsetsRequest {
+        group_id: "set".into(),
+        topics: ["t", "nowhere"]
+            .map(|topic| DeleteShareGroupOffsetsRequestTopic {
+                topic_name: topic.into(),
+                ..Default::default()
+            })
+            .into(),
+        ..Default::default()
+    };
+    let forgotten = client.ask(0, &forget).await;
+    let topics = forgotten.responses.iter();
+    let topics: Vec<_> = topics
+        .map(|it| (&*it.topic_name, code(it.error_code)))
+        .collect();
+    assert_eq!(
+        topics,
+        [
+            ("t", ErrorCode::None),
+            ("nowhere", ErrorCode::UnknownTopicOrPartition)
+        ]
+    );
+    assert_eq!(described_offsets(&mut client).await, []);
+
+    set_offset(&mut client, 1).await;
+    assert_eq!(described_offsets(&mut client).await, [(1, 2)]);
+    let delete = DeleteGroupsRequest {
+        groups_names: vec!["set".into(), "nobody".into()],
+        ..Default::default()
+    };
+    let deleted = client.ask(2, &delete).await.results;
+    let error_of = |group: &str| {
+        let result = deleted.iter().find(|it| &*it.group_id == group);
+        result.map(|it| code(it.error_code))
+    };
+    assert_eq!(error_of("set"), Some(ErrorCode::None));
+    assert_eq!(error_of("nobody"), Some(ErrorCode::GroupIdNotFound));
+    // The share coordinator has forgotten it too.
+    let summary = read_share_group_state_summary_request::ReadStateSummaryData {
+        topic_id: topic_id("t"),
+        partitions: vec![Default::default()],
+        ..Default::default()
+    };
+    let summary = ReadShareGroupStateSummaryRequest {
+        group_id: "set".into(),
+        topics: vec![summary],
+        ..Default::default()
+    };
+    let summary = client.ask(1, &summary).await;
+    assert_eq!(summary.results[0].partitions[0].start_offset, -1);
 }

@@ -151,12 +151,12 @@ impl ConsumerConfig {
                 "allow.auto.create.topics" => self.allow_auto_create_topics = value.boolean()?,
                 "exclude.internal.topics" => self.exclude_internal_topics = value.boolean()?,
                 "interceptor.classes" => value.only(&[""], "Java classes cannot be loaded here")?,
-                // Of share groups, which this client does not have; an ordinary consumer makes nothing of it.
+                // Of share groups: an ordinary consumer makes nothing of it.
                 "share.acknowledgement.mode" => {
-                    value.only(&["implicit"], "there are no share groups here")?
+                    value.only(&["implicit"], "it is for share consumers")?
                 }
                 "share.acquire.mode" => {
-                    value.only(&["batch_optimized"], "there are no share groups here")?
+                    value.only(&["batch_optimized"], "it is for share consumers")?
                 }
                 "key.deserializer" | "value.deserializer" => value.java_serde("Deserializer")?,
                 _ => unknown.push(key.clone()),

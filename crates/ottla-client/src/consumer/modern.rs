@@ -211,7 +211,7 @@ impl Committer {
 }
 
 /// Ids are drawn by the members themselves, as ids of topics are by the controller.
-fn new_member_id() -> String {
+pub(crate) fn new_member_id() -> String {
     loop {
         if let Some(id) = Uuid::from_random(rand::random()) {
             return id.to_string();

@@ -133,7 +133,7 @@ impl Extent {
 
 /// What a fetch brought back, and how far it has been read.
 #[derive(Clone, Debug)]
-pub(super) struct CompletedFetch {
+pub(crate) struct CompletedFetch {
     topic: Arc<str>,
     partition: i32,
     remaining: Bytes,
@@ -153,7 +153,7 @@ pub(super) struct CompletedFetch {
 
 impl CompletedFetch {
     /// `aborted` is empty unless only committed records are wanted.
-    pub(super) fn new(
+    pub(crate) fn new(
         topic: Arc<str>,
         partition: i32,
         bytes: Bytes,
@@ -198,7 +198,7 @@ impl CompletedFetch {
     }
 
     /// The next record, or nothing once all have been read.
-    pub(super) fn next_record(&mut self) -> Result<Option<ConsumerRecord>, BatchError> {
+    pub(crate) fn next_record(&mut self) -> Result<Option<ConsumerRecord>, BatchError> {
         loop {
             let Some(open) = &mut self.open else {
                 self.open = self.read_batch()?;

@@ -83,14 +83,22 @@ fn metadata_version_goes_up_and_without_loss_down() {
 
 #[test]
 fn a_level_that_came_with_the_directory_can_be_kept_and_lowered() {
-    let mut cluster = Cluster::single_node().with_feature("share.version", 1);
+    let mut cluster = Cluster::single_node().with_feature("eligible.leader.replicas.version", 1);
     assert_eq!(
-        decide(&mut cluster, vec![update("share.version", 0, 2)]).records,
-        [feature("share.version", 0)]
+        decide(
+            &mut cluster,
+            vec![update("eligible.leader.replicas.version", 0, 2)]
+        )
+        .records,
+        [feature("eligible.leader.replicas.version", 0)]
     );
     assert_eq!(
-        decide(&mut cluster, vec![update("share.version", 1, 1)]).records,
-        [feature("share.version", 1)]
+        decide(
+            &mut cluster,
+            vec![update("eligible.leader.replicas.version", 1, 1)]
+        )
+        .records,
+        [feature("eligible.leader.replicas.version", 1)]
     );
 }
 
@@ -117,11 +125,13 @@ fn what_is_not_served_is_not_raised() {
 fn what_is_offered_is_accepted_and_what_is_not_is_refused() {
     // The clusters of these tests have a dynamic quorum.
     let fresh = |name: &str| i16::from(name == KRAFT_VERSION.name);
-    let kept = |name: &str| i16::from([KRAFT_VERSION.name, "share.version"].contains(&name));
+    let kept = |name: &str| {
+        i16::from([KRAFT_VERSION.name, "eligible.leader.replicas.version"].contains(&name))
+    };
     let fresh = (offered_features(fresh), Cluster::single_node());
-    let cluster = Cluster::single_node().with_feature("share.version", 1);
+    let cluster = Cluster::single_node().with_feature("eligible.leader.replicas.version", 1);
     let of_kafkas = (offered_features(kept), cluster);
-    assert_eq!(of_kafkas.0.len(), 6);
+    assert_eq!(of_kafkas.0.len(), 7);
     for (offered, mut cluster) in [fresh, of_kafkas] {
         let max = |name: &str| {
             let found = offered.iter().find(|feature| &*feature.name == name);

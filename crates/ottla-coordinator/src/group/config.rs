@@ -20,8 +20,6 @@ pub struct GroupCoordinatorConfig {
     pub offsets_retention_ms: i64,
     pub offsets_retention_check_interval_ms: i64,
 
-    /// Whether clients are offered share groups. Where they are not, records of such groups stay as they are.
-    pub serves_share_groups: bool,
     pub group_share_session_timeout_ms: BoundedSetting,
     pub group_share_heartbeat_interval_ms: BoundedSetting,
     pub group_share_assignment_interval_ms: BoundedSetting,
@@ -67,7 +65,6 @@ impl Default for GroupCoordinatorConfig {
             offset_metadata_max_bytes: 4096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_retention_check_interval_ms: 600_000,
-            serves_share_groups: true,
             group_share_session_timeout_ms: BoundedSetting {
                 value: 45_000,
                 min: 45_000,

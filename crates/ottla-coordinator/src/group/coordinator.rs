@@ -19,7 +19,6 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::classic_group::ClassicGroup;
 use super::config::GroupCoordinatorConfig;
 use super::consumer::{ConsumerGroup, TIMER_RETRY_MS, group_of};
-use super::foreign::ForeignGroups;
 use super::join::StaticMemberReplaced;
 use super::modern::GroupsMetadata;
 use super::offsets::{
@@ -61,7 +60,6 @@ pub struct GroupCoordinator {
     /// What is known of streams groups besides what is in `groups`.
     pub(super) unwritten: UnwrittenStates,
     /// Groups of types that are not served, known from their records.
-    pub(super) foreign: ForeignGroups,
     pub(super) offsets: Offsets,
     /// What each outstanding write changed, to commit it or take it back.
     pub(super) journal: VecDeque<(WriteId, Change)>,
@@ -123,7 +121,6 @@ impl GroupCoordinator {
             resolving: HashSet::new(),
             groups: BTreeMap::new(),
             unwritten: UnwrittenStates::default(),
-            foreign: ForeignGroups::default(),
             offsets: Offsets::default(),
             journal: VecDeque::new(),
             deferred: VecDeque::new(),
@@ -594,7 +591,7 @@ impl GroupCoordinator {
         write: WriteId,
         now: Timestamp,
     ) -> bool {
-        if self.group(group_id).is_some() || self.foreign.contains(group_id) {
+        if self.group(group_id).is_some() {
             return false;
         }
         let group = ClassicGroup::empty(group_id.clone(), now.value());

@@ -26,8 +26,6 @@ impl GroupCoordinator {
         let mut results = Vec::with_capacity(group_ids.len());
         for group_id in group_ids {
             let error = match self.group(group_id) {
-                // Its members are not known here, so it must be taken to have some.
-                None if self.foreign.contains(group_id) => ErrorCode::NonEmptyGroup,
                 None => ErrorCode::GroupIdNotFound,
                 Some(Group::Classic(group)) if !group.is_in(ClassicGroupState::Empty) => {
                     ErrorCode::NonEmptyGroup

@@ -20,7 +20,6 @@ const CONSUMER: &str = "consumer";
 const SHARE: &str = "share";
 const STREAMS: &str = "streams";
 /// Of a group whose type is not served: nothing is known of its members.
-const UNKNOWN_STATE: &str = "Unknown";
 
 impl GroupCoordinator {
     /// `reports_not_found` is whether the client understands that a group does not exist; older ones
@@ -30,7 +29,7 @@ impl GroupCoordinator {
         if let Some(Group::Classic(group)) = group {
             return described(group);
         }
-        let is_of_another_kind = group.is_some() || self.foreign.contains(group_id);
+        let is_of_another_kind = group.is_some();
         let mut group = DescribedGroup {
             group_id: group_id.clone(),
             group_state: DEAD.into(),
@@ -75,17 +74,6 @@ impl GroupCoordinator {
             let group = listed_group(group);
             if passes(filter_name.unwrap_or(&group.group_state), &group.group_type) {
                 listed.push(group);
-            }
-        }
-        for (group_id, group_type) in self.foreign.iter() {
-            if passes(UNKNOWN_STATE, group_type.name()) {
-                listed.push(ListedGroup {
-                    group_id: group_id.clone(),
-                    protocol_type: group_type.protocol_type().into(),
-                    group_state: UNKNOWN_STATE.into(),
-                    group_type: group_type.name().into(),
-                    ..Default::default()
-                });
             }
         }
         listed

@@ -74,8 +74,7 @@ impl GroupCoordinator {
             effects.refuse_join(to, &request.member_id, ErrorCode::InvalidSessionTimeout);
             return self.finish(effects);
         }
-        if self.foreign.contains(&request.group_id) || self.share_group(&request.group_id).is_some()
-        {
+        if self.share_group(&request.group_id).is_some() {
             let nobody = ByteString::new();
             effects.refuse_join(to, &nobody, ErrorCode::InconsistentGroupProtocol);
             return self.finish(effects);

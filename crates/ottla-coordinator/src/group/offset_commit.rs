@@ -117,8 +117,6 @@ impl GroupCoordinator {
                 group.validate_commit(&committer, partitions)
             }
             Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
-            // Whether such a group has members is not known here, so its offsets are left alone.
-            None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
             None if !is_member => Ok(()),
             None if knows_consumer_groups => Err(ErrorCode::GroupIdNotFound),
             None => Err(ErrorCode::IllegalGeneration),

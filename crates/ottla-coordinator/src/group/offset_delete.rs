@@ -25,7 +25,6 @@ impl GroupCoordinator {
         let mut effects = self.effects();
         let validated = match self.group(&request.group_id) {
             _ if request.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
-            None if self.foreign.contains(&request.group_id) => Err(ErrorCode::NonEmptyGroup),
             None => Err(ErrorCode::GroupIdNotFound),
             Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
             Some(group) => validate(group).map(|()| group),

@@ -5,7 +5,8 @@ use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use ottla_protocol::messages::{
-    ConsumerGroupHeartbeatResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
+    AlterShareGroupOffsetsResponse, ConsumerGroupHeartbeatResponse,
+    DeleteShareGroupOffsetsResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
     OffsetCommitResponse, OffsetDeleteResponse, ShareGroupHeartbeatResponse,
     StreamsGroupHeartbeatResponse, SyncGroupResponse, TxnOffsetCommitResponse,
 };
@@ -14,8 +15,9 @@ use ottla_types::ErrorCode;
 use super::consumer::ResolveRegexes;
 use super::coordinator::GroupCoordinator;
 use super::record::CoordinatorRecord;
-use super::share::InitializeShareState;
+use super::share::{InitializeShareState, PartitionsOfTopics};
 use crate::outcome;
+use crate::share_state::InitializeState;
 
 pub use crate::outcome::{ReplyTo, WriteId};
 
@@ -45,7 +47,20 @@ pub enum Response {
     /// The end of a transaction, which WriteTxnMarkers reports by a code.
     TransactionEnd(ErrorCode),
     DeleteGroups(Vec<DeletableGroupResult>),
+    /// What is to be answered, and what the share coordinators are asked before that.
+    AlterShareGroupOffsets {
+        response: AlterShareGroupOffsetsResponse,
+        initialize: Vec<InitializeState>,
+    },
+    DeleteShareGroupOffsets {
+        response: DeleteShareGroupOffsetsResponse,
+        delete: PartitionsOfTopics,
+    },
+    DeleteShareGroups(Result<DeletedShareGroups, ErrorCode>),
 }
+
+/// By group: the partitions whose state the share coordinators are to delete, or why the group cannot be deleted.
+pub type DeletedShareGroups = Vec<(ByteString, Result<PartitionsOfTopics, ErrorCode>)>;
 
 impl Response {
     /// The response that says `error` to the same request, when what it was to report could not be
@@ -120,6 +135,25 @@ impl Response {
                     result.error_code = code;
                 }
                 Response::DeleteGroups(results)
+            }
+            Response::AlterShareGroupOffsets { .. } => Response::AlterShareGroupOffsets {
+                response: AlterShareGroupOffsetsResponse {
+                    error_code: code,
+                    error_message: Some(ErrorCode::from_code(code).message().into()),
+                    ..Default::default()
+                },
+                initialize: Vec::new(),
+            },
+            Response::DeleteShareGroupOffsets { .. } => Response::DeleteShareGroupOffsets {
+                response: DeleteShareGroupOffsetsResponse {
+                    error_code: code,
+                    error_message: Some(ErrorCode::from_code(code).message().into()),
+                    ..Default::default()
+                },
+                delete: PartitionsOfTopics::new(),
+            },
+            Response::DeleteShareGroups(_) => {
+                Response::DeleteShareGroups(Err(ErrorCode::from_code(code)))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Reading the log back into a coordinator, before it takes requests.
 //!
-//! What is committed is visible at once, and what is not (`GroupCoordinator::begin_uncommitted`) when it is. Records of types that are not served stay in the log; of them
-//! only the ids of their groups are remembered (`foreign.rs`).
+//! What is committed is visible at once, and what is not (`GroupCoordinator::begin_uncommitted`) when it is. Records of types that a
+//! newer Kafka has stay in the log, and nothing is made of them.
 //! Source: `GroupCoordinatorShard.replay`, `GroupMetadataManager.replay`,
 //! `OffsetMetadataManager.replay`, `CoordinatorLoaderImpl`.
 
@@ -17,7 +17,6 @@ use thiserror::Error;
 use super::classic_group::ClassicGroup;
 use super::consumer::group_of;
 use super::coordinator::{Group, GroupCoordinator};
-use super::foreign::ForeignGroupType;
 use super::member::owned;
 use super::offsets::{OffsetAndMetadata, PendingOffset};
 use super::share::share_group_of;
@@ -96,14 +95,8 @@ impl GroupCoordinator {
                 }
                 _ => self.replay_group_as(&owned(&key.group), None),
             },
-            GroupRecordKey::ShareGroupMetadata(key) if !self.config.serves_share_groups => {
-                let group_type = ForeignGroupType::Share;
-                self.replay_foreign(&key.group_id, group_type, value.is_some());
-            }
             key if share_group_of(key).is_some() => {
-                if let Some(group_id) = share_group_of(key).map(owned)
-                    && self.config.serves_share_groups
-                {
+                if let Some(group_id) = share_group_of(key).map(owned) {
                     let value = value.map(decode).transpose()?;
                     let write = self.replaying;
                     self.apply_to_share_group(write, &group_id, key, value.as_ref(), now);
@@ -151,7 +144,7 @@ impl GroupCoordinator {
             self.offsets.forget_pending(&group_id, &partition);
             return;
         };
-        if self.group(&group_id).is_none() && !self.foreign.contains(&group_id) {
+        if self.group(&group_id).is_none() {
             let group = ClassicGroup::empty(group_id.clone(), now.value());
             self.replay_group_as(&group_id, Some(Group::Classic(group)));
         }
@@ -180,25 +173,7 @@ impl GroupCoordinator {
                 group_id: group_id.to_string(),
             });
         };
-        self.foreign.remove(&group_id);
         self.replay_group_as(&group_id, Some(Group::Classic(group)));
         Ok(())
-    }
-
-    fn replay_foreign(
-        &mut self,
-        group_id: &ByteString,
-        group_type: ForeignGroupType,
-        exists: bool,
-    ) {
-        if exists {
-            // A group that only had offsets so far has become one of this type.
-            if self.group(group_id).is_some() {
-                self.replay_group_as(group_id, None);
-            }
-            self.foreign.insert(owned(group_id), group_type);
-        } else {
-            self.foreign.remove(group_id);
-        }
     }
 }

@@ -4,6 +4,7 @@
 //! A heartbeat is one decision in three steps, as with consumer groups (`heartbeat.rs`), but that a partition may have
 //! several members and a member gets its target at once. Partitions are assigned when the share coordinator has state of
 //! them, for which heartbeats see to (`initialize.rs`).
+//! What administrators change of how far a group is goes the same way (`offsets.rs`).
 //! Source: `GroupMetadataManager`, `ShareGroup`.
 
 mod decision;
@@ -13,6 +14,7 @@ mod heartbeat;
 mod initialize;
 mod leave;
 mod member;
+mod offsets;
 mod record;
 mod replay;
 mod state_partitions;
@@ -20,6 +22,7 @@ mod validate;
 
 pub use heartbeat::ShareHeartbeatContext;
 pub use initialize::InitializeShareState;
+pub use state_partitions::PartitionsOfTopics;
 pub use validate::validate_share_heartbeat;
 
 pub(super) use group::ShareGroup;

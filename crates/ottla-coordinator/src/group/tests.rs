@@ -643,6 +643,14 @@ fn describe_reply(response: &Response) -> String {
                 .map(|result| format!(" {}={}", result.group_id, error(result.error_code)));
             format!("delete groups{}", results.collect::<String>())
         }
+        Response::AlterShareGroupOffsets {
+            response,
+            initialize,
+        } => share_text::alter_offsets(response, initialize),
+        Response::DeleteShareGroupOffsets { response, delete } => {
+            share_text::delete_offsets(response, delete)
+        }
+        Response::DeleteShareGroups(groups) => share_text::delete_groups(groups),
     }
 }
 

@@ -141,8 +141,6 @@ impl GroupCoordinator {
                 let result = group.validate_commit(&committer, to_commit);
                 result.map_err(of_former_generation)
             }
-            // Whether such a group has members is not known here, so its offsets are left alone.
-            None if self.foreign.contains(&request.group_id) => Err(ErrorCode::UnknownMemberId),
             None if request.generation_id < 0 => Ok(()),
             None => Err(ErrorCode::IllegalGeneration),
         }

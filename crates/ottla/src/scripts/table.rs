@@ -47,7 +47,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-configs", "kafka.admin.ConfigCommand", Serves("configs", "")),
     script("kafka-console-consumer", "org.apache.kafka.tools.consumer.ConsoleConsumer", Serves("console-consumer", "Java formatters and deserializers other than Kafka's own are refused")),
     script("kafka-console-producer", "org.apache.kafka.tools.ConsoleProducer", Serves("console-producer", "Java line readers are refused")),
-    script("kafka-console-share-consumer", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", NotServed("share groups are not served yet")),
+    script("kafka-console-share-consumer", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", Serves("console-share-consumer", "Java formatters and deserializers other than Kafka's own are refused")),
     script("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", Serves("consumer-groups", "")),
     script("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance", Serves("consumer-perf-test", "")),
     script("kafka-delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand", NotServed("delegation tokens are for clients that log in, and SASL is not served yet")),
@@ -68,8 +68,8 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-run-class", "", Serves("", "runs the script of the class that is named; no other Java class")),
     script("kafka-server-start", "kafka.Kafka", Serves("server-start", "settings of the Java process have no effect; a note says so")),
     script("kafka-server-stop", "", Serves("server-stop", "stops the Ottla servers of the machine, not those of Kafka")),
-    script("kafka-share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance", NotServed("share groups are not served yet")),
-    script("kafka-share-groups", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", NotServed("share groups are not served yet")),
+    script("kafka-share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance", Serves("share-consumer-perf-test", "")),
+    script("kafka-share-groups", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", Serves("share-groups", "")),
     script("kafka-storage", "kafka.tools.StorageTool", Serves("storage", "")),
     script("kafka-streams-application-reset", "org.apache.kafka.tools.StreamsResetter", NotServed("it is a tool of the Java library Kafka Streams; run Kafka's own against this broker")),
     script("kafka-streams-groups", "org.apache.kafka.tools.streams.StreamsGroupCommand", Serves("streams-groups", "")),
@@ -77,7 +77,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand", Serves("transactions", "")),
     script("kafka-verifiable-consumer", "org.apache.kafka.tools.VerifiableConsumer", NotServed(VERIFIABLE)),
     script("kafka-verifiable-producer", "org.apache.kafka.tools.VerifiableProducer", NotServed(VERIFIABLE)),
-    script("kafka-verifiable-share-consumer", "org.apache.kafka.tools.VerifiableShareConsumer", NotServed("share groups are not served yet")),
+    script("kafka-verifiable-share-consumer", "org.apache.kafka.tools.VerifiableShareConsumer", Serves("verifiable-share-consumer", "")),
     script("trogdor", "org.apache.kafka.trogdor.Trogdor", NotServed("it is Kafka's own test framework, a Java program; run Kafka's own against this broker")),
 ];
 

@@ -1,7 +1,7 @@
 //! `console-consumer`: Kafka's `kafka-console-consumer.sh`.
 
 mod coordinator_formatter;
-mod formatter;
+pub(super) mod formatter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -216,7 +216,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
                 break 'reading;
             }
             count += 1;
-            match formatter.write(&record, &mut output) {
+            match formatter.write(&record, None, &mut output) {
                 Ok(()) => {}
                 Err(formatter::WriteError::Output(error)) => {
                     eprintln!("Unable to write to standard out, closing consumer. ({error})");

@@ -1,7 +1,7 @@
 //! `consumer-groups`: Kafka's `kafka-consumer-groups.sh`.
 
-mod describe;
-mod reset;
+pub(super) mod describe;
+pub(super) mod reset;
 pub(super) mod table;
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ pub struct ConsumerGroupsArgs {
 }
 
 /// What a column holds where there is nothing to say.
-const MISSING: &str = "-";
+pub(super) const MISSING: &str = "-";
 
 pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
     if let Some(pattern) = &args.validate_regex {
@@ -263,7 +263,11 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
 }
 
 /// Some of the valid values, separated by commas, whatever their capitals.
-fn choices(text: Option<&str>, what: &str, valid: &[&str]) -> anyhow::Result<Vec<String>> {
+pub(super) fn choices(
+    text: Option<&str>,
+    what: &str,
+    valid: &[&str],
+) -> anyhow::Result<Vec<String>> {
     let simplified = |text: &str| text.trim().replace(['_', '-'], "").to_ascii_lowercase();
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(Vec::new());

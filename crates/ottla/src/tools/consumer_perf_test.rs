@@ -145,7 +145,7 @@ fn check(args: &ConsumerPerfTestArgs) -> Result<(), String> {
 }
 
 /// A number among the arguments.
-fn number<T: std::str::FromStr>(option: &str, text: &str) -> anyhow::Result<T> {
+pub(super) fn number<T: std::str::FromStr>(option: &str, text: &str) -> anyhow::Result<T> {
     text.parse()
         .ok()
         .with_context(|| format!("Cannot parse argument '{text}' of option {option}"))

@@ -187,7 +187,7 @@ pub(super) async fn check_exist(admin: &Admin, partitions: &[Partition]) -> anyh
     Ok(())
 }
 
-async fn offsets(
+pub(super) async fn offsets(
     admin: &Admin,
     partitions: &[Partition],
     spec: OffsetSpec,
@@ -233,7 +233,7 @@ async fn within_log(
 }
 
 /// The first record from a time on, or the end where there is none.
-async fn by_time(
+pub(super) async fn by_time(
     admin: &Admin,
     partitions: &[Partition],
     timestamp: i64,
@@ -314,7 +314,7 @@ pub(super) fn print_csv(results: &BTreeMap<String, BTreeMap<Partition, i64>>, is
 
 /// `YYYY-MM-DDThh:mm:ss[.sss]` with `Z`, an offset such as `+02:00`, or nothing for UTC, as
 /// milliseconds since 1970 (`Utils.getDateTime`).
-fn parse_datetime(text: &str) -> anyhow::Result<i64> {
+pub(super) fn parse_datetime(text: &str) -> anyhow::Result<i64> {
     let wrong = || {
         UsageError(format!(
             "{text} is not a time; give YYYY-MM-DDThh:mm:ss.sss, with Z or +hh:mm behind"

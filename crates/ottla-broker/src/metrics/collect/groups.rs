@@ -1,4 +1,6 @@
-//! `kafka.coordinator.group:type=GroupMetadataManager`: the groups that this broker coordinates.
+//! The groups that this broker coordinates: `kafka.coordinator.group:type=GroupMetadataManager`, which counts those of the
+//! classic protocol, and `kafka.server:type=group-coordinator-metrics`, which counts those of each.
+//! Source: `GroupCoordinatorMetrics`.
 
 use std::collections::HashMap;
 
@@ -6,7 +8,7 @@ use crate::Broker;
 use crate::metrics::family::Family;
 
 /// States of classic groups as ListGroups has them, and the ends of the metrics' names.
-const STATES: [(&str, &str); 5] = [
+const CLASSIC_STATES: [(&str, &str); 5] = [
     ("PreparingRebalance", "preparingrebalance"),
     ("CompletingRebalance", "completingrebalance"),
     ("Stable", "stable"),
@@ -14,22 +16,73 @@ const STATES: [(&str, &str); 5] = [
     ("Empty", "empty"),
 ];
 
+/// Types as ListGroups has them, and the states of each that are counted.
+const TYPES: [(&str, &[&str]); 4] = [
+    ("classic", &[]),
+    (
+        "consumer",
+        &["Empty", "Assigning", "Reconciling", "Stable", "Dead"],
+    ),
+    ("share", &["Empty", "Stable", "Dead"]),
+    (
+        "streams",
+        &[
+            "Empty",
+            "Assigning",
+            "Reconciling",
+            "Stable",
+            "Dead",
+            "NotReady",
+        ],
+    ),
+];
+
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
-    let mut by_state: HashMap<String, usize> = HashMap::new();
+    let mut counts: HashMap<(String, String), usize> = HashMap::new();
     for shard in broker.groups.all_shards() {
         // What is still being read, or has gone elsewhere, has no groups to count.
         for group in shard
             .read(|groups| groups.list_groups(&[], &[]))
             .unwrap_or_default()
         {
-            *by_state.entry(group.group_state.to_string()).or_default() += 1;
+            let kind = (group.group_type.to_string(), group.group_state.to_string());
+            *counts.entry(kind).or_default() += 1;
         }
     }
+    let of_type = |group_type: &str| -> f64 {
+        let of_type = counts.iter().filter(|((it, _), _)| it == group_type);
+        of_type.map(|(_, count)| *count as f64).sum()
+    };
+    let in_state = |group_type: &str, state: &str| -> f64 {
+        let key = (group_type.to_owned(), state.to_owned());
+        counts.get(&key).map_or(0.0, |count| *count as f64)
+    };
     let name = |end: &str| format!("kafka_coordinator_group_groupmetadatamanager_numgroups{end}");
-    let all = by_state.values().sum::<usize>();
-    families.push(Family::gauge(name(""), "Groups that this broker coordinates").value(all as f64));
-    for (state, end) in STATES {
-        let count = by_state.get(state).copied().unwrap_or_default();
-        families.push(Family::gauge(name(end), "Groups in this state").value(count as f64));
+    let all = Family::gauge(name(""), "Groups of the classic protocol");
+    families.push(all.value(of_type("classic")));
+    for (state, end) in CLASSIC_STATES {
+        let in_this_state =
+            Family::gauge(name(end), "Groups of the classic protocol in this state");
+        families.push(in_this_state.value(in_state("classic", state)));
     }
+    let name = |of: &str| format!("kafka_server_group_coordinator_metrics_{of}group_count");
+    let mut by_protocol = Family::gauge(name(""), "Groups by their protocol");
+    let mut by_state = Vec::new();
+    for (group_type, states) in TYPES {
+        by_protocol.push([("protocol", group_type.to_owned())], of_type(group_type));
+        if states.is_empty() {
+            continue;
+        }
+        let of = format!("{group_type}_");
+        let mut family = Family::gauge(name(&of), "Groups of this protocol by their state");
+        for state in states {
+            family.push(
+                [("state", (*state).to_owned())],
+                in_state(group_type, state),
+            );
+        }
+        by_state.push(family);
+    }
+    families.push(by_protocol);
+    families.extend(by_state);
 }

@@ -36,9 +36,6 @@ impl GroupCoordinator {
             Some(Group::Classic(_) | Group::Share(_) | Group::Streams(_)) => {
                 not_found(format!("Group {group_id} is not a consumer group."))
             }
-            None if self.foreign.contains(group_id) => {
-                not_found(format!("Group {group_id} is not a consumer group."))
-            }
             None => not_found(format!("Group {group_id} not found.")),
         }
     }

@@ -30,7 +30,7 @@ impl GroupCoordinator {
         let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
         let group = match self.group(group_id) {
             Some(Group::Consumer(group)) => group.clone(),
-            None if !self.foreign.contains(group_id) => {
+            None => {
                 return Err(not_found(format!("Group {group_id} not found.")));
             }
             _ => {

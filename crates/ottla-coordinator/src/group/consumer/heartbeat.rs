@@ -155,9 +155,6 @@ impl GroupCoordinator {
         let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
         let not_a_consumer_group =
             || not_found(format!("Group {group_id} is not a consumer group."));
-        if self.foreign.contains(group_id) {
-            return Err(not_a_consumer_group());
-        }
         match self.group(group_id) {
             Some(Group::Consumer(group)) => Ok(GroupToJoin::Existing(group.clone())),
             Some(Group::Classic(group)) if creates => self.upgrade(group).map(GroupToJoin::Made),

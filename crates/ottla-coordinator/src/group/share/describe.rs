@@ -25,9 +25,7 @@ impl GroupCoordinator {
         };
         match self.committed_group(group_id) {
             Some(Group::Share(group)) => described(group, self.metadata.image()),
-            None if !self.foreign.contains(group_id) => {
-                not_found(format!("Group {group_id} not found."))
-            }
+            None => not_found(format!("Group {group_id} not found.")),
             _ => not_found(format!("Group {group_id} is not a share group.")),
         }
     }

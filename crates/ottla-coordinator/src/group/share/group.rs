@@ -15,7 +15,8 @@ use crate::group::modern::{ModernGroup, SubscriptionType};
 #[derive(Clone, Debug)]
 pub(in crate::group) struct ShareGroup {
     base: ModernGroup<ShareGroupMember>,
-    pub(super) state_partitions: Arc<StatePartitions>,
+    /// What the log says of the group's state at the share coordinators, if anything.
+    pub(super) recorded_state: Option<Arc<StatePartitions>>,
 }
 
 impl Deref for ShareGroup {
@@ -36,7 +37,7 @@ impl ShareGroup {
     pub(in crate::group) fn new(group_id: ByteString) -> Self {
         ShareGroup {
             base: ModernGroup::new(group_id),
-            state_partitions: Arc::default(),
+            recorded_state: None,
         }
     }
 
@@ -53,6 +54,11 @@ impl ShareGroup {
             .subscription_type(self.num_members())
     }
 
+    pub(super) fn state_partitions(&self) -> &StatePartitions {
+        static NONE: StatePartitions = StatePartitions::NONE;
+        self.recorded_state.as_deref().unwrap_or(&NONE)
+    }
+
     /// Whether other partitions of the subscribed topics are assigned than those that may be.
     pub(super) fn has_unassigned_partitions(&self) -> bool {
         if self.is_empty() {
@@ -64,7 +70,7 @@ impl ShareGroup {
                 assigned.entry(topic_id).or_default().extend(partitions);
             }
         }
-        let mut initialized = self.state_partitions.initialized.iter();
+        let mut initialized = self.state_partitions().initialized.iter();
         initialized.any(|(topic_id, topic)| {
             self.subscribed_topics().contains(&topic.name)
                 && assigned.get(topic_id) != Some(&topic.partitions)

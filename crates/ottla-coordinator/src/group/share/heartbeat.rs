@@ -122,9 +122,6 @@ impl GroupCoordinator {
         creates: bool,
     ) -> Result<ShareGroup, GroupError> {
         let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        if self.foreign.contains(group_id) {
-            return Err(not_found(format!("Group {group_id} is not a share group.")));
-        }
         match self.group(group_id) {
             Some(Group::Share(group)) => Ok(group.clone()),
             Some(_) => Err(not_found(format!("Group {group_id} is not a share group."))),
@@ -195,7 +192,7 @@ impl GroupCoordinator {
                 (member.member_id.clone(), spec)
             })
             .collect();
-        let assignable = group.state_partitions.assignable();
+        let assignable = group.state_partitions().assignable();
         let spec = GroupSpec {
             members,
             subscription_type: group.subscription_type(),

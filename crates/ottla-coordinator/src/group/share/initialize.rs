@@ -37,7 +37,7 @@ impl GroupCoordinator {
         now: Timestamp,
     ) -> Option<InitializeShareState> {
         let (group, image) = (&decision.group, self.metadata.image());
-        let missing = group.state_partitions.missing(
+        let missing = group.state_partitions().missing(
             group.subscribed_topics().names(),
             image,
             self.config.group_share_initialize_retry_interval_ms,
@@ -47,7 +47,7 @@ impl GroupCoordinator {
             return None;
         }
         let state = group
-            .state_partitions
+            .state_partitions()
             .with_initializing(&missing, image, now.value());
         let (group_id, state_epoch) = (decision.group_id(), decision.group.group_epoch);
         decision.write(record::state_partitions(&group_id, &state, image));
@@ -103,7 +103,7 @@ impl GroupCoordinator {
                 continue;
             };
             let state = group
-                .state_partitions
+                .state_partitions()
                 .without_topics(|it| topics.contains(&it));
             let decision = self.with_state_partitions(group, state, now);
             self.conclude_share(decision, Deferred::Nothing, now, &mut effects);
@@ -120,20 +120,20 @@ impl GroupCoordinator {
         let mut effects = self.effects();
         // The group may be gone meanwhile.
         if let Ok(group) = self.share_group_to_join(group_id, false) {
-            let state = change(&group.state_partitions, self);
+            let state = change(group.state_partitions(), self);
             let decision = self.with_state_partitions(group, state, now);
             self.conclude_share(decision, Deferred::Nothing, now, &mut effects);
         }
         self.finish(effects)
     }
 
-    fn with_state_partitions(
+    pub(super) fn with_state_partitions(
         &self,
         group: ShareGroup,
         state: StatePartitions,
         now: Timestamp,
     ) -> Decision {
-        let is_changed = *group.state_partitions != state;
+        let is_changed = *group.state_partitions() != state;
         let mut decision = Decision::about(group, now);
         if is_changed {
             let (group_id, image) = (decision.group_id(), self.metadata.image());

@@ -22,14 +22,7 @@ impl GroupCoordinator {
         effects: &mut Effects,
     ) -> Result<(), GroupError> {
         let group_id = &request.group_id;
-        let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
-        let group = match self.group(group_id) {
-            Some(Group::Share(group)) => group.clone(),
-            None if !self.foreign.contains(group_id) => {
-                return Err(not_found(format!("Group {group_id} not found.")));
-            }
-            _ => return Err(not_found(format!("Group {group_id} is not a share group."))),
-        };
+        let group = self.existing_share_group(group_id)?.clone();
         if !group.has_member(&request.member_id) {
             return Err(unknown_member(&request.member_id, group_id));
         }
@@ -41,6 +34,19 @@ impl GroupCoordinator {
         let reply = Deferred::Reply(to, Response::ShareGroupHeartbeat(response));
         self.fence_share_member(group, &request.member_id, reply, now, effects);
         Ok(())
+    }
+
+    /// Source: `GroupMetadataManager.shareGroup`.
+    pub(super) fn existing_share_group(
+        &self,
+        group_id: &ByteString,
+    ) -> Result<&ShareGroup, GroupError> {
+        let not_found = |message| GroupError::new(ErrorCode::GroupIdNotFound, message);
+        match self.group(group_id) {
+            Some(Group::Share(group)) => Ok(group),
+            None => Err(not_found(format!("Group {group_id} not found."))),
+            _ => Err(not_found(format!("Group {group_id} is not a share group."))),
+        }
     }
 
     fn fence_share_member(

@@ -88,9 +88,9 @@ impl ShareGroup {
             (
                 Key::ShareGroupStatePartitionMetadata(_),
                 Some(Value::ShareGroupStatePartitionMetadata(value)),
-            ) => self.state_partitions = Arc::new(StatePartitions::from_record(value, now_ms)),
+            ) => self.recorded_state = Some(Arc::new(StatePartitions::from_record(value, now_ms))),
             (Key::ShareGroupStatePartitionMetadata(_), None) => {
-                self.state_partitions = Arc::default();
+                self.recorded_state = None;
             }
             // A record of something else, or a value that does not fit its key.
             _ => {}

@@ -31,7 +31,7 @@ pub(super) struct StateTopic {
 pub(super) type StateTopics = BTreeMap<TopicId, StateTopic>;
 
 /// Partitions by topic, for a question or an answer about them.
-pub(in crate::group) type PartitionsOfTopics = BTreeMap<TopicId, BTreeSet<i32>>;
+pub type PartitionsOfTopics = BTreeMap<TopicId, BTreeSet<i32>>;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(in crate::group) struct StatePartitions {
@@ -41,6 +41,12 @@ pub(in crate::group) struct StatePartitions {
 }
 
 impl StatePartitions {
+    pub(super) const NONE: StatePartitions = StatePartitions {
+        initializing: StateTopics::new(),
+        initialized: StateTopics::new(),
+        deleting: BTreeSet::new(),
+    };
+
     pub(super) fn from_record(value: &ShareGroupStatePartitionMetadataValue, now_ms: i64) -> Self {
         let topics = |topics: &[TopicPartitionsInfo]| -> StateTopics {
             let topics = topics.iter().map(|topic| {
@@ -159,6 +165,22 @@ impl StatePartitions {
             }
         }
         changed
+    }
+
+    /// All of which there is, or may be, state: also what an earlier deletion may have left behind.
+    pub(super) fn all(&self, image: &MetadataImage) -> PartitionsOfTopics {
+        let mut all = PartitionsOfTopics::new();
+        for (topic_id, topic) in self.initialized.iter().chain(&self.initializing) {
+            let partitions = all.entry(*topic_id).or_default();
+            partitions.extend(&topic.partitions);
+        }
+        let deleting = self.deleting.iter();
+        for topic in deleting.filter_map(|topic_id| image.topics.by_id(*topic_id)) {
+            all.entry(topic.id)
+                .or_default()
+                .extend(0..topic.partition_count() as i32);
+        }
+        all
     }
 
     pub(super) fn without_topics(&self, is_gone: impl Fn(TopicId) -> bool) -> Self {

@@ -30,7 +30,7 @@ impl GroupCoordinator {
                 let configured = unwritten.and_then(|it| it.configured.as_deref());
                 return described(group, configured);
             }
-            None if !self.foreign.contains(group_id) => format!("Group {group_id} not found."),
+            None => format!("Group {group_id} not found."),
             _ => format!("Group {group_id} is not a streams group."),
         };
         DescribedGroup {

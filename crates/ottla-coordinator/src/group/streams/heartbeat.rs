@@ -262,9 +262,6 @@ impl GroupCoordinator {
     ) -> Result<Decision, GroupError> {
         let not_found = |message: String| GroupError::new(ErrorCode::GroupIdNotFound, message);
         let not_a_streams_group = || not_found(format!("Group {group_id} is not a streams group."));
-        if self.foreign.contains(group_id) {
-            return Err(not_a_streams_group());
-        }
         match self.group(group_id) {
             Some(Group::Streams(group)) => Ok(Decision::about(group.clone())),
             Some(Group::Classic(group)) if creates && group.is_in(ClassicGroupState::Empty) => {

@@ -4,14 +4,13 @@ use crate::outcome::Coordinator;
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::group_metadata_value::MemberMetadata;
 use ottla_protocol::coordinator_records::{
-    GroupMetadataKey, GroupMetadataValue, GroupRecordKey, GroupRecordValue, ShareGroupMetadataKey,
-    ShareGroupMetadataValue,
+    GroupMetadataKey, GroupMetadataValue, GroupRecordKey, GroupRecordValue,
 };
 use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_types::{Offset, ProducerId};
 
 use super::{Script, check, committing, fetching, full, joining};
-use crate::group::{GroupCoordinatorConfig, ReplayError};
+use crate::group::ReplayError;
 
 #[test]
 fn a_restart_goes_on_where_the_group_was() {
@@ -139,59 +138,6 @@ fn replay(
     script
         .coordinator
         .replay(Offset(3), ProducerId::NONE, &key, value.as_ref(), now)
-}
-
-#[test]
-fn a_share_group_keeps_its_id_and_its_offsets_where_clients_are_not_offered_such() {
-    let key = ShareGroupMetadataKey {
-        group_id: "g".into(),
-    };
-    let key = GroupRecordKey::from(key);
-    let value = GroupRecordValue::from(ShareGroupMetadataValue::default());
-    let mut script = Script::with_config(GroupCoordinatorConfig {
-        serves_share_groups: false,
-        ..GroupCoordinatorConfig::default()
-    });
-    script.commit_offset(committing("", -1, 7));
-    let value = Some(value.encode(0).unwrap());
-    replay(&mut script, key.clone(), value).unwrap();
-
-    check(
-        script.join(joining("")),
-        "reply 2: join INCONSISTENT_GROUP_PROTOCOL member=",
-    );
-    check(
-        script.heartbeat("m", 1),
-        "reply 3: heartbeat UNKNOWN_MEMBER_ID",
-    );
-    check(
-        script.commit_offset(committing("", -1, 9)),
-        "reply 4: commit t-0=UNKNOWN_MEMBER_ID",
-    );
-    check(
-        script.delete_groups(&["g"]),
-        "reply 5: delete groups g=NON_EMPTY_GROUP",
-    );
-    check(
-        script.fetch_offset(&fetching()),
-        "reply 6: fetch NONE t-0=7@5'm' t-1=-1@-1''",
-    );
-    let listed = script.coordinator.list_groups(&[], &[]);
-    assert_eq!(
-        (&*listed[0].group_id, &*listed[0].group_type),
-        ("g", "share")
-    );
-    let now = script.now();
-    let outcome = script.coordinator.on_loaded(now);
-    script.render(outcome);
-    let expired = script.pass(30 * 24 * 60 * 60 * 1000);
-    assert!(
-        !expired.contains("write"),
-        "its offsets are not ours to expire: {expired}"
-    );
-
-    replay(&mut script, key, None).unwrap();
-    assert!(script.join(joining("")).contains("MEMBER_ID_REQUIRED"));
 }
 
 #[test]

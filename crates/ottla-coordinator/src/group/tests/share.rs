@@ -3,7 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ottla_protocol::messages::ShareGroupHeartbeatRequest;
+use bytestring::ByteString;
+use ottla_protocol::messages::alter_share_group_offsets_request::{
+    AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
+};
+use ottla_protocol::messages::delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
+use ottla_protocol::messages::{
+    AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse,
+    ShareGroupHeartbeatRequest,
+};
 
 use super::{Script, check, committing, joining as classic_joining};
 use crate::group::GroupCoordinatorConfig;
@@ -71,6 +79,74 @@ impl Script {
         let outcome = self
             .coordinator
             .on_share_state_initialized(&"g".into(), &partitions, now);
+        self.render(outcome)
+    }
+
+    /// Sends `g` to offsets of partitions.
+    fn alter_offsets(&mut self, offsets: &[(&'static str, i32, i64)]) -> String {
+        let topics =
+            offsets.iter().map(
+                |(topic, index, start_offset)| AlterShareGroupOffsetsRequestTopic {
+                    topic_name: (*topic).into(),
+                    partitions: vec![AlterShareGroupOffsetsRequestPartition {
+                        partition_index: *index,
+                        start_offset: *start_offset,
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                },
+            );
+        let request = AlterShareGroupOffsetsRequest {
+            group_id: "g".into(),
+            topics: topics.collect(),
+            ..Default::default()
+        };
+        let (to, now) = (self.next_reply_to(), self.now());
+        let outcome = self
+            .coordinator
+            .handle_alter_share_group_offsets(to, &request, now);
+        self.render(outcome)
+    }
+
+    fn begin_delete_offsets(&mut self, topics: &[&'static str]) -> String {
+        let topics = topics
+            .iter()
+            .map(|topic| DeleteShareGroupOffsetsRequestTopic {
+                topic_name: (*topic).into(),
+                ..Default::default()
+            });
+        let request = DeleteShareGroupOffsetsRequest {
+            group_id: "g".into(),
+            topics: topics.collect(),
+            ..Default::default()
+        };
+        let (to, now) = (self.next_reply_to(), self.now());
+        let outcome = self
+            .coordinator
+            .begin_delete_share_group_offsets(to, &request, now);
+        self.render(outcome)
+    }
+
+    fn complete_delete_offsets(&mut self, topic: &str) -> String {
+        let (to, now) = (self.next_reply_to(), self.now());
+        let deleted = BTreeSet::from([topic_id(topic)]);
+        let response = DeleteShareGroupOffsetsResponse::default();
+        let outcome = self.coordinator.complete_delete_share_group_offsets(
+            to,
+            &"g".into(),
+            &deleted,
+            response,
+            now,
+        );
+        self.render(outcome)
+    }
+
+    fn begin_delete_groups(&mut self, group_ids: &[&'static str]) -> String {
+        let (to, now) = (self.next_reply_to(), self.now());
+        let group_ids: Vec<ByteString> = group_ids.iter().map(|id| ByteString::from(*id)).collect();
+        let outcome = self
+            .coordinator
+            .begin_delete_share_groups(to, &group_ids, now);
         self.render(outcome)
     }
 
@@ -201,6 +277,100 @@ fn members_leave_and_the_others_take_their_partitions() {
          reply 7: delete groups g=NONE",
     );
     assert!(script.coordinator.list_groups(&[], &[]).is_empty());
+}
+
+#[test]
+fn offsets_are_set_of_a_group_without_members() {
+    let mut script = Script::sharing(TestImage::new().topic("a", 2).topic("b", 1));
+    check(
+        script.alter_offsets(&[("a", 1, 7), ("a", 2, 7), ("b", 0, 3), ("c", 0, 1)]),
+        "write 1: share g initializing a:1 b:0 initialized - deleting []
+         reply 1: alter share offsets a-2=UNKNOWN_TOPIC_OR_PARTITION \
+         c-0=UNKNOWN_TOPIC_OR_PARTITION initialize@1 a:1@7 initialize@1 b:0@3",
+    );
+    script.initialized("a", &[1]);
+    let known = script.coordinator.initialized_share_partitions("g");
+    assert_eq!(known[&topic_id("a")], BTreeSet::from([1]));
+    assert_eq!(known.len(), 1);
+    script.share(&joining("m1", &["a"]));
+    check(
+        script.alter_offsets(&[("a", 1, 7)]),
+        "reply 3: alter share offsets NON_EMPTY_GROUP The group is not empty.",
+    );
+    // Nothing is made of a group for what is not there.
+    let mut script = Script::sharing(TestImage::new());
+    check(
+        script.alter_offsets(&[("a", 0, 7)]),
+        "reply 1: alter share offsets a-0=UNKNOWN_TOPIC_OR_PARTITION",
+    );
+    assert!(script.coordinator.groups.is_empty());
+}
+
+#[test]
+fn offsets_of_topics_are_deleted_in_two_steps() {
+    let mut script = Script::sharing(TestImage::new().topic("a", 2).topic("b", 1));
+    check(
+        script.begin_delete_offsets(&["a"]),
+        "reply 1: delete share offsets GROUP_ID_NOT_FOUND Group g not found. delete -",
+    );
+    script.alter_offsets(&[("a", 0, 7), ("a", 1, 7)]);
+    script.initialized("a", &[0, 1]);
+    let begun = "share g initializing - initialized - deleting [a]";
+    check(
+        script.begin_delete_offsets(&["a", "b", "c"]),
+        &format!(
+            "write 3: {begun}
+             reply 3: delete share offsets \
+             b=UNKNOWN_TOPIC_OR_PARTITION There is no offset information to delete. \
+             c=UNKNOWN_TOPIC_OR_PARTITION This server does not host this topic-partition. \
+             delete a:0,1"
+        ),
+    );
+    // Nobody knows what came of it: it may be asked again.
+    check(
+        script.begin_delete_offsets(&["a"]),
+        &format!("write 4: {begun}\nreply 4: delete share offsets delete a:0,1"),
+    );
+    check(
+        script.complete_delete_offsets("a"),
+        "write 5: share g initializing - initialized - deleting []
+         reply 5: delete share offsets delete -",
+    );
+    let mut script = Script::sharing_two();
+    check(
+        script.begin_delete_offsets(&["a"]),
+        "reply 5: delete share offsets NON_EMPTY_GROUP The group is not empty. delete -",
+    );
+}
+
+#[test]
+fn the_state_of_a_group_is_deleted_before_the_group() {
+    let mut script = Script::sharing_two();
+    check(
+        script.begin_delete_groups(&["g", "unknown"]),
+        "reply 5: delete share groups g=NON_EMPTY_GROUP",
+    );
+    script.share(&alive("m1", -1));
+    script.share(&alive("m2", -1));
+    script.alter_offsets(&[("a", 0, 7)]);
+    let begun = "share g initializing - initialized - deleting [a]";
+    check(
+        script.begin_delete_groups(&["g"]),
+        &format!("write 9: {begun}\nreply 9: delete share groups g a:0,1"),
+    );
+    check(
+        script.begin_delete_groups(&["g"]),
+        &format!("write 10: {begun}\nreply 10: delete share groups g a:0,1"),
+    );
+    assert!(script.delete_groups(&["g"]).contains("g=NONE"));
+    // Of one that never read anything there is no state.
+    let mut script = Script::sharing(TestImage::new());
+    script.share(&joining("m1", &["a"]));
+    script.share(&alive("m1", -1));
+    check(
+        script.begin_delete_groups(&["g"]),
+        "reply 3: delete share groups",
+    );
 }
 
 #[test]

@@ -2,11 +2,15 @@
 
 use ottla_protocol::coordinator_records::share_group_state_partition_metadata_value::TopicPartitionsInfo;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
-use ottla_protocol::messages::ShareGroupHeartbeatResponse;
+use ottla_protocol::messages::{
+    AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse, ShareGroupHeartbeatResponse,
+};
 use ottla_types::{ErrorCode, TopicId};
 
 use super::consumer_text::partitions;
-use crate::group::share::InitializeShareState;
+use crate::group::DeletedShareGroups;
+use crate::group::share::{InitializeShareState, PartitionsOfTopics};
+use crate::share_state::InitializeState;
 
 pub(super) fn heartbeat(response: &ShareGroupHeartbeatResponse) -> String {
     if response.error_code != 0 {
@@ -30,20 +34,78 @@ pub(super) fn heartbeat(response: &ShareGroupHeartbeatResponse) -> String {
 }
 
 pub(super) fn initialize(command: &InitializeShareState) -> String {
-    let topics: Vec<(TopicId, Vec<i32>)> = command
-        .partitions
+    format!(
+        "initialize {}@{} {}",
+        command.group_id,
+        command.state_epoch,
+        of_topics(&command.partitions)
+    )
+}
+
+fn of_topics(topics: &PartitionsOfTopics) -> String {
+    let topics: Vec<(TopicId, Vec<i32>)> = topics
         .iter()
         .map(|(topic_id, partitions)| (*topic_id, partitions.iter().copied().collect()))
         .collect();
     let topics = topics
         .iter()
         .map(|(topic_id, indexes)| (*topic_id, &**indexes));
-    format!(
-        "initialize {}@{} {}",
-        command.group_id,
-        command.state_epoch,
-        partitions(topics)
-    )
+    partitions(topics)
+}
+
+/// What is refused, then what is asked of the share coordinators: `a:0@7` is to begin at offset 7.
+pub(super) fn alter_offsets(
+    response: &AlterShareGroupOffsetsResponse,
+    initialize: &[InitializeState],
+) -> String {
+    let mut text = "alter share offsets".to_owned();
+    if let Some(message) = &response.error_message {
+        let error = ErrorCode::from_code(response.error_code).name();
+        text.push_str(&format!(" {error} {message}"));
+    }
+    for topic in &response.responses {
+        for partition in topic.partitions.iter().filter(|it| it.error_code != 0) {
+            let error = ErrorCode::from_code(partition.error_code).name();
+            let index = partition.partition_index;
+            text.push_str(&format!(" {}-{index}={error}", topic.topic_name));
+        }
+    }
+    for request in initialize {
+        let key = &request.key;
+        let partition = partitions([(key.topic_id, &[key.partition][..])].into_iter());
+        let (epoch, offset) = (request.state_epoch, request.start_offset);
+        text.push_str(&format!(" initialize@{epoch} {partition}@{offset}"));
+    }
+    text
+}
+
+/// What is refused, then what is asked of the share coordinators.
+pub(super) fn delete_offsets(
+    response: &DeleteShareGroupOffsetsResponse,
+    delete: &PartitionsOfTopics,
+) -> String {
+    let mut text = "delete share offsets".to_owned();
+    if let Some(message) = &response.error_message {
+        let error = ErrorCode::from_code(response.error_code).name();
+        text.push_str(&format!(" {error} {message}"));
+    }
+    for topic in &response.responses {
+        let error = ErrorCode::from_code(topic.error_code).name();
+        let message = topic.error_message.as_deref().unwrap_or("-");
+        text.push_str(&format!(" {}={error} {message}", topic.topic_name));
+    }
+    format!("{text} delete {}", of_topics(delete))
+}
+
+pub(super) fn delete_groups(groups: &Result<DeletedShareGroups, ErrorCode>) -> String {
+    let groups = match groups {
+        Ok(groups) => groups.iter().map(|(group_id, delete)| match delete {
+            Ok(delete) => format!(" {group_id} {}", of_topics(delete)),
+            Err(error) => format!(" {group_id}={}", error.name()),
+        }),
+        Err(error) => return format!("delete share groups {}", error.name()),
+    };
+    format!("delete share groups{}", groups.collect::<String>())
 }
 
 fn states(topics: &[TopicPartitionsInfo]) -> String {

@@ -11,7 +11,7 @@ use super::coordinator_formatter::CoordinatorFormatter;
 use crate::tools::java_text;
 
 /// Prints records.
-pub(super) struct Formatter {
+pub(in crate::tools) struct Formatter {
     kind: Kind,
     print_timestamp: bool,
     print_key: bool,
@@ -54,7 +54,7 @@ enum Deserializer {
 
 /// A record that could not be printed, or nobody there to read it.
 #[derive(Debug)]
-pub(super) enum WriteError {
+pub(in crate::tools) enum WriteError {
     Output(io::Error),
     Record(String),
 }
@@ -66,7 +66,7 @@ impl From<io::Error> for WriteError {
 }
 
 impl Formatter {
-    pub(super) fn new(
+    pub(in crate::tools) fn new(
         class: Option<&str>,
         properties: &BTreeMap<String, String>,
     ) -> anyhow::Result<Formatter> {
@@ -122,9 +122,11 @@ impl Formatter {
         })
     }
 
-    pub(super) fn write(
+    /// `delivery_count` is that of a share group.
+    pub(in crate::tools) fn write(
         &mut self,
         record: &ConsumerRecord,
+        delivery_count: Option<i16>,
         output: &mut impl Write,
     ) -> Result<(), WriteError> {
         match &self.kind {
@@ -167,7 +169,9 @@ impl Formatter {
             columns.push(format!("Offset:{}", record.offset).into_bytes());
         }
         if self.print_delivery {
-            columns.push(b"Delivery:NOT_PRESENT".to_vec());
+            let count = delivery_count.map(|count| count.to_string());
+            let count = count.as_deref().unwrap_or("NOT_PRESENT");
+            columns.push(format!("Delivery:{count}").into_bytes());
         }
         if self.print_epoch {
             // Kafka's tool hands records on to its formatter without their leader epoch.
@@ -307,7 +311,7 @@ mod tests {
         };
         let mut output = Vec::new();
         let mut formatter = Formatter::new(None, &properties).unwrap();
-        formatter.write(&record, &mut output).unwrap();
+        formatter.write(&record, None, &mut output).unwrap();
         String::from_utf8(output).unwrap()
     }
 

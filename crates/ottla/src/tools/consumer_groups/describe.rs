@@ -248,7 +248,7 @@ fn print_members(group: &DescribedConsumerGroup, verbose: bool) {
 }
 
 /// `topic:0,1;other:2`
-fn assignment(partitions: &[(String, i32)]) -> String {
+pub(in crate::tools) fn assignment(partitions: &[(String, i32)]) -> String {
     let mut by_topic: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
     for (topic, partition) in partitions {
         by_topic.entry(topic).or_default().insert(*partition);

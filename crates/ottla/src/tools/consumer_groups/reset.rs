@@ -65,7 +65,7 @@ async fn partitions_to_reset(
     named_partitions(admin, &args.topic).await
 }
 
-fn print_table(results: &BTreeMap<String, BTreeMap<Partition, i64>>) {
+pub(in crate::tools) fn print_table(results: &BTreeMap<String, BTreeMap<Partition, i64>>) {
     let group_width = results.keys().map(String::len).max().unwrap_or(0).max(15);
     let topics = results
         .values()

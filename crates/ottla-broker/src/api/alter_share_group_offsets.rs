@@ -1,0 +1,160 @@
+//! AlterShareGroupOffsets: an administrator sends a share group without members to other offsets.
+//! Kafka: `KafkaApis.handleAlterShareGroupOffsetsRequest`, `GroupCoordinatorService.alterShareGroupOffsets`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_coordinator::group::{PartitionsOfTopics, Response};
+use ottla_coordinator::share_state::InitializeState;
+use ottla_protocol::messages::alter_share_group_offsets_response::{
+    AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
+};
+use ottla_protocol::messages::{AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse};
+use ottla_types::{ErrorCode, TopicId};
+
+use crate::share_groups::{Persister, StateFailure};
+use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+
+type Topic = AlterShareGroupOffsetsResponseTopic;
+type Partition = AlterShareGroupOffsetsResponsePartition;
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut request: AlterShareGroupOffsetsRequest,
+) -> AlterShareGroupOffsetsResponse {
+    let authorizer = &broker.authorizer;
+    let operation = Operation::Read;
+    if !share_groups::are_enabled(broker) {
+        return refused(ErrorCode::UnsupportedVersion);
+    }
+    if !authorizer.is_allowed(context, operation, ResourceType::Group, &request.group_id) {
+        return refused(ErrorCode::GroupAuthorizationFailed);
+    }
+    let image = Arc::clone(&broker.metadata());
+    let id_of = |name: &ByteString| image.topics.by_name(name).map(|topic| topic.id);
+    let mut topics: Vec<Topic> = Vec::new();
+    request.topics.retain(|topic| {
+        let name = &topic.topic_name;
+        let code = if !authorizer.is_allowed(context, operation, ResourceType::Topic, name) {
+            ErrorCode::TopicAuthorizationFailed
+        } else if id_of(name).is_none() {
+            ErrorCode::UnknownTopicOrPartition
+        } else {
+            return true;
+        };
+        let partitions = topic.partitions.iter();
+        let partitions = partitions.map(|it| failed(it.partition_index, code.into()));
+        add(&mut topics, name, id_of(name), partitions.collect());
+        false
+    });
+    let altered = alter(broker, request).await;
+    if altered.error_code != 0 {
+        return altered;
+    }
+    for topic in altered.responses {
+        let id = id_of(&topic.topic_name);
+        add(&mut topics, &topic.topic_name, id, topic.partitions);
+    }
+    AlterShareGroupOffsetsResponse {
+        responses: topics,
+        ..altered
+    }
+}
+
+/// Each topic is answered once, however often it is asked for.
+fn add(
+    topics: &mut Vec<Topic>,
+    name: &ByteString,
+    id: Option<TopicId>,
+    partitions: Vec<Partition>,
+) {
+    match topics.iter_mut().find(|topic| topic.topic_name == *name) {
+        Some(topic) => topic.partitions.extend(partitions),
+        None => topics.push(Topic {
+            topic_name: name.clone(),
+            topic_id: id.unwrap_or_default(),
+            partitions,
+            ..Default::default()
+        }),
+    }
+}
+
+/// All topics of the request exist.
+async fn alter(
+    broker: &Arc<Broker>,
+    request: AlterShareGroupOffsetsRequest,
+) -> AlterShareGroupOffsetsResponse {
+    if request.group_id.is_empty() {
+        return refused(ErrorCode::InvalidGroupId);
+    }
+    let coordinator = match broker.groups.coordinator_of(broker, &request.group_id) {
+        Ok(coordinator) => coordinator,
+        Err(code) => return refused(code),
+    };
+    let decided = coordinator.request(broker, |groups, to, now| {
+        groups.handle_alter_share_group_offsets(to, &request, now)
+    });
+    let (mut response, initialize) = match decided.await {
+        Ok(Response::AlterShareGroupOffsets {
+            response,
+            initialize,
+        }) => (response, initialize),
+        Ok(_) => return refused(ErrorCode::UnknownServerError),
+        Err(code) => return refused(code),
+    };
+    let failures = initialize_all(broker, &initialize).await;
+    let mut initialized = PartitionsOfTopics::new();
+    for topic in &mut response.responses {
+        for partition in topic.partitions.iter_mut().filter(|it| it.error_code == 0) {
+            let index = partition.partition_index;
+            match failures.get(&(topic.topic_id, index)) {
+                Some(failure) => *partition = failed(index, failure.clone()),
+                None => {
+                    initialized.entry(topic.topic_id).or_default().insert(index);
+                }
+            }
+        }
+    }
+    if !initialized.is_empty() {
+        // A coordinator that is closed leaves it to the next one, which has it initialized again.
+        let _ = coordinator.tell(broker, |groups, now| {
+            groups.on_share_state_initialized(&request.group_id, &initialized, now)
+        });
+    }
+    response
+}
+
+/// What the share coordinators have refused.
+async fn initialize_all(
+    broker: &Arc<Broker>,
+    requests: &[InitializeState],
+) -> HashMap<(TopicId, i32), StateFailure> {
+    let answers = Persister::each(broker, requests.to_vec(), |broker, request| async move {
+        Persister::initialize_state(&broker, request).await
+    });
+    let answers = requests.iter().zip(answers.await);
+    let failures = answers.filter_map(|(request, answer)| {
+        let key = (request.key.topic_id, request.key.partition);
+        Some((key, answer.err()?))
+    });
+    failures.collect()
+}
+
+fn failed(partition_index: i32, failure: StateFailure) -> Partition {
+    Partition {
+        partition_index,
+        error_code: failure.code.code(),
+        error_message: Some(failure.message),
+        ..Default::default()
+    }
+}
+
+fn refused(code: ErrorCode) -> AlterShareGroupOffsetsResponse {
+    AlterShareGroupOffsetsResponse {
+        error_code: code.code(),
+        error_message: Some(code.message().into()),
+        ..Default::default()
+    }
+}

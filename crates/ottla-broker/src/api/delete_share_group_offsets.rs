@@ -1,0 +1,122 @@
+//! DeleteShareGroupOffsets: a share group without members forgets how far it was in whole topics.
+//! Kafka: `KafkaApis.handleDeleteShareGroupOffsetsRequest`, `GroupCoordinatorService.deleteShareGroupOffsets`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ottla_coordinator::group::Response;
+use ottla_protocol::messages::delete_share_group_offsets_response::DeleteShareGroupOffsetsResponseTopic as Topic;
+use ottla_protocol::messages::{DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse};
+use ottla_types::ErrorCode;
+
+use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+
+pub(crate) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    mut request: DeleteShareGroupOffsetsRequest,
+) -> DeleteShareGroupOffsetsResponse {
+    let authorizer = &broker.authorizer;
+    let (delete, read) = (Operation::Delete, Operation::Read);
+    if !share_groups::are_enabled(broker) {
+        return refused(ErrorCode::UnsupportedVersion);
+    }
+    if !authorizer.is_allowed(context, delete, ResourceType::Group, &request.group_id) {
+        return refused(ErrorCode::GroupAuthorizationFailed);
+    }
+    let mut topics = Vec::new();
+    request.topics.retain(|topic| {
+        let name = &topic.topic_name;
+        let is_allowed = authorizer.is_allowed(context, read, ResourceType::Topic, name);
+        if !is_allowed {
+            let code = ErrorCode::TopicAuthorizationFailed;
+            topics.push(Topic {
+                topic_name: name.clone(),
+                ..failed(code)
+            });
+        }
+        is_allowed
+    });
+    let deleted = delete_offsets(broker, request).await;
+    if deleted.error_code != 0 {
+        return deleted;
+    }
+    topics.extend(deleted.responses);
+    DeleteShareGroupOffsetsResponse {
+        responses: topics,
+        ..deleted
+    }
+}
+
+async fn delete_offsets(
+    broker: &Arc<Broker>,
+    request: DeleteShareGroupOffsetsRequest,
+) -> DeleteShareGroupOffsetsResponse {
+    let group_id = &request.group_id;
+    if group_id.is_empty() {
+        return refused(ErrorCode::InvalidGroupId);
+    }
+    let coordinator = match broker.groups.coordinator_of(broker, group_id) {
+        Ok(coordinator) => coordinator,
+        Err(code) => return refused(code),
+    };
+    let begun = coordinator.request(broker, |groups, to, now| {
+        groups.begin_delete_share_group_offsets(to, &request, now)
+    });
+    let (mut response, delete) = match begun.await {
+        Ok(Response::DeleteShareGroupOffsets { response, delete }) => (response, delete),
+        Ok(_) => return refused(ErrorCode::UnknownServerError),
+        Err(code) => return refused(code),
+    };
+    if delete.is_empty() {
+        return response;
+    }
+    let image = Arc::clone(&broker.metadata());
+    let (mut topics, mut deleted) = (Vec::new(), BTreeSet::new());
+    for (topic_id, answer) in share_groups::delete_state(broker, group_id, &delete).await {
+        let name = image.topics.by_id(topic_id).map(|it| it.name.clone());
+        let topic = match answer {
+            Ok(()) => {
+                deleted.insert(topic_id);
+                Topic::default()
+            }
+            Err(code) => failed(code),
+        };
+        topics.push(Topic {
+            topic_id,
+            topic_name: name.unwrap_or_default(),
+            ..topic
+        });
+    }
+    // What is done comes before what is not.
+    topics.sort_by_key(|topic| topic.error_code != 0);
+    topics.append(&mut response.responses);
+    response.responses = topics;
+    if deleted.is_empty() {
+        return response;
+    }
+    let completed = coordinator.request(broker, |groups, to, now| {
+        groups.complete_delete_share_group_offsets(to, group_id, &deleted, response, now)
+    });
+    match completed.await {
+        Ok(Response::DeleteShareGroupOffsets { response, .. }) => response,
+        Ok(_) => refused(ErrorCode::UnknownServerError),
+        Err(code) => refused(code),
+    }
+}
+
+fn failed(code: ErrorCode) -> Topic {
+    Topic {
+        error_code: code.code(),
+        error_message: Some(code.message().into()),
+        ..Default::default()
+    }
+}
+
+fn refused(code: ErrorCode) -> DeleteShareGroupOffsetsResponse {
+    DeleteShareGroupOffsetsResponse {
+        error_code: code.code(),
+        error_message: Some(code.message().into()),
+        ..Default::default()
+    }
+}

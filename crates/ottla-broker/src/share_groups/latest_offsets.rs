@@ -1,0 +1,108 @@
+//! Where partitions end for their readers, wherever they are led: what the lag of a share group is counted from.
+//! Source: `NetworkPartitionMetadataClient`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::ListOffsetsRequest;
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_types::{BrokerId, ErrorCode, Offset};
+
+use super::persister::ask_peer;
+use crate::Broker;
+
+/// The replica id of clients, and the time that stands for the end.
+const CONSUMER_REPLICA_ID: i32 = -1;
+const LATEST_TIMESTAMP: i64 = -1;
+
+pub(crate) type LatestOffsets = BTreeMap<(ByteString, i32), Result<Offset, ErrorCode>>;
+
+/// One request to each of the leaders that are not here.
+pub(crate) async fn latest_offsets(
+    broker: &Arc<Broker>,
+    partitions: Vec<(ByteString, i32)>,
+) -> LatestOffsets {
+    let mut found = LatestOffsets::new();
+    let mut elsewhere: BTreeMap<BrokerId, Vec<(ByteString, i32)>> = BTreeMap::new();
+    let image = Arc::clone(&broker.metadata());
+    for (topic, partition) in partitions {
+        let registered = image.topics.by_name(&topic);
+        let leader = registered
+            .and_then(|topic| topic.partition(partition.into()))
+            .map(|partition| partition.leader);
+        match leader {
+            Some(leader) if leader == broker.broker_id() => {
+                let latest = latest_here(broker, &topic, partition);
+                found.insert((topic, partition), latest);
+            }
+            Some(leader) if image.cluster.broker(leader).is_some_and(|it| !it.fenced) => {
+                let led_there = elsewhere.entry(leader).or_default();
+                led_there.push((topic, partition));
+            }
+            _ => {
+                found.insert((topic, partition), Err(ErrorCode::LeaderNotAvailable));
+            }
+        }
+    }
+    for (leader, partitions) in elsewhere {
+        found.extend(latest_at(broker, leader, partitions).await);
+    }
+    found
+}
+
+fn latest_here(broker: &Broker, topic: &str, partition: i32) -> Result<Offset, ErrorCode> {
+    let partition = broker.local_partition(topic, partition)?;
+    partition.check_leader(-1)?;
+    match partition.is_high_watermark_behind() {
+        true => Err(ErrorCode::OffsetNotAvailable),
+        false => Ok(partition.reader().high_watermark()),
+    }
+}
+
+async fn latest_at(
+    broker: &Arc<Broker>,
+    leader: BrokerId,
+    partitions: Vec<(ByteString, i32)>,
+) -> LatestOffsets {
+    let asked = partitions
+        .iter()
+        .map(|(topic, partition)| ListOffsetsTopic {
+            name: topic.clone(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index: *partition,
+                timestamp: LATEST_TIMESTAMP,
+                current_leader_epoch: -1,
+                ..Default::default()
+            }],
+            ..Default::default()
+        });
+    let request = ListOffsetsRequest {
+        replica_id: CONSUMER_REPLICA_ID,
+        topics: asked.collect(),
+        ..Default::default()
+    };
+    let missing = match ask_peer(broker, leader, &request).await {
+        Ok(response) => {
+            let answered = response.topics.into_iter().flat_map(|topic| {
+                let name = topic.name;
+                topic.partitions.into_iter().map(move |answer| {
+                    let error = ErrorCode::from_code(answer.error_code).into_result();
+                    let latest = error.map(|()| Offset(answer.offset));
+                    ((name.clone(), answer.partition_index), latest)
+                })
+            });
+            let mut answered: LatestOffsets = answered.collect();
+            for partition in partitions {
+                let unknown = Err(ErrorCode::UnknownTopicOrPartition);
+                answered.entry(partition).or_insert(unknown);
+            }
+            return answered;
+        }
+        Err(failure) => failure.code,
+    };
+    let partitions = partitions.into_iter();
+    partitions
+        .map(|partition| (partition, Err(missing)))
+        .collect()
+}

@@ -1,0 +1,105 @@
+//! The settings of a share consumer: those of Kafka's `ConsumerConfig` that have a meaning in a share group.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::error::ClientError;
+use crate::properties::Value;
+
+/// Who says what becomes of records: `share.acknowledgement.mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AcknowledgementMode {
+    /// The next poll, commit or close says of all that was handed out that it is done.
+    Implicit,
+    /// The owner, of each record, before the next poll.
+    Explicit,
+}
+
+/// How many records a poll gives: `share.acquire.mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i8)]
+pub enum AcquireMode {
+    /// Whole batches, so that there may be more than `max.poll.records`.
+    BatchOptimized = 0,
+    /// `max.poll.records` at most.
+    RecordLimit = 1,
+}
+
+/// Settings of a share consumer, Kafka's keys with underscores. The defaults are Kafka's. Where a group begins to read,
+/// how long its locks last and how often a record is delivered are settings of the group, which the cluster keeps.
+#[derive(Clone, Debug)]
+pub struct ShareConsumerConfig {
+    pub group_id: String,
+    pub acknowledgement_mode: AcknowledgementMode,
+    pub acquire_mode: AcquireMode,
+    pub check_crcs: bool,
+    pub client_rack: Option<String>,
+    pub fetch_min_bytes: i32,
+    pub fetch_max_bytes: i32,
+    pub fetch_max_wait: Duration,
+    pub max_poll_records: usize,
+    pub max_poll_interval: Duration,
+}
+
+impl Default for ShareConsumerConfig {
+    fn default() -> Self {
+        ShareConsumerConfig {
+            group_id: String::new(),
+            acknowledgement_mode: AcknowledgementMode::Implicit,
+            acquire_mode: AcquireMode::BatchOptimized,
+            check_crcs: true,
+            client_rack: None,
+            fetch_min_bytes: 1,
+            fetch_max_bytes: 50 * 1024 * 1024,
+            fetch_max_wait: Duration::from_millis(500),
+            max_poll_records: 500,
+            max_poll_interval: Duration::from_secs(300),
+        }
+    }
+}
+
+impl ShareConsumerConfig {
+    /// Takes the settings that are a share consumer's; returns the keys that are not. See
+    /// [`crate::properties::share_consumer`] for one that refuses them.
+    pub fn apply(
+        &mut self,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, ClientError> {
+        let mut unknown = Vec::new();
+        for (key, value) in settings {
+            let value = Value::new(key, value);
+            let size = || value.number(0..=i32::MAX as u64).map(|it| it as i32);
+            match key.as_str() {
+                "group.id" => self.group_id = value.non_empty()?.to_owned(),
+                "share.acknowledgement.mode" => {
+                    self.acknowledgement_mode = match value.text().to_ascii_lowercase().as_str() {
+                        "implicit" => AcknowledgementMode::Implicit,
+                        "explicit" => AcknowledgementMode::Explicit,
+                        _ => return Err(value.refused("implicit or explicit")),
+                    };
+                }
+                "share.acquire.mode" => {
+                    self.acquire_mode = match value.text().to_ascii_lowercase().as_str() {
+                        "batch_optimized" => AcquireMode::BatchOptimized,
+                        "record_limit" => AcquireMode::RecordLimit,
+                        _ => return Err(value.refused("batch_optimized or record_limit")),
+                    };
+                }
+                "check.crcs" => self.check_crcs = value.boolean()?,
+                "client.rack" => {
+                    self.client_rack = Some(value.text().to_owned()).filter(|it| !it.is_empty());
+                }
+                "fetch.min.bytes" => self.fetch_min_bytes = size()?,
+                "fetch.max.bytes" => self.fetch_max_bytes = size()?,
+                "fetch.max.wait.ms" => self.fetch_max_wait = value.milliseconds()?,
+                "max.poll.records" => {
+                    self.max_poll_records = value.number(1..=i32::MAX as u64)? as usize;
+                }
+                "max.poll.interval.ms" => self.max_poll_interval = value.milliseconds()?,
+                "key.deserializer" | "value.deserializer" => value.java_serde("Deserializer")?,
+                _ => unknown.push(key.clone()),
+            }
+        }
+        Ok(unknown)
+    }
+}

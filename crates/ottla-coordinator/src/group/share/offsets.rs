@@ -1,0 +1,307 @@
+//! How far a share group is, set or forgotten by an administrator. That is kept by the share coordinators; here it is
+//! written down which of its partitions they have state of, before they are asked and after.
+//!
+//! A group's offsets are set (AlterShareGroupOffsets) in three steps:
+//! 1. `handle_alter_share_group_offsets` writes that the state of these partitions is about to be initialized.
+//! 2. The shell asks the share coordinators what the response says.
+//! 3. `on_share_state_initialized` takes in what they have done, as after a heartbeat (`initialize.rs`).
+//!
+//! They are deleted (DeleteShareGroupOffsets, and DeleteGroups) likewise:
+//! 1. `begin_delete_share_group_offsets` and `begin_delete_share_groups` write that the state is about to be deleted.
+//! 2. The shell asks the share coordinators.
+//! 3. `complete_delete_share_group_offsets` writes that it is gone, and `handle_delete_groups` that the group is. What
+//!    the share coordinators have not deleted is asked for again by the next request.
+//!
+//! Source: `GroupMetadataManager.alterShareGroupOffsets`, `sharePartitionsEligibleForOffsetDeletion`,
+//! `completeDeleteShareGroupOffsets`, `shareGroupBuildPartitionDeleteRequest`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytestring::ByteString;
+use ottla_protocol::messages::alter_share_group_offsets_response::{
+    AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
+};
+use ottla_protocol::messages::delete_share_group_offsets_response::DeleteShareGroupOffsetsResponseTopic;
+use ottla_protocol::messages::{
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+};
+use ottla_types::{ErrorCode, Offset, Timestamp, TopicId};
+
+use super::decision::Decision;
+use super::group::ShareGroup;
+use super::record;
+use super::state_partitions::{PartitionsOfTopics, StatePartitions};
+use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
+use crate::group::member::owned;
+use crate::group::modern::GroupError;
+use crate::group::outcome::{Outcome, ReplyTo, Response};
+use crate::share_state::{InitializeState, SharePartitionKey};
+
+impl GroupCoordinator {
+    /// The partitions of which the share coordinators have state; none for what is no share group.
+    pub fn initialized_share_partitions(&self, group_id: &str) -> PartitionsOfTopics {
+        let initialized = self
+            .share_group(group_id)
+            .map(|group| &group.state_partitions().initialized);
+        let topics = initialized.into_iter().flatten();
+        topics
+            .map(|(topic_id, topic)| (*topic_id, topic.partitions.clone()))
+            .collect()
+    }
+
+    /// A group that is not there is created by it.
+    pub fn handle_alter_share_group_offsets(
+        &mut self,
+        to: ReplyTo,
+        request: &AlterShareGroupOffsetsRequest,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        if let Err(error) = self.alter_share_group_offsets(to, request, now, &mut effects) {
+            let response = AlterShareGroupOffsetsResponse {
+                error_code: error.error.code(),
+                error_message: Some(message_of(error)),
+                ..Default::default()
+            };
+            let initialize = Vec::new();
+            effects.reply(
+                to,
+                Response::AlterShareGroupOffsets {
+                    response,
+                    initialize,
+                },
+            );
+        }
+        self.finish(effects)
+    }
+
+    fn alter_share_group_offsets(
+        &mut self,
+        to: ReplyTo,
+        request: &AlterShareGroupOffsetsRequest,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        let group = self.share_group_to_join(&request.group_id, true)?;
+        check_empty(&group)?;
+        let image = self.metadata.image();
+        let (mut known, mut offsets) = (PartitionsOfTopics::new(), BTreeMap::new());
+        let mut responses = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
+            let registered = image.topics.by_name(&topic.topic_name);
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for partition in &topic.partitions {
+                let index = partition.partition_index;
+                // A share coordinator has its own word for a negative number.
+                let exists = |count: usize| index < count as i32;
+                let error = match registered {
+                    Some(registered) if exists(registered.partition_count()) => {
+                        let start_offset = Offset(partition.start_offset);
+                        offsets.insert((registered.id, index), start_offset);
+                        None
+                    }
+                    _ => Some(ErrorCode::UnknownTopicOrPartition),
+                };
+                partitions.push(AlterShareGroupOffsetsResponsePartition {
+                    partition_index: index,
+                    error_code: error.map_or(0, ErrorCode::code),
+                    error_message: error.map(|error| error.message().into()),
+                    ..Default::default()
+                });
+            }
+            if let Some(registered) = registered {
+                let named = topic.partitions.iter().map(|it| it.partition_index);
+                let all = 0..registered.partition_count() as i32;
+                known
+                    .entry(registered.id)
+                    .or_default()
+                    .extend(named.filter(|index| all.contains(index)));
+            }
+            responses.push(AlterShareGroupOffsetsResponseTopic {
+                topic_name: topic.topic_name.clone(),
+                topic_id: registered.map(|topic| topic.id).unwrap_or_default(),
+                partitions,
+                ..Default::default()
+            });
+        }
+        let state_epoch = group.group_epoch;
+        let group_id = group.group_id.clone();
+        let initialize = offsets.into_iter().map(|((topic_id, partition), offset)| {
+            let key = SharePartitionKey {
+                group_id: group_id.clone(),
+                topic_id,
+                partition,
+            };
+            InitializeState {
+                key,
+                state_epoch,
+                start_offset: offset,
+            }
+        });
+        let response = Response::AlterShareGroupOffsets {
+            response: AlterShareGroupOffsetsResponse {
+                responses,
+                ..Default::default()
+            },
+            initialize: initialize.collect(),
+        };
+        let mut decision = Decision::about(group, now);
+        if !known.is_empty() {
+            let state = decision.group.state_partitions();
+            let state = state.with_initializing(&known, image, now.value());
+            decision.write(record::state_partitions(&group_id, &state, image));
+        }
+        self.conclude_share(decision, Deferred::Reply(to, response), now, effects);
+        Ok(())
+    }
+
+    pub fn begin_delete_share_group_offsets(
+        &mut self,
+        to: ReplyTo,
+        request: &DeleteShareGroupOffsetsRequest,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        if let Err(error) = self.delete_share_group_offsets(to, request, now, &mut effects) {
+            let response = DeleteShareGroupOffsetsResponse {
+                error_code: error.error.code(),
+                error_message: Some(message_of(error)),
+                ..Default::default()
+            };
+            let delete = PartitionsOfTopics::new();
+            effects.reply(to, Response::DeleteShareGroupOffsets { response, delete });
+        }
+        self.finish(effects)
+    }
+
+    fn delete_share_group_offsets(
+        &mut self,
+        to: ReplyTo,
+        request: &DeleteShareGroupOffsetsRequest,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), GroupError> {
+        let group = self.existing_share_group(&request.group_id)?.clone();
+        check_empty(&group)?;
+        let image = self.metadata.image();
+        let mut delete = PartitionsOfTopics::new();
+        let mut responses = Vec::new();
+        let mut decision = Decision::about(group, now);
+        // Kafka has no answer for any topic while nothing is written of the group's state.
+        if let Some(recorded) = decision.group.recorded_state.clone() {
+            let mut state = StatePartitions::clone(&recorded);
+            for topic in &request.topics {
+                let refused = |message: &'static str| DeleteShareGroupOffsetsResponseTopic {
+                    topic_name: topic.topic_name.clone(),
+                    error_code: ErrorCode::UnknownTopicOrPartition.code(),
+                    error_message: Some(message.into()),
+                    ..Default::default()
+                };
+                let Some(registered) = image.topics.by_name(&topic.topic_name) else {
+                    responses.push(refused(ErrorCode::UnknownTopicOrPartition.message()));
+                    continue;
+                };
+                if let Some(initialized) = state.initialized.remove(&registered.id) {
+                    delete.insert(registered.id, initialized.partitions);
+                    state.deleting.insert(registered.id);
+                } else if state.deleting.contains(&registered.id) {
+                    let all = 0..registered.partition_count() as i32;
+                    delete.insert(registered.id, all.collect());
+                } else {
+                    responses.push(refused("There is no offset information to delete."));
+                }
+            }
+            let group_id = decision.group_id();
+            decision.write(record::state_partitions(&group_id, &state, image));
+        }
+        let response = Response::DeleteShareGroupOffsets {
+            response: DeleteShareGroupOffsetsResponse {
+                responses,
+                ..Default::default()
+            },
+            delete,
+        };
+        self.conclude_share(decision, Deferred::Reply(to, response), now, effects);
+        Ok(())
+    }
+
+    /// The share coordinators have no state of these topics any more; `response` says so.
+    pub fn complete_delete_share_group_offsets(
+        &mut self,
+        to: ReplyTo,
+        group_id: &ByteString,
+        deleted: &BTreeSet<TopicId>,
+        response: DeleteShareGroupOffsetsResponse,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let response = Response::DeleteShareGroupOffsets {
+            response,
+            delete: PartitionsOfTopics::new(),
+        };
+        match self.existing_share_group(group_id).cloned() {
+            Ok(group) => {
+                let mut state = StatePartitions::clone(group.state_partitions());
+                state
+                    .deleting
+                    .retain(|topic_id| !deleted.contains(topic_id));
+                let decision = self.with_state_partitions(group, state, now);
+                let reply = Deferred::Reply(to, response);
+                self.conclude_share(decision, reply, now, &mut effects);
+            }
+            // It has been deleted meanwhile.
+            Err(_) => self.reply_when_committed(to, response, &mut effects),
+        }
+        self.finish(effects)
+    }
+
+    /// The response names the share groups among these, those of whose state nothing is known excepted: with what the
+    /// share coordinators are to delete before `handle_delete_groups`, or why that cannot be.
+    pub fn begin_delete_share_groups(
+        &mut self,
+        to: ReplyTo,
+        group_ids: &[ByteString],
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let image = self.metadata.image();
+        let (mut records, mut found) = (Vec::new(), Vec::new());
+        for group_id in group_ids {
+            let Some(group) = self.share_group(group_id) else {
+                continue;
+            };
+            if !group.is_empty() {
+                found.push((owned(group_id), Err(ErrorCode::NonEmptyGroup)));
+                continue;
+            }
+            let Some(state) = &group.recorded_state else {
+                continue;
+            };
+            let all = state.all(image);
+            let deleting = StatePartitions {
+                deleting: all.keys().copied().collect(),
+                ..StatePartitions::NONE
+            };
+            records.push(record::state_partitions(group_id, &deleting, image));
+            if !all.is_empty() {
+                found.push((owned(group_id), Ok(all)));
+            }
+        }
+        let reply = Deferred::Reply(to, Response::DeleteShareGroups(Ok(found)));
+        self.apply_and_write(records, reply, now, &mut effects);
+        self.finish(effects)
+    }
+}
+
+fn check_empty(group: &ShareGroup) -> Result<(), GroupError> {
+    match group.is_empty() {
+        true => Ok(()),
+        false => Err(ErrorCode::NonEmptyGroup.into()),
+    }
+}
+
+fn message_of(error: GroupError) -> ByteString {
+    let message = error.message.map(ByteString::from);
+    message.unwrap_or_else(|| ByteString::from_static(error.error.message()))
+}
