@@ -60,11 +60,6 @@ enum Brokers {
     Ottla,
 }
 
-/// Features whose levels a directory that Ottla formats does not finalize, since it does not serve them yet. Kafka's
-/// directory is formatted without them too, so that like is compared with like: `eligible.leader.replicas.version`
-/// alone changes how Kafka shows the settings of every topic. The features are compared as a step of their own.
-const NOT_FINALIZED: [&str; 1] = ["eligible.leader.replicas.version"];
-
 /// One side of the comparison.
 pub struct Side {
     /// `kafka` or `ottla`; `-again` is added where one broker is compared with itself.
@@ -292,15 +287,10 @@ fn start_with(
         .chain(settings)
         .map(|(key, value)| ((*key).to_owned(), value.clone()))
         .collect();
-    let features = match peer.id() {
-        "kafka" => NOT_FINALIZED.map(|name| format!("{name}=0")).to_vec(),
-        _ => Vec::new(),
-    };
     let node = peer.start(NodeOptions {
         dir,
         port: None,
         overrides,
-        features,
         ..NodeOptions::default()
     })?;
     Ok(Side {

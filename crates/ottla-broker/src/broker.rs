@@ -390,11 +390,7 @@ impl Broker {
             finalized.push((name, kraft_version));
         }
         finalized.sort();
-        let level = |name: &str| {
-            let found = finalized.iter().find(|(known, _)| known == name);
-            found.map_or(0, |(_, level)| *level)
-        };
-        let supported = ottla_controller::offered_features(level);
+        let supported = ottla_controller::offered_features(kraft_version);
         Features {
             supported: supported
                 .into_iter()

@@ -366,10 +366,15 @@ broker_config! {
         "share.coordinator.snapshot.update.records.per.snapshot",
     share_coordinator_state_topic_compression_codec: i32 =
         "share.coordinator.state.topic.compression.codec",
+    share_coordinator_state_topic_min_isr: i16 = "share.coordinator.state.topic.min.isr",
     share_coordinator_state_topic_num_partitions: i32 =
         "share.coordinator.state.topic.num.partitions",
     share_coordinator_state_topic_prune_interval_ms: i32 =
         "share.coordinator.state.topic.prune.interval.ms",
+    share_coordinator_state_topic_replication_factor: i16 =
+        "share.coordinator.state.topic.replication.factor",
+    share_coordinator_state_topic_segment_bytes: i32 =
+        "share.coordinator.state.topic.segment.bytes",
     share_coordinator_write_timeout_ms: i32 = "share.coordinator.write.timeout.ms",
     socket_connection_setup_timeout_ms: i64 = "socket.connection.setup.timeout.ms",
     socket_listen_backlog_size: i32 = "socket.listen.backlog.size",

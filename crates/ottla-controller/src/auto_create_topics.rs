@@ -74,30 +74,25 @@ pub fn creatable_topic(config: &BrokerConfig, name: &ByteString) -> CreatableTop
                 ("unclean.leader.election.enable", "false".to_owned()),
             ]),
         ),
-        Some(InternalTopic::ShareGroupState) => {
-            let setting = |key: &str| broker_setting(config, key);
-            topic(
-                setting("share.coordinator.state.topic.num.partitions")
-                    .parse()
-                    .unwrap_or(-1),
-                setting("share.coordinator.state.topic.replication.factor")
-                    .parse()
-                    .unwrap_or(-1),
-                topic_configs([
-                    ("cleanup.policy", "delete".to_owned()),
-                    ("compression.type", "uncompressed".to_owned()),
-                    (
-                        "min.insync.replicas",
-                        setting("share.coordinator.state.topic.min.isr"),
-                    ),
-                    ("retention.ms", "-1".to_owned()),
-                    (
-                        "segment.bytes",
-                        setting("share.coordinator.state.topic.segment.bytes"),
-                    ),
-                ]),
-            )
-        }
+        Some(InternalTopic::ShareGroupState) => topic(
+            config.share_coordinator_state_topic_num_partitions,
+            config.share_coordinator_state_topic_replication_factor,
+            topic_configs([
+                ("cleanup.policy", "delete".to_owned()),
+                ("compression.type", "uncompressed".to_owned()),
+                (
+                    "min.insync.replicas",
+                    config.share_coordinator_state_topic_min_isr.to_string(),
+                ),
+                ("retention.ms", "-1".to_owned()),
+                (
+                    "segment.bytes",
+                    config
+                        .share_coordinator_state_topic_segment_bytes
+                        .to_string(),
+                ),
+            ]),
+        ),
         None => {
             let configured = |key: &str, value: i32| {
                 if config.setting(key).is_some() {

@@ -55,11 +55,7 @@ impl BootstrapOptions {
             let level = if feature.name == KRAFT_VERSION.name {
                 self.kraft_version_level(given)?
             } else {
-                given.unwrap_or_else(|| {
-                    feature
-                        .default_level(self.metadata_version)
-                        .min(feature.served_by_ottla)
-                })
+                given.unwrap_or_else(|| feature.default_level(self.metadata_version))
             };
             levels.insert(feature.name.to_owned(), level);
         }
@@ -193,13 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_directory_gets_what_is_served() {
+    fn a_fresh_directory_gets_the_newest_of_all_features() {
         let levels = options(&[], true).effective_levels().unwrap();
         assert_eq!(levels["metadata.version"], 30);
         assert_eq!(levels["kraft.version"], 1);
         for known in FEATURES {
-            assert!(
-                levels[known.name] <= known.served_by_ottla,
+            assert_eq!(
+                levels[known.name],
+                known.latest_production(),
                 "{}",
                 known.name
             );

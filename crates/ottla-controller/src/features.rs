@@ -166,7 +166,7 @@ fn updated_level(
             "This release does not upgrade a running quorum; format a new directory with --standalone.",
         );
     }
-    if let Some(reason) = reason_not_supported(context, name, level, current) {
+    if let Some(reason) = reason_not_supported(context, name, level) {
         return invalid(&reason);
     }
     if level < current && upgrade_type == UpgradeType::Upgrade {
@@ -201,38 +201,21 @@ fn updated_level(
     })))
 }
 
-/// To which level a feature may be raised that is at `current`: a level that the directory came with is kept, and no
-/// other is finalized that is not served.
-fn highest_accepted_level(name: &str, current: i16) -> i16 {
-    match Feature::from_name(name) {
-        None => i16::MAX,
-        Some(feature) if feature.name == KRAFT_VERSION.name => current,
-        Some(feature) => feature.served_by_ottla.max(current),
-    }
-}
-
-/// The levels that are offered to clients: those of [`local_supported_features`] that
-/// [`update_features`] accepts where `current` says which are finalized. Features of which there is none are left out,
-/// as Kafka leaves out those that have no stable level.
-pub fn offered_features(current: impl Fn(&str) -> i16) -> Vec<SupportedFeature> {
-    let supported = local_supported_features().into_iter();
-    let offered = supported.map(|feature| {
-        let accepted = highest_accepted_level(&feature.name, current(&feature.name));
-        SupportedFeature {
-            max: feature.max.min(accepted),
-            ..feature
+/// The levels that are offered to clients: those of [`local_supported_features`] that [`update_features`] accepts in
+/// a quorum of this `kraft_version`, which is not raised while it runs. A feature without a level is left out.
+pub fn offered_features(kraft_version: i16) -> Vec<SupportedFeature> {
+    let mut offered = local_supported_features();
+    for feature in &mut offered {
+        if &*feature.name == KRAFT_VERSION.name {
+            feature.max = kraft_version;
         }
-    });
-    offered.filter(|feature| feature.max > 0).collect()
+    }
+    offered.retain(|feature| feature.max > 0);
+    offered
 }
 
 /// Why a node of the cluster cannot work with the level, first found first.
-fn reason_not_supported(
-    context: &ControllerContext<'_>,
-    name: &str,
-    level: i16,
-    current: i16,
-) -> Option<String> {
+fn reason_not_supported(context: &ControllerContext<'_>, name: &str, level: i16) -> Option<String> {
     let reason = |what: String, min: i16, max: i16| {
         if (min..=max).contains(&level) {
             None
@@ -252,7 +235,7 @@ fn reason_not_supported(
     };
     let (min, max) = range(&local_supported_features());
     let local = format!("Local controller {}", context.config.node_id);
-    reason(local, min, max.min(highest_accepted_level(name, current)))
+    reason(local, min, max)
         .or_else(|| {
             context.image.cluster.brokers().find_map(|broker| {
                 let (min, max) = range(&broker.supported_features);

@@ -1,6 +1,5 @@
 //! The features whose levels a cluster finalizes besides `metadata.version`: names, levels, defaults and
-//! what they depend on. This is Kafka 4.3.1's table; which of the levels this broker serves is said by
-//! `Feature::served_by_ottla`.
+//! what they depend on. This is Kafka 4.3.1's table, and all of its levels are served.
 //!
 //! In Kafka: `org.apache.kafka.server.common.Feature` and the enums of the single features.
 
@@ -23,8 +22,6 @@ pub struct FeatureLevel {
 pub struct Feature {
     pub name: &'static str,
     pub levels: &'static [FeatureLevel],
-    /// The highest level whose behaviour this broker serves; a fresh directory finalizes no more.
-    pub served_by_ottla: i16,
 }
 
 const fn level(level: i16, bootstrap: MetadataVersion) -> FeatureLevel {
@@ -42,7 +39,6 @@ pub const KRAFT_VERSION: Feature = Feature {
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_3_9_IV0),
     ],
-    served_by_ottla: 1,
 };
 
 /// KIP-890.
@@ -53,7 +49,6 @@ pub const TRANSACTION_VERSION: Feature = Feature {
         level(1, MetadataVersion::IBP_4_0_IV2),
         level(2, MetadataVersion::IBP_4_0_IV2),
     ],
-    served_by_ottla: 2,
 };
 
 /// KIP-848: consumer groups with the next generation of the rebalance protocol.
@@ -63,7 +58,6 @@ pub const GROUP_VERSION: Feature = Feature {
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_4_0_IV0),
     ],
-    served_by_ottla: 1,
 };
 
 /// KIP-966.
@@ -77,7 +71,6 @@ pub const ELIGIBLE_LEADER_REPLICAS_VERSION: Feature = Feature {
             dependencies: &[(MetadataVersion::FEATURE_NAME, 23)],
         },
     ],
-    served_by_ottla: 0,
 };
 
 /// KIP-932.
@@ -87,7 +80,6 @@ pub const SHARE_VERSION: Feature = Feature {
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_4_2_IV0),
     ],
-    served_by_ottla: 1,
 };
 
 /// KIP-1071.
@@ -97,7 +89,6 @@ pub const STREAMS_VERSION: Feature = Feature {
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_4_2_IV1),
     ],
-    served_by_ottla: 1,
 };
 
 /// All features besides `metadata.version`, in Kafka's order.

@@ -44,7 +44,7 @@ pub(crate) async fn handle(
         features.supported.push(SupportedFeature {
             name: ByteString::from_static(KRAFT_VERSION.name),
             min_level: 0,
-            max_level: KRAFT_VERSION.served_by_ottla,
+            max_level: KRAFT_VERSION.latest_production(),
         });
     }
     // Before version 4, clients cannot read a feature that may be at level 0 (KAFKA-17492).

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::share_fetch::topic_of;
 use crate::authorizer::{Operation, ResourceType};
-use crate::share_groups::{GroupSettings, StateFailure, are_enabled};
+use crate::share_groups::{GroupSettings, PartitionFailure, StateFailure, are_enabled};
 use crate::{Broker, RequestContext};
 
 /// The first version with renewed locks.
@@ -172,13 +172,13 @@ pub(super) fn batches_of<'a>(
 /// What has become of the acknowledgements of one partition.
 pub(super) struct Acknowledged {
     pub(super) partition: TopicIdPartition,
-    pub(super) result: Result<(), StateFailure>,
+    pub(super) result: Result<(), PartitionFailure>,
 }
 
 /// The acknowledgements of one partition, on their way.
 pub(super) struct Acknowledging {
     partition: TopicIdPartition,
-    task: JoinHandle<Result<(), StateFailure>>,
+    task: JoinHandle<Result<(), PartitionFailure>>,
 }
 
 impl Acknowledging {
@@ -186,7 +186,7 @@ impl Acknowledging {
         let ended = self.task.await;
         Acknowledged {
             partition: self.partition,
-            result: ended.unwrap_or_else(|_| Err(StateFailure::panicked())),
+            result: ended.unwrap_or_else(|_| Err(StateFailure::panicked().into())),
         }
     }
 }
@@ -203,20 +203,22 @@ pub(super) fn acknowledge(
     let tasks = asked.into_iter().map(|asked| {
         let partition = asked.partition;
         let may_renew = supports_renewal && renews;
-        let checked = topic_of(broker, context, partition).map_err(StateFailure::from);
-        let checked = checked.and_then(|_| match asked.batches {
+        let checked = topic_of(broker, context, partition).and_then(|_| match asked.batches {
             Some(batches) if may_renew || !asked.has_renewal => Ok(batches),
-            _ => Err(ErrorCode::InvalidRequest.into()),
+            _ => Err(ErrorCode::InvalidRequest),
         });
         let led = broker.share_groups.partitions.get(&key.group_id, partition);
         let (broker, member) = (Arc::clone(broker), key.member_id.clone());
         let task = tokio::spawn(async move {
-            match (checked, led) {
-                (Err(failure), _) => Err(failure),
-                (Ok(batches), _) if batches.is_empty() => Ok(()),
-                (Ok(_), None) => Err(ErrorCode::UnknownTopicOrPartition.into()),
-                (Ok(batches), Some(led)) => led.acknowledge(&broker, &member, &batches).await,
+            let batches = checked.map_err(PartitionFailure::refused)?;
+            if batches.is_empty() {
+                return Ok(());
             }
+            let acknowledged = match led {
+                Some(led) => led.acknowledge(&broker, &member, &batches).await,
+                None => Err(ErrorCode::UnknownTopicOrPartition.into()),
+            };
+            acknowledged.map_err(PartitionFailure::from)
         });
         Acknowledging { partition, task }
     });
@@ -289,7 +291,7 @@ fn respond(
                 }
             }
             answer.error_code = failure.code.code();
-            answer.error_message = failure.own_message();
+            answer.error_message = failure.message;
         }
         let index = *index_of.entry(partition.topic_id).or_insert_with(|| {
             responses.push(ShareAcknowledgeTopicResponse {

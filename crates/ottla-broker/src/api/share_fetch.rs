@@ -30,7 +30,7 @@ use super::share_acknowledge::{
     Acknowledged, acknowledge, batches_of, check_member, leader_of, release_session,
 };
 use crate::authorizer::{Operation, ResourceType};
-use crate::share_groups::{GroupSettings, StateFailure, are_enabled};
+use crate::share_groups::{GroupSettings, PartitionFailure, are_enabled};
 use crate::{Broker, RequestContext};
 
 /// The first version with strict limits on records, and with renewed locks.
@@ -208,7 +208,10 @@ async fn fetch_named(
     for partition in partitions {
         match topic_of(broker, context, partition) {
             Ok(topic) => readable.push((partition, topic)),
-            Err(code) => answers.push((partition, error_answer(partition, &code.into()))),
+            Err(code) => answers.push((
+                partition,
+                error_answer(partition, PartitionFailure::refused(code)),
+            )),
         }
     }
     if !readable.is_empty() {
@@ -241,10 +244,13 @@ pub(super) fn topic_of(
     }
 }
 
-pub(super) fn error_answer(partition: TopicIdPartition, failure: &StateFailure) -> PartitionData {
+pub(super) fn error_answer(
+    partition: TopicIdPartition,
+    failure: PartitionFailure,
+) -> PartitionData {
     PartitionData {
         error_code: failure.code.code(),
-        error_message: failure.own_message(),
+        error_message: failure.message,
         ..empty_answer(partition)
     }
 }
@@ -273,7 +279,7 @@ fn add_acknowledged(
     if let Err(failure) = acknowledged.result {
         let answer = &mut answers[index].1;
         answer.acknowledge_error_code = failure.code.code();
-        answer.acknowledge_error_message = failure.own_message();
+        answer.acknowledge_error_message = failure.message;
     }
 }
 

@@ -258,9 +258,8 @@ fn quorum(
     }
 }
 
-/// Levels that are not known stand in the way; levels of what is not served are kept as they are.
+/// Levels that are not known stand in the way.
 fn features(image: &MetadataImage, place: &str, look: &mut Look) {
-    let mut kept = Vec::new();
     for (name, level) in image.features.levels() {
         let Some(feature) = Feature::from_name(name) else {
             let what =
@@ -279,17 +278,7 @@ fn features(image: &MetadataImage, place: &str, look: &mut Look) {
             );
             let change = "lower it with the Kafka that knows it: kafka-features downgrade";
             look.refuse("features", place, what, change);
-        } else if level > feature.served_by_ottla {
-            let served = feature.served_by_ottla;
-            kept.push(format!("{name} {level} (served up to {served})"));
         }
-    }
-    if !kept.is_empty() {
-        let what = format!(
-            "feature levels above what is served are kept as they are, for the way back: {}",
-            kept.join(", ")
-        );
-        look.note("features", place, what, "");
     }
 }
 

@@ -21,6 +21,32 @@ pub(crate) struct StateFailure {
     pub(crate) message: ByteString,
 }
 
+/// Why a partition of a member's request has failed. What its share partition has to say is told with a message, and what is
+/// refused before one is asked only with its code (`KafkaApis.handleShareFetchRequest`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PartitionFailure {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: Option<ByteString>,
+}
+
+impl PartitionFailure {
+    pub(crate) fn refused(code: ErrorCode) -> Self {
+        PartitionFailure {
+            code,
+            message: None,
+        }
+    }
+}
+
+impl From<StateFailure> for PartitionFailure {
+    fn from(failure: StateFailure) -> Self {
+        PartitionFailure {
+            code: failure.code,
+            message: Some(failure.message),
+        }
+    }
+}
+
 impl From<StateError> for StateFailure {
     fn from(error: StateError) -> Self {
         StateFailure {
@@ -52,12 +78,6 @@ fn may_ask_coordinators(broker: &Broker, context: &RequestContext) -> Result<(),
 }
 
 impl StateFailure {
-    /// What it says beyond its code, as those who fetch and acknowledge are told.
-    pub(crate) fn own_message(&self) -> Option<ByteString> {
-        let says_more = *self.message != *self.code.message();
-        says_more.then(|| self.message.clone())
-    }
-
     /// Of a task that panicked, which has been reported where it happened.
     pub(crate) fn panicked() -> Self {
         ErrorCode::UnknownServerError.into()

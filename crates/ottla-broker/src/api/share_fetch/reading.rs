@@ -23,7 +23,7 @@ use crate::api::fetch::read::{Isolation, ReadLimits, ReadOutcome, Wanted};
 use crate::api::fetch::read_targets;
 use crate::metrics::TopicMetric;
 use crate::partition::Waiter;
-use crate::share_groups::{GroupSettings, LedPartition, Reading};
+use crate::share_groups::{GroupSettings, LedPartition, Reading, StateFailure};
 use crate::{Broker, RequestContext};
 
 #[derive(Clone, Copy)]
@@ -133,10 +133,13 @@ impl Fetching<'_> {
     fn errors(&self) -> Vec<(TopicIdPartition, PartitionData)> {
         let failed = self.wished.iter().filter_map(|wished| {
             let failure = match &wished.led {
-                Err(code) => (*code).into(),
+                Err(code) => StateFailure::from(*code),
                 Ok(led) => led.failure()?,
             };
-            Some((wished.partition, error_answer(wished.partition, &failure)))
+            Some((
+                wished.partition,
+                error_answer(wished.partition, failure.into()),
+            ))
         });
         failed.collect()
     }
@@ -223,7 +226,7 @@ impl Fetching<'_> {
                 led.on_log_start_offset(led.partition.reader().log_start_offset());
                 return empty_answer(partition);
             }
-            code => return error_answer(partition, &code.into()),
+            code => return error_answer(partition, StateFailure::from(code).into()),
         }
         let Some(Records::File(region)) = &read.records else {
             return empty_answer(partition);
@@ -243,7 +246,10 @@ impl Fetching<'_> {
             Err(error) => {
                 let partition_name = &led.partition.topic_partition;
                 tracing::error!(partition = %partition_name, "what was read is not understood: {error}");
-                error_answer(partition, &ErrorCode::KafkaStorageError.into())
+                error_answer(
+                    partition,
+                    StateFailure::from(ErrorCode::KafkaStorageError).into(),
+                )
             }
         }
     }
