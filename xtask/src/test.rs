@@ -152,7 +152,7 @@ const SUITES: &[Suite] = &[
     Suite {
         lane: Lane::Brokers,
         name: "conformance",
-        what: "eleven scripts against Ottla and Apache Kafka",
+        what: "scripts of every kind of client against Ottla and Apache Kafka",
         command: || xtask(&["conformance"]),
     },
     Suite {

@@ -217,7 +217,7 @@ pub struct WritebackJob {
 impl WritebackJob {
     pub fn run(self) -> Result<WrittenPages, StorageError> {
         let len = self.range.end - self.range.start;
-        start_writeback(&self.file, self.range.start, len).map_err(|error| {
+        sync_file_range(&self.file, self.range.start, len, Writeback::Begin).map_err(|error| {
             // What was not written may be told of only once: no flush may say that all is well.
             self.shared.flushed.lock().failure = Some(error.kind());
             StorageError::fsync(&self.path, error)
@@ -258,11 +258,14 @@ impl WrittenPages {
         self.end_offset
     }
 
-    /// Takes the pages out of the page cache. The kernel leaves those that are not on disk yet. Blocks.
+    /// Takes the pages out of the page cache, after the writes of them that are under way: the kernel leaves those that are
+    /// not on disk yet. Blocks.
     pub fn drop_from_cache(self) -> Result<(), StorageError> {
         let (Some(file), Some(len)) = (self.file.upgrade(), NonZeroU64::new(self.bytes())) else {
             return Ok(());
         };
+        sync_file_range(&file, self.range.start, len.get(), Writeback::Await)
+            .map_err(|error| StorageError::fsync(&self.path, error))?;
         let dropped = rustix::fs::fadvise(
             &*file,
             self.range.start,
@@ -273,14 +276,24 @@ impl WrittenPages {
     }
 }
 
+/// What is wanted of the kernel's own writing of dirty pages.
+#[derive(Clone, Copy)]
+enum Writeback {
+    Begin,
+    /// The end of what has begun.
+    Await,
+}
+
 #[cfg(target_os = "linux")]
-fn start_writeback(file: &File, position: u64, len: u64) -> io::Result<()> {
+fn sync_file_range(file: &File, position: u64, len: u64, writeback: Writeback) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let (position, len) = (position as libc::off64_t, len as libc::off64_t);
-    // SAFETY: the call takes a descriptor, which `file` keeps open, and no pointers.
-    let result = unsafe {
-        libc::sync_file_range(file.as_raw_fd(), position, len, libc::SYNC_FILE_RANGE_WRITE)
+    let flags = match writeback {
+        Writeback::Begin => libc::SYNC_FILE_RANGE_WRITE,
+        Writeback::Await => libc::SYNC_FILE_RANGE_WAIT_BEFORE,
     };
+    // SAFETY: the call takes a descriptor, which `file` keeps open, and no pointers.
+    let result = unsafe { libc::sync_file_range(file.as_raw_fd(), position, len, flags) };
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -288,7 +301,12 @@ fn start_writeback(file: &File, position: u64, len: u64) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start_writeback(_file: &File, _position: u64, _len: u64) -> io::Result<()> {
+fn sync_file_range(
+    _file: &File,
+    _position: u64,
+    _len: u64,
+    _writeback: Writeback,
+) -> io::Result<()> {
     Ok(())
 }
 

@@ -251,6 +251,18 @@ impl Cluster {
         self.write(records).await;
     }
 
+    /// Tells one that another one is dead.
+    async fn fence(&self, at: i32, other: i32) {
+        let fenced = BrokerRegistrationChangeRecord {
+            broker_id: other,
+            broker_epoch: broker_epoch(self, at, other),
+            fenced: 1,
+            ..Default::default()
+        };
+        let records = vec![MetadataRecord::BrokerRegistrationChange(fenced)];
+        self.write_to(at, records).await;
+    }
+
     fn election(leader: i32, isr: &[i32]) -> Vec<MetadataRecord> {
         vec![MetadataRecord::PartitionChange(PartitionChangeRecord {
             partition_id: 0,
@@ -629,13 +641,7 @@ async fn records_are_deleted_when_all_live_replicas_have_deleted_them() {
     let late = delete_records(&cluster, 1, 3).await;
     assert_eq!(late, (2, ErrorCode::RequestTimedOut));
     assert!(began.elapsed() >= Duration::from_secs(3));
-    let fenced = MetadataRecord::BrokerRegistrationChange(BrokerRegistrationChangeRecord {
-        broker_id: 2,
-        broker_epoch: broker_epoch(&cluster, 1, 2),
-        fenced: 1,
-        ..Default::default()
-    });
-    cluster.write_to(1, vec![fenced]).await;
+    cluster.fence(1, 2).await;
     assert_eq!(delete_records(&cluster, 1, 3).await, (3, ErrorCode::None));
 }
 

@@ -179,10 +179,8 @@ pub(super) async fn check_exist(admin: &Admin, partitions: &[Partition]) -> anyh
         .map(|(topic, partition)| format!("{topic}-{partition}"))
         .collect();
     if !missing.is_empty() {
-        bail!(UsageError(format!(
-            "The partitions \"{}\" do not exist",
-            missing.join(",")
-        )));
+        // No matter of usage in Kafka's tools either: an exception as from a broker.
+        bail!("The partitions \"{}\" do not exist", missing.join(","));
     }
     Ok(())
 }

@@ -219,6 +219,7 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
     let reader = found.expect("it is there").reader().clone();
     assert!(reader.high_watermark() < reader.log_end_offset());
 
+    cluster.fence(1, 2).await;
     cluster.stop(1).await;
     cluster.start_again(1).await;
     let mut client = cluster.connect(1).await;
