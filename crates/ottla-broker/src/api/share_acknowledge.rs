@@ -203,10 +203,11 @@ pub(super) fn acknowledge(
     let tasks = asked.into_iter().map(|asked| {
         let partition = asked.partition;
         let may_renew = supports_renewal && renews;
-        let checked = topic_of(broker, context, partition).and_then(|_| match asked.batches {
-            Some(batches) if may_renew || !asked.has_renewal => Ok(batches),
-            _ => Err(ErrorCode::InvalidRequest),
-        });
+        let batches = asked
+            .batches
+            .filter(|_| may_renew || !asked.has_renewal)
+            .ok_or(ErrorCode::InvalidRequest);
+        let checked = topic_of(broker, context, partition).and(batches);
         let led = broker.share_groups.partitions.get(&key.group_id, partition);
         let (broker, member) = (Arc::clone(broker), key.member_id.clone());
         let task = tokio::spawn(async move {

@@ -19,7 +19,6 @@ const CLASSIC: &str = "classic";
 const CONSUMER: &str = "consumer";
 const SHARE: &str = "share";
 const STREAMS: &str = "streams";
-/// Of a group whose type is not served: nothing is known of its members.
 
 impl GroupCoordinator {
     /// `reports_not_found` is whether the client understands that a group does not exist; older ones
