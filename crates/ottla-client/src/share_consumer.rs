@@ -4,10 +4,11 @@
 //! Like the [`Consumer`](crate::Consumer), `poll` does everything but the heartbeats, and there is one owner. A poll asks
 //! while it waits and not ahead: what has been acquired is locked for this member, and waits for nobody else.
 //!
-//! The pure parts are `member`, `session` and `acknowledgements`; the rest is the shell around them.
+//! The pure parts are `member`, `session`, `acquired` and `acknowledgements`; the rest is the shell around them.
 //! Kafka has this in `org.apache.kafka.clients.consumer.internals.ShareConsumerImpl` and `ShareConsumeRequestManager`.
 
 mod acknowledgements;
+mod acquired;
 mod config;
 mod member;
 mod membership;
@@ -15,10 +16,11 @@ mod requests;
 mod session;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_types::Uuid;
+use ottla_types::{ErrorCode, Uuid};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Owner};
@@ -26,12 +28,22 @@ use crate::consumer::{ConsumerRecord, ConsumerWaker, Partition, new_member_id};
 use crate::error::ClientError;
 use crate::metrics::{Metrics, Sheet};
 use acknowledgements::InHand;
+use acquired::Acquired;
 use membership::ShareMembership;
-use requests::{Answered, Node};
+use requests::{Finished, Node, Purpose};
 use session::TopicIdAndPartition;
 
 pub use acknowledgements::AcknowledgeType;
 pub use config::{AcknowledgementMode, AcquireMode, ShareConsumerConfig};
+
+/// Closing takes no longer (`KafkaShareConsumer.DEFAULT_CLOSE_TIMEOUT_MS`).
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A new assignment is noticed, and a broker asked again after a failure, in between.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The broker that has given a record, and of what.
+type Source = (i32, TopicIdAndPartition);
 
 /// A record that is locked for this member until it says what has become of it, or the lock runs out.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,12 +51,13 @@ pub struct ShareRecord {
     pub record: ConsumerRecord,
     /// How often it has been delivered to anybody, this time included.
     pub delivery_count: i16,
+    source: Source,
 }
 
-/// Is told of a partition which offsets were acknowledged, and whether that came to pass. Called from within `poll`,
-/// `commit` and `close`.
+/// Is told of a partition which offsets were acknowledged, and whether that came to pass: those of the records, and
+/// those that have none. Called from within `poll`, `commit` and `close`.
 pub type AcknowledgementListener =
-    Box<dyn FnMut(&(String, i32), &[i64], &Result<(), ClientError>) + Send>;
+    Box<dyn FnMut(&(String, i32), &[RangeInclusive<i64>], &Result<(), ClientError>) + Send>;
 
 /// Reads records that it shares with the other members of its group.
 pub struct ShareConsumer {
@@ -57,21 +70,27 @@ pub struct ShareConsumer {
     /// The place in the group, from the first subscription on.
     membership: Option<ShareMembership>,
     nodes: BTreeMap<i32, Node>,
-    requests: JoinSet<Answered>,
-    /// By the broker that has given it.
-    in_hand: BTreeMap<(i32, TopicIdAndPartition), InHand>,
+    /// The broker that was asked last, where one at a time is.
+    last_asked: Option<i32>,
+    tasks: JoinSet<Finished>,
+    in_hand: BTreeMap<Source, InHand>,
     /// Acquired, and not handed out.
-    fetched: VecDeque<((i32, TopicIdAndPartition), ShareRecord)>,
+    fetched: VecDeque<(Source, Acquired)>,
     /// To be handed out again.
-    renewed: Vec<((i32, TopicIdAndPartition), ShareRecord)>,
-    /// What came of what was said since the last commit began.
+    renewed: Vec<ShareRecord>,
+    /// What came of what the last commit said.
     committed: BTreeMap<Partition, Result<(), ClientError>>,
+    /// To be told by the next poll.
+    untold: Option<ClientError>,
     names: BTreeMap<Uuid, Arc<str>>,
     lock_timeout: Option<Duration>,
     listener: Option<AcknowledgementListener>,
     waker: ConsumerWaker,
     /// Leaders may be others by now.
     is_stale: bool,
+    is_refreshing: bool,
+    /// Metadata is not asked for before.
+    refreshed_from: Option<Instant>,
 }
 
 impl ShareConsumer {
@@ -89,16 +108,20 @@ impl ShareConsumer {
             subscription: BTreeSet::new(),
             membership: None,
             nodes: BTreeMap::new(),
-            requests: JoinSet::new(),
+            last_asked: None,
+            tasks: JoinSet::new(),
             in_hand: BTreeMap::new(),
             fetched: VecDeque::new(),
             renewed: Vec::new(),
             committed: BTreeMap::new(),
+            untold: None,
             names: BTreeMap::new(),
             lock_timeout: None,
             listener: None,
             waker: ConsumerWaker::default(),
             is_stale: false,
+            is_refreshing: false,
+            refreshed_from: None,
         })
     }
 
@@ -118,7 +141,7 @@ impl ShareConsumer {
         &self.config
     }
 
-    /// Reads these topics from the next poll on, and no others.
+    /// Reads these topics from the next poll on, and no others; with none of them it leaves the group.
     pub fn subscribe(&mut self, topics: &[String]) {
         self.subscription = topics.iter().cloned().collect();
         let membership = self.membership.get_or_insert_with(|| {
@@ -145,10 +168,14 @@ impl ShareConsumer {
         self.listener = Some(listener);
     }
 
-    /// The next records, or none if none come within the time. Implicitly, what the last poll gave is done; explicitly,
-    /// all of it must have been acknowledged.
+    /// The next records, or none if none come within the time: whole batches, until there are `max.poll.records` or
+    /// more. Implicitly, what the last poll gave is done; explicitly, all of it must have been acknowledged.
+    ///
+    /// A batch that cannot be read is rejected, and told with [`ClientError::Records`] behind what came before it; the
+    /// next poll goes on behind it.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ShareRecord>, ClientError> {
-        let deadline = Instant::now() + timeout;
+        let begun = Instant::now();
+        self.take_finished();
         match self.config.acknowledgement_mode {
             AcknowledgementMode::Implicit => self.accept_open(),
             AcknowledgementMode::Explicit if self.in_hand.values().any(InHand::has_open) => {
@@ -160,39 +187,46 @@ impl ShareConsumer {
             }
             AcknowledgementMode::Explicit => {}
         }
-        if self.in_hand.values().any(InHand::has_renewals) {
-            self.commit_said().await?;
+        if self.subscription.is_empty() {
+            return Err(ClientError::Config(
+                "the share consumer is not subscribed to any topic; subscribe it before it polls"
+                    .to_owned(),
+            ));
         }
         loop {
             if let Some(membership) = &self.membership {
                 membership.on_polled()?;
             }
-            while let Some(answered) = self.requests.try_join_next() {
-                if let Ok(answered) = answered {
-                    self.on_answered(answered)?;
-                }
+            self.take_finished();
+            if self.waker.take() {
+                return Err(ClientError::WokenUp);
+            }
+            if let Some(error) = self.untold.take() {
+                return Err(error);
+            }
+            if !self.fetched.is_empty() {
+                // What was said must not wait until these are done too: the next fetch, which else carries it, comes only
+                // when all of them are handed out.
+                self.start_acknowledgements(Purpose::Poll);
             }
             let records = self.hand_out();
             if !records.is_empty() {
                 return Ok(records);
             }
-            self.start_fetches().await?;
-            if self.waker.take() {
-                return Err(ClientError::WokenUp);
+            if self.untold.is_some() {
+                continue;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            self.start_requests();
+            let left = timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return Ok(Vec::new());
             }
-            // A new assignment is noticed, and a broker asked again after a failure, in between.
-            let pause = left.min(Duration::from_millis(100));
-            if let Some(answered) = self.next_event(pause).await {
-                self.on_answered(answered)?;
-            }
+            self.wait(left.min(PAUSE)).await;
         }
     }
 
-    async fn next_event(&mut self, pause: Duration) -> Option<Answered> {
+    /// Until something has happened, or the pause is over.
+    async fn wait(&mut self, pause: Duration) {
         let news = self.membership.as_ref().map(ShareMembership::news);
         let told = async {
             match &news {
@@ -200,48 +234,60 @@ impl ShareConsumer {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            Some(answered) = self.requests.join_next() => answered.ok(),
+        let finished = tokio::select! {
+            Some(finished) = self.tasks.join_next() => finished.ok(),
             () = told => None,
             () = self.waker.notified() => None,
             () = tokio::time::sleep(pause) => None,
+        };
+        if let Some(finished) = finished {
+            self.on_finished(finished);
         }
     }
 
-    fn hand_out(&mut self) -> Vec<ShareRecord> {
-        if !self.renewed.is_empty() {
-            let mut records = Vec::with_capacity(self.renewed.len());
-            for (key, record) in self.renewed.drain(..) {
-                self.in_hand.entry(key).or_default().on_handed_out(&record);
-                records.push(record);
+    fn take_finished(&mut self) {
+        while let Some(finished) = self.tasks.try_join_next() {
+            if let Ok(finished) = finished {
+                self.on_finished(finished);
             }
-            return records;
         }
-        let limit = match self.config.acquire_mode {
-            AcquireMode::BatchOptimized => usize::MAX,
-            AcquireMode::RecordLimit => self.config.max_poll_records,
-        };
-        let count = self.fetched.len().min(limit);
-        let mut records = Vec::with_capacity(count);
-        for (key, record) in self.fetched.drain(..count) {
-            self.in_hand.entry(key).or_default().on_handed_out(&record);
-            records.push(record);
+    }
+
+    /// While records are being renewed, no others are handed out.
+    fn hand_out(&mut self) -> Vec<ShareRecord> {
+        let mut records = std::mem::take(&mut self.renewed);
+        if records.is_empty() && !self.is_renewing() {
+            while records.len() < self.config.max_poll_records && self.untold.is_none() {
+                let Some((source, acquired)) = self.fetched.front_mut() else {
+                    break;
+                };
+                let source = *source;
+                let piece = acquired.next_piece();
+                if acquired.is_done() {
+                    self.fetched.pop_front();
+                }
+                self.in_hand.entry(source).or_default().say(piece.said);
+                let read = piece.records.into_iter();
+                records.extend(read.map(|(record, delivery_count)| ShareRecord {
+                    record,
+                    delivery_count,
+                    source,
+                }));
+                if let Some(error) = piece.error {
+                    let partition = self.partition_name(source.1);
+                    self.untold = Some(ClientError::Records { partition, error });
+                }
+            }
+        }
+        for record in &records {
+            let in_hand = self.in_hand.entry(record.source).or_default();
+            in_hand.on_handed_out(record);
         }
         records
     }
 
-    /// What holds a record.
-    fn holder_of(&mut self, record: &ConsumerRecord) -> Option<&mut InHand> {
-        let mut names = self.names.iter();
-        let (topic_id, _) = names.find(|(_, name)| ***name == *record.topic)?;
-        let partition = (*topic_id, record.partition);
-        let mut in_hand = self.in_hand.iter_mut();
-        let held = in_hand.find(|((_, of), it)| *of == partition && it.holds(record.offset));
-        held.map(|(_, in_hand)| in_hand)
-    }
-
-    /// Says what has become of a record that the last poll gave; it is sent with the next poll or commit. Only where
-    /// acknowledging is explicit.
+    /// Says what has become of a record that the last poll gave; it is sent with the next poll or commit, and until then
+    /// what was said last counts. Only where acknowledging is explicit.
     pub fn acknowledge(
         &mut self,
         record: &ShareRecord,
@@ -254,7 +300,7 @@ impl ShareConsumer {
             ));
         }
         let offset = record.record.offset;
-        let holder = self.holder_of(&record.record);
+        let holder = self.in_hand.get_mut(&record.source);
         match holder.is_some_and(|in_hand| in_hand.acknowledge(offset, kind)) {
             true => Ok(()),
             false => {
@@ -270,56 +316,79 @@ impl ShareConsumer {
         self.in_hand.values_mut().for_each(InHand::accept_open);
     }
 
-    /// Sends what is to be said, and waits for the answers: by partition, whether all was heard. Implicitly, what the
-    /// last poll gave is done.
+    /// Sends what is to be said, and waits for the answers: by partition, whether all was heard. What fails and may
+    /// succeed later is sent again, within `default.api.timeout.ms`. Implicitly, what the last poll gave is done.
     pub async fn commit(
         &mut self,
     ) -> Result<BTreeMap<(String, i32), Result<(), ClientError>>, ClientError> {
+        let until = Instant::now() + self.client.config().default_api_timeout;
+        self.take_finished();
         if self.config.acknowledgement_mode == AcknowledgementMode::Implicit {
             self.accept_open();
         }
-        self.commit_said().await?;
-        Ok(std::mem::take(&mut self.committed))
-    }
-
-    async fn commit_said(&mut self) -> Result<(), ClientError> {
         self.committed.clear();
-        self.finish_requests().await?;
-        let said = self.in_hand.iter().filter(|(_, it)| it.has_said());
-        let nodes: BTreeSet<i32> = said.map(|((node, _), _)| *node).collect();
-        for node in nodes {
-            self.start_acknowledge(node, false);
-        }
-        self.finish_requests().await
-    }
-
-    /// Waits for all answers that are on their way.
-    async fn finish_requests(&mut self) -> Result<(), ClientError> {
-        let mut finished = Ok(());
-        while let Some(answered) = self.requests.join_next().await {
-            if let Ok(answered) = answered {
-                finished = finished.and(self.on_answered(answered));
+        loop {
+            self.take_finished();
+            self.start_acknowledgements(Purpose::Commit { until });
+            let is_committing = self.nodes.values().any(Node::is_committing);
+            if !is_committing && !self.in_hand.values().any(InHand::has_said) {
+                return Ok(std::mem::take(&mut self.committed));
             }
+            if self.waker.take() {
+                return Err(ClientError::WokenUp);
+            }
+            self.wait(PAUSE).await;
         }
-        finished
     }
 
-    /// Says what is to be said, gives back what was acquired and not handed out, and leaves the group. Implicitly, what
-    /// the last poll gave is done; explicitly, what is not acknowledged is given back.
-    pub async fn close(mut self) -> Result<(), ClientError> {
+    /// As [`ShareConsumer::commit`], and does not wait: what comes of it is told to the listener.
+    pub fn commit_async(&mut self) {
+        let until = Instant::now() + self.client.config().default_api_timeout;
+        self.take_finished();
         if self.config.acknowledgement_mode == AcknowledgementMode::Implicit {
             self.accept_open();
         }
-        let finished = self.finish_requests().await;
-        let nodes: Vec<i32> = self.nodes.keys().copied().collect();
-        for node in nodes {
-            self.start_acknowledge(node, true);
+        self.start_acknowledgements(Purpose::Commit { until });
+    }
+
+    /// Says what is to be said, gives back what was acquired and not acknowledged, and leaves the group, within half a
+    /// minute or `request.timeout.ms`. Nothing is acknowledged by it, implicitly either: what the last poll gave goes to
+    /// others, unless it was committed.
+    pub async fn close(mut self) -> Result<(), ClientError> {
+        let limit = CLOSE_TIMEOUT.min(self.client.config().request_timeout);
+        if tokio::time::timeout(limit, self.leave()).await.is_err() {
+            tracing::warn!(
+                ?limit,
+                "the share consumer could not leave its group within the limit"
+            );
         }
-        let finished = finished.and(self.finish_requests().await);
+        let is_told = |error: &ClientError| {
+            !matches!(
+                error.code(),
+                Some(ErrorCode::GroupAuthorizationFailed | ErrorCode::TopicAuthorizationFailed)
+            )
+        };
+        self.untold.take().filter(is_told).map_or(Ok(()), Err)
+    }
+
+    async fn leave(&mut self) {
+        self.finish_requests().await;
+        self.start_acknowledgements(Purpose::Close);
+        self.finish_requests().await;
         if let Some(membership) = self.membership.take() {
             membership.leave().await;
         }
-        finished
+    }
+
+    /// Waits for all answers that are on their way.
+    async fn finish_requests(&mut self) {
+        while self.nodes.values().any(Node::is_busy)
+            && let Some(finished) = self.tasks.join_next().await
+        {
+            if let Ok(finished) = finished {
+                self.on_finished(finished);
+            }
+        }
     }
 
     /// The name of a topic, shared by all of its records; nothing where it is not known any more.
@@ -331,6 +400,11 @@ impl ShareConsumer {
         let name: Arc<str> = metadata.topic_name(topic_id)?.into();
         self.names.insert(topic_id, name.clone());
         Some(name)
+    }
+
+    fn partition_name(&mut self, (topic_id, partition): TopicIdAndPartition) -> String {
+        let name = self.name_of(topic_id);
+        format!("{}-{partition}", name.as_deref().unwrap_or("a topic"))
     }
 }
 

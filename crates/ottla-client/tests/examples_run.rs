@@ -3,7 +3,6 @@
 //! Cargo has built them beside the tests; `cargo xtask client` builds them first.
 
 #[path = "support/cluster.rs"]
-#[expect(dead_code, reason = "the examples produce by themselves")]
 mod cluster;
 
 use std::path::PathBuf;

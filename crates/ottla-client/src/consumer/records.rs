@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use ottla_protocol::messages::fetch_response::AbortedTransaction;
 use ottla_records::control::ControlRecordType;
 use ottla_records::legacy::{AnyBatch, LegacyMessage};
@@ -87,7 +87,7 @@ impl FetchedBatch {
     }
 
     /// The next record, owned, and the bytes that it takes.
-    fn next_record(&mut self) -> Option<Result<(ConsumerRecord, usize), BatchError>> {
+    pub(crate) fn next_record(&mut self) -> Option<Result<(ConsumerRecord, usize), BatchError>> {
         loop {
             let begins = self.records.position();
             let record = match self.records.next()? {
@@ -95,7 +95,7 @@ impl FetchedBatch {
                 Ok(record) => record,
                 Err(error) => return Some(Err(error)),
             };
-            self.first_offset = record.offset.0 + 1;
+            self.first_offset = record.offset.0.saturating_add(1);
             self.is_begun = true;
             let size = self.records.position() - begins;
             let record = ConsumerRecord {
@@ -226,14 +226,14 @@ impl CompletedFetch {
         }
     }
 
-    /// What is left of the next batch, or nothing once all have been read.
-    pub(super) fn next_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
+    /// What is left of the next batch, or nothing once all have been read. One that cannot be read is met again.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
         let batch = match self.open.take() {
             Some(batch) => Some(batch),
             None => self.read_batch()?,
         };
         if let Some(batch) = &batch {
-            self.next_offset = self.next_offset.max(batch.last_offset + 1);
+            self.next_offset = self.next_offset.max(batch.last_offset.saturating_add(1));
             let wanted = batch.wanted();
             self.handed_out.records += wanted.records;
             self.handed_out.bytes += wanted.bytes;
@@ -241,46 +241,84 @@ impl CompletedFetch {
         Ok(batch)
     }
 
+    /// Goes on behind the batch that [`CompletedFetch::next_batch`] could not read. Its last offset, as far as it can be
+    /// trusted: it ends before the next one begins. Nothing where not even its length can be told, so that all that has
+    /// come behind it is lost too.
+    pub(crate) fn skip_unreadable(&mut self) -> Option<i64> {
+        let end = BatchPrefix::parse(&self.remaining).ok().and_then(|prefix| {
+            let last_offset = match prefix.magic {
+                BatchHeader::MAGIC => BatchHeader::parse(&self.remaining).ok()?.last_offset(),
+                _ => prefix.base_offset,
+            };
+            let length = usize::try_from(prefix.batch_length).ok()?;
+            let size = BatchPrefix::LOG_OVERHEAD.checked_add(length)?;
+            let behind = self.remaining.get(size..)?;
+            let next = BatchPrefix::parse(behind).ok();
+            let before_next = next.map_or(i64::MAX, |next| next.base_offset.0.saturating_sub(1));
+            Some((size, last_offset.0.min(before_next)))
+        });
+        match end {
+            Some((size, last_offset)) => {
+                self.remaining.advance(size);
+                Some(last_offset)
+            }
+            None => {
+                self.remaining = Bytes::new();
+                None
+            }
+        }
+    }
+
     /// The next batch with records that are handed out.
     fn read_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
-        while let Some(batch) = read_whole_batch(&mut self.remaining)? {
-            if self.checks_crcs {
-                batch.verify_crc()?;
+        while has_whole_batch(&self.remaining) {
+            let mut behind = self.remaining.clone();
+            let batch = AnyBatch::read(&mut behind)?;
+            let wanted = self.wanted_of(batch)?;
+            self.remaining = behind;
+            if wanted.is_some() {
+                return Ok(wanted);
             }
-            let last_offset = batch.last_offset().0;
-            if last_offset < self.next_offset {
-                continue;
-            }
-            let (batch, timestamp_type) = match batch {
-                AnyBatch::Current(batch) => {
-                    if self.is_left_out(&batch)? {
-                        self.next_offset = last_offset + 1;
-                        continue;
-                    }
-                    let timestamp_type = batch.header.attributes.timestamp_type();
-                    (batch, timestamp_type)
-                }
-                AnyBatch::Legacy(message) => {
-                    let timestamp_type = message.timestamp_type();
-                    let timestamp_type = timestamp_type.unwrap_or(TimestampType::CreateTime);
-                    match modern(&message)? {
-                        Some(batch) => (batch, timestamp_type),
-                        None => continue,
-                    }
-                }
-            };
-            return Ok(Some(FetchedBatch {
-                topic: self.topic.clone(),
-                partition: self.partition,
-                leader_epoch: batch.header.partition_leader_epoch.0,
-                timestamp_type,
-                first_offset: self.next_offset,
-                is_begun: batch.header.base_offset.0 < self.next_offset,
-                last_offset,
-                records: batch.records(MAX_BATCH_BYTES)?,
-            }));
         }
         Ok(None)
+    }
+
+    fn wanted_of(&mut self, batch: AnyBatch) -> Result<Option<FetchedBatch>, BatchError> {
+        if self.checks_crcs {
+            batch.verify_crc()?;
+        }
+        let last_offset = batch.last_offset().0;
+        if last_offset < self.next_offset {
+            return Ok(None);
+        }
+        let (batch, timestamp_type) = match batch {
+            AnyBatch::Current(batch) => {
+                if self.is_left_out(&batch)? {
+                    self.next_offset = last_offset.saturating_add(1);
+                    return Ok(None);
+                }
+                let timestamp_type = batch.header.attributes.timestamp_type();
+                (batch, timestamp_type)
+            }
+            AnyBatch::Legacy(message) => {
+                let timestamp_type = message.timestamp_type();
+                let timestamp_type = timestamp_type.unwrap_or(TimestampType::CreateTime);
+                match modern(&message)? {
+                    Some(batch) => (batch, timestamp_type),
+                    None => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(FetchedBatch {
+            topic: self.topic.clone(),
+            partition: self.partition,
+            leader_epoch: batch.header.partition_leader_epoch.0,
+            timestamp_type,
+            first_offset: self.next_offset,
+            is_begun: batch.header.base_offset.0 < self.next_offset,
+            last_offset,
+            records: batch.records(MAX_BATCH_BYTES)?,
+        }))
     }
 
     /// Control batches, and those of aborted transactions.
@@ -306,14 +344,7 @@ impl CompletedFetch {
     }
 }
 
-/// The next batch, unless only a part of it has come, as at the end of a response.
-fn read_whole_batch(bytes: &mut Bytes) -> Result<Option<AnyBatch>, BatchError> {
-    match has_whole_batch(bytes) {
-        true => AnyBatch::read(bytes).map(Some),
-        false => Ok(None),
-    }
-}
-
+/// Whether more than a part of the next batch has come, as at the end of a response.
 /// Also where what stands there is no batch at all, so that it is met by who reads it.
 fn has_whole_batch(bytes: &[u8]) -> bool {
     const OVERHEAD: usize = BatchPrefix::LOG_OVERHEAD;

@@ -1,7 +1,7 @@
 //! What a share consumer has in hand of a partition, and what it says of it. Pure.
 //!
-//! Every offset that was acquired is accounted for: those without a record, as compaction and transactions leave them,
-//! are acknowledged as gaps. An offset is in hand until it is acknowledged, and after that until the broker has answered.
+//! A record is in hand until what has become of it is sent.
+//!
 //! Kafka has this in `org.apache.kafka.clients.consumer.internals.ShareInFlightBatch` and `Acknowledgements`.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub enum AcknowledgeType {
 }
 
 /// Of an offset without a record.
-const GAP: i8 = 0;
+pub(super) const GAP: i8 = 0;
 
 /// Offsets in a row of which the same is said. Both ends are inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,80 +36,93 @@ pub(super) struct Batch {
 /// What one partition has given and not got back.
 #[derive(Default, Debug)]
 pub(super) struct InHand {
-    /// Handed out, and nothing is said of them.
-    open: BTreeMap<i64, ShareRecord>,
-    /// Said, and not on the way. Those that are renewed come with their records.
-    said: BTreeMap<i64, (i8, Option<ShareRecord>)>,
+    /// Handed out, and what has become of them as far as that is said.
+    records: BTreeMap<i64, (ShareRecord, Option<AcknowledgeType>)>,
+    /// Said of offsets whose records are not in hand.
+    others: Vec<Batch>,
+    /// Records that `others` renews.
+    others_renewed: Vec<ShareRecord>,
 }
 
 impl InHand {
-    /// What a fetch acquired without a record.
-    pub(super) fn on_gap(&mut self, offset: i64) {
-        self.said.insert(offset, (GAP, None));
-    }
-
     pub(super) fn on_handed_out(&mut self, record: &ShareRecord) {
-        self.open.insert(record.record.offset, record.clone());
+        self.records
+            .insert(record.record.offset, (record.clone(), None));
     }
 
-    /// Whether something can be said of it.
-    pub(super) fn holds(&self, offset: i64) -> bool {
-        self.open.contains_key(&offset) || self.said.contains_key(&offset)
+    /// Offsets that are not handed out: those without a record, and those that cannot be read.
+    pub(super) fn say(&mut self, batches: impl IntoIterator<Item = Batch>) {
+        self.others.extend(batches);
     }
 
+    /// What [`InHand::take_said`] gave is to be said once more.
+    pub(super) fn put_back(&mut self, batches: Vec<Batch>, renewed: Vec<ShareRecord>) {
+        self.others.extend(batches);
+        self.others_renewed.extend(renewed);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.others.is_empty()
+    }
+
+    /// Something was handed out of which nothing is said.
     pub(super) fn has_open(&self) -> bool {
-        !self.open.is_empty()
+        self.records.values().any(|(_, said)| said.is_none())
     }
 
     pub(super) fn has_said(&self) -> bool {
-        !self.said.is_empty()
+        !self.others.is_empty() || self.records.values().any(|(_, said)| said.is_some())
     }
 
     pub(super) fn has_renewals(&self) -> bool {
-        self.said.values().any(|(_, renewed)| renewed.is_some())
+        let renewed = Some(AcknowledgeType::Renew);
+        !self.others_renewed.is_empty() || self.records.values().any(|(_, said)| *said == renewed)
     }
 
-    /// `false` if the offset is not in hand, or too much is said of it already.
+    /// `false` if the record is not in hand. Until it is sent, what was said last counts.
     pub(super) fn acknowledge(&mut self, offset: i64, kind: AcknowledgeType) -> bool {
-        let record = match self.open.remove(&offset) {
-            Some(record) => Some(record),
-            // Somebody changes their mind before it is sent.
-            None => match self.said.get_mut(&offset) {
-                Some((said, _)) if *said == GAP => return false,
-                Some((said, renewed)) if kind != AcknowledgeType::Renew => {
-                    (*said, *renewed) = (kind as i8, None);
-                    return true;
-                }
-                _ => return false,
-            },
-        };
-        let renewed = record.filter(|_| kind == AcknowledgeType::Renew);
-        self.said.insert(offset, (kind as i8, renewed));
-        true
+        match self.records.get_mut(&offset) {
+            Some((_, said)) => {
+                *said = Some(kind);
+                true
+            }
+            None => false,
+        }
     }
 
-    /// All that was handed out is done.
+    /// All that was handed out is done, where nothing else is said.
     pub(super) fn accept_open(&mut self) {
-        for offset in std::mem::take(&mut self.open).into_keys() {
-            self.said
-                .insert(offset, (AcknowledgeType::Accept as i8, None));
+        for (_, said) in self.records.values_mut() {
+            said.get_or_insert(AcknowledgeType::Accept);
         }
     }
 
     /// What is to be sent, in the order of the offsets, and the records that are renewed by it.
     pub(super) fn take_said(&mut self) -> (Vec<Batch>, Vec<ShareRecord>) {
-        let (mut batches, mut renewed): (Vec<Batch>, Vec<ShareRecord>) = Default::default();
-        for (offset, (kind, record)) in std::mem::take(&mut self.said) {
-            renewed.extend(record);
+        let mut all = std::mem::take(&mut self.others);
+        let mut renewed = std::mem::take(&mut self.others_renewed);
+        let said = self.records.extract_if(.., |_, (_, said)| said.is_some());
+        for (offset, (record, said)) in said {
+            let kind = said.map_or(GAP, |kind| kind as i8);
+            if said == Some(AcknowledgeType::Renew) {
+                renewed.push(record);
+            }
+            all.push(Batch {
+                first_offset: offset,
+                last_offset: offset,
+                kind,
+            });
+        }
+        all.sort_by_key(|batch| batch.first_offset);
+        let mut batches: Vec<Batch> = Vec::new();
+        for batch in all {
             match batches.last_mut() {
-                Some(last) if last.kind == kind && last.last_offset + 1 == offset => {
-                    last.last_offset = offset;
+                Some(last)
+                    if last.kind == batch.kind && last.last_offset + 1 == batch.first_offset =>
+                {
+                    last.last_offset = batch.last_offset;
                 }
-                _ => batches.push(Batch {
-                    first_offset: offset,
-                    last_offset: offset,
-                    kind,
-                }),
+                _ => batches.push(batch),
             }
         }
         (batches, renewed)
@@ -121,6 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     use ottla_records::TimestampType;
+    use ottla_types::Uuid;
 
     use super::*;
     use crate::consumer::ConsumerRecord;
@@ -142,9 +156,18 @@ mod tests {
             in_hand.on_handed_out(&ShareRecord {
                 record,
                 delivery_count: 1,
+                source: (0, (Uuid::from_u128(7), 0)),
             });
         }
         in_hand
+    }
+
+    fn gap(offset: i64) -> Batch {
+        Batch {
+            first_offset: offset,
+            last_offset: offset,
+            kind: GAP,
+        }
     }
 
     fn said(in_hand: &mut InHand) -> Vec<(i64, i64, i8)> {
@@ -158,7 +181,7 @@ mod tests {
     #[test]
     fn neighbours_of_one_kind_are_said_together() {
         let mut in_hand = holding(&[3, 4, 5, 8]);
-        in_hand.on_gap(6);
+        in_hand.say([gap(6)]);
         assert!(in_hand.acknowledge(4, AcknowledgeType::Release));
         in_hand.accept_open();
         assert!(!in_hand.has_open());
@@ -175,12 +198,15 @@ mod tests {
     #[test]
     fn only_what_is_in_hand_can_be_acknowledged() {
         let mut in_hand = holding(&[3]);
-        in_hand.on_gap(4);
+        in_hand.say([gap(4)]);
         assert!(!in_hand.acknowledge(2, AcknowledgeType::Accept));
         assert!(!in_hand.acknowledge(4, AcknowledgeType::Accept));
         assert!(in_hand.acknowledge(3, AcknowledgeType::Accept));
-        // Before it is sent, one may think again.
+        // Before it is sent, one may think again, and again.
+        assert!(in_hand.acknowledge(3, AcknowledgeType::Renew));
+        assert!(in_hand.has_renewals());
         assert!(in_hand.acknowledge(3, AcknowledgeType::Reject));
+        assert!(!in_hand.has_renewals());
         assert_eq!(said(&mut in_hand), [(3, 3, 3), (4, 4, 0)]);
         assert!(!in_hand.acknowledge(3, AcknowledgeType::Accept));
     }
@@ -193,6 +219,14 @@ mod tests {
         let (batches, renewed) = in_hand.take_said();
         assert_eq!(batches[0].kind, 4);
         assert_eq!(renewed[0].record.offset, 4);
-        assert!(in_hand.has_open());
+        assert!(in_hand.has_open() && !in_hand.has_renewals());
+
+        in_hand.put_back(batches, renewed);
+        assert!(in_hand.has_said() && in_hand.has_renewals());
+        let (batches, renewed) = in_hand.take_said();
+        assert_eq!((batches.len(), renewed.len()), (1, 1));
+        in_hand.accept_open();
+        in_hand.take_said();
+        assert!(in_hand.is_empty());
     }
 }

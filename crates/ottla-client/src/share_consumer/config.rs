@@ -25,6 +25,21 @@ pub enum AcquireMode {
     RecordLimit = 1,
 }
 
+/// Settings of a consumer that would mean something else in a share group, or nothing: Kafka's share consumer refuses
+/// them too (`ShareConsumerConfig.SHARE_GROUP_UNSUPPORTED_CONFIGS`).
+const UNSUPPORTED: [&str; 10] = [
+    "auto.offset.reset",
+    "enable.auto.commit",
+    "group.instance.id",
+    "isolation.level",
+    "partition.assignment.strategy",
+    "interceptor.classes",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "group.protocol",
+    "group.remote.assignor",
+];
+
 /// Settings of a share consumer, Kafka's keys with underscores. The defaults are Kafka's. Where a group begins to read,
 /// how long its locks last and how often a record is delivered are settings of the group, which the cluster keeps.
 #[derive(Clone, Debug)]
@@ -60,11 +75,22 @@ impl Default for ShareConsumerConfig {
 
 impl ShareConsumerConfig {
     /// Takes the settings that are a share consumer's; returns the keys that are not. See
-    /// [`crate::properties::share_consumer`] for one that refuses them.
+    /// [`crate::properties::share_consumer`] for one that refuses them. Those of another consumer are refused in any case.
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,
     ) -> Result<Vec<String>, ClientError> {
+        let refused: Vec<&str> = UNSUPPORTED
+            .iter()
+            .filter(|key| settings.contains_key(**key))
+            .copied()
+            .collect();
+        if !refused.is_empty() {
+            return Err(ClientError::Config(format!(
+                "{} cannot be set when using a share group.",
+                refused.join(", ")
+            )));
+        }
         let mut unknown = Vec::new();
         for (key, value) in settings {
             let value = Value::new(key, value);
@@ -101,5 +127,41 @@ impl ShareConsumerConfig {
             }
         }
         Ok(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(settings: &[(&str, &str)]) -> Result<ShareConsumerConfig, ClientError> {
+        let settings = settings.iter();
+        let settings = settings.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let mut config = ShareConsumerConfig::default();
+        config.apply(&settings.collect()).map(|_| config)
+    }
+
+    #[test]
+    fn modes_are_read_in_any_case_and_others_are_refused() {
+        let config = applied(&[
+            ("share.acquire.mode", "Record_Limit"),
+            ("share.acknowledgement.mode", "EXPLICIT"),
+        ]);
+        let config = config.expect("modes");
+        assert_eq!(config.acquire_mode, AcquireMode::RecordLimit);
+        assert_eq!(config.acknowledgement_mode, AcknowledgementMode::Explicit);
+        applied(&[("share.acquire.mode", "some")]).expect_err("no mode");
+    }
+
+    #[test]
+    fn what_another_consumer_has_is_refused() {
+        let error = applied(&[
+            ("isolation.level", "read_committed"),
+            ("auto.offset.reset", "earliest"),
+        ]);
+        assert_eq!(
+            error.expect_err("they are refused").to_string(),
+            "auto.offset.reset, isolation.level cannot be set when using a share group."
+        );
     }
 }

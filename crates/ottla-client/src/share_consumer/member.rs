@@ -37,7 +37,7 @@ pub(super) enum Advice {
     Nothing,
     /// Another broker coordinates the group by now.
     FindCoordinator,
-    /// Refused for good: to be told to the owner.
+    /// To be told to the owner: what is refused for good, and what the owner may have to mend.
     Tell {
         code: ErrorCode,
         message: String,
@@ -56,6 +56,8 @@ pub(super) struct Member {
     heartbeat_interval_ms: u64,
     next_heartbeat_at: u64,
     is_in_flight: bool,
+    /// Something was said, answered or not, since it last left.
+    may_be_known: bool,
     failures: u32,
     /// By then the owner has to poll, or the member leaves until it does.
     poll_by: u64,
@@ -73,6 +75,7 @@ impl Member {
             heartbeat_interval_ms: 0,
             next_heartbeat_at: 0,
             is_in_flight: false,
+            may_be_known: false,
             failures: 0,
             poll_by: 0,
             is_refused: false,
@@ -112,7 +115,7 @@ impl Member {
         if now < self.next_heartbeat_at {
             return None;
         }
-        self.is_in_flight = true;
+        (self.is_in_flight, self.may_be_known) = (true, true);
         let is_news = self.said_topics.as_ref() != Some(&self.topics);
         self.said_topics = Some(self.topics.clone());
         let names = || {
@@ -140,12 +143,12 @@ impl Member {
         (!is_asleep).then(|| self.next_heartbeat_at.min(self.poll_by))
     }
 
-    /// The last heartbeat, if it is a member. It joins again with the next poll.
+    /// The last heartbeat, if the coordinator may know of it: of a join that was not answered it may. It joins again with
+    /// the next poll.
     pub(super) fn leave(&mut self) -> Option<ShareGroupHeartbeatRequest> {
-        let is_member = self.epoch != JOIN_EPOCH;
         self.join_again(0);
         self.poll_by = 0;
-        is_member.then(|| self.request(LEAVE_EPOCH))
+        std::mem::take(&mut self.may_be_known).then(|| self.request(LEAVE_EPOCH))
     }
 
     fn request(&self, epoch: i32) -> ShareGroupHeartbeatRequest {
@@ -203,11 +206,14 @@ impl Member {
                 self.on_failed(now);
                 return Advice::Nothing;
             }
+            // It stays what it is, for the case that it is authorized later.
+            ErrorCode::TopicAuthorizationFailed => {
+                self.on_failed(now);
+                return tell(code, response);
+            }
             _ => {
                 self.on_refused();
-                let message = response.error_message.as_deref().unwrap_or_default();
-                let message = message.to_owned();
-                return Advice::Tell { code, message };
+                return tell(code, response);
             }
         }
         self.is_in_flight = false;
@@ -231,6 +237,12 @@ impl Member {
         }
         Advice::Nothing
     }
+}
+
+fn tell(code: ErrorCode, response: &ShareGroupHeartbeatResponse) -> Advice {
+    let message = response.error_message.as_deref().unwrap_or_default();
+    let message = message.to_owned();
+    Advice::Tell { code, message }
 }
 
 #[cfg(test)]
@@ -354,6 +366,35 @@ mod tests {
             }
         );
         assert!(member.is_refused() && member.next_heartbeat(60_000).is_none());
+    }
+
+    #[test]
+    fn one_that_may_not_see_its_topics_says_so_and_asks_again() {
+        let mut member = joined();
+        member.next_heartbeat(5_000).expect("it is alive");
+        let told = member.on_answered(5_000, &refusal(ErrorCode::TopicAuthorizationFailed));
+        assert!(matches!(told, Advice::Tell { .. }), "{told:?}");
+        assert!(!member.is_refused());
+        let again = member.next_heartbeat(5_100).expect("it asks again");
+        assert_eq!(again.member_epoch, 3);
+    }
+
+    #[test]
+    fn one_that_leaves_while_it_joins_says_that_it_leaves() {
+        let mut silent = member();
+        assert_eq!(silent.leave(), None, "nobody knows of it");
+
+        let mut joining = member();
+        joining.on_polled(0);
+        joining.next_heartbeat(0).expect("it joins");
+        assert_eq!(joining.leave().map(|it| it.member_epoch), Some(-1));
+        assert_eq!(joining.leave(), None);
+
+        let mut unheard = member();
+        unheard.on_polled(0);
+        unheard.next_heartbeat(0).expect("it joins");
+        unheard.on_failed(0);
+        assert_eq!(unheard.leave().map(|it| it.member_epoch), Some(-1));
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct Shared {
     wake_heartbeats: Notify,
     /// There may be something for the owner to do.
     news: Arc<Notify>,
-    /// What the coordinator has refused for good.
+    /// What the coordinator has refused.
     error: Mutex<Option<ClientError>>,
 }
 
@@ -79,7 +79,7 @@ impl ShareMembership {
         self.shared.news.clone()
     }
 
-    /// The owner is there. Fails with what the coordinator has refused, every time.
+    /// The owner is there. Fails with what the coordinator has refused: every time, if that is for good.
     pub(super) fn on_polled(&self) -> Result<(), ClientError> {
         let is_refused = {
             let mut member = self.shared.member.lock();
@@ -87,10 +87,12 @@ impl ShareMembership {
             member.is_refused()
         };
         self.shared.wake_heartbeats.notify_one();
-        match self.shared.error.lock().clone() {
-            Some(error) if is_refused => Err(error),
-            _ => Ok(()),
-        }
+        let mut error = self.shared.error.lock();
+        let told = match is_refused {
+            true => error.clone(),
+            false => error.take(),
+        };
+        told.map_or(Ok(()), Err)
     }
 
     pub(super) fn assignment(&self) -> Partitions {

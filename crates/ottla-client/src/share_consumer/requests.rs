@@ -4,8 +4,10 @@
 //! fails ends the session, and with it the locks of all that was in hand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use bytestring::ByteString;
 use ottla_protocol::messages::share_acknowledge_request::{
     self, AcknowledgePartition, AcknowledgeTopic,
 };
@@ -18,9 +20,10 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{ErrorCode, Uuid};
 
-use super::acknowledgements::Batch;
+use super::acknowledgements::{Batch, InHand};
+use super::acquired::{Acquired, Ranges};
 use super::session::{FINAL_EPOCH, ShareSession, TopicIdAndPartition};
-use super::{Partition, ShareConsumer, ShareRecord};
+use super::{AcquireMode, Partition, ShareConsumer, ShareRecord, Source};
 use crate::client::{Client, Owner};
 use crate::consumer::CompletedFetch;
 use crate::error::ClientError;
@@ -29,10 +32,47 @@ use crate::metadata::Metadata;
 /// What a share consumer has to do with one broker.
 #[derive(Default)]
 pub(super) struct Node {
-    pub(super) session: ShareSession,
-    pub(super) is_busy: bool,
+    session: ShareSession,
+    request: Option<Request>,
     /// After a failure it is not asked before.
     asked_from: Option<Instant>,
+}
+
+/// One that is on its way.
+#[derive(Clone, Copy)]
+enum Request {
+    Fetch,
+    Acknowledge { purpose: Purpose, renews: bool },
+}
+
+/// What something is said for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    Poll,
+    /// What fails is said again until then, if that may help.
+    Commit {
+        until: Instant,
+    },
+    /// It is the last that is said.
+    Close,
+}
+
+impl Node {
+    pub(super) fn is_busy(&self) -> bool {
+        self.request.is_some()
+    }
+
+    pub(super) fn is_committing(&self) -> bool {
+        let purpose = match self.request {
+            Some(Request::Acknowledge { purpose, .. }) => Some(purpose),
+            _ => None,
+        };
+        matches!(purpose, Some(Purpose::Commit { .. }))
+    }
+
+    fn is_free(&self, now: Instant) -> bool {
+        !self.is_busy() && self.asked_from.is_none_or(|from| from <= now)
+    }
 }
 
 /// What a request said of a partition, and what is renewed by it.
@@ -40,6 +80,11 @@ pub(super) struct Said {
     partition: TopicIdAndPartition,
     batches: Vec<Batch>,
     renewed: Vec<ShareRecord>,
+}
+
+pub(super) enum Finished {
+    Answered(Answered),
+    Refreshed(Result<(), ClientError>),
 }
 
 pub(super) struct Answered {
@@ -53,20 +98,60 @@ enum Answer {
     Acknowledge(ShareAcknowledgeResponse),
 }
 
+/// What a broker answered of a partition: the code and its message.
+type Told = (i16, Option<ByteString>);
+
 impl ShareConsumer {
-    /// Asks every leader that is not being asked.
-    pub(super) async fn start_fetches(&mut self) -> Result<(), ClientError> {
-        let assignment = match &self.membership {
-            Some(membership) => membership.assignment(),
-            None => return Ok(()),
-        };
-        let metadata = self.metadata_of(assignment.keys().copied()).await?;
-        let mut wanted: BTreeMap<i32, BTreeSet<TopicIdAndPartition>> = BTreeMap::new();
-        // Those that have nothing any more are told so.
-        for (id, node) in &self.nodes {
-            if !node.session.partitions().is_empty() || self.has_said(*id) {
-                wanted.entry(*id).or_default();
+    /// Whether records have been renewed of which no answer has come.
+    pub(super) fn is_renewing(&self) -> bool {
+        let mut nodes = self.nodes.values();
+        let mut in_hand = self.in_hand.values();
+        nodes.any(|node| {
+            matches!(
+                node.request,
+                Some(Request::Acknowledge { renews: true, .. })
+            )
+        }) || in_hand.any(InHand::has_renewals)
+    }
+
+    /// Asks every leader that is not being asked; one at a time, each in its turn, where no more is to be acquired than
+    /// is asked for. While records are being renewed, none is asked for more.
+    pub(super) fn start_requests(&mut self) {
+        if self.is_renewing() {
+            return self.start_acknowledgements(Purpose::Poll);
+        }
+        self.fail_what_is_lost(Purpose::Poll);
+        let mut wanted = self.wanted();
+        if self.config.acquire_mode == AcquireMode::RecordLimit {
+            let is_fetching = |node: &Node| matches!(node.request, Some(Request::Fetch));
+            let next = match self.nodes.values().any(is_fetching) {
+                true => None,
+                false => next_in_turn(wanted.keys().copied(), self.last_asked),
+            };
+            self.last_asked = next.or(self.last_asked);
+            wanted.retain(|id, _| Some(*id) == next);
+        }
+        let now = Instant::now();
+        for (id, wanted) in wanted {
+            let is_said_of_others = self.in_hand.iter().any(|((of, partition), in_hand)| {
+                *of == id && in_hand.has_said() && !wanted.contains(partition)
+            });
+            if self.nodes.entry(id).or_default().is_free(now) && !is_said_of_others {
+                self.start_fetch(id, &wanted);
             }
+        }
+        self.start_acknowledgements(Purpose::Poll);
+    }
+
+    /// What is assigned, by the leaders. Those that have nothing of it any more, and think they have, are among them.
+    fn wanted(&mut self) -> BTreeMap<i32, BTreeSet<TopicIdAndPartition>> {
+        let membership = self.membership.as_ref();
+        let assignment = membership.map_or_else(Default::default, |it| it.assignment());
+        let metadata = self.metadata_of(assignment.keys().copied());
+        let has_session = |node: &&i32| !self.nodes[node].session.partitions().is_empty();
+        let mut wanted: BTreeMap<i32, BTreeSet<TopicIdAndPartition>> = BTreeMap::new();
+        for id in self.nodes.keys().filter(has_session) {
+            wanted.entry(*id).or_default();
         }
         for (topic_id, partitions) in assignment {
             let Some(name) = metadata.topic_name(topic_id) else {
@@ -79,54 +164,74 @@ impl ShareConsumer {
                 }
             }
         }
-        let now = Instant::now();
-        for (id, wanted) in wanted {
-            let node = self.nodes.entry(id).or_default();
-            if node.is_busy || node.asked_from.is_some_and(|from| from > now) {
-                continue;
-            }
-            let is_said_of_others = self.in_hand.iter().any(|((of, partition), in_hand)| {
-                *of == id && in_hand.has_said() && !wanted.contains(partition)
-            });
-            match is_said_of_others && self.nodes[&id].session.is_open() {
-                true => self.start_acknowledge(id, false),
-                false => self.start_fetch(id, &wanted),
-            }
-        }
-        Ok(())
+        wanted
     }
 
-    /// Asks for names and leaders where they are not known, or known to be of the past.
-    async fn metadata_of(
-        &mut self,
-        ids: impl Iterator<Item = Uuid>,
-    ) -> Result<std::sync::Arc<Metadata>, ClientError> {
+    /// Asks for names and leaders where they are not known, or known to be of the past; meanwhile those that are known
+    /// count.
+    fn metadata_of(&mut self, ids: impl Iterator<Item = Uuid>) -> Arc<Metadata> {
         let metadata = self.client.metadata();
         let ids: Vec<Uuid> = ids.collect();
         let unknown = ids.iter().any(|id| metadata.topic_name(*id).is_none());
         let is_old = self.client.metadata_age() > self.client.config().metadata_max_age;
-        if !ids.is_empty() && (unknown || is_old || std::mem::take(&mut self.is_stale)) {
-            return self.client.refresh_topic_ids(&ids).await;
+        let now = Instant::now();
+        let may_ask = !self.is_refreshing && self.refreshed_from.is_none_or(|from| from <= now);
+        if may_ask && !ids.is_empty() && (unknown || is_old || self.is_stale) {
+            (self.is_stale, self.is_refreshing) = (false, true);
+            let client = self.client.clone();
+            self.tasks.spawn(async move {
+                let refreshed = client.refresh_topic_ids(&ids).await;
+                Finished::Refreshed(refreshed.map(|_| ()))
+            });
         }
-        Ok(metadata)
+        metadata
     }
 
-    fn has_said(&self, node: i32) -> bool {
-        let mut in_hand = self.in_hand.iter();
-        in_hand.any(|((of, _), in_hand)| *of == node && in_hand.has_said())
+    fn on_refreshed(&mut self, result: Result<(), ClientError>) {
+        self.is_refreshing = false;
+        self.refreshed_from = Some(Instant::now() + self.client.config().retry_backoff);
+        match result {
+            Ok(()) => {}
+            Err(error) if error.is_retriable() || matches!(error, ClientError::GaveUp { .. }) => {
+                tracing::debug!(%error, "the leaders of the partitions are not known");
+                self.is_stale = true;
+            }
+            Err(error) => self.tell_owner(error),
+        }
     }
 
-    /// Takes what is to be said to a broker, if there is a session in which it can be.
-    fn take_said(&mut self, node: i32) -> Vec<Said> {
-        let is_open = self
-            .nodes
-            .get(&node)
-            .is_some_and(|node| node.session.is_open());
-        if !is_open {
-            return Vec::new();
+    /// Locks end with the session that they were given in, so that nothing can be said of those records any more.
+    fn fail_what_is_lost(&mut self, purpose: Purpose) {
+        let is_over = |id: &i32| {
+            let node = self.nodes.get(id);
+            node.is_none_or(|node| !node.is_busy() && !node.session.is_open())
+        };
+        let lost: Vec<Source> = self
+            .in_hand
+            .iter()
+            .filter(|((node, _), in_hand)| in_hand.has_said() && is_over(node))
+            .map(|(source, _)| *source)
+            .collect();
+        for source in lost {
+            let said = self.take_said(|it| it == source);
+            let what = format!(
+                "share group {} at broker {}",
+                self.config.group_id, source.0
+            );
+            self.tell(source.0, said, purpose, |_| {
+                Err(ClientError::broker(
+                    &what,
+                    ErrorCode::NotLeaderOrFollower.code(),
+                    Some("the share session has ended, and with it the locks of its records"),
+                ))
+            });
         }
-        let of_node = self.in_hand.iter_mut().filter(|((of, _), _)| *of == node);
-        let said = of_node.filter_map(|((_, partition), in_hand)| {
+    }
+
+    /// Takes what is to be said.
+    fn take_said(&mut self, of: impl Fn(Source) -> bool) -> Vec<Said> {
+        let of_these = self.in_hand.iter_mut().filter(|(source, _)| of(**source));
+        let said = of_these.filter_map(|((_, partition), in_hand)| {
             let (batches, renewed) = in_hand.take_said();
             (!batches.is_empty()).then_some(Said {
                 partition: *partition,
@@ -134,16 +239,15 @@ impl ShareConsumer {
                 renewed,
             })
         });
-        said.collect()
+        let said = said.collect();
+        self.in_hand.retain(|_, in_hand| !in_hand.is_empty());
+        said
     }
 
     fn start_fetch(&mut self, id: i32, wanted: &BTreeSet<TopicIdAndPartition>) {
-        let said = self.take_said(id);
+        let said = self.take_said(|(node, _)| node == id);
         let node = self.nodes.entry(id).or_default();
         let change = node.session.next_fetch(wanted);
-        if change.epoch == 0 && wanted.is_empty() {
-            return;
-        }
         let mut topics: BTreeMap<Uuid, BTreeMap<i32, FetchPartition>> = BTreeMap::new();
         let mut partition = |(topic_id, index): TopicIdAndPartition| {
             let partitions = topics.entry(topic_id).or_default();
@@ -194,19 +298,39 @@ impl ShareConsumer {
             ..Default::default()
         };
         let held_back = self.config.fetch_max_wait;
-        self.start(id, said, async move |client, owner| {
+        self.start(id, Request::Fetch, said, async move |client, owner| {
             let connection = client.node_of(id, Some(owner)).await?;
             let response = connection.send_waiting(&request, held_back).await?;
             Ok(Answer::Fetch(response))
         });
     }
 
-    /// Says what is to be said, and asks for nothing. The last one ends the session.
-    pub(super) fn start_acknowledge(&mut self, id: i32, is_last: bool) {
-        let said = self.take_said(id);
-        let Some(node) = self.nodes.get(&id).filter(|node| node.session.is_open()) else {
-            return;
+    /// Says what is to be said to those that are not being asked. The last time that ends their sessions.
+    pub(super) fn start_acknowledgements(&mut self, purpose: Purpose) {
+        self.fail_what_is_lost(purpose);
+        let now = Instant::now();
+        let free = self.nodes.iter().filter(|(_, node)| {
+            let is_free = match purpose {
+                Purpose::Close => !node.is_busy(),
+                _ => node.is_free(now),
+            };
+            is_free && node.session.is_open()
+        });
+        let free: Vec<i32> = free.map(|(id, _)| *id).collect();
+        for id in free {
+            let said = self.take_said(|(node, _)| node == id);
+            if purpose == Purpose::Close || !said.is_empty() {
+                self.start_acknowledge(id, purpose, said);
+            }
+        }
+    }
+
+    fn start_acknowledge(&mut self, id: i32, purpose: Purpose, said: Vec<Said>) {
+        let epoch = match purpose {
+            Purpose::Close => FINAL_EPOCH,
+            _ => self.nodes.entry(id).or_default().session.epoch(),
         };
+        let renews = said.iter().any(|it| !it.renewed.is_empty());
         let topics = said.iter().map(|it| {
             let (topic_id, partition_index) = it.partition;
             AcknowledgeTopic {
@@ -229,15 +353,13 @@ impl ShareConsumer {
         let request = ShareAcknowledgeRequest {
             group_id: Some(self.config.group_id.clone().into()),
             member_id: Some(self.member_id.clone().into()),
-            share_session_epoch: match is_last {
-                true => FINAL_EPOCH,
-                false => node.session.epoch(),
-            },
-            is_renew_ack: said.iter().any(|it| !it.renewed.is_empty()),
+            share_session_epoch: epoch,
+            is_renew_ack: renews,
             topics: one_of_each(topics.collect()),
             ..Default::default()
         };
-        self.start(id, said, async move |client, owner| {
+        let kind = Request::Acknowledge { purpose, renews };
+        self.start(id, kind, said, async move |client, owner| {
             let connection = client.node_of(id, Some(owner)).await?;
             let response = connection.send(&request).await?;
             Ok(Answer::Acknowledge(response))
@@ -247,25 +369,34 @@ impl ShareConsumer {
     fn start<F>(
         &mut self,
         node: i32,
+        request: Request,
         said: Vec<Said>,
         ask: impl FnOnce(Client, Owner) -> F + Send + 'static,
     ) where
         F: Future<Output = Result<Answer, ClientError>> + Send + 'static,
     {
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.is_busy = true;
-        }
+        self.nodes.entry(node).or_default().request = Some(request);
         let (client, owner) = (self.client.clone(), self.owner);
-        self.requests.spawn(async move {
+        self.tasks.spawn(async move {
             let result = ask(client, owner).await;
-            Answered { node, said, result }
+            Finished::Answered(Answered { node, said, result })
         });
     }
 
+    pub(super) fn on_finished(&mut self, finished: Finished) {
+        match finished {
+            Finished::Answered(answered) => self.on_answered(answered),
+            Finished::Refreshed(result) => self.on_refreshed(result),
+        }
+    }
+
     /// Takes in what a broker has answered.
-    pub(super) fn on_answered(&mut self, answered: Answered) -> Result<(), ClientError> {
-        let Answered { node, said, result } = answered;
-        self.nodes.entry(node).or_default().is_busy = false;
+    fn on_answered(&mut self, Answered { node, said, result }: Answered) {
+        let request = self.nodes.entry(node).or_default().request.take();
+        let purpose = match request {
+            Some(Request::Acknowledge { purpose, .. }) => purpose,
+            _ => Purpose::Poll,
+        };
         let result = result.and_then(|answer| {
             let (code, message) = match &answer {
                 Answer::Fetch(response) => (response.error_code, &response.error_message),
@@ -276,89 +407,94 @@ impl ShareConsumer {
         });
         let answer = match result {
             Ok(answer) => answer,
-            Err(error) => return self.on_failed(node, said, error),
+            Err(error) => return self.on_failed(node, said, purpose, error),
         };
         self.nodes.entry(node).or_default().session.on_answered();
+        let mut told: BTreeMap<TopicIdAndPartition, Told> = BTreeMap::new();
         match answer {
             Answer::Fetch(response) => {
                 self.on_lock_timeout(response.acquisition_lock_timeout_ms);
-                let mut failed = Ok(());
-                let mut errors = BTreeMap::new();
                 for topic in response.responses {
                     for partition in topic.partitions {
                         let key = (topic.topic_id, partition.partition_index);
                         let code = partition.acknowledge_error_code;
                         let message = partition.acknowledge_error_message.clone();
-                        errors.insert(key, (code, message));
-                        let taken = self.on_fetched(node, key, partition);
-                        failed = failed.and(taken);
+                        told.insert(key, (code, message));
+                        self.on_fetched((node, key), partition);
                     }
                 }
-                self.settle(node, said, |partition| errors.get(&partition).cloned());
-                failed
             }
             Answer::Acknowledge(response) => {
                 self.on_lock_timeout(response.acquisition_lock_timeout_ms);
-                let mut errors = BTreeMap::new();
                 for topic in response.responses {
                     for partition in topic.partitions {
                         let key = (topic.topic_id, partition.partition_index);
-                        errors.insert(key, (partition.error_code, partition.error_message));
+                        told.insert(key, (partition.error_code, partition.error_message));
                     }
                 }
-                self.settle(node, said, |partition| errors.get(&partition).cloned());
-                Ok(())
             }
         }
+        self.settle(node, said, purpose, &told);
     }
 
     fn on_lock_timeout(&mut self, timeout_ms: i32) {
         if let Ok(timeout_ms @ 1..) = u64::try_from(timeout_ms) {
-            self.lock_timeout = Some(std::time::Duration::from_millis(timeout_ms));
+            self.lock_timeout = Some(Duration::from_millis(timeout_ms));
         }
     }
 
     /// The session is over, and what was said in it has not been heard.
-    fn on_failed(
-        &mut self,
-        id: i32,
-        said: Vec<Said>,
-        error: ClientError,
-    ) -> Result<(), ClientError> {
-        let node = self.nodes.entry(id).or_default();
-        node.session.on_failed();
-        node.asked_from = Some(Instant::now() + self.client.config().retry_backoff);
+    fn on_failed(&mut self, id: i32, said: Vec<Said>, purpose: Purpose, error: ClientError) {
+        self.nodes.entry(id).or_default().session.on_failed();
+        self.pause(id);
         self.is_stale = true;
-        self.tell(id, said, |_| Err(error.clone()));
-        let is_about_session = matches!(
-            error.code(),
+        self.tell(id, said, purpose, |_| Err(error.clone()));
+        let passes = match error.code() {
             Some(
                 ErrorCode::ShareSessionNotFound
-                    | ErrorCode::InvalidShareSessionEpoch
-                    | ErrorCode::ShareSessionLimitReached
-            )
-        );
-        match is_about_session || error.is_retriable() {
-            true => {
-                tracing::debug!(%error, "a share session ended; another one is begun");
-                Ok(())
-            }
-            false => Err(error),
+                | ErrorCode::InvalidShareSessionEpoch
+                | ErrorCode::ShareSessionLimitReached
+                | ErrorCode::UnknownTopicId
+                | ErrorCode::UnknownServerError,
+            ) => true,
+            _ => error.is_retriable(),
+        };
+        if passes {
+            tracing::debug!(%error, "a share session ended; another one is begun");
+        } else {
+            self.tell_owner(error);
         }
     }
 
+    /// Tells what came of each partition; what may succeed later is said again, as far as that is wanted.
     fn settle(
         &mut self,
         node: i32,
-        said: Vec<Said>,
-        error_of: impl Fn(TopicIdAndPartition) -> Option<(i16, Option<bytestring::ByteString>)>,
+        mut said: Vec<Said>,
+        purpose: Purpose,
+        told: &BTreeMap<TopicIdAndPartition, Told>,
     ) {
         let group = self.config.group_id.clone();
-        self.tell(node, said, |partition| {
-            let (code, message) = error_of(partition).unwrap_or_default();
+        let result_of = |partition: TopicIdAndPartition| {
             let what = format!("acknowledging records of share group {group}");
-            ClientError::check(what, code, message.as_deref())
-        });
+            match told.get(&partition) {
+                Some((code, message)) => ClientError::check(what, *code, message.as_deref()),
+                None => Err(ClientError::broker(
+                    what,
+                    ErrorCode::InvalidRecordState.code(),
+                    Some("the answer of the broker says nothing of them"),
+                )),
+            }
+        };
+        let repeats = matches!(purpose, Purpose::Commit { until } if Instant::now() < until);
+        for said in said.extract_if(.., |said| {
+            repeats && result_of(said.partition).is_err_and(|error| helps_to_repeat(&error))
+        }) {
+            self.pause(node);
+            let in_hand = self.in_hand.entry((node, said.partition)).or_default();
+            in_hand.put_back(said.batches, said.renewed);
+        }
+        self.tell(node, said, purpose, result_of);
     }
 
     /// Tells whoever wants to know, and gives again what is renewed.
@@ -366,108 +502,120 @@ impl ShareConsumer {
         &mut self,
         node: i32,
         said: Vec<Said>,
+        purpose: Purpose,
         result_of: impl Fn(TopicIdAndPartition) -> Result<(), ClientError>,
     ) {
         for said in said {
             let result = result_of(said.partition);
+            match &result {
+                Ok(()) => self.renewed.extend(said.renewed),
+                Err(error) => self.is_stale |= error.is_retriable(),
+            }
             let Some(name) = self.name_of(said.partition.0) else {
                 continue;
             };
             let partition: Partition = (name.to_string(), said.partition.1);
+            if let Err(error) = &result {
+                tracing::debug!(%error, node, ?partition, "acknowledgements failed");
+            }
             if let Some(listener) = &mut self.listener {
                 let batches = said.batches.iter();
-                let offsets: Vec<i64> = batches
-                    .flat_map(|batch| batch.first_offset..=batch.last_offset)
+                let offsets: Vec<_> = batches
+                    .map(|batch| batch.first_offset..=batch.last_offset)
                     .collect();
                 listener(&partition, &offsets, &result);
             }
-            if result.is_ok() {
-                let key = (node, said.partition);
-                let renewed = said.renewed.into_iter();
-                self.renewed.extend(renewed.map(|record| (key, record)));
-            }
-            // One failure is what is told of a partition.
-            let told = self.committed.entry(partition).or_insert(Ok(()));
-            if told.is_ok() {
-                *told = result;
+            if let Purpose::Commit { .. } = purpose {
+                // One failure is what is told of a partition.
+                let told = self.committed.entry(partition).or_insert(Ok(()));
+                if told.is_ok() {
+                    *told = result;
+                }
             }
         }
     }
 
-    fn on_fetched(
-        &mut self,
-        node: i32,
-        key: TopicIdAndPartition,
-        data: PartitionData,
-    ) -> Result<(), ClientError> {
+    fn on_fetched(&mut self, source: Source, data: PartitionData) {
+        let (node, partition) = source;
         let code = ErrorCode::from_code(data.error_code);
         match code {
             ErrorCode::None => {}
             ErrorCode::UnknownServerError => self.pause(node),
-            _ if code.is_retriable() || code == ErrorCode::UnknownTopicId => {
+            _ if code != ErrorCode::CorruptMessage
+                && (code.is_retriable() || code == ErrorCode::UnknownTopicId) =>
+            {
                 self.is_stale = true;
                 self.pause(node);
             }
             _ => {
-                let name = self.name_of(key.0);
-                let what = format!("{}-{}", name.as_deref().unwrap_or("a topic"), key.1);
+                self.pause(node);
+                let what = self.partition_name(partition);
                 let message = data.error_message.as_deref();
-                return Err(ClientError::broker(what, data.error_code, message));
+                self.tell_owner(ClientError::broker(what, data.error_code, message));
+                return;
             }
         }
         let Some(first) = data.acquired_records.first() else {
-            return Ok(());
+            return;
         };
-        let mut deliveries: BTreeMap<i64, i16> = BTreeMap::new();
-        for acquired in &data.acquired_records {
-            let offsets = acquired.first_offset..=acquired.last_offset;
-            deliveries.extend(offsets.map(|offset| (offset, acquired.delivery_count)));
-        }
+        let Some(name) = self.name_of(partition.0) else {
+            // A topic that is gone by now.
+            return;
+        };
+        let ranges = match Ranges::read(&data.acquired_records) {
+            Ok(ranges) => ranges,
+            Err(reason) => {
+                self.nodes.entry(node).or_default().session.on_failed();
+                self.tell_owner(ClientError::Unreadable {
+                    address: format!("broker {node}"),
+                    what: format!("acquired records of {name}-{}", partition.1),
+                    reason,
+                });
+                return;
+            }
+        };
         let records = data.records.as_ref();
         let bytes = records.and_then(|records| records.as_bytes().cloned());
-        let Some(name) = self.name_of(key.0) else {
-            // A topic that is gone by now.
-            return Ok(());
-        };
-        let mut fetch = CompletedFetch::new(
-            name.clone(),
-            key.1,
+        let fetch = CompletedFetch::new(
+            name,
+            partition.1,
             bytes.unwrap_or_default(),
             first.first_offset,
             Vec::new(),
             self.config.check_crcs,
         );
-        let in_hand = self.in_hand.entry((node, key)).or_default();
-        loop {
-            match fetch.next_record() {
-                Ok(Some(record)) => {
-                    if let Some(delivery_count) = deliveries.remove(&record.offset) {
-                        let record = ShareRecord {
-                            record,
-                            delivery_count,
-                        };
-                        self.fetched.push_back(((node, key), record));
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    return Err(ClientError::Records {
-                        partition: format!("{name}-{}", key.1),
-                        error,
-                    });
-                }
-            }
-        }
-        for offset in deliveries.into_keys() {
-            in_hand.on_gap(offset);
-        }
-        Ok(())
+        self.fetched
+            .push_back((source, Acquired::new(fetch, ranges)));
+    }
+
+    /// With the next poll; of several the first.
+    fn tell_owner(&mut self, error: ClientError) {
+        self.untold.get_or_insert(error);
     }
 
     fn pause(&mut self, node: i32) {
         let backoff = self.client.config().retry_backoff;
         self.nodes.entry(node).or_default().asked_from = Some(Instant::now() + backoff);
     }
+}
+
+/// Whether the same broker may take it later: not where the locks are gone with the leadership or the topic.
+fn helps_to_repeat(error: &ClientError) -> bool {
+    let is_gone = matches!(
+        error.code(),
+        Some(
+            ErrorCode::NotLeaderOrFollower
+                | ErrorCode::FencedLeaderEpoch
+                | ErrorCode::UnknownTopicOrPartition
+                | ErrorCode::UnknownTopicId
+        )
+    );
+    error.is_retriable() && !is_gone
+}
+
+/// The one behind the last, and the first behind the highest.
+fn next_in_turn(ids: impl Iterator<Item = i32>, last: Option<i32>) -> Option<i32> {
+    ids.min_by_key(|id| (last.is_some_and(|last| *id <= last), *id))
 }
 
 fn said_of<T>(partition: TopicIdAndPartition, said: &[Said], wire: impl Fn(&Batch) -> T) -> Vec<T> {

@@ -1,5 +1,10 @@
 //! The broker that the tests of this folder talk to, and what each of them does first.
 
+#![allow(
+    dead_code,
+    reason = "each of the files that have this module uses a part of it"
+)]
+
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -12,7 +17,12 @@ use ottla_testkit::{BrokerBuilder, BrokerProcess};
 
 /// A broker: the one that `OTTLA_CLIENT_BOOTSTRAP` names, or an Ottla of the test's own.
 pub struct Cluster {
-    _broker: Option<BrokerProcess>,
+    /// Nothing where the environment names one.
+    #[allow(
+        dead_code,
+        reason = "one of the files that have this module restarts it"
+    )]
+    pub broker: Option<BrokerProcess>,
     pub admin: Admin,
     /// Tells the names of this test from those of others.
     suffix: String,
@@ -28,6 +38,12 @@ impl Cluster {
                     .property("group.consumer.min.heartbeat.interval.ms", "500")
                     .property("group.consumer.heartbeat.interval.ms", "500")
                     .property("offsets.topic.num.partitions", "1")
+                    .property("group.share.min.heartbeat.interval.ms", "500")
+                    .property("group.share.heartbeat.interval.ms", "500")
+                    .property("group.share.assignment.interval.ms", "0")
+                    .property("share.coordinator.state.topic.num.partitions", "1")
+                    .property("share.coordinator.state.topic.replication.factor", "1")
+                    .property("share.coordinator.state.topic.min.isr", "1")
                     .property("auto.create.topics.enable", "false")
                     .start();
                 let bootstrap = broker.bootstrap();
@@ -38,7 +54,7 @@ impl Cluster {
         let admin = Admin::new(Client::connect(config).await.expect("the broker answers"));
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Cluster {
-            _broker: broker,
+            broker,
             admin,
             suffix: format!("-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)),
         }

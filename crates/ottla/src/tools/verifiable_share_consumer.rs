@@ -2,6 +2,7 @@
 //! share group meets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,7 @@ pub struct VerifiableShareConsumerArgs {
     /// Print each record.
     #[arg(long)]
     verbose: bool,
-    /// When records are acknowledged: with the next poll, or after each.
+    /// When records are acknowledged: with the next poll, or after each, with or without waiting for the answers.
     #[arg(long, value_enum, ignore_case = true, default_value = "auto")]
     acknowledgement_mode: Acknowledging,
     /// Where the group begins; sets share.auto.offset.reset of the group.
@@ -226,10 +227,14 @@ async fn until_enough(
             continue;
         }
         on_consumed(&records, args.verbose);
-        if args.acknowledgement_mode != Acknowledging::Auto {
-            for ((topic, partition), result) in consumer.commit().await? {
-                if let Err(error) = result {
-                    eprintln!("acknowledging records of {topic}-{partition} failed: {error}");
+        match args.acknowledgement_mode {
+            Acknowledging::Auto => {}
+            Acknowledging::Async => consumer.commit_async(),
+            Acknowledging::Sync => {
+                for ((topic, partition), result) in consumer.commit().await? {
+                    if let Err(error) = result {
+                        eprintln!("acknowledging records of {topic}-{partition} failed: {error}");
+                    }
                 }
             }
         }
@@ -281,15 +286,17 @@ fn on_consumed(records: &[ShareRecord], is_verbose: bool) {
 fn on_acknowledged(
     counted: &AtomicU64,
     (topic, partition): &(String, i32),
-    offsets: &[i64],
+    offsets: &[RangeInclusive<i64>],
     result: &Result<(), ClientError>,
 ) {
-    let partition = Offsets::new(topic, *partition, offsets.iter().copied().collect());
+    let offsets = offsets.iter().cloned().flatten().collect();
+    let partition = Offsets::new(topic, *partition, offsets);
+    let count = partition.count;
     if result.is_ok() {
-        counted.fetch_add(offsets.len() as u64, Ordering::Relaxed);
+        counted.fetch_add(count as u64, Ordering::Relaxed);
     }
     let event = OffsetsAcknowledged {
-        count: offsets.len(),
+        count,
         partitions: vec![partition],
         success: result.is_ok(),
         error: result.as_ref().err().map(ClientError::broker_message),

@@ -1,0 +1,432 @@
+//! Share groups (KIP-932), against a real broker.
+
+#[path = "support/cluster.rs"]
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_client::admin::{ConfigOperation, ConfigResourceType};
+use ottla_client::{
+    AcknowledgeType, AcknowledgementMode, AcquireMode, Client, ClientError, ProducerConfig,
+    ProducerRecord, ShareConsumer, ShareConsumerConfig, ShareRecord,
+};
+use parking_lot::Mutex;
+
+use cluster::{Cluster, record};
+
+const EXPLICIT: AcknowledgementMode = AcknowledgementMode::Explicit;
+
+/// A group that begins at the beginning, and its topic.
+struct Shared {
+    cluster: Cluster,
+    topic: String,
+    group: String,
+}
+
+impl Shared {
+    async fn start() -> Shared {
+        let cluster = Cluster::start().await;
+        let topic = cluster.topic("t", 1).await;
+        let group = cluster.name("g");
+        let reset = ConfigOperation::Set("earliest".to_owned());
+        let settings = BTreeMap::from([("share.auto.offset.reset".to_owned(), reset)]);
+        let kind = ConfigResourceType::Group;
+        let altered = cluster.admin.alter_configs(kind, &group, &settings, false);
+        altered.await.expect("the group is set up");
+        Shared {
+            cluster,
+            topic,
+            group,
+        }
+    }
+
+    fn config(&self) -> ShareConsumerConfig {
+        ShareConsumerConfig {
+            group_id: self.group.clone(),
+            ..ShareConsumerConfig::default()
+        }
+    }
+
+    /// A member with connections of its own.
+    fn member(&self, config: ShareConsumerConfig) -> ShareConsumer {
+        let client = Client::unconnected(self.cluster.admin.client().config().clone());
+        let mut consumer = ShareConsumer::new(client, config).expect("a consumer");
+        consumer.subscribe(std::slice::from_ref(&self.topic));
+        consumer
+    }
+
+    /// Until so many records are not done.
+    async fn await_lag(&self, lag: i64) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let partition = (self.topic.clone(), 0);
+        loop {
+            let offsets = self.cluster.admin.share_group_offsets(&self.group);
+            let offsets = offsets.await.expect("offsets");
+            if offsets[&partition].and_then(|it| it.lag) == Some(lag) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{offsets:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// So many records, as one batch.
+    async fn write(&self, count: usize) {
+        let producer = self.cluster.producer(ProducerConfig {
+            linger: Duration::from_secs(60),
+            ..ProducerConfig::default()
+        });
+        for number in 0..count {
+            let sent = ProducerRecord {
+                partition: Some(0),
+                ..record(&self.topic, "k", &format!("value {number}"))
+            };
+            producer.send(sent).await.expect("sent");
+        }
+        producer.close().await;
+    }
+}
+
+fn offsets(records: &[ShareRecord]) -> Vec<i64> {
+    records.iter().map(|it| it.record.offset).collect()
+}
+
+/// Polls until something comes.
+async fn next(consumer: &mut ShareConsumer) -> Result<Vec<ShareRecord>, ClientError> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        let records = consumer.poll(Duration::from_millis(500)).await?;
+        if !records.is_empty() {
+            return Ok(records);
+        }
+    }
+    panic!("no record came");
+}
+
+async fn committed(consumer: &mut ShareConsumer) -> Vec<Result<(), ClientError>> {
+    let committed = consumer.commit().await.expect("an answer");
+    committed.into_values().collect()
+}
+
+#[tokio::test]
+async fn what_is_committed_is_done_and_what_is_not_goes_to_others() {
+    let shared = Shared::start().await;
+    let mut consumer = shared.member(shared.config());
+    shared.write(3).await;
+    assert_eq!(
+        offsets(&next(&mut consumer).await.expect("records")),
+        [0, 1, 2]
+    );
+    let results = committed(&mut consumer).await;
+    assert!(matches!(results[..], [Ok(())]), "{results:?}");
+
+    shared.write(2).await;
+    assert_eq!(
+        offsets(&next(&mut consumer).await.expect("records")),
+        [3, 4]
+    );
+    // The last poll is followed by no other, and by no commit.
+    consumer.close().await.expect("closed");
+
+    let mut other = shared.member(shared.config());
+    let again = next(&mut other).await.expect("records");
+    assert_eq!(offsets(&again), [3, 4]);
+    assert!(again.iter().all(|it| it.delivery_count == 2));
+    other.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn each_record_becomes_what_is_said_of_it() {
+    let shared = Shared::start().await;
+    let mut consumer = shared.member(ShareConsumerConfig {
+        acknowledgement_mode: EXPLICIT,
+        ..shared.config()
+    });
+    let told: Arc<Mutex<Vec<(Vec<RangeInclusive<i64>>, bool)>>> = Arc::default();
+    let telling = told.clone();
+    consumer.set_listener(Box::new(move |_, offsets, result| {
+        telling.lock().push((offsets.to_vec(), result.is_ok()));
+    }));
+    shared.write(4).await;
+    let records = next(&mut consumer).await.expect("records");
+    assert_eq!(offsets(&records), [0, 1, 2, 3]);
+    let error = consumer.poll(Duration::ZERO).await.expect_err("too early");
+    assert!(
+        error.to_string().contains("must be acknowledged"),
+        "{error}"
+    );
+    for (record, kind) in records.iter().zip([
+        AcknowledgeType::Accept,
+        AcknowledgeType::Renew,
+        AcknowledgeType::Release,
+        AcknowledgeType::Reject,
+    ]) {
+        consumer
+            .acknowledge(record, AcknowledgeType::Renew)
+            .expect("in hand");
+        consumer
+            .acknowledge(record, kind)
+            .expect("in hand, and thought of again");
+    }
+    let renewed = next(&mut consumer).await.expect("records");
+    assert_eq!((offsets(&renewed), renewed[0].delivery_count), (vec![1], 1));
+    let all = vec![0..=0, 1..=1, 2..=2, 3..=3];
+    assert_eq!(told.lock()[..], [(all, true)]);
+
+    consumer
+        .acknowledge(&renewed[0], AcknowledgeType::Accept)
+        .expect("in hand");
+    let results = committed(&mut consumer).await;
+    assert!(matches!(results[..], [Ok(())]), "{results:?}");
+    let released = next(&mut consumer).await.expect("records");
+    assert_eq!(
+        (offsets(&released), released[0].delivery_count),
+        (vec![2], 2)
+    );
+    let error = consumer.acknowledge(&renewed[0], AcknowledgeType::Accept);
+    error.expect_err("it is not in hand any more");
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn a_poll_gives_whole_batches_until_they_are_enough() {
+    let shared = Shared::start().await;
+    for _ in 0..3 {
+        shared.write(4).await;
+    }
+    let mut consumer = shared.member(ShareConsumerConfig {
+        max_poll_records: 5,
+        ..shared.config()
+    });
+    let first = next(&mut consumer).await.expect("records");
+    assert_eq!(offsets(&first), Vec::from_iter(0..8));
+    let rest = next(&mut consumer).await.expect("records");
+    assert_eq!(offsets(&rest), Vec::from_iter(8..12));
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn no_more_is_acquired_than_the_limit_of_records_allows() {
+    let shared = Shared::start().await;
+    shared.write(8).await;
+    let mut consumer = shared.member(ShareConsumerConfig {
+        max_poll_records: 5,
+        acquire_mode: AcquireMode::RecordLimit,
+        ..shared.config()
+    });
+    let first = next(&mut consumer).await.expect("records");
+    assert_eq!(offsets(&first), [0, 1, 2, 3, 4]);
+    // The rest of the batch is for others.
+    let mut other = shared.member(shared.config());
+    assert_eq!(
+        offsets(&next(&mut other).await.expect("records")),
+        [5, 6, 7]
+    );
+    other.close().await.expect("closed");
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn what_is_said_does_not_wait_for_what_is_handed_out_next() {
+    let shared = Shared::start().await;
+    shared.write(2).await;
+    shared.write(2).await;
+    let mut consumer = shared.member(ShareConsumerConfig {
+        max_poll_records: 1,
+        ..shared.config()
+    });
+    assert_eq!(
+        offsets(&next(&mut consumer).await.expect("records")),
+        [0, 1]
+    );
+    assert_eq!(
+        offsets(&next(&mut consumer).await.expect("records")),
+        [2, 3]
+    );
+    // The first two have been said to be done by that poll, which had the others at hand already.
+    shared.await_lag(2).await;
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn a_member_that_closes_while_it_joins_is_in_the_group_no_more() {
+    let shared = Shared::start().await;
+    // The coordinator is there, and the group is known.
+    let mut first = shared.member(shared.config());
+    first
+        .poll(Duration::from_millis(300))
+        .await
+        .expect("polled");
+    first.close().await.expect("closed");
+    for wait in [0, 1, 2, 5, 10] {
+        let mut consumer = shared.member(shared.config());
+        consumer
+            .poll(Duration::from_millis(wait))
+            .await
+            .expect("polled");
+        consumer.close().await.expect("closed");
+        // What has been sent before is answered by then.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let described = shared.cluster.admin.describe_share_group(&shared.group);
+        let members = described.await.expect("a group").members;
+        assert_eq!(members, [], "after {wait} ms");
+    }
+}
+
+#[tokio::test]
+async fn what_was_locked_in_a_session_that_is_over_is_said_to_be_lost() {
+    let mut shared = Shared::start().await;
+    if shared.cluster.broker.is_none() {
+        return;
+    }
+    shared.write(2).await;
+    let mut consumer = shared.member(ShareConsumerConfig {
+        acknowledgement_mode: EXPLICIT,
+        ..shared.config()
+    });
+    let records = next(&mut consumer).await.expect("records");
+    let broker = shared.cluster.broker.as_mut().expect("a broker");
+    broker.stop();
+    broker.start_again();
+    for record in &records {
+        consumer
+            .acknowledge(record, AcknowledgeType::Accept)
+            .expect("in hand");
+    }
+    let results = committed(&mut consumer).await;
+    assert!(matches!(results[..], [Err(_)]), "{results:?}");
+    let again = next(&mut consumer).await.expect("records");
+    assert_eq!(offsets(&again), [0, 1]);
+    // Those that are renewed come again from the broker, not from what is in hand: they can be acknowledged.
+    for record in &again {
+        consumer
+            .acknowledge(record, AcknowledgeType::Renew)
+            .expect("in hand");
+    }
+    let broker = shared.cluster.broker.as_mut().expect("a broker");
+    broker.stop();
+    broker.start_again();
+    let third = next(&mut consumer).await.expect("records");
+    assert_eq!(offsets(&third), [0, 1]);
+    for record in &third {
+        consumer
+            .acknowledge(record, AcknowledgeType::Accept)
+            .expect("in hand");
+    }
+    let results = committed(&mut consumer).await;
+    assert!(matches!(results[..], [Ok(())]), "{results:?}");
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn a_batch_that_cannot_be_read_is_rejected_and_told() {
+    let mut shared = Shared::start().await;
+    if shared.cluster.broker.is_none() {
+        return;
+    }
+    for _ in 0..3 {
+        shared.write(2).await;
+    }
+    // One byte of a value of the second batch is another on the disk.
+    let broker = shared.cluster.broker.as_mut().expect("a broker");
+    broker.stop();
+    let folder = broker.data_dir().join(format!("{}-0", shared.topic));
+    let segment = folder.join("00000000000000000000.log");
+    let mut bytes = std::fs::read(&segment).expect("a segment");
+    let mut places = bytes.windows(7).enumerate();
+    let place = places.by_ref().filter(|(_, it)| *it == b"value 1").nth(1);
+    let place = place.expect("the second batch").0;
+    bytes[place] = b'V';
+    std::fs::write(&segment, bytes).expect("written");
+    broker.start_again();
+
+    let mut consumer = shared.member(shared.config());
+    assert_eq!(
+        offsets(&next(&mut consumer).await.expect("records")),
+        [0, 1]
+    );
+    let error = next(&mut consumer).await.expect_err("a damaged batch");
+    assert!(matches!(error, ClientError::Records { .. }), "{error}");
+    assert_eq!(
+        offsets(&next(&mut consumer).await.expect("records")),
+        [4, 5]
+    );
+    let results = committed(&mut consumer).await;
+    assert!(matches!(results[..], [Ok(())]), "{results:?}");
+    // Nothing is locked, and nobody is given it again.
+    shared.await_lag(0).await;
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn a_topic_that_is_another_by_now_is_read_and_acknowledged() {
+    let shared = Shared::start().await;
+    shared.write(2).await;
+    let mut consumer = shared.member(ShareConsumerConfig {
+        acknowledgement_mode: EXPLICIT,
+        ..shared.config()
+    });
+    let records = next(&mut consumer).await.expect("records");
+    for record in &records {
+        consumer
+            .acknowledge(record, AcknowledgeType::Accept)
+            .expect("in hand");
+    }
+    committed(&mut consumer).await;
+    let admin = &shared.cluster.admin;
+    admin.delete_topic(&shared.topic).await.expect("deleted");
+    let again = ottla_client::admin::NewTopic {
+        name: shared.topic.clone(),
+        partitions: Some(1),
+        ..Default::default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while admin
+        .create_topics(std::slice::from_ref(&again), false)
+        .await
+        .expect("an answer")[0]
+        .error_code
+        != 0
+    {
+        assert!(Instant::now() < deadline, "the topic is not deleted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    shared.write(1).await;
+    let records = next(&mut consumer).await.expect("records");
+    assert_eq!(offsets(&records), [0]);
+    consumer
+        .acknowledge(&records[0], AcknowledgeType::Accept)
+        .expect("in hand");
+    let results = committed(&mut consumer).await;
+    assert!(matches!(results[..], [Ok(())]), "{results:?}");
+    consumer.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn what_waits_is_woken_and_what_is_not_subscribed_does_not_wait() {
+    let shared = Shared::start().await;
+    let mut consumer = shared.member(shared.config());
+    let waker = consumer.waker();
+    let wake = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        waker.wake_up();
+    });
+    let error = consumer.poll(Duration::MAX).await.expect_err("woken");
+    assert!(matches!(error, ClientError::WokenUp), "{error}");
+    wake.await.expect("no panic");
+
+    shared.write(1).await;
+    assert_eq!(offsets(&next(&mut consumer).await.expect("records")), [0]);
+    consumer.waker().wake_up();
+    let error = consumer.commit().await.expect_err("woken");
+    assert!(matches!(error, ClientError::WokenUp), "{error}");
+    assert!(consumer.commit().await.is_ok());
+
+    consumer.subscribe(&[]);
+    let error = consumer.poll(Duration::MAX).await.expect_err("no topic");
+    assert!(error.to_string().contains("not subscribed"), "{error}");
+    consumer.close().await.expect("closed");
+}
