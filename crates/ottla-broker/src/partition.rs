@@ -29,6 +29,7 @@ mod partitions;
 mod primitives;
 mod readers;
 mod settings;
+mod topic_id_file;
 mod waiters;
 
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use execute::{BeginVerification, Stepped, Truncation, Verified};
 use follower_fetches::Turn;
 use inbox::{Inbox, Place, RunToken};
 use readers::Readers;
+use topic_id_file::TopicIdEvent;
 
 pub(crate) use append_pace::{AppendPace, AppendTime};
 pub(crate) use directory_move::DirectoryMoves;
@@ -123,6 +125,8 @@ enum PartitionEvent {
     /// From here on appends are set aside, and whoever asked for it is told.
     HoldAppends(oneshot::Sender<()>),
     LetAppendsGo,
+    /// How it stands with the file that says of which topic the log is.
+    TopicId(TopicIdEvent),
     Replica(Event<Ack>),
     /// Another replica fetches from this one.
     FollowerFetch(FollowerFetch, Turn),
@@ -165,6 +169,7 @@ impl PartitionEvent {
             PartitionEvent::LeaderAnswered(answer) => EVENT_BYTES + answer.size_in_bytes(),
             PartitionEvent::HoldAppends(_)
             | PartitionEvent::LetAppendsGo
+            | PartitionEvent::TopicId(_)
             | PartitionEvent::Replica(_)
             | PartitionEvent::FollowerFetch(..)
             | PartitionEvent::Truncate(_)
@@ -178,6 +183,15 @@ impl PartitionEvent {
             | PartitionEvent::Flushed
             | PartitionEvent::FlushDue
             | PartitionEvent::JobFailed(..) => EVENT_BYTES,
+        }
+    }
+
+    /// Whether the log may grow by it.
+    fn brings_records(&self) -> bool {
+        match self {
+            PartitionEvent::Append(_) => true,
+            PartitionEvent::LeaderAnswered(answer) => answer.size_in_bytes() > 0,
+            _ => false,
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ottla_config::BrokerConfig;
 use ottla_metadata::MetadataImage;
 use ottla_types::TopicPartition;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::controller::dir_assignments::DirAssignments;
 use crate::controller::dir_reports::DirReports;
@@ -355,6 +355,12 @@ impl RunningBroker {
         let mut unclosed = Vec::new();
         for some in partitions.chunks(LOGS_CLOSED_AT_ONCE) {
             let mut closing = Vec::new();
+            let mut named = JoinSet::new();
+            for partition in some.iter().map(Arc::clone) {
+                let broker = Arc::clone(&self.broker);
+                named.spawn(async move { partition.ensure_topic_id(&broker).await });
+            }
+            named.join_all().await;
             for partition in some {
                 let topic_partition = partition.topic_partition.clone();
                 match partition.close(&self.broker).await {

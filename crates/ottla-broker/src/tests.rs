@@ -27,6 +27,7 @@ mod settings;
 mod settings_in_force;
 mod share_groups;
 mod streams_groups;
+mod topic_id_files;
 mod transactions;
 
 pub(crate) use directories::{Node, create, produce};

@@ -16,6 +16,7 @@ use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica}
 use ottla_types::{ErrorCode, Offset};
 
 use super::held_appends::HeldAppends;
+use super::topic_id_file::TopicIdFile;
 use super::{Ack, AppendTime, Home, Partition, PartitionEvent, PendingAppend};
 use crate::Broker;
 use crate::metrics::Metric;
@@ -38,7 +39,7 @@ const FLUSH_RETRY: Duration = Duration::from_secs(1);
 
 /// What only the holder of the run token touches.
 pub(super) struct Stepped {
-    replica: Replica<Ack>,
+    pub(super) replica: Replica<Ack>,
     log: Log,
     /// Batches that `WriteLog` asked for and that are not written.
     unwritten: Vec<RecordBatch>,
@@ -51,7 +52,8 @@ pub(super) struct Stepped {
     flush: FlushState,
     /// Taken out of the inbox by a thread that may not wait for the disk.
     deferred: Option<PartitionEvent>,
-    held: HeldAppends,
+    pub(super) held: HeldAppends,
+    pub(super) topic_id_file: TopicIdFile,
     verifications: Verifications,
     unverified: Unverified,
     replicating: Replicating,
@@ -78,6 +80,7 @@ impl Stepped {
             flush: FlushState::Idle,
             deferred: None,
             held: HeldAppends::default(),
+            topic_id_file: TopicIdFile::default(),
             verifications: Verifications::default(),
             unverified: Unverified::default(),
             replicating: Replicating::default(),
@@ -107,6 +110,9 @@ impl Stepped {
         broker: &Arc<Broker>,
         event: PartitionEvent,
     ) {
+        if event.brings_records() {
+            self.get_topic_id(partition, broker);
+        }
         match event {
             PartitionEvent::Append(_) | PartitionEvent::LeaderAnswered(_)
                 if self.held.is_holding() =>
@@ -122,6 +128,7 @@ impl Stepped {
                 let _ = in_force.send(());
             }
             PartitionEvent::LetAppendsGo => self.held.let_go(),
+            PartitionEvent::TopicId(event) => self.on_topic_id(partition, broker, event),
             PartitionEvent::Replica(event) => {
                 self.write(partition, broker);
                 self.note_answer(broker, &event);
@@ -453,6 +460,7 @@ impl Stepped {
     /// Another log holds the same now, and is on disk up to its end.
     fn on_replaced(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, home: Home) {
         partition.home.store(Arc::new(home));
+        self.has_topic_id();
         self.stage.clear();
         let up_to = self.log.log_end_offset();
         self.flush = FlushState::Idle;

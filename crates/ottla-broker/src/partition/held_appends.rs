@@ -5,7 +5,8 @@
 //! for that: it would keep acknowledgements from timing out, and a thread with it. So the partition sets appends aside
 //! in the order in which they came, and goes on with everything else. What is set aside counts for the bound of the
 //! inbox, beyond which connections are not read; and whoever holds appends for long has a deadline, or lets them go.
-//! A move between directories does it before it puts the copy in place, and a new log until the id of its topic is on disk.
+//! A move between directories does it before it puts the copy in place, and a new log until the id of its topic is on disk
+//! (`topic_id_file`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +16,6 @@ use tokio::sync::oneshot;
 
 use super::{Partition, PartitionEvent};
 use crate::Broker;
-use crate::log_dirs::LogDirs;
-
-/// After so long the id of a topic is written again that found the disk full.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// The appends that are set aside. Only the holder of the run token touches them.
 #[derive(Default)]
@@ -35,6 +32,12 @@ impl HeldAppends {
 
     pub(super) fn hold(&mut self) {
         self.holds += 1;
+    }
+
+    /// Begins to hold, for the holder of the run token.
+    pub(super) fn begin(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) -> AppendHold {
+        self.hold();
+        AppendHold::new(partition, broker)
     }
 
     pub(super) fn let_go(&mut self) {
@@ -68,6 +71,14 @@ pub(super) struct AppendHold {
 }
 
 impl AppendHold {
+    fn new(partition: &Arc<Partition>, broker: &Arc<Broker>) -> AppendHold {
+        AppendHold {
+            broker: Arc::clone(broker),
+            partition: Arc::clone(partition),
+            since: Instant::now(),
+        }
+    }
+
     pub(super) fn lasts(&self) -> Duration {
         self.since.elapsed()
     }
@@ -84,44 +95,12 @@ impl Partition {
     /// Holds appends back. When this returns, what was appended before is in the log.
     pub(super) async fn hold_appends(self: &Arc<Self>, broker: &Arc<Broker>) -> AppendHold {
         // Before the first wait, so that what is begun is ended whatever becomes of the caller.
-        let (hold, in_force) = self.begin_hold(broker);
+        let hold = AppendHold::new(self, broker);
+        let (sender, in_force) = oneshot::channel();
+        self.put(broker, PartitionEvent::HoldAppends(sender));
         in_force
             .await
             .expect("what is put into an inbox is worked off");
         hold
-    }
-
-    /// Holds back what is put into the inbox from here on, and tells when what was put in before is in the log.
-    fn begin_hold(self: &Arc<Self>, broker: &Arc<Broker>) -> (AppendHold, oneshot::Receiver<()>) {
-        let hold = AppendHold {
-            broker: Arc::clone(broker),
-            partition: Arc::clone(self),
-            since: Instant::now(),
-        };
-        let (sender, in_force) = oneshot::channel();
-        self.put(broker, PartitionEvent::HoldAppends(sender));
-        (hold, in_force)
-    }
-
-    /// Has the id of the topic written beside the log, and holds appends back until it is on disk: Kafka sets a log
-    /// aside that has records and no id, as one that belongs to no topic. On a full disk the appends are let go, which
-    /// refuses them as all others there.
-    pub(super) fn write_topic_id(self: &Arc<Self>, broker: &Arc<Broker>, log_dirs: Arc<LogDirs>) {
-        let (hold, _) = self.begin_hold(broker);
-        let mut hold = Some(hold);
-        let (log, topic_id) = (self.reader().clone(), self.topic_id);
-        let threads = self.home.load().threads.jobs.clone();
-        tokio::spawn(async move {
-            loop {
-                let (log_dirs, log) = (Arc::clone(&log_dirs), log.clone());
-                let written = threads.run(move || log_dirs.write_topic_id(&log, topic_id));
-                // A panic has been reported where it happened.
-                if written.await.unwrap_or(true) {
-                    return;
-                }
-                drop(hold.take());
-                tokio::time::sleep(RETRY).await;
-            }
-        });
     }
 }

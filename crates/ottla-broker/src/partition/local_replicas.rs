@@ -317,7 +317,7 @@ impl Broker {
             ),
         );
         if log_dirs.lacks_topic_id(&partition.reader()) {
-            partition.write_topic_id(self, Arc::clone(log_dirs));
+            partition.lacks_topic_id(self);
         }
         map.insert(Arc::clone(&partition));
         Ok(partition)

@@ -12,6 +12,7 @@ use ottla_types::{PartitionIndex, TopicId, TopicName, TopicPartition};
 use parking_lot::Mutex;
 
 use super::Partition;
+use super::topic_id_file::TopicIdsToWrite;
 
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
@@ -20,6 +21,7 @@ pub(crate) struct Partitions {
     pub(crate) changing: Mutex<()>,
     /// A replica of this broker could not be opened and is not in the map.
     pub(crate) is_incomplete: AtomicBool,
+    pub(crate) topic_ids: TopicIdsToWrite,
 }
 
 #[derive(Clone, Debug, Default)]

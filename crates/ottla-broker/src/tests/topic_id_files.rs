@@ -1,0 +1,52 @@
+//! When a new log gets the file that says of which topic it is.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ottla_log::checkpoint::PartitionMetadata;
+
+use super::produce_and_fetch::{batch, produce_to};
+use super::{TestBroker, topic_id};
+
+const TOPIC: &str = "orders";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn has_id(partition_dir: &Path) -> bool {
+    let read = PartitionMetadata::read(partition_dir).expect("a file that can be read");
+    read.is_some_and(|read| read.topic_id == topic_id(TOPIC))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_record_comes_after_it_and_the_others_do_not_wait() {
+    let broker = TestBroker::start().await;
+    broker.create_topic(TOPIC, 40, &[]).await;
+    let dir = |index| broker.partition(TOPIC, index).reader().dir();
+    let mut client = broker.connect().await;
+    let answered = client.ask(9, &produce_to(TOPIC, 7, 1, batch(&["a"]))).await;
+    let produced = &answered.responses[0].partition_responses[0];
+    assert_eq!((produced.error_code, produced.base_offset), (0, 0));
+    assert!(has_id(&dir(7)));
+
+    let began = Instant::now();
+    while !(0..40).all(|index| has_id(&dir(index))) {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "logs without records get it too"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_have_it_when_the_broker_has_stopped() {
+    let broker = TestBroker::start().await;
+    broker.create_topic(TOPIC, 40, &[]).await;
+    let dirs: Vec<_> = (0..40)
+        .map(|index| broker.partition(TOPIC, index).reader().dir())
+        .collect();
+    let TestBroker { running, _data } = broker;
+    running.stop().await;
+    for dir in &dirs {
+        assert!(has_id(dir), "{}", dir.display());
+    }
+}
