@@ -12,6 +12,8 @@ pub enum Bug {
     CommitOffsetsOfAborted,
     /// A member is given partitions that others have not given up.
     AssignWhatOthersHave,
+    /// What a member is told to give up is free before it says that it has given it up.
+    RevokeAtOnce,
     /// Offsets are taken from whoever was a member once.
     TakeCommitsOfFormerMembers,
 }

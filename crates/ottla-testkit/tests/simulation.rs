@@ -178,6 +178,11 @@ mod planted {
             40,
         ),
         (
+            Planted::Coordinator(Coordinator::RevokeAtOnce),
+            &["partition-owners"],
+            40,
+        ),
+        (
             Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers),
             &["committed-offsets"],
             1200,

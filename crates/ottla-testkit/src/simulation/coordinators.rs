@@ -9,7 +9,6 @@ mod markers;
 
 use std::collections::BTreeMap;
 
-use bytestring::ByteString;
 use ottla_coordinator::group::{self, GroupCoordinator, HeartbeatContext, Requester};
 use ottla_coordinator::transaction::{self, InitProducerId, Markers, TransactionCoordinator};
 use ottla_coordinator::{Outcome, ReplyTo, partition_for};
@@ -20,6 +19,7 @@ use ottla_records::RecordBatch;
 use ottla_types::{ErrorCode, ProducerId, Timestamp, TopicIdPartition, TopicName, TopicPartition};
 
 use super::broker_shell::BrokerShell;
+use super::checkers::partition_owners::Heartbeat;
 use super::coordinator_shell::{Coordinated, CoordinatorShell, OFFSETS_TOPIC, TRANSACTION_TOPIC};
 use super::message::{Body, BrokerResponse, ClientRequest, ClientResponse};
 use super::node::{Stopped, Surroundings};
@@ -76,7 +76,7 @@ pub(crate) enum Waiting {
 pub(crate) enum Wanted {
     Initialization,
     End,
-    Heartbeat(ByteString),
+    Heartbeat(Heartbeat),
     Commit,
     CommitInTransaction,
     Offsets,
@@ -375,8 +375,8 @@ impl BrokerShell {
             }
             ClientRequest::GroupHeartbeat(request) => {
                 let index = self.partition_of(OFFSETS_TOPIC, &request.group_id);
-                around.checkers.partition_owners.on_heard(&request);
-                let wanted = Wanted::Heartbeat(request.group_id.clone());
+                let heartbeat = around.checkers.partition_owners.on_heard(&request);
+                let wanted = Wanted::Heartbeat(heartbeat);
                 let context = HeartbeatContext {
                     client_id: Default::default(),
                     client_host: Default::default(),
@@ -503,11 +503,11 @@ impl BrokerShell {
             (Waiting::Client(caller, wanted), response) => {
                 let response = match (wanted, response) {
                     (
-                        Wanted::Heartbeat(group_id),
+                        Wanted::Heartbeat(heartbeat),
                         group::Response::ConsumerGroupHeartbeat(response),
                     ) => {
                         let owners = &mut around.checkers.partition_owners;
-                        owners.on_told(&group_id, shell.leader_epoch(), &response);
+                        owners.on_told(&heartbeat, shell.leader_epoch(), &response);
                         ClientResponse::Heard(Box::new(response))
                     }
                     (_, group::Response::OffsetCommit(response)) => {

@@ -178,7 +178,8 @@ impl Reconciliation<'_> {
             }
         }
 
-        if !to_revoke.is_empty() && self.owns_any_of(&to_revoke) {
+        let has_them_still = self.owns_any_of(&to_revoke) && !planted::has(Bug::RevokeAtOnce);
+        if !to_revoke.is_empty() && has_them_still {
             return ConsumerGroupMember {
                 state: MemberState::UnrevokedPartitions,
                 assigned,
