@@ -16,6 +16,12 @@ pub enum Bug {
     RevokeAtOnce,
     /// Offsets are taken from whoever was a member once.
     TakeCommitsOfFormerMembers,
+    /// With a member of a share group goes what any member holds.
+    ReleaseWhatOthersHold,
+    /// A new leader takes for settled what the persisted state of a share partition does not tell of.
+    ForgetGaps,
+    /// Records are given back to be delivered again, however often they were.
+    DeliverWithoutLimit,
 }
 
 #[cfg(not(feature = "planted-bugs"))]

@@ -10,7 +10,7 @@ use ottla_testkit::simulation::{self, Outcome};
 
 /// How long new seeds are tried.
 const SECONDS: u64 = 15;
-/// A machine on which nothing gets on still tries some.
+/// A machine on which nothing gets on still tries some, and of each kind.
 const LEAST_SEEDS: u64 = 8;
 
 #[test]
@@ -20,7 +20,10 @@ fn new_seeds_find_nothing() {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let first = since_epoch.expect("after 1970").as_secs() * 1_000;
     let (began, mut total, mut seed) = (Instant::now(), Outcome::default(), first);
-    while began.elapsed() < Duration::from_secs(seconds) || seed < first + LEAST_SEEDS {
+    let is_enough = |total: &Outcome, seeds: u64| {
+        seeds >= LEAST_SEEDS && total.with_movers >= 2 && total.with_sharers >= 2
+    };
+    while began.elapsed() < Duration::from_secs(seconds) || !is_enough(&total, seed - first) {
         let outcome = simulation::run(seed);
         assert_eq!(
             outcome.finding, None,
@@ -35,9 +38,9 @@ fn new_seeds_find_nothing() {
     assert!(total.crashes > seeds && total.leader_epochs as u64 > seeds);
     assert!(total.lost_directories > 0);
     assert!(total.acknowledged_batches as u64 > 50 * seeds);
-    // Some seeds have groups, and a few may have none.
-    assert!(seeds < 20 || total.moved_batches as u64 > 2 * seeds);
-    assert!(seeds < 20 || total.assignments as u64 > 2 * seeds);
+    assert!(total.moved_batches as u64 > total.with_movers);
+    assert!(total.assignments as u64 > total.with_movers);
+    assert!(total.shared_records as u64 > 10 * total.with_sharers);
 }
 
 #[test]
@@ -55,160 +58,258 @@ fn the_same_seed_is_the_same_run_to_the_byte() {
 
 #[cfg(feature = "planted-bugs")]
 mod planted {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use ottla_controller::planted::Bug as Controller;
     use ottla_coordinator::planted::Bug as Coordinator;
     use ottla_raft::planted::Bug as Quorum;
     use ottla_replica::planted::Bug as Replica;
-    use ottla_testkit::simulation;
     use ottla_testkit::simulation::planted::{Bug as Shell, Planted, plant};
+    use ottla_testkit::simulation::{self, Groups};
 
-    /// The bug, the checkers that are meant for it, and within how many seeds one of them finds it first. In which seeds that
-    /// is, any change of what is decided shuffles anew; so these are more than ten times as many as it takes on average.
-    const BUGS: &[(Planted, &[&str], u64)] = &[
-        (
+    /// A bug, and what shows it.
+    struct Case {
+        bug: Planted,
+        /// Where it can show at all, if not everywhere.
+        groups: Option<Groups>,
+        /// Those that are meant for it.
+        checkers: &'static [&'static str],
+        /// Within how many seeds of that kind one of them finds it first. In which seeds that is, any change of what is
+        /// decided shuffles anew; so these are more than ten times as many as it takes on average.
+        within: usize,
+    }
+
+    const fn case(
+        bug: Planted,
+        groups: Option<Groups>,
+        checkers: &'static [&'static str],
+        within: usize,
+    ) -> Case {
+        Case {
+            bug,
+            groups,
+            checkers,
+            within,
+        }
+    }
+
+    const ANY: Option<Groups> = None;
+    const MOVERS: Option<Groups> = Some(Groups::Movers);
+    const SHARERS: Option<Groups> = Some(Groups::Sharers);
+
+    const CASES: &[Case] = &[
+        case(
             Planted::Quorum(Quorum::VoteForAnyLog),
+            ANY,
             &["metadata-leaders"],
             80,
         ),
-        (
+        case(
             Planted::Quorum(Quorum::LeadOnAfterRestart),
+            ANY,
             &["metadata-leaders"],
             80,
         ),
-        (
+        case(
             Planted::Quorum(Quorum::FollowerDoesNotFlush),
+            ANY,
             &["metadata-leaders"],
             160,
         ),
-        (
+        case(
             Planted::Quorum(Quorum::NoTruncation),
+            ANY,
             &["metadata-committed"],
             50,
         ),
-        (
+        case(
             Planted::Controller(Controller::AlwaysElectUncleanly),
+            ANY,
             &["acknowledged"],
             150,
         ),
-        (
+        case(
             Planted::Controller(Controller::TakeIsrOfAnyEpoch),
+            ANY,
             &["acknowledged", "committed-records"],
             800,
         ),
-        (
+        case(
             Planted::Controller(Controller::RepeatProducerIds),
+            ANY,
             &["idempotence"],
             20,
         ),
-        (
+        case(
             Planted::Replica(Replica::AcknowledgeWhenWritten),
+            ANY,
             &["acknowledged"],
             50,
         ),
-        (
+        case(
             Planted::Replica(Replica::KeepDivergingRecords),
+            ANY,
             &["log-matching"],
             280,
         ),
-        (
+        case(
             Planted::Replica(Replica::TrustFetchOffset),
+            ANY,
             &["log-matching"],
             50,
         ),
-        (
+        case(
             Planted::Replica(Replica::LowerHighWatermark),
+            ANY,
             &["high-watermarks"],
             50,
         ),
-        (
+        case(
             Planted::Shell(Shell::ReadPastHighWatermark),
+            ANY,
             &["consumers"],
             25,
         ),
-        (
+        case(
             Planted::Shell(Shell::CommitWhatIsWritten),
+            ANY,
             &["committed-records"],
             160,
         ),
-        (Planted::Shell(Shell::TakeEveryBatch), &["idempotence"], 25),
-        (
+        case(
+            Planted::Shell(Shell::TakeEveryBatch),
+            ANY,
+            &["idempotence"],
+            25,
+        ),
+        case(
             Planted::Shell(Shell::AnswerBeforeCommit),
+            ANY,
             &["metadata-committed"],
             25,
         ),
-        (
+        case(
             Planted::Shell(Shell::ServeBeforeRegistration),
+            ANY,
             &["partition-leaders"],
             120,
         ),
-        (Planted::Shell(Shell::GiveUpFetching), &["convergence"], 160),
-        (
+        case(
+            Planted::Shell(Shell::GiveUpFetching),
+            ANY,
+            &["convergence"],
+            160,
+        ),
+        case(
             Planted::Shell(Shell::ReadPastLastStableOffset),
+            MOVERS,
             &["aborted-records"],
-            40,
+            20,
         ),
-        (
+        case(
             Planted::Shell(Shell::CountCommitsAsAborts),
+            MOVERS,
             &["missed-records"],
-            40,
+            20,
         ),
-        (
+        case(
             Planted::Shell(Shell::AnswerBeforeReplication),
+            MOVERS,
             &["atomic-transactions", "missed-records"],
+            100,
+        ),
+        case(
+            Planted::Coordinator(Coordinator::CompleteWithoutMarkers),
+            MOVERS,
+            &["missed-records", "aborted-records"],
             200,
         ),
-        (
-            Planted::Coordinator(Coordinator::CompleteWithoutMarkers),
-            &["missed-records", "aborted-records"],
-            400,
-        ),
-        (
+        case(
             Planted::Coordinator(Coordinator::CommitOffsetsOfAborted),
+            MOVERS,
             &["atomic-transactions"],
-            400,
+            200,
         ),
-        (
+        case(
             Planted::Coordinator(Coordinator::TakeAnyProducerEpoch),
+            MOVERS,
             &["fenced-producers"],
-            120,
+            60,
         ),
-        (
+        case(
             Planted::Coordinator(Coordinator::AssignWhatOthersHave),
+            MOVERS,
             &["partition-owners"],
-            40,
+            20,
         ),
-        (
+        case(
             Planted::Coordinator(Coordinator::RevokeAtOnce),
+            MOVERS,
             &["partition-owners"],
             40,
         ),
-        (
+        case(
             Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers),
+            MOVERS,
             &["committed-offsets"],
-            1200,
+            600,
+        ),
+        case(
+            Planted::Coordinator(Coordinator::ReleaseWhatOthersHold),
+            SHARERS,
+            &["share-locks"],
+            60,
+        ),
+        case(
+            Planted::Coordinator(Coordinator::ForgetGaps),
+            SHARERS,
+            &["share-deliveries"],
+            100,
+        ),
+        case(
+            Planted::Coordinator(Coordinator::DeliverWithoutLimit),
+            SHARERS,
+            &["share-delivery-counts"],
+            40,
         ),
     ];
+
+    /// The seed that finds it, and what it finds.
+    fn find(case: &Case) -> Option<(u64, String)> {
+        plant(Some(case.bug));
+        let is_fit = |seed: &u64| {
+            case.groups
+                .is_none_or(|it| it == simulation::groups_of(*seed))
+        };
+        let found = (0..).filter(is_fit).take(case.within).find_map(|seed| {
+            let finding = simulation::run(seed).finding?;
+            let (checker, _) = finding.split_once(": ")?;
+            case.checkers.contains(&checker).then_some((seed, finding))
+        });
+        plant(None);
+        found
+    }
 
     #[test]
     fn bugs_are_found() {
         let only = std::env::var("OTTLA_SIM_BUG").unwrap_or_default();
-        let mut missed = Vec::new();
-        for &(bug, checkers, within) in BUGS {
-            if !format!("{bug:?}").contains(&only) {
-                continue;
+        let is_meant = |case: &&Case| format!("{:?}", case.bug).contains(&only);
+        let cases: Vec<&Case> = CASES.iter().filter(is_meant).collect();
+        let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let look = || {
+            while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match find(case) {
+                    Some((seed, finding)) => println!("{:?}: seed {seed}: {finding}", case.bug),
+                    None => missed.lock().expect("nobody panics").push(case.bug),
+                }
             }
-            plant(Some(bug));
-            let found = (0..within).find_map(|seed| {
-                let finding = simulation::run(seed).finding?;
-                let (checker, _) = finding.split_once(": ")?;
-                checkers.contains(&checker).then_some((seed, finding))
-            });
-            plant(None);
-            match found {
-                Some((seed, finding)) => println!("{bug:?}: seed {seed}: {finding}"),
-                None => missed.push((bug, checkers, within)),
-            }
-        }
-        assert_eq!(missed, []);
+        };
+        // A bug is planted on one thread.
+        std::thread::scope(|scope| {
+            scope.spawn(look);
+            scope.spawn(look);
+        });
+        assert_eq!(missed.into_inner().expect("nobody panics"), []);
     }
 }

@@ -9,6 +9,7 @@ use ottla_types::{ErrorCode, Offset};
 use super::in_flight::{InFlightBatch, InFlightState, RecordState};
 use super::partition::SharePartition;
 use super::transitions::{Changes, StateWrite};
+use crate::planted::{self, Bug};
 
 /// What has become of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,13 +151,18 @@ impl SharePartition {
         let start_offset = self.start_offset;
         for batch in self.in_flight.values_mut() {
             let is_cut = batch.first_offset < start_offset && batch.last_offset >= start_offset;
-            let is_held = batch.whole().is_some_and(|state| is_held_by(state, member));
+            let goes = |state: &InFlightState| {
+                is_held_by(state, member)
+                    || (state.state() == RecordState::Acquired
+                        && planted::has(Bug::ReleaseWhatOthersHold))
+            };
+            let is_held = batch.whole().is_some_and(goes);
             if is_cut && is_held {
                 // What is before the start offset is archived, however often it was delivered.
                 batch.split();
             }
             for (first, last, state) in batch.runs_mut() {
-                if !is_held_by(state, member) {
+                if !goes(state) {
                     continue;
                 }
                 let to = match last < start_offset {

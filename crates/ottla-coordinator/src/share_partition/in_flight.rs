@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::transitions::StateWriteId;
+use crate::planted::{self, Bug};
 
 /// Who has acquired a record. Shared, because every record of a batch may carry it.
 pub type MemberId = Arc<str>;
@@ -149,7 +150,10 @@ impl InFlightState {
             return None;
         }
         self.state = match to {
-            RecordState::Available if self.delivery_count >= delivery_count_limit => {
+            RecordState::Available
+                if self.delivery_count >= delivery_count_limit
+                    && !planted::has(Bug::DeliverWithoutLimit) =>
+            {
                 RecordState::Archived
             }
             _ => to,

@@ -22,6 +22,7 @@ use super::node::{Stopped, Surroundings};
 use super::planted::{self, Bug};
 use super::quorum_shell::QuorumShell;
 use super::replica_shell::{Ack, Arriving, OfTransaction, ReplicaShell};
+use super::share_partitions::SharePartitions;
 
 pub(crate) const REPLICA_LAG_TIME_MAX_MS: u64 = 2_000;
 /// `replica.socket.timeout.ms`
@@ -42,6 +43,7 @@ pub(crate) struct BrokerShell {
     fetchers: BTreeMap<BrokerId, Fetcher>,
     pub(super) calls: super::controller_calls::ControllerCalls,
     pub(super) coordinators: Coordinators,
+    pub(super) share_partitions: SharePartitions,
     next_correlation_id: u64,
     /// By what the topic was created with.
     min_insync_replicas: usize,
@@ -79,6 +81,7 @@ impl BrokerShell {
             fetchers: BTreeMap::new(),
             calls: Default::default(),
             coordinators: Coordinators::default(),
+            share_partitions: SharePartitions::default(),
             next_correlation_id: 0,
             min_insync_replicas,
             flush_messages,
@@ -495,6 +498,20 @@ impl BrokerShell {
                 Some(shell) => shell.read_for_consumer(offset, leader_epoch, around),
                 None => Err(ErrorCode::NotLeaderOrFollower),
             }),
+            ClientRequest::ShareFetch(request) => {
+                return self.on_share_fetch(caller, request, around);
+            }
+            ClientRequest::ShareAcknowledge(request) => {
+                self.on_share_acknowledge(caller, request, around);
+                return Ok(());
+            }
+            ClientRequest::ShareMemberGone {
+                group_id,
+                member_id,
+            } => {
+                self.on_share_member_gone(&group_id, &member_id, around);
+                return Ok(());
+            }
             of_coordinator => {
                 return self.on_client_of_coordinator(caller, of_coordinator, around);
             }

@@ -22,6 +22,9 @@ pub(crate) mod metadata_leaders;
 pub(crate) mod missed_records;
 pub(crate) mod partition_leaders;
 pub(crate) mod partition_owners;
+pub(crate) mod share_deliveries;
+pub(crate) mod share_delivery_counts;
+pub(crate) mod share_locks;
 
 /// The first thing that a checker found.
 #[derive(Default, Debug)]
@@ -52,6 +55,9 @@ pub(crate) struct Checkers {
     pub fenced_producers: fenced_producers::FencedProducers,
     pub partition_owners: partition_owners::PartitionOwners,
     pub committed_offsets: committed_offsets::CommittedOffsets,
+    pub share_locks: share_locks::ShareLocks,
+    pub share_delivery_counts: share_delivery_counts::ShareDeliveryCounts,
+    pub share_deliveries: share_deliveries::ShareDeliveries,
     pub convergence: convergence::Convergence,
 }
 
@@ -111,7 +117,7 @@ impl Checkers {
 
     /// The first finding, with the name of its checker.
     pub(crate) fn finding(&self) -> Option<String> {
-        let all: [(&str, &Finding); 16] = [
+        let all: [(&str, &Finding); 19] = [
             ("metadata-leaders", &self.metadata_leaders.finding),
             ("metadata-committed", &self.metadata_committed.finding),
             ("partition-leaders", &self.partition_leaders.finding),
@@ -127,6 +133,9 @@ impl Checkers {
             ("fenced-producers", &self.fenced_producers.finding),
             ("partition-owners", &self.partition_owners.finding),
             ("committed-offsets", &self.committed_offsets.finding),
+            ("share-locks", &self.share_locks.finding),
+            ("share-delivery-counts", &self.share_delivery_counts.finding),
+            ("share-deliveries", &self.share_deliveries.finding),
             ("convergence", &self.convergence.finding),
         ];
         all.iter()

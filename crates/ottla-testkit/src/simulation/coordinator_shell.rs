@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_coordinator::group::{GroupCoordinator, GroupCoordinatorConfig};
+use ottla_coordinator::share_state::{ShareCoordinator, ShareCoordinatorConfig};
 use ottla_coordinator::transaction::{TransactionCoordinator, TransactionCoordinatorConfig};
 use ottla_coordinator::{
     Coordinator, EncodeRecord, Outcome, ReplyTo, TimerQueue, Write, WriteId, WriteKind,
@@ -27,6 +28,7 @@ use super::replica_shell::{Ack, Arriving, OfTransaction};
 
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 pub(crate) const TRANSACTION_TOPIC: &str = "__transaction_state";
+pub(crate) const SHARE_STATE_TOPIC: &str = "__share_group_state";
 
 /// `offsets.commit.timeout.ms`, and `request.timeout.ms` of brokers.
 const COMMIT_TIMEOUT_MS: u64 = 2_000;
@@ -57,6 +59,9 @@ pub(crate) trait Coordinated: Coordinator {
     fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp);
     fn begin(&mut self, image: &MetadataImage);
     fn begin_uncommitted(&mut self) -> Option<WriteId>;
+
+    /// The records of these writes stand in the log from `base_offset` on.
+    fn on_appended(&mut self, _first: WriteId, _last: WriteId, _base_offset: Offset) {}
 }
 
 impl Coordinated for GroupCoordinator {
@@ -70,6 +75,10 @@ impl Coordinated for GroupCoordinator {
         set(&mut config.group_consumer_session_timeout_ms, 2_500);
         set(&mut config.group_consumer_heartbeat_interval_ms, 400);
         set(&mut config.group_consumer_assignment_interval_ms, 0);
+        set(&mut config.group_share_session_timeout_ms, 2_500);
+        set(&mut config.group_share_heartbeat_interval_ms, 400);
+        set(&mut config.group_share_assignment_interval_ms, 0);
+        config.group_share_initialize_retry_interval_ms = 2_000;
         GroupCoordinator::new(Arc::new(config))
     }
 
@@ -125,6 +134,39 @@ impl Coordinated for TransactionCoordinator {
 
     fn begin_uncommitted(&mut self) -> Option<WriteId> {
         None
+    }
+}
+
+impl Coordinated for ShareCoordinator {
+    const AWAITS_COMMITTED_LOG: bool = true;
+
+    fn new(_: LeaderEpoch) -> Self {
+        ShareCoordinator::new(Arc::new(ShareCoordinatorConfig {
+            snapshot_update_records_per_snapshot: 8,
+            cold_partition_snapshot_interval_ms: 3_000,
+            // The simulated logs keep all that they have.
+            state_topic_prune_interval_ms: u64::from(u32::MAX),
+        }))
+    }
+
+    fn replay(&mut self, entry: LogEntry<'_>, _: Timestamp) {
+        if let LogEntry::Record {
+            offset, key, value, ..
+        } = entry
+        {
+            let replayed = self.replay(offset, key, value);
+            replayed.expect("what a coordinator wrote can be read");
+        }
+    }
+
+    fn begin(&mut self, _: &MetadataImage) {}
+
+    fn begin_uncommitted(&mut self) -> Option<WriteId> {
+        None
+    }
+
+    fn on_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
+        self.on_records_appended(first, last, base_offset);
     }
 }
 
@@ -351,6 +393,7 @@ impl<C: Coordinated, W> CoordinatorShell<C, W> {
         active.is_appending = false;
         match outcome {
             AckOutcome::Appended { base_offset } | AckOutcome::Duplicate { base_offset, .. } => {
+                active.coordinator.on_appended(first, last, base_offset);
                 let end = match planted::has(Bug::AnswerBeforeReplication) {
                     true => Offset(0),
                     false => base_offset.plus(i64::from(records)),

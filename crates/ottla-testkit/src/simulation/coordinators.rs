@@ -1,30 +1,40 @@
 //! What a broker's process does for groups and transactions: it coordinates those whose partitions it leads, asks the
-//! coordinators of transactions before it writes to one, and has markers written.
+//! coordinators of transactions before it writes to one, has markers written, and the state of share groups.
 //!
 //! Mirrors, in the broker, `coordination.rs` (`follow_leadership`, `elect`, `resign`), and of `api` what the requests of clients come
 //! to.
 
 mod asking;
 mod markers;
+mod share_states;
 
 use std::collections::BTreeMap;
 
-use ottla_coordinator::group::{self, GroupCoordinator, HeartbeatContext, Requester};
+use ottla_coordinator::group::{
+    self, GroupCoordinator, HeartbeatContext, Requester, ShareHeartbeatContext,
+};
+use ottla_coordinator::share_state::ShareCoordinator;
 use ottla_coordinator::transaction::{self, InitProducerId, Markers, TransactionCoordinator};
 use ottla_coordinator::{Outcome, ReplyTo, partition_for};
 use ottla_metadata::{LocalReplicaChanges, MetadataDelta};
 use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
-use ottla_protocol::messages::{ConsumerGroupHeartbeatResponse, TxnOffsetCommitRequest};
+use ottla_protocol::messages::{
+    ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse, TxnOffsetCommitRequest,
+};
 use ottla_records::RecordBatch;
 use ottla_types::{ErrorCode, ProducerId, Timestamp, TopicIdPartition, TopicName, TopicPartition};
 
 use super::broker_shell::BrokerShell;
 use super::checkers::partition_owners::Heartbeat;
-use super::coordinator_shell::{Coordinated, CoordinatorShell, OFFSETS_TOPIC, TRANSACTION_TOPIC};
+use super::coordinator_shell::{
+    Coordinated, CoordinatorShell, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC,
+};
 use super::message::{Body, BrokerResponse, ClientRequest, ClientResponse};
 use super::node::{Stopped, Surroundings};
 use super::replica_shell::Ack;
 use markers::{MarkerJob, marker_error};
+pub(crate) use share_states::ForShare;
+use share_states::{Initializing, Persisting};
 
 /// `request.timeout.ms` between brokers.
 const TIMEOUT_MS: u64 = 1_500;
@@ -33,16 +43,21 @@ const MARKER_RETRY_MS: u64 = 50;
 
 type Groups = CoordinatorShell<GroupCoordinator, Waiting>;
 type Transactions = CoordinatorShell<TransactionCoordinator, Waiting>;
+type ShareStates = CoordinatorShell<ShareCoordinator, Waiting>;
 
 #[derive(Default)]
 pub(crate) struct Coordinators {
     groups: BTreeMap<i32, Groups>,
     transactions: BTreeMap<i32, Transactions>,
+    share_states: BTreeMap<i32, ShareStates>,
     /// What other brokers, or this one, were asked, and when.
     questions: BTreeMap<u64, (u64, Question)>,
     marker_jobs: BTreeMap<u64, MarkerJob>,
     /// Of which coordinators is to be told, and when, that markers could not be written.
     failed_markers: Vec<(u64, i32, Markers, Vec<(TopicPartition, ErrorCode)>)>,
+    /// What is to be persisted, and when a coordinator for it is looked for again.
+    share_retries: Vec<(u64, Persisting)>,
+    initializing: BTreeMap<u64, Initializing>,
 }
 
 /// A client that waits for an answer.
@@ -57,7 +72,7 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) enum Waiting {
     Client(Caller, Wanted),
-    /// For AddPartitions.
+    /// For AddPartitions, or the state of a share group.
     Broker {
         broker: i32,
         life: u64,
@@ -77,6 +92,7 @@ pub(crate) enum Wanted {
     Initialization,
     End,
     Heartbeat(Heartbeat),
+    ShareHeartbeat,
     Commit,
     CommitInTransaction,
     Offsets,
@@ -100,6 +116,8 @@ enum Question {
     },
     /// Of the coordinator in this partition.
     Markers(i32, Markers),
+    /// To have the state of a share group read or written.
+    ShareState(Box<Persisting>),
 }
 
 impl BrokerShell {
@@ -126,6 +144,7 @@ impl BrokerShell {
         delta: &MetadataDelta,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Stopped> {
+        self.follow_share_leadership(changes, around);
         for gone in changes.deleted.iter().chain(&changes.followers) {
             self.resign(&gone.topic, gone.partition.0, around)?;
         }
@@ -142,9 +161,11 @@ impl BrokerShell {
             let end = around.disk.partitions[&key].end();
             let of_groups = self.coordinators.groups.get(&index);
             let of_transactions = self.coordinators.transactions.get(&index);
+            let of_share_states = self.coordinators.share_states.get(&index);
             let known = match &*led.topic {
                 OFFSETS_TOPIC => of_groups.map(Groups::leader_epoch),
                 TRANSACTION_TOPIC => of_transactions.map(Transactions::leader_epoch),
+                SHARE_STATE_TOPIC => of_share_states.map(ShareStates::leader_epoch),
                 _ => continue,
             };
             if known == Some(epoch) {
@@ -152,12 +173,20 @@ impl BrokerShell {
             }
             self.resign(&led.topic, index, around)?;
             around.note(|| format!("coordinates {}-{index} in epoch {epoch}", led.topic));
-            if *led.topic == *OFFSETS_TOPIC {
-                let shell = Groups::new(key, epoch, end);
-                self.coordinators.groups.insert(index, shell);
-            } else {
-                let shell = Transactions::new(key, epoch, end);
-                self.coordinators.transactions.insert(index, shell);
+            let coordinators = &mut self.coordinators;
+            match &*led.topic {
+                OFFSETS_TOPIC => {
+                    let shell = Groups::new(key, epoch, end);
+                    coordinators.groups.insert(index, shell);
+                }
+                TRANSACTION_TOPIC => {
+                    let shell = Transactions::new(key, epoch, end);
+                    coordinators.transactions.insert(index, shell);
+                }
+                _ => {
+                    let shell = ShareStates::new(key, epoch, end);
+                    coordinators.share_states.insert(index, shell);
+                }
             }
         }
         for shell in self.coordinators.groups.values_mut() {
@@ -191,6 +220,14 @@ impl BrokerShell {
                 self.on_transactions_replied(waiting, response, around)?;
             }
         }
+        if **topic == *SHARE_STATE_TOPIC
+            && let Some(mut shell) = self.coordinators.share_states.remove(&index)
+        {
+            shell.close();
+            for (waiting, response) in shell.replies.drain(..) {
+                self.on_share_states_replied(waiting, response, around)?;
+            }
+        }
         Ok(())
     }
 
@@ -215,8 +252,15 @@ impl BrokerShell {
                 }
             }
         }
+        let is_due = |it: &mut (u64, Persisting)| it.0 <= now_ms;
+        let retries = &mut self.coordinators.share_retries;
+        let due: Vec<_> = retries.extract_if(.., is_due).collect();
+        for (_, persisting) in due {
+            self.try_to_persist(persisting, around)?;
+        }
         loop {
             let mut has_moved = self.take_released(around)?;
+            has_moved |= self.run_share_partitions(around)?;
             let indexes: Vec<i32> = self.coordinators.groups.keys().copied().collect();
             for index in indexes {
                 has_moved |= self.run_groups(index, around)?;
@@ -224,6 +268,10 @@ impl BrokerShell {
             let indexes: Vec<i32> = self.coordinators.transactions.keys().copied().collect();
             for index in indexes {
                 has_moved |= self.run_transactions(index, around)?;
+            }
+            let indexes: Vec<i32> = self.coordinators.share_states.keys().copied().collect();
+            for index in indexes {
+                has_moved |= self.run_share_states(index, around)?;
             }
             if !has_moved {
                 return Ok(());
@@ -268,6 +316,11 @@ impl BrokerShell {
                         && shell.leader_epoch() == leader_epoch
                     {
                         shell.on_written(writes, records, outcome, now_ms, now);
+                    } else if let Some(shell) = coordinators.share_states.get_mut(&index)
+                        && shell.key == key
+                        && shell.leader_epoch() == leader_epoch
+                    {
+                        shell.on_written(writes, records, outcome, now_ms, now);
                     }
                 }
             }
@@ -283,8 +336,36 @@ impl BrokerShell {
         for (waiting, response) in std::mem::take(&mut shell.replies) {
             self.on_groups_replied(waiting, response, &shell, around)?;
         }
-        assert!(shell.commands.is_empty(), "{:?}", shell.commands);
+        let (commands, epoch) = (std::mem::take(&mut shell.commands), shell.leader_epoch());
         self.coordinators.groups.insert(index, shell);
+        for command in commands {
+            match command {
+                group::Command::InitializeShareState(command) => {
+                    self.initialize_share_state(index, epoch, command, around)?;
+                }
+                group::Command::ResolveRegexes(command) => {
+                    panic!("nobody subscribes by {command:?}");
+                }
+            }
+        }
+        ran
+    }
+
+    fn run_share_states(
+        &mut self,
+        index: i32,
+        around: &mut Surroundings<'_>,
+    ) -> Result<bool, Stopped> {
+        let Some(mut shell) = self.coordinators.share_states.remove(&index) else {
+            return Ok(false);
+        };
+        let ran = self.run(&mut shell, around);
+        let replies = std::mem::take(&mut shell.replies);
+        assert!(shell.commands.is_empty(), "{:?}", shell.commands);
+        self.coordinators.share_states.insert(index, shell);
+        for (waiting, response) in replies {
+            self.on_share_states_replied(waiting, response, around)?;
+        }
         ran
     }
 
@@ -388,6 +469,17 @@ impl BrokerShell {
                     it.handle_consumer_group_heartbeat(to, request, context, now)
                 })
             }
+            ClientRequest::ShareHeartbeat(request) => {
+                let index = self.partition_of(OFFSETS_TOPIC, &request.group_id);
+                let context = ShareHeartbeatContext {
+                    client_id: Default::default(),
+                    client_host: Default::default(),
+                };
+                let waiting = Waiting::Client(caller, Wanted::ShareHeartbeat);
+                self.ask_groups(index, waiting, around, |it, to| {
+                    it.handle_share_group_heartbeat(to, &request, &context, now)
+                })
+            }
             ClientRequest::CommitOffsets(mut request) => {
                 for topic in &mut request.topics {
                     let known = self.image.topics.by_name(&topic.name);
@@ -465,6 +557,12 @@ impl BrokerShell {
                             ..Default::default()
                         }))
                     }
+                    Wanted::ShareHeartbeat => {
+                        ClientResponse::ShareHeard(Box::new(ShareGroupHeartbeatResponse {
+                            error_code: error.code(),
+                            ..Default::default()
+                        }))
+                    }
                     Wanted::Commit => ClientResponse::OffsetsCommitted(error),
                     Wanted::CommitInTransaction => ClientResponse::CommittedInTransaction(error),
                     Wanted::Offsets => ClientResponse::OffsetsFetched(OffsetFetchResponseGroup {
@@ -509,6 +607,9 @@ impl BrokerShell {
                         let owners = &mut around.checkers.partition_owners;
                         owners.on_told(&heartbeat, shell.leader_epoch(), &response);
                         ClientResponse::Heard(Box::new(response))
+                    }
+                    (_, group::Response::ShareGroupHeartbeat(response)) => {
+                        ClientResponse::ShareHeard(Box::new(response))
                     }
                     (_, group::Response::OffsetCommit(response)) => {
                         let mut partitions = response.topics.iter().flat_map(|it| &it.partitions);
@@ -597,7 +698,7 @@ impl BrokerShell {
     }
 }
 
-fn answer(caller: Caller, response: ClientResponse, around: &mut Surroundings<'_>) {
+pub(crate) fn answer(caller: Caller, response: ClientResponse, around: &mut Surroundings<'_>) {
     let body = Body::ToClient {
         correlation_id: caller.correlation_id,
         response,

@@ -11,7 +11,7 @@ use ottla_types::{BrokerId, Uuid};
 
 use super::network::Network;
 use super::node::{Disk, Stopped, is_broker, name};
-use super::setup::Losses;
+use super::setup::{Groups, Losses};
 use super::world::{Happening, World};
 
 /// For how long nothing may have been cut off before a broker loses what is on its disk.
@@ -28,7 +28,12 @@ impl World {
             return;
         }
         let (brokers, controllers) = (self.setup.broker_ids(), self.setup.controller_ids());
-        let kinds = if self.setup.has_groups { 18 } else { 15 };
+        let kinds = match self.setup.groups {
+            Groups::None => 15,
+            // Nobody comes a second time.
+            Groups::Sharers => 17,
+            Groups::Movers => 18,
+        };
         match self.random.below(kinds) {
             0..=2 => {
                 if let Some(broker) = self.random.pick(&brokers) {
@@ -116,8 +121,9 @@ impl World {
         let Some(id) = self.random.pick(&ids) else {
             return;
         };
-        let after_ms = 100 + self.random.below(4_000);
-        let at_ms = self.now_ms + after_ms;
+        // Long enough for its group to have gone on without it a while, where it is held up.
+        let longest_ms = if kind == 16 { 7_000 } else { 4_000 };
+        let at_ms = self.now_ms + 100 + self.random.below(longest_ms);
         if kind == 16 && self.random.below(2) == 0 {
             self.note(|| format!("{} is held up until {at_ms}", name(id)));
             self.held_up.insert(id, at_ms);

@@ -1,5 +1,5 @@
-//! Clients that share the work of a group: movers (`movers`), and readers that read what movers wrote, `read_committed`, and commit
-//! how far they are.
+//! Clients that share the work of a group: movers (`movers`), readers that read what movers wrote, `read_committed`, and commit
+//! how far they are, and the members of a share group (`sharers`).
 //!
 //! A client has one request of a kind under way: for metadata, a heartbeat, and one for its work. When one is not answered, it
 //! opens new connections.
@@ -19,15 +19,19 @@ use super::checkers::Checkers;
 use super::clients::Asked;
 use super::coordinator_shell::{LogEntry, OFFSETS_TOPIC, TRANSACTION_TOPIC, for_each_entry};
 use super::membership::{Heard, Member};
-use super::message::{ClientRequest, ClientResponse, CommittedFetch, LedPartition};
+use super::message::{
+    ClientRequest, ClientResponse, CommittedFetch, LedPartition, ShareAcknowledge, ShareFetch,
+};
 use super::movers::Mover;
 use super::random::Random;
+use super::sharers::Sharer;
 
 /// What movers read, and what they write.
 pub(crate) const INPUT_TOPIC: &str = "t";
 pub(crate) const OUTPUT_TOPIC: &str = "out";
 pub(crate) const MOVERS: &str = "movers";
 pub(crate) const READERS: &str = "readers";
+pub(crate) const SHARERS: &str = "sharers";
 
 const REQUEST_TIMEOUT_MS: u64 = 1_500;
 const RETRY_BACKOFF_MS: u64 = 100;
@@ -55,6 +59,7 @@ pub(crate) struct GroupClient {
 pub(crate) enum Role {
     Mover(Mover),
     Reader(Reader),
+    Sharer(Sharer),
 }
 
 #[derive(Default)]
@@ -95,6 +100,7 @@ impl GroupClient {
         let (group, topic) = match &role {
             Role::Mover(_) => (MOVERS, INPUT_TOPIC),
             Role::Reader(_) => (READERS, OUTPUT_TOPIC),
+            Role::Sharer(_) => (SHARERS, INPUT_TOPIC),
         };
         let (group, topic) = (ByteString::from(group), ByteString::from(topic));
         GroupClient {
@@ -121,6 +127,7 @@ impl GroupClient {
         match &mut self.role {
             Role::Mover(mover) => mover.restart(),
             Role::Reader(reader) => *reader = Reader::default(),
+            Role::Sharer(_) => {}
         }
         self.open_new_connections();
         self.not_before_ms = at_ms;
@@ -130,6 +137,9 @@ impl GroupClient {
     fn join_anew(&mut self) {
         self.instance += 1;
         let id = format!("{}-{}", self.id, self.instance);
+        if let Role::Sharer(sharer) = &mut self.role {
+            sharer.leave(&self.member);
+        }
         self.member = Member::new(&self.member.group_id, &self.member.topic, id);
         self.heartbeat = None;
         // Answers to the former member are of no use to this one.
@@ -137,6 +147,7 @@ impl GroupClient {
         match &mut self.role {
             Role::Mover(mover) => mover.give_up(),
             Role::Reader(reader) => *reader = Reader::default(),
+            Role::Sharer(_) => {}
         }
     }
 
@@ -152,6 +163,7 @@ impl GroupClient {
         let is_idle = match &self.role {
             Role::Mover(mover) => mover.is_idle(),
             Role::Reader(_) => true,
+            Role::Sharer(sharer) => sharer.is_idle(),
         };
         self.is_stopped || is_idle && self.member.is_settled()
     }
@@ -190,9 +202,16 @@ impl GroupClient {
             return asked;
         };
         if self.heartbeat.is_none() && now_ms >= self.member.next_heartbeat_ms {
-            let request = self.member.heartbeat(topic_id);
-            let request = ClientRequest::GroupHeartbeat(request);
+            let request = match &self.role {
+                Role::Sharer(_) => ClientRequest::ShareHeartbeat(self.member.share_heartbeat()),
+                _ => ClientRequest::GroupHeartbeat(self.member.heartbeat(topic_id)),
+            };
             self.heartbeat = self.send(request, &cluster, now_ms, &mut asked);
+        }
+        if let Role::Sharer(sharer) = &mut self.role
+            && let Some((member_id, partitions)) = sharer.former.take()
+        {
+            self.say_goodbye(&member_id, &partitions, &cluster, &mut asked);
         }
         if self.work.is_none() && self.member.epoch > 0 {
             let key_of = |partition: i32| {
@@ -204,6 +223,7 @@ impl GroupClient {
             let request = match &mut self.role {
                 Role::Mover(mover) => mover.next_request(&self.member, key_of, random),
                 Role::Reader(reader) => reader.next_request(&self.member, key_of, random),
+                Role::Sharer(sharer) => sharer.next_request(&self.member, key_of, random),
             };
             if let Some(request) = request {
                 self.work_epoch = self.member.epoch;
@@ -211,6 +231,28 @@ impl GroupClient {
             }
         }
         asked
+    }
+
+    /// Brokers find that the connections of a former member are closed. Nobody waits for an answer.
+    fn say_goodbye(
+        &mut self,
+        member_id: &ByteString,
+        partitions: &BTreeSet<i32>,
+        cluster: &[LedPartition],
+        asked: &mut Vec<Asked>,
+    ) {
+        let of_topic = cluster
+            .iter()
+            .filter(|led| *led.topic == *self.member.topic);
+        let had = of_topic.filter(|led| partitions.contains(&led.partition.partition.0));
+        let leaders: BTreeSet<i32> = had.map(|led| led.leader.value()).collect();
+        for leader in leaders.into_iter().filter(|leader| *leader >= 0) {
+            let request = ClientRequest::ShareMemberGone {
+                group_id: self.member.group_id.clone(),
+                member_id: member_id.clone(),
+            };
+            asked.push(self.ask(leader, request));
+        }
     }
 
     /// Sends a request to whoever leads the partition that it goes to.
@@ -230,7 +272,9 @@ impl GroupClient {
         };
         let led = match &request {
             ClientRequest::Produce { partition, .. }
-            | ClientRequest::FetchCommitted { partition, .. } => {
+            | ClientRequest::FetchCommitted { partition, .. }
+            | ClientRequest::ShareFetch(ShareFetch { partition, .. })
+            | ClientRequest::ShareAcknowledge(ShareAcknowledge { partition, .. }) => {
                 cluster.iter().find(|led| led.partition == *partition)
             }
             ClientRequest::InitTransactions {
@@ -286,9 +330,12 @@ impl GroupClient {
             self.heartbeat = None;
             let busy = match &self.role {
                 Role::Mover(mover) => mover.busy(),
-                Role::Reader(_) => None,
+                Role::Reader(_) | Role::Sharer(_) => None,
             };
             match response {
+                ClientResponse::ShareHeard(response) => {
+                    Then::of(self.member.on_share_heartbeat(&response, now_ms))
+                }
                 ClientResponse::Heard(response) => {
                     Then::of(self.member.on_heartbeat(&response, busy, now_ms))
                 }
@@ -316,6 +363,7 @@ impl GroupClient {
                 Role::Reader(reader) => {
                     reader.receive(self.id, response, member, &outputs, checkers)
                 }
+                Role::Sharer(sharer) => sharer.receive(response),
             }
         } else {
             return;

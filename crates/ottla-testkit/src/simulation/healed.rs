@@ -1,9 +1,15 @@
 //! What has to be so in the end, when nothing fails any more, of nodes and clients together.
 
-use ottla_types::{Offset, TopicIdPartition};
+use ottla_coordinator::share_state::{ReadState, Response, ShareCoordinator};
+use ottla_coordinator::{ReplyTo, partition_for};
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicIdPartition};
 
 use super::clients::Role;
-use super::group_clients::{INPUT_TOPIC, MOVERS, OUTPUT_TOPIC, Role as GroupRole};
+use super::coordinator_shell::{Coordinated, SHARE_STATE_TOPIC, for_each_entry};
+use super::group_clients::{INPUT_TOPIC, MOVERS, OUTPUT_TOPIC, Role as GroupRole, SHARERS};
+use super::partition_log::PartitionLog;
+use super::setup::Groups;
+use super::share_partitions::{key_of, restored};
 use super::world::World;
 
 impl World {
@@ -58,8 +64,72 @@ impl World {
                 }
             }
         }
-        if self.setup.has_groups {
-            self.check_groups();
+        match self.setup.groups {
+            Groups::None => {}
+            Groups::Movers => self.check_groups(),
+            Groups::Sharers => self.check_share_group(),
+        }
+    }
+
+    /// Everything that was written has been delivered, and is settled as a new leader would take it up.
+    fn check_share_group(&mut self) {
+        let topics = self.newest_committed().topics.clone();
+        let logs_of = |topic: &str| -> Vec<(TopicIdPartition, &PartitionLog)> {
+            let topic = topics.by_name(topic);
+            let logs = topic.iter().flat_map(|topic| {
+                topic.partitions().filter_map(|(partition, registration)| {
+                    let key = TopicIdPartition {
+                        topic_id: topic.id,
+                        partition,
+                    };
+                    let leader = self.nodes.get(&registration.leader.value())?;
+                    Some((key, leader.disk.partitions.get(&key)?))
+                })
+            });
+            logs.collect()
+        };
+        let (inputs, states) = (logs_of(INPUT_TOPIC), logs_of(SHARE_STATE_TOPIC));
+        let (checkers, now) = (&mut self.checkers, Timestamp(self.now_ms as i64));
+        for (key, log) in &inputs {
+            let share = key_of(&SHARERS.into(), *key);
+            let index = partition_for(&share.coordinator_key(), states.len() as i32);
+            let Some((_, state)) = states.iter().find(|(it, _)| it.partition.0 == index) else {
+                // That nobody leads it has been reported.
+                continue;
+            };
+            let mut coordinator = <ShareCoordinator as Coordinated>::new(LeaderEpoch(0));
+            for batch in state.batches_from(state.start()) {
+                for_each_entry(batch, |entry| {
+                    Coordinated::replay(&mut coordinator, entry, now);
+                });
+            }
+            let read = ReadState {
+                key: share,
+                leader_epoch: LeaderEpoch::UNKNOWN,
+            };
+            let count = Some(inputs.len() as i32);
+            let outcome = coordinator.read_state(ReplyTo(0), read, count, now);
+            let settled = match outcome.replies.first().map(|reply| &reply.response) {
+                Some(Response::Read(Ok(read))) => restored(read, LeaderEpoch(0)).start_offset(),
+                _ => Offset::UNKNOWN,
+            };
+            let end = log.end();
+            if settled != end {
+                checkers.convergence.report(|| {
+                    let partition = key.partition;
+                    format!("healed, and the share group is at {settled} of {end} of partition {partition}")
+                });
+            }
+            let (deliveries, committed) =
+                (&mut checkers.share_deliveries, &checkers.committed_records);
+            deliveries.check_all_delivered(*key, end, committed);
+        }
+        for (id, client) in &self.group_clients {
+            if !client.is_done() {
+                checkers
+                    .convergence
+                    .report(|| format!("healed, and client {id} is not done"));
+            }
         }
     }
 
@@ -108,7 +178,7 @@ impl World {
                     GroupRole::Reader(_) => {
                         client.member.positions.get(&partition).copied().flatten()
                     }
-                    GroupRole::Mover(_) => None,
+                    GroupRole::Mover(_) | GroupRole::Sharer(_) => None,
                 });
             let positions: Vec<Offset> = readers.collect();
             if positions != [end] {

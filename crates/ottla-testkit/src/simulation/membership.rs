@@ -1,5 +1,5 @@
 //! A member of a consumer group (KIP-848), as a client keeps it: what it has of the group's partitions, and up to where it is in
-//! each.
+//! each. Of a share group (KIP-932) too, whose members have no positions.
 //!
 //! Kafka: `ConsumerHeartbeatRequestManager`, `ConsumerMembershipManager`, without the callbacks.
 
@@ -11,7 +11,8 @@ use ottla_protocol::messages::offset_fetch_request::{
 };
 use ottla_protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use ottla_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, consumer_group_heartbeat_request,
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse, consumer_group_heartbeat_request,
 };
 use ottla_types::{ErrorCode, Offset, TopicId};
 
@@ -97,6 +98,38 @@ impl Member {
             }
         }
         self.give_up(busy, now_ms);
+        Heard::Fine
+    }
+
+    /// The same in a share group.
+    pub(crate) fn share_heartbeat(&self) -> ShareGroupHeartbeatRequest {
+        ShareGroupHeartbeatRequest {
+            group_id: self.group_id.clone(),
+            member_id: self.id.clone(),
+            member_epoch: self.epoch,
+            subscribed_topic_names: Some(vec![self.topic.clone()]),
+            ..Default::default()
+        }
+    }
+
+    /// The same in a share group, where nobody waits for anybody to give up what it has.
+    pub(crate) fn on_share_heartbeat(
+        &mut self,
+        response: &ShareGroupHeartbeatResponse,
+        now_ms: u64,
+    ) -> Heard {
+        self.next_heartbeat_ms = now_ms + HEARTBEAT_INTERVAL_MS;
+        match heard(ErrorCode::from_code(response.error_code)) {
+            Heard::Fine => {}
+            other => return other,
+        }
+        self.epoch = response.member_epoch;
+        if let Some(assignment) = &response.assignment {
+            let topics = assignment.topic_partitions.iter();
+            let partitions = topics.flat_map(|topic| topic.partitions.iter().copied());
+            self.target = partitions.collect();
+            self.positions = self.target.iter().map(|it| (*it, None)).collect();
+        }
         Heard::Fine
     }
 

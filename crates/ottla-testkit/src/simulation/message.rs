@@ -1,6 +1,10 @@
 //! What the nodes and the clients of a run say to each other.
 
 use bytestring::ByteString;
+use ottla_coordinator::share_partition::{AcknowledgementBatch, AcquireMode, AcquiredBatch};
+use ottla_coordinator::share_state::{
+    InitializeState, ReadState, SharePartitionKey, StateRead, WriteState,
+};
 use ottla_coordinator::transaction::{AddPartitions, EndTransaction};
 use ottla_coordinator::{TransactionEnd, TransactionalProducer};
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
@@ -11,7 +15,7 @@ use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
     BrokerRegistrationResponse, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
     CreateTopicsRequest, CreateTopicsResponse, ElectLeadersRequest, OffsetCommitRequest,
-    TxnOffsetCommitRequest,
+    ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, TxnOffsetCommitRequest,
 };
 use ottla_raft::{Request, Response};
 use ottla_records::RecordBatch;
@@ -147,12 +151,33 @@ pub(crate) enum BrokerRequest {
         end: TransactionEnd,
         partitions: Vec<TopicPartition>,
     },
+    ShareState(ShareStateRequest),
+}
+
+/// To a share coordinator, about one share partition.
+#[derive(Clone, Debug)]
+pub(crate) enum ShareStateRequest {
+    Initialize(InitializeState),
+    Read(ReadState),
+    Write(WriteState),
+}
+
+impl ShareStateRequest {
+    pub(crate) fn key(&self) -> &SharePartitionKey {
+        match self {
+            ShareStateRequest::Initialize(request) => &request.key,
+            ShareStateRequest::Read(request) => &request.key,
+            ShareStateRequest::Write(request) => &request.key,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum BrokerResponse {
     PartitionsAdded(ErrorCode),
     MarkersWritten(Vec<(TopicPartition, ErrorCode)>),
+    /// What was read, where that was asked for.
+    ShareState(Result<Option<StateRead>, ErrorCode>),
 }
 
 #[derive(Clone, Debug)]
@@ -185,6 +210,34 @@ pub(crate) enum ClientRequest {
     GroupHeartbeat(ConsumerGroupHeartbeatRequest),
     CommitOffsets(OffsetCommitRequest),
     FetchOffsets(OffsetFetchRequestGroup),
+    ShareHeartbeat(ShareGroupHeartbeatRequest),
+    ShareFetch(ShareFetch),
+    ShareAcknowledge(ShareAcknowledge),
+    /// The connection of a member is closed for good.
+    ShareMemberGone {
+        group_id: ByteString,
+        member_id: ByteString,
+    },
+}
+
+/// Records of a partition for a member of a share group.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareFetch {
+    pub group_id: ByteString,
+    pub member_id: ByteString,
+    pub partition: TopicIdPartition,
+    pub mode: AcquireMode,
+    pub batch_size: i32,
+    pub max_records: i32,
+}
+
+/// What a member says of records that it has acquired.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareAcknowledge {
+    pub group_id: ByteString,
+    pub member_id: ByteString,
+    pub partition: TopicIdPartition,
+    pub batches: Vec<AcknowledgementBatch>,
 }
 
 impl ClientRequest {
@@ -198,6 +251,9 @@ impl ClientRequest {
             ClientRequest::GroupHeartbeat(_)
                 | ClientRequest::CommitOffsets(_)
                 | ClientRequest::FetchOffsets(_)
+                | ClientRequest::ShareHeartbeat(_)
+                | ClientRequest::ShareFetch(_)
+                | ClientRequest::ShareAcknowledge(_)
         )
     }
 }
@@ -216,6 +272,9 @@ pub(crate) enum ClientResponse {
     Heard(Box<ConsumerGroupHeartbeatResponse>),
     OffsetsCommitted(ErrorCode),
     OffsetsFetched(OffsetFetchResponseGroup),
+    ShareHeard(Box<ShareGroupHeartbeatResponse>),
+    ShareFetched(Result<Vec<AcquiredBatch>, ErrorCode>),
+    ShareAcknowledged(ErrorCode),
     /// Nobody listens there, or what was asked for cannot be had there now.
     Failed,
 }

@@ -7,7 +7,7 @@ use ottla_controller::{BootstrapOptions, bootstrap_records};
 use ottla_metadata::MetadataVersion;
 use ottla_raft::QuorumConfig;
 
-use super::coordinator_shell::{OFFSETS_TOPIC, TRANSACTION_TOPIC};
+use super::coordinator_shell::{OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC};
 use super::group_clients::{INPUT_TOPIC, OUTPUT_TOPIC};
 use super::message::FIRST_CONTROLLER;
 use super::quorum_shell::ClusterSettings;
@@ -20,6 +20,16 @@ pub(crate) enum Losses {
     Processes,
     /// What they have not flushed, or their whole disks: while another member of the ISR or the ELR keeps its.
     Disks,
+}
+
+/// Who works together on what is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Groups {
+    None,
+    /// One group moves it on in transactions, another reads what was moved.
+    Movers,
+    /// A share group reads it.
+    Sharers,
 }
 
 #[derive(Clone, Debug)]
@@ -36,9 +46,8 @@ pub(crate) struct Setup {
     /// `unclean.leader.election.enable`
     pub is_unclean: bool,
     pub losses: Losses,
-    /// Whether what is written is moved on in transactions. Not where elections are unclean: what coordinators have forgotten
-    /// then, clients do not get over.
-    pub has_groups: bool,
+    /// None where elections are unclean: what coordinators have forgotten then, clients do not get over.
+    pub groups: Groups,
 }
 
 impl Setup {
@@ -59,19 +68,26 @@ impl Setup {
                 0 => Losses::Processes,
                 _ => Losses::Disks,
             },
-            has_groups: !is_unclean && random.below(2) == 0,
+            groups: match random.below(8) {
+                _ if is_unclean => Groups::None,
+                0..4 => Groups::Movers,
+                4..6 => Groups::Sharers,
+                _ => Groups::None,
+            },
         }
     }
 
     /// With the number of their partitions.
     pub(crate) fn topics(&self) -> Vec<(&'static str, i32)> {
         let mut topics = vec![(INPUT_TOPIC, self.partitions)];
-        if self.has_groups {
-            topics.extend([
+        match self.groups {
+            Groups::None => {}
+            Groups::Movers => topics.extend([
                 (OUTPUT_TOPIC, 2),
                 (OFFSETS_TOPIC, 2),
                 (TRANSACTION_TOPIC, 2),
-            ]);
+            ]),
+            Groups::Sharers => topics.extend([(OFFSETS_TOPIC, 2), (SHARE_STATE_TOPIC, 2)]),
         }
         topics
     }

@@ -20,9 +20,11 @@ use super::metadata_log::SnapshotContent;
 use super::movers::Mover;
 use super::network::Network;
 use super::node::{Disk, Node, Out, Process, Stopped, Surroundings, is_broker, name};
+use super::outcome::Outcome;
 use super::quorum_shell::{ClusterSettings, QuorumShell, initial_voters};
 use super::random::Random;
-use super::setup::{Losses, Setup};
+use super::setup::{Groups, Losses, Setup};
+use super::sharers::Sharer;
 
 /// How long things fail, how long nothing does, and when in that the producers stop.
 const FAULTS_MS: u64 = 20_000;
@@ -100,49 +102,6 @@ struct Connection {
     arrives_ms: u64,
 }
 
-/// What a run came to.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
-    /// What a checker found; nothing where all is well.
-    pub finding: Option<String>,
-    pub events: u64,
-    pub crashes: u64,
-    pub losses: u64,
-    pub clean_stops: u64,
-    pub lost_directories: u64,
-    pub metadata_epochs: usize,
-    pub metadata_records: i64,
-    pub leader_epochs: usize,
-    pub committed_batches: usize,
-    pub acknowledged_batches: usize,
-    pub consumed_batches: usize,
-    /// Of transactions: decided ones, and batches of which the producer was told that they are committed.
-    pub transactions: usize,
-    pub moved_batches: usize,
-    /// Partitions of groups, once an epoch.
-    pub assignments: usize,
-}
-
-impl Outcome {
-    /// Sums up what several runs came to.
-    pub fn add(&mut self, other: &Outcome) {
-        self.events += other.events;
-        self.crashes += other.crashes;
-        self.losses += other.losses;
-        self.clean_stops += other.clean_stops;
-        self.lost_directories += other.lost_directories;
-        self.metadata_epochs += other.metadata_epochs;
-        self.metadata_records += other.metadata_records;
-        self.leader_epochs += other.leader_epochs;
-        self.committed_batches += other.committed_batches;
-        self.acknowledged_batches += other.acknowledged_batches;
-        self.consumed_batches += other.consumed_batches;
-        self.transactions += other.transactions;
-        self.moved_batches += other.moved_batches;
-        self.assignments += other.assignments;
-    }
-}
-
 impl World {
     pub(crate) fn new(seed: u64, history: History) -> World {
         let mut random = Random::new(seed);
@@ -189,7 +148,7 @@ impl World {
         }
         let mut group_clients = BTreeMap::new();
         let mut twins = Vec::new();
-        if setup.has_groups {
+        if setup.groups == Groups::Movers {
             // The third is a second instance of the first.
             for (slot, transactional_id) in [(1, "a"), (2, "b"), (1, "a")] {
                 let id = FIRST_CLIENT + 101 + group_clients.len() as i32;
@@ -204,6 +163,14 @@ impl World {
             for _ in 0..2 {
                 let id = FIRST_CLIENT + 101 + group_clients.len() as i32;
                 let role = GroupRole::Reader(Reader::default());
+                let client = GroupClient::new(id, setup.broker_ids(), role);
+                group_clients.insert(id, client);
+            }
+        }
+        if setup.groups == Groups::Sharers {
+            for _ in 0..3 {
+                let id = FIRST_CLIENT + 101 + group_clients.len() as i32;
+                let role = GroupRole::Sharer(Sharer::default());
                 let client = GroupClient::new(id, setup.broker_ids(), role);
                 group_clients.insert(id, client);
             }
@@ -254,6 +221,10 @@ impl World {
         self.outcome.transactions = self.checkers.atomic_transactions.count();
         self.outcome.moved_batches = self.checkers.missed_records.count();
         self.outcome.assignments = self.checkers.partition_owners.count();
+        self.outcome.shared_records = self.checkers.share_deliveries.count();
+        let is = |groups| u64::from(self.setup.groups == groups);
+        self.outcome.with_movers = is(Groups::Movers);
+        self.outcome.with_sharers = is(Groups::Sharers);
         (self.outcome, self.history.into_lines())
     }
 
@@ -689,9 +660,9 @@ impl World {
             return;
         }
         // What is moved on is no more than what can be.
-        let writes = match self.setup.has_groups {
-            true if self.now_ms < MOVING_MS => 80,
-            false if self.now_ms < WRITING_MS => 400,
+        let writes = match self.setup.groups {
+            Groups::None if self.now_ms < WRITING_MS => 400,
+            Groups::Movers | Groups::Sharers if self.now_ms < MOVING_MS => 80,
             _ => 0,
         };
         if let Some(client) = self.group_clients.get_mut(&id) {
@@ -751,7 +722,8 @@ impl World {
             } => {
                 let (now_ms, from) = (self.now_ms, message.from);
                 let is_plain = matches!(&response, ClientResponse::Fetched(Ok(batches)) if batches.is_empty())
-                    || matches!(&response, ClientResponse::FetchedCommitted(Ok(it)) if it.batches.is_empty());
+                    || matches!(&response, ClientResponse::FetchedCommitted(Ok(it)) if it.batches.is_empty())
+                    || matches!(&response, ClientResponse::ShareFetched(Ok(batches)) if batches.is_empty());
                 if !is_plain {
                     let id = message.to;
                     self.note(|| format!("{} is told by {}: {response:?}", name(id), name(from)));

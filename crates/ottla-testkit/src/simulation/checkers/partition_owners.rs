@@ -88,7 +88,8 @@ impl PartitionOwners {
         if ErrorCode::from_code(response.error_code) != ErrorCode::None || epoch <= 0 {
             return;
         }
-        let all = (group.clone(), member.clone(), i32::MIN)..=(group.clone(), member.clone(), i32::MAX);
+        let all =
+            (group.clone(), member.clone(), i32::MIN)..=(group.clone(), member.clone(), i32::MAX);
         if heartbeat.is_joining {
             // It begins anew, without partitions.
             self.displaced.retain(|lost, _| !all.contains(lost));

@@ -201,6 +201,14 @@ impl BrokerShell {
                     it.handle_add_partitions(to, request, now)
                 })
             }
+            BrokerRequest::ShareState(request) => {
+                let waiting = Waiting::Broker {
+                    broker,
+                    life,
+                    correlation_id,
+                };
+                self.ask_share_states(waiting, request, around)
+            }
             BrokerRequest::WriteMarkers {
                 producer,
                 end,
@@ -231,6 +239,14 @@ impl BrokerShell {
             _ => ErrorCode::NetworkException,
         };
         match question {
+            Question::ShareState(persisting) => {
+                let result = match response {
+                    Some(BrokerResponse::ShareState(result)) => result,
+                    _ => Err(ErrorCode::NetworkException),
+                };
+                self.on_persisted(*persisting, result, around);
+                Ok(())
+            }
             Question::Markers(index, markers) => {
                 let answers = match response {
                     Some(BrokerResponse::MarkersWritten(answers)) => answers,
