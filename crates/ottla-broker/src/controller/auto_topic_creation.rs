@@ -23,21 +23,36 @@ use failures::Failures;
 #[derive(Debug, Default)]
 pub(crate) struct AutoTopicCreation {
     /// Topics whose creation is under way, so that clients that ask again do not start it again.
-    in_flight: Mutex<HashSet<ByteString>>,
+    in_flight: Arc<Mutex<HashSet<ByteString>>>,
     /// Of what was created on behalf of a member of a streams group.
     failures: Mutex<Failures>,
     /// A client asks for its coordinator ten times a second.
     complaints: Complaints,
 }
 
-impl AutoTopicCreation {
-    fn begin(&self, name: &ByteString) -> bool {
-        self.in_flight.lock().insert(name.clone())
-    }
+/// Topics whose creation is under way until this is dropped: also by a task that panics, or is given up.
+#[derive(Debug)]
+struct UnderWay {
+    names: Vec<ByteString>,
+    in_flight: Arc<Mutex<HashSet<ByteString>>>,
+}
 
-    fn end(&self, names: &[ByteString]) {
+impl AutoTopicCreation {
+    /// Those of the topics whose creation is not under way yet.
+    fn begin(&self, mut names: Vec<ByteString>) -> UnderWay {
         let mut in_flight = self.in_flight.lock();
-        for name in names {
+        names.retain(|name| in_flight.insert(name.clone()));
+        UnderWay {
+            names,
+            in_flight: Arc::clone(&self.in_flight),
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut in_flight = self.in_flight.lock();
+        for name in &self.names {
             in_flight.remove(name);
         }
     }
@@ -45,16 +60,17 @@ impl AutoTopicCreation {
 
 impl Broker {
     /// Has the controller create topics, each as `creatable_topic` says. Returns at once.
-    pub(crate) fn create_topics_in_background(self: &Arc<Self>, mut names: Vec<ByteString>) {
-        names.retain(|name| self.auto_topic_creation.begin(name));
-        if names.is_empty() {
+    pub(crate) fn create_topics_in_background(self: &Arc<Self>, names: Vec<ByteString>) {
+        let under_way = self.auto_topic_creation.begin(names);
+        if under_way.names.is_empty() {
             return;
         }
         let broker = Arc::clone(self);
         tokio::spawn(async move {
             let config = broker.config().clone();
             let request = CreateTopicsRequest {
-                topics: names
+                topics: under_way
+                    .names
                     .iter()
                     .map(|name| creatable_topic(&config, name))
                     .collect(),
@@ -81,7 +97,6 @@ impl Broker {
                     complaints.say(|| tracing::warn!("no topic can be created: {error}"));
                 }
             }
-            broker.auto_topic_creation.end(&names);
         });
     }
 
@@ -93,16 +108,14 @@ impl Broker {
         mut topics: Vec<CreatableTopic>,
         pause: Duration,
     ) {
-        let now_ms = self.now_ms();
-        topics.retain(|topic| {
-            let creation = &self.auto_topic_creation;
-            let has_failed = creation.failures.lock().of(&topic.name, now_ms).is_some();
-            !has_failed && creation.begin(&topic.name)
-        });
+        let (creation, now_ms) = (&self.auto_topic_creation, self.now_ms());
+        topics.retain(|topic| creation.failures.lock().of(&topic.name, now_ms).is_none());
+        let names = topics.iter().map(|topic| topic.name.clone());
+        let under_way = creation.begin(names.collect());
+        topics.retain(|topic| under_way.names.contains(&topic.name));
         if topics.is_empty() {
             return;
         }
-        let names: Vec<ByteString> = topics.iter().map(|topic| topic.name.clone()).collect();
         let request = CreateTopicsRequest {
             topics,
             timeout_ms: self.config().request_timeout_ms,
@@ -119,18 +132,14 @@ impl Broker {
             let failed = match broker.forward(&context, request).await {
                 Ok(response) => failures_of(response),
                 Err(error) => {
-                    let names = names.iter().cloned();
+                    let names = under_way.names.iter().cloned();
                     names.map(|name| (name, error.message().into())).collect()
                 }
             };
-            let creation = &broker.auto_topic_creation;
             let now_ms = broker.now_ms();
             let until_ms = now_ms.saturating_add(pause.as_millis() as u64);
-            for (name, reason) in failed {
-                let mut failures = creation.failures.lock();
-                failures.put(name, reason, now_ms, until_ms);
-            }
-            creation.end(&names);
+            let mut failures = broker.auto_topic_creation.failures.lock();
+            failures.put(failed, now_ms, until_ms);
         });
     }
 
@@ -177,6 +186,20 @@ fn way_out(topic: &str, error: ErrorCode) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_creation_that_panics_is_under_way_no_more() {
+        let creation = AutoTopicCreation::default();
+        let both = || vec!["t".into(), "u".into()];
+        let under_way = creation.begin(vec!["t".into()]);
+        assert_eq!(creation.begin(both()).names, ["u"]);
+        let task = tokio::spawn(async move {
+            let _under_way = under_way;
+            panic!("as it may");
+        });
+        assert!(task.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(creation.begin(both()).names, ["t", "u"]);
+    }
 
     #[test]
     fn the_setting_is_named_that_asks_for_too_many_replicas() {

@@ -147,6 +147,14 @@ pub(crate) enum SnapshotReadError {
         path: String,
         error: MetadataReadError,
     },
+    /// What it says cannot be skipped.
+    #[error(
+        "{path}: {error}; it was written by a newer release, or metadata.version is above what is known here"
+    )]
+    Undecodable {
+        path: String,
+        error: MetadataReadError,
+    },
     #[error("{path}: {reason}")]
     Content { path: String, reason: String },
 }
@@ -177,9 +185,17 @@ pub(crate) fn read_snapshot(path: &Path) -> Result<Snapshot, SnapshotReadError> 
                 error,
             },
         })?;
-        let batch = MetadataBatch::read(&batch).map_err(|error| SnapshotReadError::Batch {
-            path: name(),
-            error,
+        let batch = MetadataBatch::read(&batch).map_err(|error| match error {
+            MetadataReadError::Batch { .. } => SnapshotReadError::Batch {
+                path: name(),
+                error,
+            },
+            MetadataReadError::Record { .. } | MetadataReadError::NoValue(_) => {
+                SnapshotReadError::Undecodable {
+                    path: name(),
+                    error,
+                }
+            }
         })?;
         match batch.content {
             MetadataBatchContent::Records(mut records) => snapshot.records.append(&mut records),

@@ -20,21 +20,27 @@ struct Failure {
 }
 
 impl Failures {
+    /// Topics that could not be created just now, each with the reason.
     pub(super) fn put(
         &mut self,
-        topic: ByteString,
-        reason: ByteString,
+        failed: impl IntoIterator<Item = (ByteString, ByteString)>,
         now_ms: u64,
         until_ms: u64,
     ) {
-        self.0.insert(topic, Failure { reason, until_ms });
         self.0.retain(|_, failure| failure.until_ms > now_ms);
-        while self.0.len() > MAX_FAILURES {
-            let first = self.0.iter().min_by_key(|(_, failure)| failure.until_ms);
-            let Some(first) = first.map(|(topic, _)| topic.clone()) else {
-                return;
-            };
-            self.0.remove(&first);
+        for (topic, reason) in failed {
+            self.0.insert(topic, Failure { reason, until_ms });
+        }
+        let excess = self.0.len().saturating_sub(MAX_FAILURES);
+        if excess == 0 {
+            return;
+        }
+        let untils = self.0.iter();
+        let untils = untils.map(|(topic, failure)| (failure.until_ms, topic.clone()));
+        let mut untils: Vec<(u64, ByteString)> = untils.collect();
+        untils.select_nth_unstable(excess - 1);
+        for (_, topic) in &untils[..excess] {
+            self.0.remove(topic);
         }
     }
 
@@ -54,23 +60,26 @@ mod tests {
     #[test]
     fn a_failure_is_forgotten_in_time() {
         let mut failures = Failures::default();
-        failures.put("t".into(), "no".into(), 10, 20);
+        failures.put([("t".into(), "no".into())], 10, 20);
         assert_eq!(failures.of("t", 19).map(|it| &**it), Some("no"));
         assert_eq!(failures.of("t", 20), None);
-        failures.put("t".into(), "never".into(), 19, 30);
+        failures.put([("t".into(), "never".into())], 19, 30);
         assert_eq!(failures.of("t", 29).map(|it| &**it), Some("never"));
-        failures.put("u".into(), "no".into(), 31, 40);
+        failures.put([("u".into(), "no".into())], 31, 40);
         assert_eq!(failures.0.len(), 1);
     }
 
     #[test]
     fn the_first_to_be_tried_again_make_room() {
         let mut failures = Failures::default();
-        for index in 0..MAX_FAILURES as u64 + 5 {
-            failures.put(format!("t{index}").into(), "no".into(), 0, 100 + index);
+        for index in 0..5 {
+            failures.put([(format!("t{index}").into(), "no".into())], 0, 100 + index);
         }
+        let many = (5..MAX_FAILURES + 4).map(|index| (format!("t{index}").into(), "no".into()));
+        failures.put(many, 0, 200);
         assert_eq!(failures.0.len(), MAX_FAILURES);
-        assert_eq!(failures.of("t4", 0), None);
+        assert_eq!(failures.of("t3", 0), None);
+        assert!(failures.of("t4", 0).is_some());
         assert!(failures.of("t5", 0).is_some());
     }
 }
