@@ -10,6 +10,7 @@
 
 mod api;
 mod api_table;
+mod at_once;
 mod authorizer;
 mod broker;
 mod complaints;

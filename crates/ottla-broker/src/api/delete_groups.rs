@@ -10,8 +10,13 @@ use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use ottla_types::ErrorCode;
 
+use crate::at_once::each_at_once;
 use crate::coordination::Shard;
 use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+
+/// Partitions of `__consumer_offsets`, and in each of them share groups, that one request is busy with at one time.
+const PARTITIONS_AT_ONCE: usize = 16;
+const GROUPS_AT_ONCE: usize = 16;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -27,10 +32,16 @@ pub(crate) async fn handle(
         let authorizer = &broker.authorizer;
         authorizer.is_allowed(context, Operation::Delete, ResourceType::Group, group_id)
     });
-    let mut results = Vec::new();
-    for (partition, group_ids) in broker.groups.by_partition(broker, allowed) {
-        results.extend(delete(broker, partition, group_ids).await);
-    }
+    let by_partition = broker.groups.by_partition(broker, allowed);
+    let deleted = each_at_once(
+        PARTITIONS_AT_ONCE,
+        by_partition,
+        |(partition, group_ids)| {
+            let broker = Arc::clone(broker);
+            async move { delete(&broker, partition, group_ids).await }
+        },
+    );
+    let mut results: Vec<_> = deleted.await.into_iter().flatten().flatten().collect();
     let refused = refused.into_iter();
     results.extend(refused.map(|group_id| failed(group_id, ErrorCode::GroupAuthorizationFailed)));
     DeleteGroupsResponse {
@@ -88,20 +99,20 @@ async fn delete_share_state(
         Response::DeleteShareGroups(groups) => groups?,
         _ => return Err(ErrorCode::UnknownServerError),
     };
-    let mut refused = Vec::new();
-    for (group_id, delete) in groups {
-        let deleted = match delete {
-            Ok(partitions) => {
-                let topics = share_groups::delete_state(broker, &group_id, &partitions).await;
-                topics.into_iter().try_for_each(|(_, deleted)| deleted)
-            }
-            Err(error) => Err(error),
-        };
-        if let Err(error) = deleted {
-            refused.push((group_id, error));
+    let group_ids: Vec<ByteString> = groups.iter().map(|(id, _)| id.clone()).collect();
+    let deleted = each_at_once(GROUPS_AT_ONCE, groups, |(group_id, partitions)| {
+        let broker = Arc::clone(broker);
+        async move {
+            let topics = share_groups::delete_state(&broker, &group_id, &partitions?).await;
+            topics.into_iter().try_for_each(|(_, deleted)| deleted)
         }
-    }
-    Ok(refused)
+    });
+    let deleted = group_ids.into_iter().zip(deleted.await);
+    let refused = deleted.filter_map(|(group_id, deleted)| {
+        let deleted = deleted.unwrap_or(Err(ErrorCode::UnknownServerError));
+        deleted.err().map(|error| (group_id, error))
+    });
+    Ok(refused.collect())
 }
 
 fn failed(group_id: ByteString, error: ErrorCode) -> DeletableGroupResult {

@@ -17,12 +17,16 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 
+use crate::at_once::each_at_once;
 use crate::share_groups::{Persister, StateFailure, latest_offsets};
 use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
 
 type Group = DescribeShareGroupOffsetsResponseGroup;
 type Topic = DescribeShareGroupOffsetsResponseTopic;
 type Partition = DescribeShareGroupOffsetsResponsePartition;
+
+/// Of one request; each of them asks about several partitions at one time.
+const GROUPS_AT_ONCE: usize = 16;
 
 /// A topic that exists, and the partitions that are asked for.
 struct Asked {
@@ -36,12 +40,21 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse {
-    let mut groups = Vec::with_capacity(request.groups.len());
-    for group in request.groups {
-        groups.push(describe_group(broker, context, group).await);
-    }
+    let group_ids = request.groups.iter().map(|group| group.group_id.clone());
+    let group_ids: Vec<ByteString> = group_ids.collect();
+    let groups = each_at_once(GROUPS_AT_ONCE, request.groups, |group| {
+        let (broker, context) = (Arc::clone(broker), context.clone());
+        async move { describe_group(&broker, &context, group).await }
+    });
+    let groups = group_ids.into_iter().zip(groups.await);
+    let groups = groups.map(|(group_id, group)| {
+        group.unwrap_or_else(|| Group {
+            error_code: ErrorCode::UnknownServerError.code(),
+            ..answer(group_id, Vec::new())
+        })
+    });
     DescribeShareGroupOffsetsResponse {
-        groups,
+        groups: groups.collect(),
         ..Default::default()
     }
 }

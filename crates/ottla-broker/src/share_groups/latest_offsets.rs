@@ -11,14 +11,18 @@ use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use super::persister::ask_peer;
 use crate::Broker;
+use crate::at_once::each_at_once;
 
 /// The replica id of clients, and the time that stands for the end.
 const CONSUMER_REPLICA_ID: i32 = -1;
 const LATEST_TIMESTAMP: i64 = -1;
 
+/// Leaders that are asked at one time, by one request.
+const LEADERS_AT_ONCE: usize = 16;
+
 pub(crate) type LatestOffsets = BTreeMap<(ByteString, i32), Result<Offset, ErrorCode>>;
 
-/// One request to each of the leaders that are not here.
+/// One request to each of the leaders that are not here. A partition that is missing could not be asked about.
 pub(crate) async fn latest_offsets(
     broker: &Arc<Broker>,
     partitions: Vec<(ByteString, i32)>,
@@ -45,9 +49,11 @@ pub(crate) async fn latest_offsets(
             }
         }
     }
-    for (leader, partitions) in elsewhere {
-        found.extend(latest_at(broker, leader, partitions).await);
-    }
+    let answers = each_at_once(LEADERS_AT_ONCE, elsewhere, |(leader, partitions)| {
+        let broker = Arc::clone(broker);
+        async move { latest_at(&broker, leader, partitions).await }
+    });
+    found.extend(answers.await.into_iter().flatten().flatten());
     found
 }
 

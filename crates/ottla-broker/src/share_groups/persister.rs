@@ -23,15 +23,15 @@ use ottla_protocol::messages::{
     write_share_group_state_request,
 };
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
-use tokio::task::{JoinError, JoinSet};
 
 use super::{SHARE_STATE_TOPIC, StateFailure};
 use crate::Broker;
+use crate::at_once::each_at_once;
 use crate::net::PeerError;
 
-/// How often a coordinator is looked for.
 /// Share partitions that are asked about at one time, by one request.
 const AT_ONCE: usize = 64;
+/// How often a coordinator is looked for.
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -294,32 +294,16 @@ impl Persister {
         T: Send + 'static,
         F: Future<Output = Result<T, StateFailure>> + Send + 'static,
     {
-        // Who panicked has no answer.
-        let mut answers: Vec<_> = questions
-            .iter()
-            .map(|_| Err(StateFailure::panicked()))
-            .collect();
-        let mut asked = JoinSet::new();
-        for (index, question) in questions.into_iter().enumerate() {
-            if asked.len() == AT_ONCE {
-                keep(&mut answers, asked.join_next().await);
-            }
-            let asking = ask(Arc::clone(broker), question);
-            asked.spawn(async move { (index, asking.await) });
-        }
-        while let Some(answer) = asked.join_next().await {
-            keep(&mut answers, Some(answer));
-        }
+        let questions = questions
+            .into_iter()
+            .map(|question| (Arc::clone(broker), question));
+        let answers = each_at_once(AT_ONCE, questions, |(broker, question)| {
+            ask(broker, question)
+        });
+        let answers = answers.await.into_iter();
         answers
-    }
-}
-
-fn keep<T>(
-    answers: &mut [Result<T, StateFailure>],
-    answer: Option<Result<(usize, Result<T, StateFailure>), JoinError>>,
-) {
-    if let Some(Ok((index, answer))) = answer {
-        answers[index] = answer;
+            .map(|answer| answer.unwrap_or_else(|| Err(StateFailure::panicked())))
+            .collect()
     }
 }
 

@@ -8,7 +8,9 @@ use ottla_protocol::messages::alter_share_group_offsets_request::{
     AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
 };
 use ottla_protocol::messages::delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
-use ottla_protocol::messages::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
+use ottla_protocol::messages::describe_share_group_offsets_request::{
+    DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
+};
 use ottla_protocol::messages::initialize_share_group_state_request::{
     InitializeStateData, PartitionData,
 };
@@ -26,7 +28,7 @@ use ottla_protocol::messages::{
     ReadShareGroupStateSummaryRequest, ShareAcknowledgeRequest, ShareFetchRequest,
     ShareFetchResponse, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest,
 };
-use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
+use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord, PartitionChangeRecord};
 use ottla_types::ErrorCode;
 
 use super::client::Client;
@@ -464,15 +466,15 @@ async fn a_member_is_told_its_partitions_once_their_state_is_initialized() {
     assert_eq!(metrics::value(&text, of_classic), 0.0);
 }
 
-/// Sends group `set` to an offset of `t`, as soon as somebody coordinates it.
-async fn set_offset(client: &mut Client, offset: i64) -> Vec<ErrorCode> {
+/// Sends a group to an offset of `t`, as soon as somebody coordinates it.
+async fn set_offset(client: &mut Client, group: &str, offset: i64) -> Vec<ErrorCode> {
     let partition = |partition_index, start_offset| AlterShareGroupOffsetsRequestPartition {
         partition_index,
         start_offset,
         ..Default::default()
     };
     let request = AlterShareGroupOffsetsRequest {
-        group_id: "set".into(),
+        group_id: group.to_owned().into(),
         topics: vec![AlterShareGroupOffsetsRequestTopic {
             topic_name: "t".into(),
             partitions: vec![partition(0, offset), partition(9, offset)],
@@ -522,7 +524,7 @@ async fn offsets_are_set_shown_and_forgotten() {
         .await;
     produce(&mut client, &["a", "b", "c"]).await;
     assert_eq!(
-        set_offset(&mut client, 2).await,
+        set_offset(&mut client, "set", 2).await,
         [ErrorCode::None, ErrorCode::UnknownTopicOrPartition]
     );
     assert_eq!(described_offsets(&mut client).await, [(2, 1)]);
@@ -557,7 +559,7 @@ async fn offsets_are_set_shown_and_forgotten() {
     );
     assert_eq!(described_offsets(&mut client).await, []);
 
-    set_offset(&mut client, 1).await;
+    set_offset(&mut client, "set", 1).await;
     assert_eq!(described_offsets(&mut client).await, [(1, 2)]);
     let delete = DeleteGroupsRequest {
         groups_names: vec!["set".into(), "nobody".into()],
@@ -583,4 +585,70 @@ async fn offsets_are_set_shown_and_forgotten() {
     };
     let summary = client.ask(1, &summary).await;
     assert_eq!(summary.results[0].partitions[0].start_offset, -1);
+}
+
+/// Whoever is not there is looked for during six seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_are_described_and_deleted_side_by_side() {
+    let (broker, mut client) = broker(&[("offsets.topic.replication.factor", "1")]).await;
+    let offsets_topic = [("cleanup.policy", "compact")];
+    broker
+        .create_topic("__consumer_offsets", 2, &offsets_topic)
+        .await;
+    let groups = ["a", "b", "c", "d", "e"];
+    for group in groups {
+        set_offset(&mut client, group, 2).await;
+    }
+    let state_topic = {
+        let image = broker.broker().metadata();
+        let topic = image.topics.by_name("__share_group_state");
+        topic.expect("it was made").id
+    };
+    let leaderless = [0, 1].map(|partition_id| {
+        MetadataRecord::PartitionChange(PartitionChangeRecord {
+            partition_id,
+            topic_id: state_topic,
+            leader: -1,
+            ..Default::default()
+        })
+    });
+    broker.write(leaderless.into()).await;
+
+    let describe = DescribeShareGroupOffsetsRequest {
+        groups: groups
+            .map(|group| DescribeShareGroupOffsetsRequestGroup {
+                group_id: group.into(),
+                topics: Some(vec![DescribeShareGroupOffsetsRequestTopic {
+                    topic_name: "t".into(),
+                    partitions: vec![0],
+                    ..Default::default()
+                }]),
+                ..Default::default()
+            })
+            .into(),
+        ..Default::default()
+    };
+    let delete = DeleteGroupsRequest {
+        groups_names: groups.map(Into::into).into(),
+        ..Default::default()
+    };
+    let mut other = broker.connect().await;
+    let begun = Instant::now();
+    let (described, deleted) = tokio::join!(client.ask(1, &describe), other.ask(2, &delete));
+    let took = begun.elapsed();
+    let described = described.groups.iter();
+    let described: Vec<_> = described
+        .map(|it| (&*it.group_id, it.topics[0].partitions[0].start_offset))
+        .collect();
+    assert_eq!(described, groups.map(|group| (group, -1)));
+    for result in &deleted.results {
+        assert_eq!(
+            code(result.error_code),
+            ErrorCode::CoordinatorNotAvailable,
+            "{}",
+            result.group_id
+        );
+    }
+    assert_eq!(deleted.results.len(), groups.len());
+    assert!(took < Duration::from_secs(12), "{took:?}");
 }
