@@ -2,7 +2,7 @@
 //!
 //! `OTTLA_SIM_SECONDS=600 cargo test -p ottla-testkit --test simulation new_seeds` tries more of them;
 //! `cargo xtask sim --seed N` repeats one. The planted bugs need the feature `planted-bugs`; `OTTLA_SIM_BUG=Coordinator` plants those
-//! with that in their names.
+//! with that in their names, and `OTTLA_SIM_FROM=1000` begins to look for them there, to see how many seeds it takes.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -275,17 +275,19 @@ mod planted {
         ),
     ];
 
-    /// The seed that finds it, and what it finds.
-    fn find(case: &Case) -> Option<(u64, String)> {
+    /// How many seeds from this one on it takes, the last of them, and what that finds.
+    fn find(case: &Case, from: u64) -> Option<(usize, u64, String)> {
         plant(Some(case.bug));
         let is_fit = |seed: &u64| {
             case.groups
                 .is_none_or(|it| it == simulation::groups_of(*seed))
         };
-        let found = (0..).filter(is_fit).take(case.within).find_map(|seed| {
+        let mut seeds = (from..).filter(is_fit).take(case.within).enumerate();
+        let found = seeds.find_map(|(before, seed)| {
             let finding = simulation::run(seed).finding?;
             let (checker, _) = finding.split_once(": ")?;
-            case.checkers.contains(&checker).then_some((seed, finding))
+            let is_meant = case.checkers.contains(&checker);
+            is_meant.then_some((before + 1, seed, finding))
         });
         plant(None);
         found
@@ -294,13 +296,17 @@ mod planted {
     #[test]
     fn bugs_are_found() {
         let only = std::env::var("OTTLA_SIM_BUG").unwrap_or_default();
+        let from = std::env::var("OTTLA_SIM_FROM").ok();
+        let from = from.map_or(0, |from| from.parse().expect("a seed"));
         let is_meant = |case: &&Case| format!("{:?}", case.bug).contains(&only);
         let cases: Vec<&Case> = CASES.iter().filter(is_meant).collect();
         let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let look = || {
             while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match find(case) {
-                    Some((seed, finding)) => println!("{:?}: seed {seed}: {finding}", case.bug),
+                match find(case, from) {
+                    Some((seeds, seed, finding)) => {
+                        println!("{:?}: {seeds} seeds, {seed}: {finding}", case.bug);
+                    }
                     None => missed.lock().expect("nobody panics").push(case.bug),
                 }
             }
