@@ -3,9 +3,10 @@
 //!
 //! `copies` are three processes that copy a topic record by record, as Kafka's own TransactionalMessageCopier does: the
 //! copies must hold each number once, in order. `streams` is a Kafka Streams application with joins, windows and state
-//! stores, whose output must be that of a run without faults. `histories` are clients of ours that do this and that, and
-//! `ottla_testkit::client_histories` says what may not be in what they were told. All read only what is committed. With several
-//! brokers, coordinators fail over and markers go from broker to broker. A run that finds something keeps its folder.
+//! stores, whose output must be that of a run without faults; `streams-group` is the same in a group of KIP-1071.
+//! `histories` are clients of ours that do this and that, and `ottla_testkit::client_histories` says what may not be in
+//! what they were told. All read only what is committed. With several brokers, coordinators fail over and markers go from
+//! broker to broker. A run that finds something keeps its folder.
 
 mod application;
 mod copies;
@@ -56,6 +57,7 @@ pub struct Options {
 enum Work {
     Copies,
     Streams,
+    StreamsGroup,
     Histories,
 }
 
@@ -100,7 +102,8 @@ fn tell(options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String
     let mut stage = Stage::begin(options, dir)?;
     let mut wrong = match options.work {
         Work::Copies => copies::run(&mut stage, options.kills, random)?,
-        Work::Streams => streams::run(&mut stage, options.kills, random)?,
+        Work::Streams => streams::run(&mut stage, options.kills, random, "classic")?,
+        Work::StreamsGroup => streams::run(&mut stage, options.kills, random, "streams")?,
         Work::Histories => histories::run(&mut stage, options.kills, random)?,
     };
     for (name, status) in stage.cluster.stop()? {
@@ -187,6 +190,11 @@ fn settings(brokers: usize) -> Vec<(&'static str, String)> {
         ),
         ("min.insync.replicas", in_sync),
         ("group.initial.rebalance.delay.ms", "0".to_owned()),
+        ("group.streams.initial.rebalance.delay.ms", "0".to_owned()),
+        ("group.streams.min.session.timeout.ms", "6000".to_owned()),
+        ("group.streams.session.timeout.ms", "6000".to_owned()),
+        ("group.streams.min.heartbeat.interval.ms", "1000".to_owned()),
+        ("group.streams.heartbeat.interval.ms", "1000".to_owned()),
         ("broker.session.timeout.ms", "6000".to_owned()),
         ("replica.lag.time.max.ms", "5000".to_owned()),
         // What a Streams application reads and keeps is from long ago: retention would delete it, half a minute after a start.

@@ -1,17 +1,17 @@
 import java.time.Duration;
 import java.util.*;
-import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.common.*;
 import org.apache.kafka.common.serialization.*;
 
 /**
- * Compares what two runs of the application have committed, `CompareOutput BOOTSTRAP ORDERS SECONDS ONE OTHER`: the joined
+ * Compares what two runs of the application have committed, `CompareOutput BOOTSTRAP ORDERS ROUNDS ONE OTHER`: the joined
  * pairs must be the same, each once; of counts and sums the last of each key, and that many orders must have been counted.
- * It waits so long for what is missing.
+ * It compares again as long as either run goes on, and gives up after so many rounds in which neither has written anything.
  */
 public final class CompareOutput {
     private static final int MAX_FINDINGS = 20;
+    private static final int QUIET_ROUNDS = 5;
     private static final List<String> shown = new ArrayList<>();
 
     /** What a run has written: all values of each key, in order. */
@@ -40,12 +40,17 @@ public final class CompareOutput {
     public static void main(String[] arguments) throws InterruptedException {
         String bootstrap = arguments[0];
         long orders = Long.parseLong(arguments[1]);
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(arguments[2]));
+        int patience = Integer.parseInt(arguments[2]);
         List<String> findings = compare(bootstrap, orders, arguments[3], arguments[4]);
-        // What is missing may come yet.
-        while (!findings.isEmpty() && System.nanoTime() < deadline) {
+        List<String> seen = List.copyOf(shown);
+        // What is missing may come yet, and so may what is there twice.
+        for (int quiet = 0; quiet < (findings.isEmpty() ? QUIET_ROUNDS : patience); quiet++) {
             Thread.sleep(500);
             findings = compare(bootstrap, orders, arguments[3], arguments[4]);
+            if (!shown.equals(seen)) {
+                seen = List.copyOf(shown);
+                quiet = 0;
+            }
         }
         findings.stream().limit(MAX_FINDINGS).forEach(finding -> System.out.println("wrong: "
             + (finding.length() > 300 ? finding.substring(0, 300) + "…" : finding)));

@@ -6,9 +6,10 @@ import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler;
 import org.apache.kafka.streams.kstream.*;
 
 /**
- * A Streams application with exactly_once_v2, `StreamsApp BOOTSTRAP APPLICATION FOLDER REPLICAS`, that runs until it is
- * killed: orders joined with payments within ten seconds, orders counted in windows of a minute, orders summed up by
- * customer, and by region, for which they are joined with a table and partitioned anew.
+ * A Streams application with exactly_once_v2, `StreamsApp BOOTSTRAP APPLICATION FOLDER REPLICAS PROTOCOL`, in a group of
+ * that protocol (`classic` or `streams`), that runs until it is killed: orders joined with payments within ten seconds,
+ * orders counted in windows of a minute, orders summed up by customer, and by region, for which they are joined with a
+ * table and partitioned anew.
  */
 public final class StreamsApp {
     static final List<String> OUTPUTS = List.of("paid", "windows", "totals", "regions");
@@ -20,6 +21,7 @@ public final class StreamsApp {
         settings.put("application.id", application);
         settings.put("state.dir", arguments[2]);
         settings.put("replication.factor", arguments[3]);
+        settings.put("group.protocol", arguments[4]);
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("commit.interval.ms", "100");
         settings.put("num.stream.threads", "2");
@@ -27,7 +29,10 @@ public final class StreamsApp {
         settings.put("default.key.serde", Serdes.StringSerde.class);
         settings.put("default.value.serde", Serdes.StringSerde.class);
         settings.put("consumer.auto.offset.reset", "earliest");
-        settings.put("consumer.session.timeout.ms", "6000");
+        if (arguments[4].equals("classic")) {
+            // In a streams group the broker says after how long a member that is silent is put out.
+            settings.put("consumer.session.timeout.ms", "6000");
+        }
         settings.put("consumer.request.timeout.ms", "5000");
         settings.put("producer.request.timeout.ms", "5000");
         settings.put("producer.delivery.timeout.ms", "20000");

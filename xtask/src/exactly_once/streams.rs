@@ -19,9 +19,16 @@ const RUNS: [&str; 2] = ["harmed", "spared"];
 const RATE: usize = 300;
 /// What passes between two kills, about, with what it takes to recover.
 const SECONDS_PER_KILL: usize = 5;
-const CATCH_UP_SECONDS: &str = "120";
+/// Comparisons, half a second apart, that may find both runs where they were, once nobody is killed any more.
+const PATIENCE_ROUNDS: &str = "120";
 
-pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Result<Vec<String>> {
+/// With the application in a group of this protocol.
+pub(super) fn run(
+    stage: &mut Stage,
+    kills: usize,
+    random: &mut Seeded,
+    protocol: &str,
+) -> Result<Vec<String>> {
     let peer = Peer::load("kafka")?
         .with_artefact("kafka-streams")
         .install()?;
@@ -55,7 +62,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     let dir = stage.dir.clone();
     let start = |run: &str| {
         let folder = dir.join(format!("state-{run}")).display().to_string();
-        let words = with("StreamsApp", &[run, &folder, &replicas])?;
+        let words = with("StreamsApp", &[run, &folder, &replicas, protocol])?;
         Application::start(&dir, run, words)
     };
     let mut harmed = start(RUNS[0])?;
@@ -81,7 +88,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     stage.say(&format!("{written} orders written"));
     let mut spared = start(RUNS[1])?;
 
-    let arguments = [written.as_str(), CATCH_UP_SECONDS, RUNS[0], RUNS[1]];
+    let arguments = [written.as_str(), PATIENCE_ROUNDS, RUNS[0], RUNS[1]];
     let words = with("CompareOutput", &arguments)?;
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stderr(Stdio::null());
