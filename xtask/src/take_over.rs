@@ -156,10 +156,11 @@ impl Run {
             ..NodeOptions::default()
         };
         let workload = Workload::start(&clients, &format!("127.0.0.1:{port}"), dir)?;
+        let story = Story::new(log_dirs.clone(), sides[0].id());
         Ok(Run {
             sides,
             node,
-            story: Story::new(log_dirs.clone()),
+            story,
             log_dirs,
             partitions: options.partitions,
             random: Seeded::new(seed),

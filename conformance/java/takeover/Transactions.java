@@ -1,10 +1,12 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.*;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Transactional producers, each of which may leave its transaction open over changes of hands. */
+/** Transactional producers, each of which may leave its transaction open over changes of hands, with offsets of a group in it. */
 final class Transactions {
     private final String bootstrap;
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
@@ -43,6 +45,12 @@ final class Transactions {
             RecordMetadata metadata = Workload.get(sent.get(i));
             rows.add(Writer.row(records.get(i), metadata.offset(), records.get(i).timestamp(), ""));
         }
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        for (JsonNode row : command.get("offsets")) {
+            offsets.put(new TopicPartition(row.get(0).asText(), row.get(1).asInt()),
+                new OffsetAndMetadata(row.get(2).asLong(), row.get(3).asText()));
+        }
+        producer.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(Workload.text(command, "group")));
         switch (Workload.text(command, "end")) {
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();

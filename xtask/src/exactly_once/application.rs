@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 
 use crate::process::OwnedChild;
 
@@ -31,6 +32,14 @@ impl Application {
         self.child.kill()?;
         self.child = launch(&self.words, &self.output).with_context(|| self.name.clone())?;
         Ok(())
+    }
+
+    /// Has the virtual machine print what its threads do, among its output.
+    pub(super) fn print_threads(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(_) => Ok(()),
+            None => self.child.signal(Signal::QUIT),
+        }
     }
 
     /// How it ended, if it did by itself.

@@ -16,8 +16,17 @@ const SOURCE: &str = "source";
 const TARGETS: [&str; 2] = ["copy-assigned", "copy-subscribed"];
 /// Records a second.
 const RATE: &str = "2000";
-/// How long the copiers may take for what was written at the end, once nobody is killed any more.
-const CATCH_UP_SECONDS: &str = "60";
+/// How long a copy may stay as it is without being whole, once nobody is killed any more. It is more than clients wait for
+/// one thing after another: 20 s for an answer, 30 s to close, a member's and a transaction's end of 6 s and 10 s.
+const PATIENCE_SECONDS: &str = "120";
+/// What a virtual machine needs to print what its threads do.
+const PRINTING: Duration = Duration::from_secs(2);
+
+/// A process that copies, and what to.
+struct Copier {
+    application: Application,
+    target: &'static str,
+}
 
 pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Result<Vec<String>> {
     let (kafka, bootstrap) = (stage.kafka.clone(), stage.cluster.bootstrap());
@@ -46,7 +55,11 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
         ("second", TARGETS[1], "subscribed"),
     ] {
         let words = with("Copier", &[name, target, SOURCE, target, way, "classic"])?;
-        copiers.push(Application::start(&stage.dir, name, words)?);
+        let application = Application::start(&stage.dir, name, words)?;
+        copiers.push(Copier {
+            application,
+            target,
+        });
     }
     stage.say("copiers are started");
     std::thread::sleep(Duration::from_secs(3));
@@ -57,8 +70,9 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
             0 => stage.kill_broker(random)?,
             _ => {
                 let at = random.below(copiers.len() as u64) as usize;
-                copiers[at].kill_and_start()?;
-                stage.say(&format!("copier `{}` killed", copiers[at].name));
+                let copier = &mut copiers[at].application;
+                copier.kill_and_start()?;
+                stage.say(&format!("copier `{}` killed", copier.name));
             }
         }
     }
@@ -76,36 +90,19 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
 
     let mut wrong = Vec::new();
     for target in TARGETS {
-        let mut arguments = vec![target, CATCH_UP_SECONDS];
+        let mut arguments = vec![target, PATIENCE_SECONDS];
         arguments.extend(counts.iter().map(String::as_str));
         let words = with("CheckCopy", &arguments)?;
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stderr(Stdio::null());
-        let checked = process::run_captured(&mut command)?;
-        let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
-        stage.say(&format!(
-            "{target}: {}",
-            printed.lines().last().unwrap_or_default()
-        ));
-        let findings = printed
-            .lines()
-            .filter_map(|line| line.strip_prefix("wrong: "));
-        wrong.extend(findings.map(str::to_owned));
-        if !checked.status.success() && !printed.contains("wrong: ") {
-            wrong.push(format!(
-                "the check of {target} ended with {}",
-                checked.status
-            ));
-        }
+        wrong.extend(finish(stage, &mut copiers, target, &words)?);
     }
     let mut ended = [0; 3];
     for copier in &mut copiers {
-        wrong.extend(copier.ended()?);
+        wrong.extend(copier.application.ended()?);
         for (sum, beginning) in ended
             .iter_mut()
             .zip(["committed", "aborted", "begins again"])
         {
-            *sum += copier.count(beginning)?;
+            *sum += copier.application.count(beginning)?;
         }
     }
     let [committed, aborted, begun_again] = ended;
@@ -114,4 +111,59 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     ));
     ensure!(committed > 0, "nothing was copied");
     Ok(wrong)
+}
+
+/// Checks a copy until it is whole, and gives what is wrong with it. Its copiers may be slow. That nothing comes while all brokers
+/// are up is wrong: what they are at is then in their outputs, and they are started anew, which shows whether what is missing was
+/// lost or could have come.
+fn finish(
+    stage: &Stage,
+    copiers: &mut [Copier],
+    target: &str,
+    check: &[String],
+) -> Result<Vec<String>> {
+    let (mut wrong, missing) = checked(stage, target, check)?;
+    let is_stuck = wrong.is_empty() && !missing.is_empty();
+    let missing = missing.iter().map(|it| format!("nothing comes: {it}"));
+    wrong.extend(missing);
+    if !is_stuck {
+        return Ok(wrong);
+    }
+    for copier in copiers.iter_mut().filter(|it| it.target == target) {
+        copier.application.print_threads()?;
+    }
+    std::thread::sleep(PRINTING);
+    for copier in copiers.iter_mut().filter(|it| it.target == target) {
+        wrong.extend(copier.application.ended()?);
+        copier.application.kill_and_start()?;
+    }
+    let (second, lost) = checked(stage, target, check)?;
+    let lost = lost.iter().map(|it| format!("lost: {it}"));
+    wrong.extend(second.into_iter().chain(lost));
+    Ok(wrong)
+}
+
+/// What is wrong with a copy, and what is missing after waiting for it.
+fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<(Vec<String>, Vec<String>)> {
+    let mut command = Command::new(&check[0]);
+    command.args(&check[1..]).stderr(Stdio::null());
+    let checked = process::run_captured(&mut command)?;
+    let printed = String::from_utf8_lossy(&checked.stdout).into_owned();
+    stage.say(&format!(
+        "{target}: {}",
+        printed.lines().last().unwrap_or_default()
+    ));
+    let said = |prefix: &str| -> Vec<String> {
+        let lines = printed.lines();
+        let findings = lines.filter_map(|line| line.strip_prefix(prefix));
+        findings.map(str::to_owned).collect()
+    };
+    let (mut wrong, missing) = (said("wrong: "), said("missing: "));
+    if !checked.status.success() && wrong.is_empty() && missing.is_empty() {
+        wrong.push(format!(
+            "the check of {target} ended with {}",
+            checked.status
+        ));
+    }
+    Ok((wrong, missing))
 }

@@ -162,16 +162,22 @@ pub struct Story {
     pub model: Model,
     /// Topics that were created on the way, with their number of partitions.
     created: BTreeMap<String, usize>,
-    /// Transactional ids with an open transaction, and its number in the model.
-    open: BTreeMap<String, usize>,
+    /// Transactional ids with an open transaction, its number in the model, and the offsets that wait for its end.
+    open: BTreeMap<String, (usize, Vec<Value>)>,
     count: u64,
     log_dirs: Vec<PathBuf>,
     /// Changes asked for while the broker was killed, by name of the topic: what was asked.
     churned: Vec<Value>,
+    /// Whether the cluster was made by a version that has no `group.version`: it stays at the levels of who made it, so that
+    /// nobody serves the consumer protocol in it.
+    lacks_consumer_protocol: bool,
+    /// Likewise by one without `share.version`, or with one that nobody sets by default.
+    lacks_share_groups: bool,
 }
 
 impl Story {
-    pub fn new(log_dirs: Vec<PathBuf>) -> Story {
+    /// Nothing has happened yet in the cluster that this maker is to make, by the name of a file in `peers/`.
+    pub fn new(log_dirs: Vec<PathBuf>, made_by: &str) -> Story {
         Story {
             model: Model::default(),
             created: BTreeMap::new(),
@@ -179,6 +185,8 @@ impl Story {
             count: 0,
             log_dirs,
             churned: Vec::new(),
+            lacks_consumer_protocol: made_by == "kafka39",
+            lacks_share_groups: ["kafka39", "kafka40"].contains(&made_by),
         }
     }
 
@@ -326,7 +334,7 @@ impl Story {
         self.transact(workload, random)?;
         let is_served = self.use_consumer_group(workload, random)?;
         if is_served {
-            use_share_group(workload)?;
+            self.use_share_group(workload)?;
         }
         Ok(count as usize + 1)
     }
@@ -429,16 +437,21 @@ impl Story {
     /// Offsets that an administrator sets for a group.
     fn commit(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         let group = format!("set-{}", random.below(6));
-        let topic = "codec-none";
-        let mut rows = Vec::new();
-        for number in 0..self.model.topics[topic].partitions.len() {
-            let offset = random.below(self.model.topics[topic].partitions[number].end() as u64 + 1);
-            let metadata = format!("m{}", random.below(1000));
-            rows.push((topic.to_owned(), number, offset as i64, metadata));
-        }
+        let rows = self.some_offsets("codec-none", random);
         workload.perform("commit", json!({"group": group, "offsets": rows}))?;
         self.committed(&group, &json!(rows));
         Ok(())
+    }
+
+    /// An offset of each partition of a topic, with something that is noted of it.
+    fn some_offsets(&self, topic: &str, random: &mut Seeded) -> Vec<Value> {
+        let partitions = self.model.topics[topic].partitions.iter().enumerate();
+        let offsets = partitions.map(|(number, partition)| {
+            let offset = random.below(partition.end() as u64 + 1);
+            let metadata = format!("m{}", random.below(1000));
+            json!([topic, number, offset, metadata])
+        });
+        offsets.collect()
     }
 
     /// A consumer that reads on where its group stands, commits and leaves.
@@ -544,51 +557,81 @@ impl Story {
         Ok(())
     }
 
-    /// Two transactional producers, each of which commits, aborts or leaves its transaction open.
+    /// Two transactional producers, each of which commits, aborts or leaves its transaction open. What they write includes
+    /// how far a group has read, which counts when the transaction is committed, whoever has the directory then.
     fn transact(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         for id in ["tx-a", "tx-b"] {
             let end = *random.pick(&["commit", "abort", "open"]);
+            let group = format!("moved-by-{id}");
+            let offsets = self.some_offsets("codec-none", random);
             let rows = workload.perform(
                 "transact",
                 json!({"id": id, "topic": TRANSACTIONS, "partitions": TRANSACTION_PARTITIONS,
-                    "count": 1 + random.below(12), "end": end}),
+                    "count": 1 + random.below(12), "end": end, "group": group, "offsets": offsets}),
             )?;
             let topic = self
                 .model
                 .topics
                 .get_mut(TRANSACTIONS)
                 .context("the topic of transactions")?;
-            let number = *self.open.entry(id.to_owned()).or_insert_with(|| {
+            let (number, waiting) = self.open.entry(id.to_owned()).or_insert_with(|| {
                 topic.transactions.push(Transaction::Open);
-                topic.transactions.len() - 1
+                (topic.transactions.len() - 1, Vec::new())
             });
-            let state = match end {
+            let number = *number;
+            waiting.extend(offsets);
+            topic.transactions[number] = match end {
                 "commit" => Transaction::Committed,
                 "abort" => Transaction::Aborted,
                 _ => Transaction::Open,
             };
-            topic.transactions[number] = state;
-            if state != Transaction::Open {
-                self.open.remove(id);
+            if end != "open"
+                && let Some((_, offsets)) = self.open.remove(id)
+                && end == "commit"
+            {
+                self.committed(&group, &json!(offsets));
             }
             self.model.acknowledge(&rows, Some(number));
         }
         Ok(())
     }
 
-    /// A group of the consumer protocol (KIP-848); false where that is not served, as in versions before 4.0.
+    /// A group of the consumer protocol (KIP-848); false where the cluster does not have it.
     fn use_consumer_group(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<bool> {
         let group = format!("newer-{}", random.below(2));
         let consume =
             json!({"group": group, "protocol": "consumer", "topic": "codec-zstd", "count": 100});
         match workload.attempt("consume", consume)? {
             Ok(rows) => self.committed(&group, &rows),
-            Err(Refusal(why)) if why.starts_with("UnsupportedVersionException") => {
+            Err(Refusal(why))
+                if self.lacks_consumer_protocol
+                    && why.starts_with("UnsupportedVersionException") =>
+            {
                 return Ok(false);
             }
             Err(Refusal(why)) => bail!("the group {group}: {why}"),
         }
         Ok(true)
+    }
+
+    /// A share group (KIP-932); refused where the cluster does not have them.
+    fn use_share_group(&self, workload: &mut Workload) -> Result<()> {
+        const NOT_SERVED: [&str; 3] = [
+            "UnsupportedVersionException",
+            "InvalidConfigurationException",
+            "InvalidRequestException",
+        ];
+        let share = json!({"group": "share-0", "topic": TOOL_TOPIC});
+        match workload.attempt("share", share)? {
+            Ok(_) => Ok(()),
+            Err(Refusal(why))
+                if self.lacks_share_groups
+                    && NOT_SERVED.iter().any(|class| why.starts_with(class)) =>
+            {
+                Ok(())
+            }
+            Err(Refusal(why)) => bail!("the share group: {why}"),
+        }
     }
 
     /// Asks for changes of topics without waiting for the answers, so that a kill falls among them.
@@ -662,21 +705,6 @@ impl Story {
             }
         }
         Ok(())
-    }
-}
-
-/// A share group (KIP-932), which versions before 4.2 do not serve.
-fn use_share_group(workload: &mut Workload) -> Result<()> {
-    const NOT_SERVED: [&str; 3] = [
-        "UnsupportedVersionException",
-        "InvalidConfigurationException",
-        "InvalidRequestException",
-    ];
-    let share = json!({"group": "share-0", "topic": TOOL_TOPIC});
-    match workload.attempt("share", share)? {
-        Ok(_) => Ok(()),
-        Err(Refusal(why)) if NOT_SERVED.iter().any(|class| why.starts_with(class)) => Ok(()),
-        Err(Refusal(why)) => bail!("the share group: {why}"),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Transactions over the wire: begun, committed, aborted, fenced and timed out, in both versions of the protocol, and
 //! what is read of them meanwhile.
 
+mod loading;
+mod markers;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -15,13 +18,10 @@ use ottla_protocol::messages::offset_fetch_request::{
 use ottla_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
-use ottla_protocol::messages::write_txn_markers_request::{
-    WritableTxnMarker, WritableTxnMarkerTopic,
-};
 use ottla_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest,
     FindCoordinatorRequest, InitProducerIdRequest, ListTransactionsRequest, OffsetFetchRequest,
-    ProduceRequest, TxnOffsetCommitRequest, WriteTxnMarkersRequest,
+    ProduceRequest, TxnOffsetCommitRequest,
 };
 use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
@@ -33,6 +33,7 @@ use super::produce_and_fetch::{fetch_from, list_offsets, produce_to};
 use super::{TestBroker, topic_id};
 
 const ID: &str = "payments";
+const LOG: &str = "__transaction_state";
 /// The newest versions of the protocol before a transaction raised the epoch.
 const OLD_PRODUCE: i16 = 11;
 const OLD_END: i16 = 4;
@@ -567,14 +568,10 @@ async fn a_transaction_that_takes_too_long_is_aborted() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_coordinator_goes_on_with_what_it_finds_in_its_log() {
-    let (broker, mut client) = broker(&[]).await;
-    let producer = init(&mut client, 60_000).await;
-    produce(&mut client, producer, 0, 0, "a", 12).await;
-    // Every partition of the topic gets another leader epoch, and with it another coordinator.
+/// Every partition of the topic gets another leader epoch, and with it another coordinator.
+async fn elect_other_coordinators(broker: &TestBroker) {
     let image = broker.broker().metadata().clone();
-    let topic = image.topics.by_name("__transaction_state").expect("made");
+    let topic = image.topics.by_name(LOG).expect("made");
     let changes = (0..3).map(|partition_id| {
         MetadataRecord::PartitionChange(PartitionChangeRecord {
             partition_id,
@@ -584,6 +581,14 @@ async fn a_coordinator_goes_on_with_what_it_finds_in_its_log() {
         })
     });
     broker.write(changes.collect()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_goes_on_with_what_it_finds_in_its_log() {
+    let (broker, mut client) = broker(&[]).await;
+    let producer = init(&mut client, 60_000).await;
+    produce(&mut client, producer, 0, 0, "a", 12).await;
+    elect_other_coordinators(&broker).await;
     let deadline = Instant::now() + PATIENCE;
     loop {
         match state(&mut client).await {
@@ -678,50 +683,6 @@ async fn brokers_ask_for_many_transactions_at_once() {
             assert_eq!(code(partition.partition_error_code), expected);
         }
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_administrator_aborts_what_hangs() {
-    let (_broker, mut client) =
-        broker(&[("transaction.partition.verification.enable", "false")]).await;
-    let producer = init(&mut client, 60_000).await;
-    // Of this record the coordinator knows nothing.
-    let error = produce(&mut client, producer, 0, 0, "a", OLD_PRODUCE).await;
-    assert_eq!(error, ErrorCode::None);
-    assert_eq!(fetch(&mut client, 0, 1).await.last_stable_offset, 0);
-    let request = WriteTxnMarkersRequest {
-        markers: vec![WritableTxnMarker {
-            producer_id: producer.id,
-            producer_epoch: producer.epoch,
-            transaction_result: false,
-            topics: vec![WritableTxnMarkerTopic {
-                name: "t".into(),
-                partition_indexes: vec![0, 9],
-                ..Default::default()
-            }],
-            coordinator_epoch: 0,
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
-    let response = client.ask(1, &request).await;
-    let mut results: Vec<_> = response.markers[0].topics[0]
-        .partitions
-        .iter()
-        .map(|it| (it.partition_index, code(it.error_code)))
-        .collect();
-    results.sort_by_key(|(index, _)| *index);
-    assert_eq!(
-        results,
-        [
-            (0, ErrorCode::None),
-            (9, ErrorCode::UnknownTopicOrPartition)
-        ]
-    );
-    let data = fetch(&mut client, 0, 1).await;
-    assert_eq!(data.last_stable_offset, 2);
-    assert_eq!(data.aborted_transactions.map(|it| it.len()), Some(1));
-    assert!(read(&mut client, 0, 1).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
