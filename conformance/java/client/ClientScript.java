@@ -39,6 +39,9 @@ public final class ClientScript extends Script {
         try (GroupRequests requests = new GroupRequests(script.bootstrap)) {
             requests.all();
         }
+        try (ClassicRequests requests = new ClassicRequests(script.bootstrap, MAIN)) {
+            requests.all();
+        }
         script.alterConfigs();
         script.createPartitions();
         script.deleteRecords();

@@ -18,6 +18,15 @@ final class Wire implements AutoCloseable {
     }
 
     AbstractResponse ask(ApiKeys api, int version, ApiMessage message) throws IOException {
+        RequestHeader header = send(api, version, message);
+        DataInputStream in = new DataInputStream(socket.getInputStream());
+        byte[] answer = new byte[in.readInt()];
+        in.readFully(answer);
+        return AbstractResponse.parseResponse(ByteBuffer.wrap(answer), header);
+    }
+
+    /** Sends a request whose answer nobody reads. */
+    RequestHeader send(ApiKeys api, int version, ApiMessage message) throws IOException {
         RequestHeader header = new RequestHeader(api, (short) version, "wire", correlation++);
         ObjectSerializationCache cache = new ObjectSerializationCache();
         int size = header.data().size(cache, header.headerVersion()) + message.size(cache, (short) version);
@@ -28,11 +37,7 @@ final class Wire implements AutoCloseable {
         message.write(writable, cache, (short) version);
         socket.getOutputStream().write(frame.array());
         socket.getOutputStream().flush();
-
-        DataInputStream in = new DataInputStream(socket.getInputStream());
-        byte[] answer = new byte[in.readInt()];
-        in.readFully(answer);
-        return AbstractResponse.parseResponse(ByteBuffer.wrap(answer), header);
+        return header;
     }
 
     /** The errors of an answer, each once, without those that are none where there are others. */

@@ -20,6 +20,7 @@ import org.apache.kafka.common.requests.*;
 final class RequestSteps implements AutoCloseable {
     private static final short NEW_END = 5;
     private static final short OLD_END = 4;
+    private static final List<String> STATES = List.of("EMPTY", "ONGOING", "COMPLETE_COMMIT", "COMPLETE_ABORT");
 
     private final TransactionsScript script;
     private final Wire wire;
@@ -248,6 +249,11 @@ final class RequestSteps implements AutoCloseable {
             add(3, nobody, partition(0)), verify(5, nobody, partition(0)), addOffsets(4, nobody, "g"),
             end(OLD_END, nobody, true), end(NEW_END, nobody, true), commitOffset(4, nobody, "g"),
             describe("nobody"), list(2, List.of(), null)));
+        try (ClassicRequests groups = new ClassicRequests(script.bootstrap, script.topic)) {
+            groups.beforeThereAreCoordinators();
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     void inits() {
@@ -285,6 +291,10 @@ final class RequestSteps implements AutoCloseable {
                 return shown;
             });
         }
+        inEachState("init", (own, ahead) -> {
+            InitProducerIdResponseData answer = init(5, own.id, 60_000, own.producerId, own.epoch + ahead);
+            return error(answer) + " " + (answer.producerId() == own.producerId) + " " + answer.producerEpoch();
+        });
         named("init of an open transaction", () -> {
             Known known = known();
             add(3, known, partition(0));
@@ -301,7 +311,31 @@ final class RequestSteps implements AutoCloseable {
         return Errors.forCode(answer.errorCode()).name();
     }
 
+    private interface Asking {
+        Object ask(Known own, int ahead) throws Exception;
+    }
+
+    /** Asks with the epochs around the own one, each time on behalf of another producer whose transaction is in the state. */
+    private void inEachState(String what, Asking asking) {
+        for (String state : STATES) {
+            for (short before : endsBefore(state)) {
+                named(what + " in " + state + (before == 0 ? "" : " by v" + before), () -> {
+                    List<Object> shown = new ArrayList<>();
+                    for (int ahead = -2; ahead <= 1; ahead++) {
+                        shown.add(ahead + ": " + asking.ask(in(state, before), ahead));
+                    }
+                    return shown;
+                });
+            }
+        }
+    }
+
     void adds() {
+        for (int version : versionsAreWritten ? new int[] {3, 5} : new int[] {3}) {
+            inEachState("add partitions v" + version, (own, ahead) ->
+                add(version, own.withEpoch(own.epoch + ahead), partition(1)));
+        }
+        inEachState("add offsets", (own, ahead) -> addOffsets(4, own.withEpoch(own.epoch + ahead), "g"));
         for (int version : new int[] {0, 2, 3, 4, 5}) {
             named("add partitions v" + version, () -> {
                 Known known = known();
@@ -350,7 +384,7 @@ final class RequestSteps implements AutoCloseable {
     }
 
     void ends() {
-        for (String state : List.of("EMPTY", "ONGOING", "COMPLETE_COMMIT", "COMPLETE_ABORT")) {
+        for (String state : STATES) {
             for (short version : new short[] {OLD_END, NEW_END}) {
                 for (short before : endsBefore(state)) {
                     named("end v" + version + " in " + state + (before == 0 ? "" : " by v" + before), () -> {
@@ -463,6 +497,57 @@ final class RequestSteps implements AutoCloseable {
         }
     }
 
+    /** Offsets of groups that have members, of both protocols. */
+    void offsetCommitsOfMembers() {
+        named("groups with members", () -> {
+            find(0, topic);
+            try (ClassicRequests groups = new ClassicRequests(script.bootstrap, topic)) {
+                classic = groups.stable(topic + "-classic");
+            }
+            ConsumerGroupHeartbeatResponseData joined = ((ConsumerGroupHeartbeatResponse) wire.ask(
+                ApiKeys.CONSUMER_GROUP_HEARTBEAT, 1, new ConsumerGroupHeartbeatRequestData().setGroupId(topic + "-consumers")
+                    .setMemberId("m").setMemberEpoch(0).setRebalanceTimeoutMs(600_000).setSubscribedTopicNames(List.of(topic))
+                    .setTopicPartitions(List.of()))).data();
+            consumers = new ClassicRequests.Standing(topic + "-consumers", "m", joined.memberEpoch());
+            return Errors.forCode(joined.errorCode()).name();
+        });
+        for (int version : versionsAreWritten ? new int[] {2, 3, 4, 5} : new int[] {2, 3, 4}) {
+            named("commit offsets of members v" + version, () -> {
+                List<Object> shown = new ArrayList<>();
+                for (ClassicRequests.Standing own : List.of(classic, consumers)) {
+                    Known known = known();
+                    if (version < 5) {
+                        addOffsets(4, known, own.group());
+                    }
+                    for (String member : List.of(own.member(), "stranger", "")) {
+                        for (int generation : new int[] {own.generation(), own.generation() + 1, own.generation() - 1, -1}) {
+                            shown.add(own.group() + (member.equals(own.member()) ? " own " : " " + member + " ")
+                                + (generation == -1 ? "none" : generation - own.generation()) + ": "
+                                + commitOffset(version, known, own.group(), generation, member, topic, 0, "m"));
+                        }
+                    }
+                    if (version >= 3) {
+                        shown.add(own.group() + " other name: " + commitOffsetByName(version, known, own));
+                    }
+                    shown.add(end(version >= 5 ? NEW_END : OLD_END, known, false));
+                }
+                return shown;
+            });
+        }
+    }
+
+    private ClassicRequests.Standing classic;
+    private ClassicRequests.Standing consumers;
+
+    private String commitOffsetByName(int version, Known known, ClassicRequests.Standing own) throws Exception {
+        return Wire.errors(wire.ask(ApiKeys.TXN_OFFSET_COMMIT, version, new TxnOffsetCommitRequestData()
+            .setTransactionalId(known.id).setProducerId(known.producerId).setProducerEpoch(known.epoch)
+            .setGroupId(own.group()).setMemberId(own.member()).setGenerationId(own.generation()).setGroupInstanceId("named")
+            .setTopics(List.of(new TxnOffsetCommitRequestData.TxnOffsetCommitRequestTopic().setName(topic)
+                .setPartitions(List.of(new TxnOffsetCommitRequestData.TxnOffsetCommitRequestPartition()
+                    .setPartitionIndex(0).setCommittedOffset(3)))))));
+    }
+
     void markers() {
         for (int version : new int[] {1, 2}) {
             for (int by : version == 1 ? new int[] {0} : new int[] {0, 1, 2}) {
@@ -474,6 +559,15 @@ final class RequestSteps implements AutoCloseable {
                     shown.add("stranger: " + mark(version, 888_888 + level.charAt(1) + 10L * by + 100L * version, 0, 3,
                         by, partition(2)));
                     shown.add("offsets: " + mark(version, 777_777, 0, 3, by, new TopicPartition("__consumer_offsets", 77)));
+                    // The offsets of groups have a coordinator of their own, which writes their markers.
+                    TopicPartition offsets = new TopicPartition("__consumer_offsets", 0);
+                    long stranger = 999_888 + level.charAt(1) + 10L * by + 100L * version;
+                    shown.add("offsets, no producer: " + mark(version, -1, 0, 3, by, offsets));
+                    shown.add("offsets, no epoch: " + mark(version, stranger, -1, 3, by, offsets));
+                    shown.add("offsets, stranger: " + mark(version, stranger, 1, 3, by, offsets));
+                    shown.add("offsets, again: " + mark(version, stranger, 1, 3, by, offsets));
+                    shown.add("offsets, epoch behind: " + mark(version, stranger, 0, 3, by, offsets));
+                    shown.add("offsets, coordinator behind: " + mark(version, stranger, 2, 2, by, offsets));
                     shown.add(produce(11, known.id, known, 0, 0));
                     shown.add("no epoch: " + mark(version, known.producerId, -1, 3, by, partition(0)));
                     shown.add("no producer: " + mark(version, -1, 0, 3, by, partition(0)));
@@ -513,10 +607,23 @@ final class RequestSteps implements AutoCloseable {
             + one.transactionState()).filter(one -> one.startsWith(topic)).toList());
     }
 
+    /** The errors and their words, by partition. */
+    private List<String> producers(String of, Integer... partitions) throws Exception {
+        DescribeProducersResponseData answer = ((DescribeProducersResponse) wire.ask(ApiKeys.DESCRIBE_PRODUCERS, 0,
+            new DescribeProducersRequestData().setTopics(List.of(new DescribeProducersRequestData.TopicRequest()
+                .setName(of).setPartitionIndexes(List.of(partitions)))))).data();
+        return answer.topics().stream().flatMap(one -> one.partitions().stream()).map(one -> one.partitionIndex() + " "
+            + Errors.forCode(one.errorCode()) + ": " + one.errorMessage()).toList();
+    }
+
     void inspections() {
+        named("describe producers", () -> List.of(producers(topic, 0), producers(topic, 0, 7), producers(topic, -1),
+            producers("nowhere", 0), producers("a/b", 0), producers("", 0), producers(topic),
+            producers("__transaction_state", 0)));
         named("describe", () -> {
             Known known = known();
-            return List.of(describe(known.id), describe("nobody"), describe(""), describe());
+            return List.of(describe(known.id), describe("nobody"), describe(""), describe(),
+                describe(known.id, known.id), describe(known.id, "nobody"));
         });
         named("list", () -> {
             Known known = in("ONGOING", (short) 0);

@@ -11,7 +11,7 @@ import org.apache.kafka.common.*;
 
 public final class TransactionsScript extends Script {
     private final String level;
-    private final String topic;
+    final String topic;
     private final TopicPartition first;
     private final TopicPartition second;
 
@@ -44,6 +44,7 @@ public final class TransactionsScript extends Script {
                 requests.ends();
                 requests.produces();
                 requests.offsetCommits();
+                requests.offsetCommitsOfMembers();
                 requests.markers();
                 requests.inspections();
                 if (level == 0) {

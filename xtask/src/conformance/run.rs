@@ -16,7 +16,7 @@ use crate::process::OwnedChild;
 use crate::report::Tally;
 
 /// A script that hangs is a difference; this is several times what the longest takes.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The scripts' lines, or why there are none, by client and side.
 type Results = BTreeMap<(usize, usize), (Result<Vec<Line>>, Duration)>;

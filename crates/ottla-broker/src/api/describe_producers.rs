@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use ottla_controller::validate_topic_name;
 use ottla_protocol::messages::describe_producers_response::{
     PartitionResponse, ProducerState, TopicResponse,
 };
@@ -23,14 +24,21 @@ pub(crate) async fn handle(
         let topic_error = topic_error(broker, context, &topic.name);
         let mut partitions = Vec::with_capacity(topic.partition_indexes.len());
         for partition_index in topic.partition_indexes {
-            let described = match topic_error {
-                Ok(()) => describe(broker, &topic.name, partition_index).await,
-                Err(code) => Err(code),
+            let described = match &topic_error {
+                Ok(()) => describe(broker, &topic.name, partition_index)
+                    .await
+                    .map_err(|code| (code, None)),
+                Err((code, message)) => Err((*code, Some(message.clone().into()))),
+            };
+            let (active_producers, (error, error_message)) = match described {
+                Ok(producers) => (producers, (ErrorCode::None, None)),
+                Err(error) => (Vec::new(), error),
             };
             partitions.push(PartitionResponse {
                 partition_index,
-                error_code: described.as_ref().err().map_or(0, |code| code.code()),
-                active_producers: described.unwrap_or_default(),
+                error_code: error.code(),
+                error_message,
+                active_producers,
                 ..Default::default()
             });
         }
@@ -46,18 +54,21 @@ pub(crate) async fn handle(
     }
 }
 
+/// What is wrong with all partitions of a topic, with Kafka's sentence.
 fn topic_error(
     broker: &Broker,
     context: &RequestContext,
     topic: &TopicName,
-) -> Result<(), ErrorCode> {
+) -> Result<(), (ErrorCode, String)> {
+    let error = |code: ErrorCode| Err((code, code.message().to_owned()));
+    validate_topic_name(topic).map_err(|why| (ErrorCode::InvalidTopicException, why))?;
     let authorizer = &broker.authorizer;
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Topic, topic) {
-        return Err(ErrorCode::TopicAuthorizationFailed);
+        return error(ErrorCode::TopicAuthorizationFailed);
     }
     match broker.metadata().topics.by_name(topic) {
         Some(_) => Ok(()),
-        None => Err(ErrorCode::UnknownTopicOrPartition),
+        None => error(ErrorCode::UnknownTopicOrPartition),
     }
 }
 

@@ -90,6 +90,38 @@ async fn duplicates_gaps_and_old_epochs_are_answered_as_kafka_answers_them() {
 }
 
 #[tokio::test]
+async fn producers_of_what_is_not_there_are_not_described() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let mut client = broker.connect().await;
+    let invalid = ErrorCode::InvalidTopicException;
+    let unknown = ErrorCode::UnknownTopicOrPartition;
+    for (name, index, expected, message) in [
+        ("orders", 7, unknown, None),
+        ("nowhere", 0, unknown, Some(unknown.message())),
+        (
+            "",
+            0,
+            invalid,
+            Some("Topic name is invalid: the empty string is not allowed"),
+        ),
+    ] {
+        let request = DescribeProducersRequest {
+            topics: vec![TopicRequest {
+                name: name.into(),
+                partition_indexes: vec![index],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let described = client.ask(0, &request).await;
+        let partition = &described.topics[0].partitions[0];
+        assert_eq!(ErrorCode::from_code(partition.error_code), expected);
+        assert_eq!(partition.error_message.as_deref(), message, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_producer_may_have_five_requests_in_flight() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
