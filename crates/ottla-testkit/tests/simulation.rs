@@ -223,7 +223,7 @@ mod planted {
             Planted::Coordinator(Coordinator::CompleteWithoutMarkers),
             MOVERS,
             &["missed-records", "aborted-records"],
-            200,
+            400,
         ),
         case(
             Planted::Coordinator(Coordinator::CommitOffsetsOfAborted),
@@ -235,7 +235,7 @@ mod planted {
             Planted::Coordinator(Coordinator::TakeAnyProducerEpoch),
             MOVERS,
             &["fenced-producers"],
-            60,
+            80,
         ),
         case(
             Planted::Coordinator(Coordinator::AssignWhatOthersHave),
@@ -253,7 +253,7 @@ mod planted {
             Planted::Coordinator(Coordinator::TakeCommitsOfFormerMembers),
             MOVERS,
             &["committed-offsets"],
-            600,
+            1400,
         ),
         case(
             Planted::Coordinator(Coordinator::ReleaseWhatOthersHold),
