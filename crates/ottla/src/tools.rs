@@ -14,6 +14,7 @@ mod java_maps;
 mod java_numbers;
 mod java_text;
 mod local_time;
+mod offset_deletion;
 mod offset_reset;
 mod performance;
 mod retired_flags;

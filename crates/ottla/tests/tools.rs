@@ -373,6 +373,19 @@ fn groups_are_followed_and_moved() {
         forgotten.lines()[0],
         "Request succeeded for deleting offsets from group g."
     );
+    let of_nothing = [
+        "consumer-groups",
+        "--delete-offsets",
+        "--group",
+        "g",
+        "--topic",
+        "nowhere",
+    ];
+    let of_nothing = run_on(&broker, &of_nothing, "").out;
+    let row = "nowhere         -          Error: \
+               org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this \
+               topic-partition.";
+    assert!(of_nothing.contains(row), "{of_nothing}");
     let unknown = run_on(
         &broker,
         &["consumer-groups", "--describe", "--group", "nobody"],

@@ -68,7 +68,7 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-run-class", "", Serves("", "runs the script of the class that is named; no other Java class")),
     script("kafka-server-start", "kafka.Kafka", Serves("server-start", "settings of the Java process have no effect; a note says so")),
     script("kafka-server-stop", "", Serves("server-stop", "stops the Ottla servers of the machine, not those of Kafka")),
-    script("kafka-share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance", Serves("share-consumer-perf-test", "")),
+    script("kafka-share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance", Serves("share-consumer-perf-test", "goes on while records come; Kafka's is broken off once it has taken longer than `--timeout`")),
     script("kafka-share-groups", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", Serves("share-groups", "")),
     script("kafka-storage", "kafka.tools.StorageTool", Serves("storage", "")),
     script("kafka-streams-application-reset", "org.apache.kafka.tools.StreamsResetter", NotServed("it is a tool of the Java library Kafka Streams; run Kafka's own against this broker")),

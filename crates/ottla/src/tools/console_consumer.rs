@@ -1,9 +1,10 @@
 //! `console-consumer`: Kafka's `kafka-console-consumer.sh`.
 
+pub(super) mod arguments;
 mod coordinator_formatter;
 pub(super) mod formatter;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig, ConsumerRecor
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::topic_filter::TopicFilter;
-use super::{block_on, connection_warnings, key_values, load_properties};
-use formatter::Formatter;
+use super::{block_on, connection_warnings};
+use arguments::{PrintingArgs, SettingsArgs};
 
 /// Print the records of a topic.
 ///
@@ -69,43 +70,10 @@ pub struct ConsoleConsumerArgs {
     /// read_committed leaves out records of transactions that were aborted or are not over yet.
     #[arg(long, value_name = "LEVEL")]
     isolation_level: Option<String>,
-    /// How records are printed: the name of one of Kafka's formatters.
-    #[arg(long, value_name = "CLASS")]
-    formatter: Option<String>,
-    /// A property of the formatter, see above; can be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    formatter_property: Vec<String>,
-    /// Deprecated: write --formatter-property.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        hide = true,
-        conflicts_with = "formatter_property"
-    )]
-    property: Vec<String>,
-    /// Properties file for the formatter.
-    #[arg(long, value_name = "FILE")]
-    formatter_config: Option<String>,
-    /// How keys are printed: the name of one of Kafka's deserializers.
-    #[arg(long, value_name = "CLASS")]
-    key_deserializer: Option<String>,
-    /// How values are printed: the name of one of Kafka's deserializers.
-    #[arg(long, value_name = "CLASS")]
-    value_deserializer: Option<String>,
-    /// A setting of the consumer; can be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    command_property: Vec<String>,
-    /// Deprecated: write --command-property.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        hide = true,
-        conflicts_with = "command_property"
-    )]
-    consumer_property: Vec<String>,
-    /// Properties file with settings of the consumer.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    printing: PrintingArgs,
+    #[command(flatten)]
+    given: SettingsArgs,
     /// Deprecated: write --command-config.
     #[arg(
         long = "consumer.config",
@@ -114,36 +82,18 @@ pub struct ConsoleConsumerArgs {
         conflicts_with = "command_config"
     )]
     consumer_config: Option<String>,
-    /// Print a line when the tool has ended, for Kafka's system tests.
-    #[arg(long, hide = true)]
-    enable_systest_events: bool,
+}
+
+impl ConsoleConsumerArgs {
+    /// A file of settings by its deprecated flag.
+    fn old_file(&self) -> (&'static str, Option<&String>) {
+        ("--consumer.config", self.consumer_config.as_ref())
+    }
 }
 
 pub fn run(args: ConsoleConsumerArgs) -> ExitCode {
-    let deprecated = [
-        (
-            !args.consumer_property.is_empty(),
-            "--consumer-property",
-            "--command-property",
-        ),
-        (
-            args.consumer_config.is_some(),
-            "--consumer.config",
-            "--command-config",
-        ),
-        (
-            !args.property.is_empty(),
-            "--property",
-            "--formatter-property",
-        ),
-    ];
-    for (is_used, old, new) in deprecated {
-        if is_used {
-            println!(
-                "Option {old} is deprecated and will be removed in a future version. Use {new} instead."
-            );
-        }
-    }
+    args.given.warn_of_deprecated(args.old_file());
+    args.printing.warn_of_deprecated();
     block_on(async {
         match consume(&args).await {
             Ok(()) => ExitCode::SUCCESS,
@@ -156,7 +106,7 @@ pub fn run(args: ConsoleConsumerArgs) -> ExitCode {
 }
 
 async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
-    let mut formatter = make_formatter(args)?;
+    let mut formatter = args.printing.formatter()?;
     let (client_config, config) = settings(args)?;
     let client = Client::unconnected(client_config);
     let who = format!(
@@ -243,7 +193,7 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         eprintln!("offsets could not be committed: {error}");
     }
     eprintln!("Processed a total of {count} messages");
-    if args.enable_systest_events {
+    if args.printing.enable_systest_events {
         println!("shutdown_complete");
     }
     result
@@ -260,52 +210,12 @@ fn go_back(consumer: &mut Consumer, records: impl Iterator<Item = ConsumerRecord
     }
 }
 
-fn make_formatter(args: &ConsoleConsumerArgs) -> anyhow::Result<Formatter> {
-    let mut properties = match &args.formatter_config {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
-    properties.extend(key_values(&args.property));
-    properties.extend(key_values(&args.formatter_property));
-    for (key, class) in [
-        ("key.deserializer", &args.key_deserializer),
-        ("value.deserializer", &args.value_deserializer),
-    ] {
-        if let Some(class) = class {
-            properties.insert(key.to_owned(), class.clone());
-        }
-    }
-    Formatter::new(args.formatter.as_deref(), &properties)
-}
-
 fn settings(args: &ConsoleConsumerArgs) -> anyhow::Result<(ClientConfig, ConsumerConfig)> {
-    let mut settings = match args
-        .command_config
-        .as_ref()
-        .or(args.consumer_config.as_ref())
-    {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
-    let in_file = settings.get("group.id").cloned();
-    let mut given = key_values(&args.consumer_property);
-    given.extend(key_values(&args.command_property));
-    let groups: BTreeSet<String> = [args.group.clone(), in_file, given.get("group.id").cloned()]
-        .into_iter()
-        .flatten()
-        .collect();
-    if groups.len() > 1 {
-        let groups: Vec<String> = groups.iter().map(|group| format!("'{group}'")).collect();
-        bail!(
-            "The group ids provided in different places (directly using '--group', via \
-             '--command-property', or via '--command-config') do not match. Detected group ids: {}",
-            groups.join(", ")
-        );
-    }
-    if !groups.is_empty() && args.partition.is_some() {
+    let group = args.group.as_ref();
+    let (mut settings, group) = args.given.settings(group, args.old_file())?;
+    if group.is_some() && args.partition.is_some() {
         bail!("Options group and partition cannot be specified together.");
     }
-    settings.extend(given);
     match settings.get("auto.offset.reset") {
         Some(reset) if args.from_beginning && reset != "earliest" => bail!(
             "Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', please \
@@ -328,20 +238,15 @@ fn settings(args: &ConsoleConsumerArgs) -> anyhow::Result<(ClientConfig, Consume
     if let Some(level) = &args.isolation_level {
         settings.insert("isolation.level".into(), level.clone());
     }
-    if groups.is_empty() {
+    if group.is_none() {
         let number: u32 = rand::random_range(0..100_000);
         settings.insert("group.id".into(), format!("console-consumer-{number}"));
         // The group is not used again, so that its offsets are of no use.
         settings
             .entry("enable.auto.commit".into())
             .or_insert_with(|| "false".into());
-    } else {
-        settings.extend(
-            groups
-                .into_iter()
-                .map(|group| ("group.id".to_owned(), group)),
-        );
     }
+    settings.extend(group.map(|group| ("group.id".to_owned(), group)));
     let (mut client, mut consumer) = (ClientConfig::default(), ConsumerConfig::default());
     client.apply(&settings)?;
     consumer.apply(&settings)?;

@@ -1,17 +1,16 @@
 //! `console-share-consumer`: Kafka's `kafka-console-share-consumer.sh`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use clap::Args;
 use ottla_client::{AcknowledgeType, Client, ClientConfig, ShareConsumer, ShareConsumerConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::console_consumer::arguments::{PrintingArgs, SettingsArgs};
 use super::console_consumer::formatter::{Formatter, WriteError};
-use super::{block_on, connection_warnings, key_values, load_properties};
+use super::{block_on, connection_warnings};
 
 /// Print the records of a topic as a member of a share group.
 ///
@@ -45,43 +44,10 @@ pub struct ConsoleShareConsumerArgs {
     /// End when no record has come for so long.
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     timeout_ms: Option<i64>,
-    /// How records are printed: the name of one of Kafka's formatters.
-    #[arg(long, value_name = "CLASS")]
-    formatter: Option<String>,
-    /// A property of the formatter, see above; can be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    formatter_property: Vec<String>,
-    /// Deprecated: write --formatter-property.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        hide = true,
-        conflicts_with = "formatter_property"
-    )]
-    property: Vec<String>,
-    /// Properties file for the formatter.
-    #[arg(long, value_name = "FILE")]
-    formatter_config: Option<String>,
-    /// How keys are printed: the name of one of Kafka's deserializers.
-    #[arg(long, value_name = "CLASS")]
-    key_deserializer: Option<String>,
-    /// How values are printed: the name of one of Kafka's deserializers.
-    #[arg(long, value_name = "CLASS")]
-    value_deserializer: Option<String>,
-    /// A setting of the consumer; can be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    command_property: Vec<String>,
-    /// Deprecated: write --command-property.
-    #[arg(
-        long,
-        value_name = "KEY=VALUE",
-        hide = true,
-        conflicts_with = "command_property"
-    )]
-    consumer_property: Vec<String>,
-    /// Properties file with settings of the consumer.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
+    #[command(flatten)]
+    printing: PrintingArgs,
+    #[command(flatten)]
+    given: SettingsArgs,
     /// Deprecated: write --command-config.
     #[arg(
         long,
@@ -90,36 +56,18 @@ pub struct ConsoleShareConsumerArgs {
         conflicts_with = "command_config"
     )]
     consumer_config: Option<String>,
-    /// Print a line when the tool has ended, for Kafka's system tests.
-    #[arg(long, hide = true)]
-    enable_systest_events: bool,
+}
+
+impl ConsoleShareConsumerArgs {
+    /// A file of settings by its deprecated flag.
+    fn old_file(&self) -> (&'static str, Option<&String>) {
+        ("--consumer-config", self.consumer_config.as_ref())
+    }
 }
 
 pub fn run(args: ConsoleShareConsumerArgs) -> ExitCode {
-    let deprecated = [
-        (
-            !args.consumer_property.is_empty(),
-            "--consumer-property",
-            "--command-property",
-        ),
-        (
-            args.consumer_config.is_some(),
-            "--consumer-config",
-            "--command-config",
-        ),
-        (
-            !args.property.is_empty(),
-            "--property",
-            "--formatter-property",
-        ),
-    ];
-    for (is_used, old, new) in deprecated {
-        if is_used {
-            println!(
-                "Option {old} is deprecated and will be removed in a future version. Use {new} instead."
-            );
-        }
-    }
+    args.given.warn_of_deprecated(args.old_file());
+    args.printing.warn_of_deprecated();
     block_on(async {
         match consume(&args).await {
             Ok(()) => ExitCode::SUCCESS,
@@ -132,7 +80,7 @@ pub fn run(args: ConsoleShareConsumerArgs) -> ExitCode {
 }
 
 async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
-    let mut formatter = make_formatter(args)?;
+    let mut formatter = args.printing.formatter()?;
     let (client_config, config) = settings(args)?;
     let client = Client::unconnected(client_config);
     let who = format!(
@@ -146,12 +94,12 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
     let mut consumer = ShareConsumer::new(client, config)?;
     consumer.subscribe(std::slice::from_ref(&args.topic));
     let (count, result) = print_records(args, &mut consumer, &mut formatter).await?;
-    // What was printed and not acknowledged on its way is acknowledged now; what was not printed goes to others.
+    // What was printed is acknowledged with it, and what was not goes to others.
     if let Err(error) = consumer.close().await {
         eprintln!("the share group could not be left in order: {error}");
     }
     eprintln!("Processed a total of {count} messages");
-    if args.enable_systest_events {
+    if args.printing.enable_systest_events {
         println!("shutdown_complete");
     }
     result
@@ -163,9 +111,11 @@ async fn print_records(
     consumer: &mut ShareConsumer,
     formatter: &mut Formatter,
 ) -> anyhow::Result<(u64, anyhow::Result<()>)> {
-    let non_negative = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
-    let timeout = non_negative(args.timeout_ms).map(Duration::from_millis);
-    let max_messages = non_negative(args.max_messages);
+    let timeout = args.timeout_ms.and_then(|ms| u64::try_from(ms).ok());
+    let timeout = timeout.map(Duration::from_millis);
+    // Kafka's tool takes -1 for no end, and any other number below 0 for none at all.
+    let max_messages = args.max_messages.filter(|max| *max != -1);
+    let max_messages = max_messages.map(|max| u64::try_from(max).unwrap_or(0));
     let became = match (args.reject, args.release) {
         (true, _) => AcknowledgeType::Reject,
         (false, true) => AcknowledgeType::Release,
@@ -235,50 +185,12 @@ async fn print_records(
     Ok((count, Ok(())))
 }
 
-fn make_formatter(args: &ConsoleShareConsumerArgs) -> anyhow::Result<Formatter> {
-    let mut properties = match &args.formatter_config {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
-    for (key, class) in [
-        ("key.deserializer", &args.key_deserializer),
-        ("value.deserializer", &args.value_deserializer),
-    ] {
-        if let Some(class) = class {
-            properties.insert(key.to_owned(), class.clone());
-        }
-    }
-    properties.extend(key_values(&args.property));
-    properties.extend(key_values(&args.formatter_property));
-    Formatter::new(args.formatter.as_deref(), &properties)
-}
-
 fn settings(
     args: &ConsoleShareConsumerArgs,
 ) -> anyhow::Result<(ClientConfig, ShareConsumerConfig)> {
-    let file = args.command_config.as_ref();
-    let mut settings = match file.or(args.consumer_config.as_ref()) {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
-    let in_file = settings.get("group.id").cloned();
-    let mut given = key_values(&args.consumer_property);
-    given.extend(key_values(&args.command_property));
-    let groups: BTreeSet<String> = [args.group.clone(), in_file, given.get("group.id").cloned()]
-        .into_iter()
-        .flatten()
-        .collect();
-    if groups.len() > 1 {
-        let groups: Vec<String> = groups.iter().map(|group| format!("'{group}'")).collect();
-        bail!(
-            "The group ids provided in different places (directly using '--group', via \
-             '--consumer-property', or via '--consumer-config') do not match. Detected group ids: {}",
-            groups.join(", ")
-        );
-    }
-    let group = groups.into_iter().next();
+    let group = args.group.as_ref();
+    let (mut settings, group) = args.given.settings(group, args.old_file())?;
     let group = group.unwrap_or_else(|| "console-share-consumer".to_owned());
-    settings.extend(given);
     for (key, value) in [
         ("bootstrap.servers", args.bootstrap_server.clone()),
         ("group.id", group),

@@ -4,7 +4,6 @@ pub(super) mod describe;
 pub(super) mod reset;
 pub(super) mod table;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use clap::{ArgGroup, Args};
 use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
 
-use super::offset_reset::{ResetScenario, UsageError, parse_partitions};
-use super::{admin_client, block_on, java_exceptions};
+use super::offset_reset::{ResetScenario, UsageError};
+use super::{admin_client, block_on, java_exceptions, offset_deletion};
 use table::Table;
 
 /// List and describe consumer groups, delete them, and reset their offsets.
@@ -117,23 +116,27 @@ pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
             eprintln!("{usage}");
             return ExitCode::FAILURE;
         }
-        match act(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) if error.downcast_ref::<UsageError>().is_some() => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-            Err(error) => {
-                // As Kafka's tool does: a failure is told, the exit status stays 0.
-                let message = match error.downcast_ref::<ClientError>() {
-                    Some(error) => java_exceptions::shown(error),
-                    None => format!("{error:#}"),
-                };
-                println!("\nError: Executing consumer group command failed due to {message}");
-                ExitCode::SUCCESS
-            }
-        }
+        ended(act(&args).await, "consumer")
     })
+}
+
+/// As Kafka's tools of these groups end: a failure is told, and the exit status stays 0 unless the flags were wrong.
+pub(super) fn ended(acted: anyhow::Result<()>, kind: &str) -> ExitCode {
+    match acted {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.downcast_ref::<UsageError>().is_some() => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            let message = match error.downcast_ref::<ClientError>() {
+                Some(error) => java_exceptions::shown(error),
+                None => format!("{error:#}"),
+            };
+            println!("\nError: Executing {kind} group command failed due to {message}");
+            ExitCode::SUCCESS
+        }
+    }
 }
 
 fn check(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
@@ -333,70 +336,8 @@ async fn delete_offsets(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Res
     let [group] = args.group.as_slice() else {
         bail!(UsageError("--delete-offsets takes one --group".into()))
     };
-    let mut statuses: BTreeMap<(String, i32), String> = BTreeMap::new();
-    let mut partitions = Vec::new();
-    for topic in &args.topic {
-        if topic.contains(':') {
-            partitions.extend(parse_partitions(topic)?);
-            continue;
-        }
-        match admin.describe_topics(std::slice::from_ref(topic)).await {
-            Ok(described) => {
-                for topic in described {
-                    let numbers = topic.partitions.iter();
-                    partitions.extend(numbers.map(|it| (topic.name.clone(), it.partition)));
-                }
-            }
-            Err(error) => {
-                statuses.insert(
-                    (topic.clone(), -1),
-                    format!("Error: {}", error.broker_message()),
-                );
-            }
-        }
-    }
-    let deleted = admin.delete_offsets(group, &partitions).await;
-    match &deleted {
-        Ok(results) if results.values().all(Result::is_ok) => {
-            println!("Request succeeded for deleting offsets from group {group}.");
-        }
-        Ok(_) => {
-            println!("\nError: Encountered some partition-level error, see the follow-up details.");
-        }
-        Err(error) => println!("\nError: {}", error.broker_message()),
-    }
-    for partition in partitions {
-        let error = match &deleted {
-            Ok(results) => results
-                .get(&partition)
-                .and_then(|result| result.as_ref().err()),
-            Err(error) => Some(error),
-        };
-        let status = match error {
-            None => "Successful".to_owned(),
-            Some(error) => format!("Error: {}", error.broker_message()),
-        };
-        statuses.insert(partition, status);
-    }
-    let longest = statuses
-        .keys()
-        .map(|(topic, _)| topic.len())
-        .max()
-        .unwrap_or(0)
-        .max(15);
-    print!(
-        "\n{:<longest$} {:<10} {:<15}",
-        "TOPIC", "PARTITION", "STATUS"
-    );
-    for ((topic, partition), status) in statuses {
-        let partition = if partition >= 0 {
-            partition.to_string()
-        } else {
-            MISSING.to_owned()
-        };
-        print!("\n{topic:<longest$} {partition:<10} {status:<15}");
-    }
-    println!();
+    let chosen = offset_deletion::Chosen::named(&args.topic, admin).await?;
+    offset_deletion::delete(admin, group, chosen).await;
     Ok(())
 }
 

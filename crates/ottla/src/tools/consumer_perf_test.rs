@@ -1,31 +1,27 @@
 //! `consumer-perf-test`: Kafka's `kafka-consumer-perf-test.sh`.
 
+pub(super) mod arguments;
 mod progress;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use ottla_client::{Client, ClientConfig, ClientError, Consumer, ConsumerConfig};
 use regex::Regex;
 
-use super::simple_date_format::SimpleDateFormat;
-use super::{block_on_while_receiving, connection_warnings, key_values, load_properties};
+use super::{block_on_while_receiving, connection_warnings};
+use arguments::{MeasuringArgs, Wanted, number};
 use progress::Progress;
 
 const POLL: Duration = Duration::from_millis(100);
-/// Kafka's default. It leaves the buffer to the kernel, which lets it grow further than it lets programs set it.
-const SOCKET_BUFFER_SIZE: &str = "2097152";
 
 /// Measure how fast records are consumed.
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true)]
 pub struct ConsumerPerfTestArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: Option<String>,
     /// The topic to consume.
     #[arg(long)]
     topic: Option<String>,
@@ -38,54 +34,17 @@ pub struct ConsumerPerfTestArgs {
     /// Bytes to fetch from a partition at a time (max.partition.fetch.bytes).
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     fetch_size: String,
-    /// A setting of the consumer; can be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    command_property: Vec<String>,
     /// Where the group has no offset, begin at the end instead of the beginning.
     #[arg(long)]
     from_latest: bool,
-    /// Bytes of the socket's receive buffer (receive.buffer.bytes).
-    #[arg(long, value_name = "BYTES", default_value = SOCKET_BUFFER_SIZE)]
-    socket_buffer_size: String,
-    /// Deprecated: write --command-config.
-    #[arg(long = "consumer.config", value_name = "FILE", hide = true)]
-    consumer_config: Option<String>,
-    /// Properties file with settings of the consumer.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
-    /// Print the consumer's metrics at the end.
-    #[arg(long)]
-    print_metrics: bool,
-    /// Print progress every --reporting-interval instead of one line at the end.
-    #[arg(long)]
-    show_detailed_stats: bool,
-    /// End when no record has come for so long.
-    #[arg(long, value_name = "MS", default_value = "10000", num_args = 0..=1, default_missing_value = "10000")]
-    timeout: String,
-    /// Deprecated: write --num-records.
-    #[arg(long, value_name = "NUMBER", hide = true)]
-    messages: Option<String>,
-    /// How many records to consume.
-    #[arg(long, value_name = "NUMBER")]
-    num_records: Option<String>,
-    /// How often to print progress.
-    #[arg(long, value_name = "MS", default_value = "5000")]
-    reporting_interval: String,
-    /// How times are shown, a pattern of java.text.SimpleDateFormat.
-    #[arg(long, value_name = "FORMAT", default_value = "yyyy-MM-dd HH:mm:ss:SSS")]
-    date_format: String,
-    /// Do not print the names of the columns.
-    #[arg(long)]
-    hide_header: bool,
     /// Has no effect, as since Kafka 0.9: there is one thread.
     #[arg(long, value_name = "NUMBER", hide = true)]
     threads: Option<String>,
     /// Has no effect, as since Kafka 0.9.
     #[arg(long, value_name = "NUMBER", hide = true)]
     num_fetch_threads: Option<String>,
-    /// Words that are no flags have no effect, as in Kafka's tool.
-    #[arg(hide = true)]
-    ignored: Vec<String>,
+    #[command(flatten)]
+    measuring: MeasuringArgs,
 }
 
 pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
@@ -93,12 +52,7 @@ pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
         eprintln!("{text}");
         return ExitCode::FAILURE;
     }
-    if args.messages.is_some() {
-        println!("Warning: --messages is deprecated. Use --num-records instead.");
-    }
-    if args.consumer_config.is_some() {
-        println!("Warning: --consumer.config is deprecated. Use --command-config instead.");
-    }
+    args.measuring.warn_of_deprecated();
     for (flag, value) in [
         ("--threads", &args.threads),
         ("--num-fetch-threads", &args.num_fetch_threads),
@@ -107,8 +61,8 @@ pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
             eprintln!("{flag} has no effect: the test has one thread");
         }
     }
-    if !args.hide_header {
-        println!("{}", progress::header(args.show_detailed_stats));
+    if !args.measuring.hide_header {
+        println!("{}", progress::header(args.measuring.show_detailed_stats));
     }
     block_on_while_receiving(async {
         match measure(&args).await {
@@ -123,7 +77,7 @@ pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
 
 /// What Kafka's tool refuses before it prints anything, in its words.
 fn check(args: &ConsumerPerfTestArgs) -> Result<(), String> {
-    if args.bootstrap_server.is_none() {
+    if args.measuring.bootstrap_server.is_none() {
         return Err("Missing required argument \"[bootstrap-server]\"".into());
     }
     if args.topic.is_some() == args.include.is_some() {
@@ -131,69 +85,24 @@ fn check(args: &ConsumerPerfTestArgs) -> Result<(), String> {
             "Exactly one of the following arguments is required: [topic], [include]".into(),
         );
     }
-    if args.messages.is_some() == args.num_records.is_some() {
-        return Err(
-            "Exactly one of the following arguments is required: [messages], [num-records]".into(),
-        );
-    }
-    if args.consumer_config.is_some() && args.command_config.is_some() {
-        return Err(
-            "Option \"[consumer.config]\" can't be used with option \"[command-config]\"".into(),
-        );
-    }
-    Ok(())
+    args.measuring.check()
 }
 
-/// A number among the arguments.
-pub(super) fn number<T: std::str::FromStr>(option: &str, text: &str) -> anyhow::Result<T> {
-    text.parse()
-        .ok()
-        .with_context(|| format!("Cannot parse argument '{text}' of option {option}"))
-}
-
-/// Flags go before properties, these before the file.
 fn settings(args: &ConsumerPerfTestArgs) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut settings = match args
-        .consumer_config
-        .as_ref()
-        .or(args.command_config.as_ref())
-    {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
-    settings.extend(key_values(&args.command_property));
     let fetch_size: i32 = number("fetch-size", &args.fetch_size)?;
-    let socket_buffer_size: i32 = number("socket-buffer-size", &args.socket_buffer_size)?;
-    let receive_buffer = match args.socket_buffer_size == SOCKET_BUFFER_SIZE {
-        true => "-1".to_owned(),
-        false => socket_buffer_size.to_string(),
+    let group = args.group.clone();
+    let group =
+        group.unwrap_or_else(|| format!("perf-consumer-{}", rand::random_range(0..100_000)));
+    let reset = match args.from_latest {
+        true => "latest",
+        false => "earliest",
     };
-    let group = args
-        .group
-        .clone()
-        .unwrap_or_else(|| format!("perf-consumer-{}", rand::random_range(0..100_000)));
-    let reset = if args.from_latest {
-        "latest"
-    } else {
-        "earliest"
-    };
-    for (key, value) in [
-        (
-            "bootstrap.servers",
-            args.bootstrap_server.clone().unwrap_or_default(),
-        ),
+    let own = [
         ("group.id", group),
-        ("receive.buffer.bytes", receive_buffer),
         ("max.partition.fetch.bytes", fetch_size.to_string()),
         ("auto.offset.reset", reset.to_owned()),
-        ("check.crcs", "false".to_owned()),
-    ] {
-        settings.insert(key.to_owned(), value);
-    }
-    settings
-        .entry("client.id".into())
-        .or_insert_with(|| "perf-consumer-client".into());
-    Ok(settings)
+    ];
+    args.measuring.settings(own, "perf-consumer-client")
 }
 
 async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
@@ -204,17 +113,7 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
         .apply(&settings)
         .and_then(|_| config.apply(&settings))
         .context("Failed to construct kafka consumer")?;
-    let (option, text) = match (&args.messages, &args.num_records) {
-        (Some(text), _) => ("messages", text),
-        (None, text) => ("num-records", text.as_ref().context("checked before")?),
-    };
-    let records: i64 = number(option, text)?;
-    let timeout_ms: i64 = number("timeout", &args.timeout)?;
-    let interval_ms: u64 = number("reporting-interval", &args.reporting_interval)?;
-    if interval_ms == 0 {
-        bail!("Reporting interval must be greater than 0.");
-    }
-    let format = SimpleDateFormat::new(&args.date_format)?;
+    let wanted = args.measuring.wanted()?;
     let client = Client::unconnected(client_config);
     let group = config.group_id.clone().unwrap_or_default();
     let who = format!(
@@ -223,31 +122,17 @@ async fn measure(args: &ConsumerPerfTestArgs) -> anyhow::Result<()> {
     );
     let warnings = connection_warnings::warn_until_connected(client.clone(), &who);
     let mut consumer = Consumer::new(client.clone(), config);
-    let mut progress =
-        Progress::start(Duration::from_millis(interval_ms), args.show_detailed_stats);
-    let timeout = Duration::from_millis(timeout_ms.max(0).cast_unsigned());
-    let wanted = u64::try_from(records).unwrap_or_default();
-    consume(
-        args,
-        &client,
-        &mut consumer,
-        wanted,
-        timeout,
-        &mut progress,
-        &format,
-    )
-    .await?;
-    if progress.records() < wanted {
-        println!(
-            "WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms) exceeded. \
-             You can use the --timeout option to increase the timeout."
-        );
+    let shows_progress = args.measuring.show_detailed_stats;
+    let mut progress = Progress::start(wanted.interval, shows_progress);
+    consume(args, &client, &mut consumer, &wanted, &mut progress).await?;
+    if progress.records() < wanted.records {
+        wanted.warn_of_too_few();
     }
     progress.end();
-    if !args.show_detailed_stats {
-        println!("{}", progress.total_line(&format));
+    if !shows_progress {
+        println!("{}", progress.total_line(&wanted.format));
     }
-    if args.print_metrics {
+    if args.measuring.print_metrics {
         super::performance::print_metrics(consumer.metrics());
     }
     warnings.abort();
@@ -263,15 +148,14 @@ async fn consume(
     args: &ConsumerPerfTestArgs,
     client: &Client,
     consumer: &mut Consumer,
-    wanted: u64,
-    timeout: Duration,
+    wanted: &Wanted,
     progress: &mut Progress,
-    format: &SimpleDateFormat,
 ) -> anyhow::Result<()> {
+    let timeout = wanted.timeout;
     let mut is_subscribed = false;
     let mut has_warned = false;
     let mut last_consumed = Instant::now();
-    while progress.records() < wanted && last_consumed.elapsed() <= timeout {
+    while progress.records() < wanted.records && last_consumed.elapsed() <= timeout {
         // A cluster that does not answer is tried for as long as records are waited for, and no longer.
         let patience = timeout.saturating_sub(last_consumed.elapsed()) + POLL;
         let polled = tokio::time::timeout(patience, async {
@@ -313,7 +197,7 @@ async fn consume(
             continue;
         }
         last_consumed = Instant::now();
-        if let Some(line) = progress.on_records(records, read, format) {
+        if let Some(line) = progress.on_records(records, read, &wanted.format) {
             println!("{line}");
         }
     }

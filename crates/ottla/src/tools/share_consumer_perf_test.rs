@@ -8,27 +8,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use ottla_client::{Client, ClientConfig, ClientError, ShareConsumer, ShareConsumerConfig};
 use tokio::task::JoinSet;
 
-use super::consumer_perf_test::number;
-use super::simple_date_format::SimpleDateFormat;
-use super::{block_on_while_receiving, connection_warnings, key_values, load_properties};
+use super::consumer_perf_test::arguments::{MeasuringArgs, Wanted, number};
+use super::{block_on_while_receiving, connection_warnings};
 use progress::{Consumed, MemberProgress, Span};
 
 const POLL: Duration = Duration::from_millis(100);
-/// Kafka's default. It leaves the buffer to the kernel, which lets it grow further than it lets programs set it.
-const SOCKET_BUFFER_SIZE: &str = "2097152";
 
 /// Measure how fast records are consumed by the members of a share group.
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true)]
 pub struct ShareConsumerPerfTestArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: Option<String>,
     /// The topic to consume.
     #[arg(long)]
     topic: Option<String>,
@@ -38,51 +32,14 @@ pub struct ShareConsumerPerfTestArgs {
     /// Bytes to fetch at a time (fetch.max.bytes).
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     fetch_size: String,
-    /// A setting of the consumer; can be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    command_property: Vec<String>,
-    /// Bytes of the socket's receive buffer (receive.buffer.bytes).
-    #[arg(long, value_name = "BYTES", default_value = SOCKET_BUFFER_SIZE)]
-    socket_buffer_size: String,
-    /// Deprecated: write --command-config.
-    #[arg(long = "consumer.config", value_name = "FILE", hide = true)]
-    consumer_config: Option<String>,
-    /// Properties file with settings of the consumer.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
-    /// Print the consumers' metrics at the end.
-    #[arg(long)]
-    print_metrics: bool,
-    /// Print progress every --reporting-interval.
-    #[arg(long)]
-    show_detailed_stats: bool,
-    /// End when no record has come for so long.
-    #[arg(long, value_name = "MS", default_value = "10000", num_args = 0..=1, default_missing_value = "10000")]
-    timeout: String,
-    /// Deprecated: write --num-records.
-    #[arg(long, value_name = "NUMBER", hide = true)]
-    messages: Option<String>,
-    /// How many records to consume, all members together.
-    #[arg(long, value_name = "NUMBER")]
-    num_records: Option<String>,
-    /// How often to print progress.
-    #[arg(long, value_name = "MS", default_value = "5000")]
-    reporting_interval: String,
-    /// How times are shown, a pattern of java.text.SimpleDateFormat.
-    #[arg(long, value_name = "FORMAT", default_value = "yyyy-MM-dd HH:mm:ss:SSS")]
-    date_format: String,
-    /// Do not print the names of the columns.
-    #[arg(long)]
-    hide_header: bool,
     /// How many members consume.
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     threads: String,
     /// Print what each member has consumed.
     #[arg(long)]
     show_consumer_stats: bool,
-    /// Words that are no flags have no effect, as in Kafka's tool.
-    #[arg(hide = true)]
-    ignored: Vec<String>,
+    #[command(flatten)]
+    measuring: MeasuringArgs,
 }
 
 pub fn run(args: ShareConsumerPerfTestArgs) -> ExitCode {
@@ -90,13 +47,8 @@ pub fn run(args: ShareConsumerPerfTestArgs) -> ExitCode {
         eprintln!("{text}");
         return ExitCode::FAILURE;
     }
-    if args.messages.is_some() {
-        println!("Warning: --messages is deprecated. Use --num-records instead.");
-    }
-    if args.consumer_config.is_some() {
-        println!("Warning: --consumer.config is deprecated. Use --command-config instead.");
-    }
-    if !args.hide_header {
+    args.measuring.warn_of_deprecated();
+    if !args.measuring.hide_header {
         println!("{}", progress::HEADER);
     }
     block_on_while_receiving(async {
@@ -114,64 +66,28 @@ pub fn run(args: ShareConsumerPerfTestArgs) -> ExitCode {
 fn check(args: &ShareConsumerPerfTestArgs) -> Result<(), String> {
     for (name, value) in [
         ("topic", &args.topic),
-        ("bootstrap-server", &args.bootstrap_server),
+        ("bootstrap-server", &args.measuring.bootstrap_server),
     ] {
         if value.is_none() {
             return Err(format!("Missing required argument \"[{name}]\""));
         }
     }
-    if args.messages.is_some() == args.num_records.is_some() {
-        return Err(
-            "Exactly one of the following arguments is required: [messages], [num-records]".into(),
-        );
-    }
-    if args.consumer_config.is_some() && args.command_config.is_some() {
-        return Err(
-            "Option \"[consumer.config]\" can't be used with option \"[command-config]\"".into(),
-        );
-    }
-    Ok(())
+    args.measuring.check()
 }
 
-/// Flags go before properties, these before the file.
 fn settings(args: &ShareConsumerPerfTestArgs) -> anyhow::Result<BTreeMap<String, String>> {
-    let file = args.consumer_config.as_ref();
-    let mut settings = match file.or(args.command_config.as_ref()) {
-        Some(path) => load_properties(path)?,
-        None => BTreeMap::new(),
-    };
-    settings.extend(key_values(&args.command_property));
     let fetch_size: i32 = number("fetch-size", &args.fetch_size)?;
-    let socket_buffer_size: i32 = number("socket-buffer-size", &args.socket_buffer_size)?;
-    let receive_buffer = match args.socket_buffer_size == SOCKET_BUFFER_SIZE {
-        true => "-1".to_owned(),
-        false => socket_buffer_size.to_string(),
-    };
-    for (key, value) in [
-        (
-            "bootstrap.servers",
-            args.bootstrap_server.clone().unwrap_or_default(),
-        ),
+    let own = [
         ("group.id", args.group.clone()),
-        ("receive.buffer.bytes", receive_buffer),
         ("fetch.max.bytes", fetch_size.to_string()),
-        ("check.crcs", "false".to_owned()),
-    ] {
-        settings.insert(key.to_owned(), value);
-    }
-    settings
-        .entry("client.id".into())
-        .or_insert_with(|| "perf-share-consumer-client".into());
-    Ok(settings)
+    ];
+    args.measuring.settings(own, "perf-share-consumer-client")
 }
 
 /// What all members of a run have in common.
 struct Run {
-    wanted: u64,
-    timeout: Duration,
-    interval: Duration,
+    wanted: Wanted,
     shows_progress: bool,
-    format: SimpleDateFormat,
     records: AtomicU64,
     bytes: AtomicU64,
 }
@@ -185,23 +101,11 @@ struct Member {
 
 async fn measure(args: &ShareConsumerPerfTestArgs) -> anyhow::Result<()> {
     let settings = settings(args)?;
-    let (option, text) = match (&args.messages, &args.num_records) {
-        (Some(text), _) => ("messages", text),
-        (None, text) => ("num-records", text.as_ref().context("checked before")?),
-    };
-    let records: i64 = number(option, text)?;
-    let timeout_ms: i64 = number("timeout", &args.timeout)?;
-    let interval_ms: u64 = number("reporting-interval", &args.reporting_interval)?;
+    let wanted = args.measuring.wanted()?;
     let threads: usize = number("threads", &args.threads)?;
-    if interval_ms == 0 {
-        bail!("Reporting interval must be greater than 0.");
-    }
     let run = Arc::new(Run {
-        wanted: u64::try_from(records).unwrap_or_default(),
-        timeout: Duration::from_millis(timeout_ms.max(0).cast_unsigned()),
-        interval: Duration::from_millis(interval_ms),
-        shows_progress: args.show_detailed_stats,
-        format: SimpleDateFormat::new(&args.date_format)?,
+        wanted,
+        shows_progress: args.measuring.show_detailed_stats,
         records: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
     });
@@ -223,7 +127,7 @@ async fn measure(args: &ShareConsumerPerfTestArgs) -> anyhow::Result<()> {
     };
     if args.show_consumer_stats {
         for (index, member) in &finished {
-            let line = member.consumed.line(&span, &run.format);
+            let line = member.consumed.line(&span, &run.wanted.format);
             println!(
                 "Share consumer {index} having client id {} consumption metrics- {line}",
                 member.client_id
@@ -234,18 +138,15 @@ async fn measure(args: &ShareConsumerPerfTestArgs) -> anyhow::Result<()> {
         records: run.records.load(Ordering::Relaxed),
         bytes: run.bytes.load(Ordering::Relaxed),
     };
-    if all.records < run.wanted {
-        println!(
-            "WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms) exceeded. \
-             You can use the --timeout option to increase the timeout."
-        );
+    if all.records < run.wanted.records {
+        run.wanted.warn_of_too_few();
     }
     for (_, member) in &mut finished {
         member.consumer.commit().await?;
     }
-    println!("{}", all.line(&span, &run.format));
+    println!("{}", all.line(&span, &run.wanted.format));
     for (_, member) in finished {
-        if args.print_metrics {
+        if args.measuring.print_metrics {
             super::performance::print_metrics(member.consumer.metrics());
         }
         // What was consumed is counted; a group that cannot be left any more notices by itself.
@@ -290,10 +191,11 @@ async fn consume(
     let who = format!("ShareConsumer clientId={}", member.client_id);
     let client = member.consumer.client().clone();
     let warnings = connection_warnings::warn_until_connected(client, &who);
-    let mut progress = MemberProgress::begin(run.interval);
+    let mut progress = MemberProgress::begin(run.wanted.interval);
     let mut last_consumed = Instant::now();
     let mut has_warned = false;
-    while run.records.load(Ordering::Relaxed) < run.wanted && last_consumed.elapsed() <= run.timeout
+    while run.records.load(Ordering::Relaxed) < run.wanted.records
+        && last_consumed.elapsed() <= run.wanted.timeout
     {
         let records = match member.consumer.poll(POLL).await {
             Ok(records) => records,
@@ -320,7 +222,7 @@ async fn consume(
         member.consumed.bytes += bytes;
         run.records.fetch_add(count, Ordering::Relaxed);
         run.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let line = progress.line_if_due(member.consumed, &run.format);
+        let line = progress.line_if_due(member.consumed, &run.wanted.format);
         if let Some(line) = line.filter(|_| run.shows_progress) {
             println!("{line} for share consumer {index}");
         }

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{ArgGroup, Args};
+use ottla_client::Admin;
 use ottla_client::admin::GroupListing;
-use ottla_client::{Admin, ClientError};
 use ottla_types::ErrorCode;
 
-use super::consumer_groups::{choices, table::Table};
-use super::offset_reset::UsageError;
+use super::consumer_groups::{choices, ended, table::Table};
 use super::{admin_client, block_on, java_exceptions, java_maps};
 
 /// List and describe share groups, delete them, and reset or delete their offsets.
@@ -94,22 +93,7 @@ pub fn run(args: ShareGroupsArgs) -> ExitCode {
             eprintln!("{usage}");
             return ExitCode::FAILURE;
         }
-        match act(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) if error.downcast_ref::<UsageError>().is_some() => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-            Err(error) => {
-                // As Kafka's tool does: a failure is told, the exit status stays 0.
-                let message = match error.downcast_ref::<ClientError>() {
-                    Some(error) => java_exceptions::shown(error),
-                    None => format!("{error:#}"),
-                };
-                println!("\nError: Executing share group command failed due to {message}");
-                ExitCode::SUCCESS
-            }
-        }
+        ended(act(&args).await, "share")
     })
 }
 
@@ -189,9 +173,7 @@ async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     for group in groups {
         table.row(vec![group.group_id, group.state]);
     }
-    for line in table.lines() {
-        println!("{line}");
-    }
+    table.print();
     Ok(())
 }
 

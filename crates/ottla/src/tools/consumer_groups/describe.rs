@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ottla_client::Admin;
 use ottla_client::admin::{CommittedOffset, DescribedConsumerGroup, GroupMember, OffsetSpec};
+use ottla_client::{Admin, BrokerNode};
 
 use super::{ConsumerGroupsArgs, MISSING, Table, chosen_groups};
 
@@ -111,10 +111,7 @@ async fn print_offsets(
             verbose,
         ));
     }
-    for line in table.lines() {
-        print!("\n{line}");
-    }
-    println!();
+    table.print_apart();
     Ok(())
 }
 
@@ -241,10 +238,7 @@ fn print_members(group: &DescribedConsumerGroup, verbose: bool) {
         }
         table.row(cells);
     }
-    println!();
-    for line in table.lines() {
-        println!("{line}");
-    }
+    table.print_apart();
 }
 
 /// `topic:0,1;other:2`
@@ -266,14 +260,16 @@ pub(in crate::tools) fn assignment(partitions: &[(String, i32)]) -> String {
     topics.join(";")
 }
 
+/// `host:port  (id)`
+pub(in crate::tools) fn shown_coordinator(node: &BrokerNode) -> String {
+    format!("{}:{}  ({})", node.host, node.port, node.id)
+}
+
 fn print_state(group: &DescribedConsumerGroup, verbose: bool) {
     if !announce(group, 1) {
         return;
     }
-    let coordinator = format!(
-        "{}:{}  ({})",
-        group.coordinator.host, group.coordinator.port, group.coordinator.id
-    );
+    let coordinator = shown_coordinator(&group.coordinator);
     let mut columns = vec![
         ("GROUP", 15, true),
         ("COORDINATOR (ID)", 25, true),
@@ -308,10 +304,7 @@ fn print_state(group: &DescribedConsumerGroup, verbose: bool) {
     }
     cells.push(group.members.len().to_string());
     table.row(cells);
-    for line in table.lines() {
-        print!("\n{line}");
-    }
-    println!();
+    table.print_apart();
 }
 
 #[cfg(test)]

@@ -42,6 +42,19 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Each line in a line of its own.
+    pub(in crate::tools) fn print(&self) {
+        for line in self.lines() {
+            println!("{line}");
+        }
+    }
+
+    /// An empty line, and the lines.
+    pub(in crate::tools) fn print_apart(&self) {
+        println!();
+        self.print();
+    }
+
     /// The lines, the titles first.
     pub(in crate::tools) fn lines(&self) -> impl Iterator<Item = String> {
         self.rows.iter().map(|row| {

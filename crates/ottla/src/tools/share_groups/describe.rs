@@ -4,7 +4,8 @@ use ottla_client::Admin;
 use ottla_client::admin::DescribedShareGroup;
 
 use super::{ShareGroupsArgs, Table, chosen_groups};
-use crate::tools::consumer_groups::{MISSING, describe::assignment};
+use crate::tools::consumer_groups::MISSING;
+use crate::tools::consumer_groups::describe::{assignment, shown_coordinator};
 
 pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let mut groups = Vec::new();
@@ -33,13 +34,6 @@ fn announce(group: &DescribedShareGroup, rows: usize) -> bool {
         _ => {}
     }
     group.state != "Dead" && rows > 0
-}
-
-fn print(table: &Table) {
-    for line in table.lines() {
-        print!("\n{line}");
-    }
-    println!();
 }
 
 async fn print_offsets(
@@ -76,7 +70,7 @@ async fn print_offsets(
         cells.push(shown(offset.and_then(|offset| offset.lag)));
         table.row(cells);
     }
-    print(&table);
+    table.print_apart();
     Ok(())
 }
 
@@ -116,15 +110,12 @@ fn print_members(group: &DescribedShareGroup, verbose: bool) {
         });
         table.row(cells);
     }
-    print(&table);
+    table.print_apart();
 }
 
 fn print_state(group: &DescribedShareGroup, verbose: bool) {
     announce(group, 1);
-    let coordinator = format!(
-        "{}:{}  ({})",
-        group.coordinator.host, group.coordinator.port, group.coordinator.id
-    );
+    let coordinator = shown_coordinator(&group.coordinator);
     let mut columns = vec![
         ("GROUP", 15, true),
         ("COORDINATOR (ID)", 25, true),
@@ -142,5 +133,5 @@ fn print_state(group: &DescribedShareGroup, verbose: bool) {
     }
     cells.push(group.members.len().to_string());
     table.row(cells);
-    print(&table);
+    table.print_apart();
 }
