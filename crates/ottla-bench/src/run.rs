@@ -472,7 +472,8 @@ impl Running<'_> {
             title.push_str(&format!(" [{}]", shown_at(&point.at)));
         }
         if self.targets.len() > 1 {
-            title.push_str(&format!(", {}", target.spec.name()));
+            let name = TargetSpec::short_name(&target.spec.name());
+            title.push_str(&format!(", {name}"));
         }
         round::Context {
             spec: &point.spec,

@@ -42,6 +42,16 @@ impl TargetSpec {
         }
     }
 
+    /// For the heads of columns: of several addresses the first, and how many more there are.
+    pub fn short_name(name: &str) -> String {
+        let mut addresses = name.split(',');
+        let first = addresses.next().unwrap_or_default();
+        match addresses.count() {
+            0 => first.to_owned(),
+            others => format!("{first} +{others}"),
+        }
+    }
+
     pub fn is_local(&self) -> bool {
         !matches!(self, TargetSpec::Remote { .. })
     }

@@ -2,6 +2,7 @@
 
 use super::{PointResult, PublishedFigures, ResultFile, ScenarioResult, TargetRuns};
 use crate::figures::{self, Figure};
+use crate::target::TargetSpec;
 
 /// Of each scenario without a sweep the figure that says most, a line each; nothing where one table has said it all.
 pub fn overview(result: &ResultFile) -> String {
@@ -10,7 +11,8 @@ pub fn overview(result: &ResultFile) -> String {
         return String::new();
     }
     let mut header = vec![String::new()];
-    header.extend(result.targets.iter().map(|it| it.name.clone()));
+    let names = result.targets.iter();
+    header.extend(names.map(|it| TargetSpec::short_name(&it.name)));
     header.extend(["published".to_owned(), "of published".to_owned()]);
     format!("All together\n{}", aligned(&header, &rows))
 }
@@ -65,7 +67,8 @@ pub fn of_scenario(scenario: &ScenarioResult) -> String {
         return text;
     };
     let mut header = vec![String::new()];
-    header.extend(first.runs.iter().map(|run| run.target.clone()));
+    let runs = first.runs.iter();
+    header.extend(runs.map(|run| TargetSpec::short_name(&run.target)));
     header.push("published".to_owned());
     if first.runs.len() > 1 {
         header.push("compared".to_owned());
@@ -166,7 +169,7 @@ fn rows_of(point: &PointResult, is_of_a_sweep: bool) -> Vec<Vec<String>> {
             let shown = of_figure.map(|it| {
                 format!(
                     "{} x{:.2} {}",
-                    it.second,
+                    TargetSpec::short_name(&it.second),
                     it.ratio.ratio,
                     it.verdict.in_words()
                 )
@@ -247,6 +250,17 @@ mod tests {
             }],
         });
         serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_column_of_several_addresses_has_a_short_head() {
+        let mut result = scenario("a/b", 3000.0, 1500.0);
+        result.points[0].runs[0].target = "one:9092,two:9092,three:9092".to_owned();
+        let text = of_scenario(&result);
+        assert!(
+            text.contains("one:9092 +2") && !text.contains("two"),
+            "{text}"
+        );
     }
 
     #[test]
