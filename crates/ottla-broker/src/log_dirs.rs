@@ -289,10 +289,17 @@ impl LogDirs {
     }
 
     /// Writes the topic's id beside a log, so that it survives a crash. False where that has to be tried again: the
-    /// disk is full, or the log is being renamed. Any other failure takes the directory offline. Blocks.
+    /// disk is full, or the directory is not there. Any other failure takes the directory offline. Blocks.
     pub(crate) fn write_topic_id(&self, log: &LogReader, topic_id: TopicId) -> bool {
-        let Err(error) = (PartitionMetadata { topic_id }).write(&log.dir()) else {
-            return true;
+        let error = loop {
+            let dir = log.dir();
+            let Err(error) = (PartitionMetadata { topic_id }).write(&dir) else {
+                return true;
+            };
+            // It has another name by now.
+            if error.error.kind() != std::io::ErrorKind::NotFound || log.dir() == dir {
+                break error;
+            }
         };
         let hosted = self.hosted.read();
         let of_name = hosted.get(log.topic_partition());

@@ -3,7 +3,7 @@
 mod admin;
 mod bad_input;
 mod changing_voters;
-mod client;
+pub(crate) mod client;
 mod compaction;
 mod consumer_groups;
 mod controller_listener;
@@ -17,7 +17,7 @@ mod lost_brokers;
 mod metrics;
 mod older_levels;
 pub(crate) mod peer;
-mod produce_and_fetch;
+pub(crate) mod produce_and_fetch;
 mod quorum_of_three;
 mod quotas_and_credentials;
 mod replication;
@@ -92,7 +92,7 @@ impl TestBroker {
         self.running.broker()
     }
 
-    async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         Client::connect(self.address(Endpoint::Broker)).await
     }
 

@@ -261,11 +261,19 @@ impl WrittenPages {
     /// Takes the pages out of the page cache, after the writes of them that are under way: the kernel leaves those that are
     /// not on disk yet. Blocks.
     pub fn drop_from_cache(self) -> Result<(), StorageError> {
-        let (Some(file), Some(len)) = (self.file.upgrade(), NonZeroU64::new(self.bytes())) else {
+        let len = NonZeroU64::new(self.bytes());
+        let (Some(shared), Some(file), Some(len)) = (self.log.upgrade(), self.file.upgrade(), len)
+        else {
             return Ok(());
         };
-        sync_file_range(&file, self.range.start, len.get(), Writeback::Await)
-            .map_err(|error| StorageError::fsync(&self.path, error))?;
+        // As above: a flush that comes meanwhile has to know of a failure that the kernel tells only here.
+        let mut flushed = shared.flushed.lock();
+        let awaited = sync_file_range(&file, self.range.start, len.get(), Writeback::Await);
+        awaited.map_err(|error| {
+            flushed.failure = Some(error.kind());
+            StorageError::fsync(&self.path, error)
+        })?;
+        drop(flushed);
         let dropped = rustix::fs::fadvise(
             &*file,
             self.range.start,

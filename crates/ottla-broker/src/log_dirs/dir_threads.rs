@@ -17,9 +17,10 @@ const JOBS: usize = 8;
 const READS: usize = 12;
 /// Writers of one disk wait for each other.
 const APPENDS: usize = 4;
+const TOPIC_IDS: usize = 4;
 
 /// So many threads each log directory can hold. A process needs more than that for all of them together.
-pub const THREADS_PER_DIRECTORY: usize = JOBS + READS + APPENDS;
+pub const THREADS_PER_DIRECTORY: usize = JOBS + READS + APPENDS + TOPIC_IDS;
 
 /// The shares of one log directory.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct DirThreads {
     pub(crate) reads: Share,
     /// Appends, while the kernel makes them wait.
     pub(crate) appends: Share,
+    /// Writes of what says of which topic a log is, which its first append waits for.
+    pub(crate) topic_ids: Share,
 }
 
 impl Default for DirThreads {
@@ -38,6 +41,7 @@ impl Default for DirThreads {
             jobs: Share::of(JOBS),
             reads: Share::of(READS),
             appends: Share::of(APPENDS),
+            topic_ids: Share::of(TOPIC_IDS),
         }
     }
 }

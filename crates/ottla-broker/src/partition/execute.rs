@@ -343,12 +343,8 @@ impl Stepped {
         let messages = std::mem::take(&mut self.unwritten_legacy);
         let bytes = batches.iter().map(RecordBatch::size_in_bytes);
         let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
-        if !partition
-            .home
-            .load()
-            .space
-            .take(bytes.sum::<usize>() as u64)
-        {
+        let bytes = bytes.sum::<usize>() as u64;
+        if self.has_no_topic_id() || !partition.home.load().space.take(bytes) {
             batches.clear();
             self.unwritten = batches;
             self.stage.clear();

@@ -3,7 +3,7 @@
 //! It has to be on disk before the first record: Kafka sets a log aside that has records and no id, as one that belongs to no
 //! topic. Forcing it to disk costs more than everything else that a new log needs, and of thousands of partitions that are
 //! created at once few are written to at once. So the first append has the file written and waits for it; logs without
-//! records get theirs when no more are created, and at the latest when the broker is stopped.
+//! records get theirs when no more are created or after ten seconds, and at the latest when the broker is stopped.
 //!
 //! Kafka: `UnifiedLog.assignTopicId`, `maybeFlushMetadataFile`.
 
@@ -23,7 +23,9 @@ use crate::Broker;
 const RETRY: Duration = Duration::from_secs(1);
 /// Files of logs without records are written when no log has been created for so long.
 const QUIET: Duration = Duration::from_secs(2);
-/// So many of them at once: flushes that somebody waits for go on beside them.
+/// They wait no longer than that while more and more logs are created.
+const AT_LATEST: Duration = Duration::from_secs(10);
+/// So many of them at once.
 const AT_ONCE: usize = 4;
 
 /// Whether a log has the file. Only the holder of the run token changes it.
@@ -34,6 +36,8 @@ pub(super) enum TopicIdFile {
     Missing,
     /// It is being written; whoever waits for that is told when it has been tried.
     Underway(Vec<oneshot::Sender<()>>),
+    /// It could not be written and is tried again. Until then nothing is written to the log.
+    Failed,
 }
 
 pub(super) enum TopicIdEvent {
@@ -53,8 +57,8 @@ pub(crate) struct TopicIdsToWrite(Mutex<ToWrite>);
 #[derive(Debug, Default)]
 struct ToWrite {
     partitions: Vec<Weak<Partition>>,
-    /// When the last one came. A task works them off where there is one.
-    last: Option<Instant>,
+    /// When the first and the last of them came. A task works them off where there are such times.
+    came: Option<(Instant, Instant)>,
 }
 
 impl Partition {
@@ -63,7 +67,9 @@ impl Partition {
         self.put(broker, PartitionEvent::TopicId(TopicIdEvent::Missing));
         let mut to_write = broker.partitions.topic_ids.0.lock();
         to_write.partitions.push(Arc::downgrade(self));
-        if to_write.last.replace(Instant::now()).is_none() {
+        let now = Instant::now();
+        let first = to_write.came.map_or(now, |(first, _)| first);
+        if to_write.came.replace((first, now)).is_none() {
             tokio::spawn(write_when_quiet(Arc::clone(broker)));
         }
     }
@@ -81,8 +87,8 @@ impl Partition {
 }
 
 impl Stepped {
-    /// Before an append to a log without the file: it is written, and appends are held back until it is on disk. On a full disk
-    /// they are let go, which refuses them as all others there.
+    /// Before an append to a log without the file: it is written, and appends are held back until that has been tried. Where it
+    /// failed they are refused, as on a full disk, until it is there.
     pub(super) fn get_topic_id(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) {
         if matches!(self.topic_id_file, TopicIdFile::Missing) && !self.replica.is_lost() {
             self.topic_id_file = TopicIdFile::Underway(Vec::new());
@@ -109,17 +115,20 @@ impl Stepped {
             TopicIdEvent::Tried { is_on_disk } => {
                 self.topic_id_file = match is_on_disk {
                     true => TopicIdFile::OnDisk,
-                    false => TopicIdFile::Underway(Vec::new()),
+                    false => TopicIdFile::Failed,
                 }
             }
         }
     }
 
+    /// Whether records would lie in a log that may be taken for that of no topic.
+    pub(super) fn has_no_topic_id(&self) -> bool {
+        matches!(self.topic_id_file, TopicIdFile::Failed)
+    }
+
     /// Another log has taken the place of this one, with a file of its own.
     pub(super) fn has_topic_id(&mut self) {
-        if matches!(self.topic_id_file, TopicIdFile::Missing) {
-            self.topic_id_file = TopicIdFile::OnDisk;
-        }
+        self.topic_id_file = TopicIdFile::OnDisk;
     }
 }
 
@@ -130,47 +139,78 @@ async fn write(partition: Arc<Partition>, broker: Arc<Broker>, hold: AppendHold)
             return;
         };
         let (log, topic_id) = (partition.reader().clone(), partition.topic_id);
-        let threads = partition.home.load().threads.jobs.clone();
+        let threads = partition.home.load().threads.topic_ids.clone();
         let written = threads.run(move || log_dirs.write_topic_id(&log, topic_id));
         // A panic has been reported where it happened.
-        let is_on_disk = written.await.unwrap_or(true);
+        let is_on_disk = written.await.unwrap_or(false);
         let tried = TopicIdEvent::Tried { is_on_disk };
         partition.put(&broker, PartitionEvent::TopicId(tried));
         drop(hold.take());
-        if is_on_disk {
+        if is_on_disk || partition.is_lost() {
             return;
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::select! {
+            () = tokio::time::sleep(RETRY) => {}
+            () = broker.stopping() => return,
+        }
     }
 }
 
 async fn write_when_quiet(broker: Arc<Broker>) {
-    loop {
-        let last = broker.partitions.topic_ids.0.lock().last;
-        let due = last.unwrap_or_else(Instant::now) + QUIET;
+    let taken = loop {
+        let due = {
+            let mut to_write = broker.partitions.topic_ids.0.lock();
+            let Some((first, last)) = to_write.came else {
+                return;
+            };
+            let due = (last + QUIET).min(first + AT_LATEST);
+            if due <= Instant::now() {
+                break std::mem::take(&mut *to_write).partitions;
+            }
+            due
+        };
         tokio::select! {
             () = tokio::time::sleep_until(due.into()) => {}
             () = broker.stopping() => return,
         }
-        let taken = {
-            let mut to_write = broker.partitions.topic_ids.0.lock();
-            if to_write.last != last {
-                continue;
-            }
-            if to_write.partitions.is_empty() {
-                to_write.last = None;
-                return;
-            }
-            std::mem::take(&mut to_write.partitions)
-        };
-        let mut writing = JoinSet::new();
-        for partition in taken.iter().filter_map(Weak::upgrade) {
-            if writing.len() >= AT_ONCE {
-                writing.join_next().await;
-            }
-            let broker = Arc::clone(&broker);
-            writing.spawn(async move { partition.ensure_topic_id(&broker).await });
+    };
+    let mut writing = JoinSet::new();
+    for partition in taken.iter().filter_map(Weak::upgrade) {
+        if writing.len() >= AT_ONCE {
+            writing.join_next().await;
         }
-        writing.join_all().await;
+        let broker = Arc::clone(&broker);
+        writing.spawn(async move { partition.ensure_topic_id(&broker).await });
+    }
+    writing.join_all().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_types::ErrorCode;
+
+    use super::*;
+    use crate::tests::TestBroker;
+    use crate::tests::produce_and_fetch::{batch, produce_to};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nothing_is_written_to_a_log_whose_file_cannot_be_written() {
+        let broker = TestBroker::start().await;
+        broker.create_topic("orders", 1, &[]).await;
+        let partition = broker.partition("orders", 0);
+        partition.ensure_topic_id(broker.broker()).await;
+        let mut client = broker.connect().await;
+        for (is_on_disk, code, end) in [
+            (false, ErrorCode::KafkaStorageError, 0),
+            (true, ErrorCode::None, 1),
+        ] {
+            let tried = TopicIdEvent::Tried { is_on_disk };
+            partition.put(broker.broker(), PartitionEvent::TopicId(tried));
+            let request = produce_to("orders", 0, 1, batch(&["a"]));
+            let answered = client.ask(9, &request).await;
+            let produced = &answered.responses[0].partition_responses[0];
+            assert_eq!(ErrorCode::from_code(produced.error_code), code);
+            assert_eq!(partition.reader().log_end_offset().0, end);
+        }
     }
 }

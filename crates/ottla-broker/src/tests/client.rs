@@ -24,7 +24,7 @@ impl Client {
     }
 
     /// Sends a request and returns its answer.
-    pub(super) async fn ask<R: ApiRequest>(&mut self, version: i16, request: &R) -> R::Response {
+    pub(crate) async fn ask<R: ApiRequest>(&mut self, version: i16, request: &R) -> R::Response {
         let correlation_id = self.send(version, request).await;
         self.receive::<R>(version, correlation_id).await
     }

@@ -43,7 +43,12 @@ fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
     let (release, released) = std::sync::mpsc::channel();
     let released = Arc::new(parking_lot::Mutex::new(released));
     for _ in 0..THREADS_PER_DIRECTORY {
-        for share in [&threads.jobs, &threads.reads, &threads.appends] {
+        for share in [
+            &threads.jobs,
+            &threads.reads,
+            &threads.appends,
+            &threads.topic_ids,
+        ] {
             let released = Arc::clone(&released);
             share.start(move || {
                 let _ = released.lock().recv();

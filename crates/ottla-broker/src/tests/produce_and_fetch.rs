@@ -19,7 +19,7 @@ use super::client::frame;
 use super::{TestBroker, topic_id};
 
 /// A batch of records with these values.
-pub(super) fn batch(values: &[&str]) -> Bytes {
+pub(crate) fn batch(values: &[&str]) -> Bytes {
     let mut builder = RecordBatchBuilder::new(Compression::None);
     for value in values {
         let now = Timestamp(1_700_000_000_000);
@@ -28,7 +28,7 @@ pub(super) fn batch(values: &[&str]) -> Bytes {
     builder.build().to_bytes()
 }
 
-pub(super) fn produce_to(
+pub(crate) fn produce_to(
     topic: &'static str,
     partition: i32,
     acks: i16,

@@ -215,7 +215,7 @@ const CASES: &[Case] = &[
     Case {
         found: "`partition.metadata` missing",
         decision: "the log is taken for that of the topic of this name, and gets the topic's id",
-        kafka: SAME,
+        kafka: "the log is set aside as `-stray`, and the partition begins anew",
         damage: |paths| {
             fs::remove_file(paths[0].join("topic-0").join(PARTITION_METADATA)).unwrap();
         },
