@@ -117,6 +117,13 @@ impl<C: Served> Coordinators<C> {
             .ok_or(ErrorCode::NotCoordinator)
     }
 
+    /// Nothing is loaded until what this gives is dropped.
+    #[cfg(test)]
+    pub(crate) async fn hold_loading(&self) -> tokio::sync::SemaphorePermit<'_> {
+        let turns = self.loading.acquire_many(load::CONCURRENT_LOADS as u32);
+        turns.await.expect("never closed")
+    }
+
     pub(crate) fn all_shards(&self) -> Vec<Arc<Shard<C>>> {
         self.shards.read().values().cloned().collect()
     }

@@ -1,6 +1,8 @@
 //! Consumer groups over the wire: members that join, commit and leave, on coordinators that read their
 //! partitions back.
 
+mod loading;
+
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

@@ -1,0 +1,110 @@
+//! What a coordinator of groups answers while it reads its log.
+
+use ottla_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest};
+use ottla_protocol::metadata_records::PartitionChangeRecord;
+
+use super::*;
+
+/// Source: `CoordinatorRuntime.contextOrThrow`, and what `GroupCoordinatorService.heartbeat` makes of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let joined = join_alone(&mut client).await;
+    let groups = &broker.broker().groups;
+    let held = groups.hold_loading().await;
+    let image = broker.broker().metadata().clone();
+    let topic = image.topics.by_name(OFFSETS_TOPIC).expect("made");
+    let elections = (0..2).map(|partition_id| {
+        MetadataRecord::PartitionChange(PartitionChangeRecord {
+            partition_id,
+            topic_id: topic.id,
+            leader: 1,
+            ..Default::default()
+        })
+    });
+    broker.write(elections.collect()).await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let loading = ErrorCode::CoordinatorLoadInProgress;
+    let list = ListGroupsRequest::default();
+    while error(client.ask(5, &list).await.error_code) != loading {
+        assert!(Instant::now() < deadline, "the next coordinators load");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+
+    let answered = client.ask(9, &joining(&joined.member_id)).await;
+    assert_eq!(error(answered.error_code), loading, "JoinGroup");
+    let answered = client.ask(5, &syncing(&joined, &[])).await;
+    assert_eq!(error(answered.error_code), loading, "SyncGroup");
+    // Nothing speaks against a member while its group is not known.
+    let heartbeat = HeartbeatRequest {
+        group_id: "g".into(),
+        generation_id: joined.generation_id,
+        member_id: joined.member_id.clone(),
+        ..Default::default()
+    };
+    let answered = client.ask(4, &heartbeat).await;
+    assert_eq!(error(answered.error_code), ErrorCode::None, "Heartbeat");
+    let leave = LeaveGroupRequest {
+        group_id: "g".into(),
+        members: vec![MemberIdentity {
+            member_id: joined.member_id.clone(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let answered = client.ask(5, &leave).await;
+    assert_eq!(error(answered.error_code), loading, "LeaveGroup");
+    let answered = client.ask(10, &committing(&joined, 1)).await;
+    let partition = &answered.topics[0].partitions[0];
+    assert_eq!(error(partition.error_code), loading, "OffsetCommit");
+    let answered = client.ask(10, &fetching()).await;
+    assert_eq!(error(answered.groups[0].error_code), loading, "OffsetFetch");
+    let delete_offsets = OffsetDeleteRequest {
+        group_id: "g".into(),
+        topics: vec![OffsetDeleteRequestTopic {
+            name: "t".into(),
+            partitions: vec![OffsetDeleteRequestPartition::default()],
+        }],
+    };
+    let answered = client.ask(0, &delete_offsets).await;
+    assert_eq!(error(answered.error_code), loading, "OffsetDelete");
+    let describe_classic = DescribeGroupsRequest {
+        groups: vec!["g".into()],
+        ..Default::default()
+    };
+    let answered = client.ask(6, &describe_classic).await;
+    assert_eq!(error(answered.groups[0].error_code), loading, "Describe");
+    let delete = DeleteGroupsRequest {
+        groups_names: vec!["g".into()],
+        ..Default::default()
+    };
+    let answered = client.ask(2, &delete).await;
+    assert_eq!(error(answered.results[0].error_code), loading, "Delete");
+    let beat = ConsumerGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: "m".into(),
+        rebalance_timeout_ms: 10_000,
+        subscribed_topic_names: Some(vec!["t".into()]),
+        topic_partitions: Some(Vec::new()),
+        ..Default::default()
+    };
+    let answered = client.ask(1, &beat).await;
+    assert_eq!(
+        error(answered.error_code),
+        loading,
+        "ConsumerGroupHeartbeat"
+    );
+    let describe = ConsumerGroupDescribeRequest {
+        group_ids: vec!["g".into()],
+        ..Default::default()
+    };
+    let answered = client.ask(1, &describe).await;
+    let described = error(answered.groups[0].error_code);
+    assert_eq!(described, loading, "ConsumerGroupDescribe");
+
+    drop(held);
+    wait_until_loaded(&broker).await;
+    let answered = client.ask(6, &describe_classic).await;
+    assert_eq!(error(answered.groups[0].error_code), ErrorCode::None);
+}
