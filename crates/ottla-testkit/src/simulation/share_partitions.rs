@@ -305,8 +305,14 @@ impl BrokerShell {
         let over = keys.filter(|(key, led)| is_over(key, led.leader_epoch));
         let over: Vec<_> = over.map(|(key, _)| key.clone()).collect();
         for key in over {
-            let closed = self.share_partitions.remove(&key);
-            let active = closed.and_then(|led| led.active);
+            let Some(closed) = self.share_partitions.remove(&key) else {
+                continue;
+            };
+            // It may be taken up anew in the same epoch, where a write was refused: with what was persisted, as by a new leader.
+            let of = (partition_of(&key), closed.leader_epoch);
+            around.checkers.share_locks.on_closed(of);
+            around.checkers.share_delivery_counts.on_closed(of);
+            let active = closed.active;
             for caller in active
                 .into_iter()
                 .flat_map(|active| active.waiting.into_values())

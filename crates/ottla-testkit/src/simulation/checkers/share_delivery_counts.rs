@@ -19,6 +19,11 @@ pub(crate) struct ShareDeliveryCounts {
 }
 
 impl ShareDeliveryCounts {
+    /// The leader gives the share partition up, and knows of it what is persisted if it takes it up again.
+    pub(crate) fn on_closed(&mut self, of: (TopicIdPartition, LeaderEpoch)) {
+        self.deliveries.retain(|(counted, _), _| *counted != of);
+    }
+
     pub(crate) fn on_acquired(
         &mut self,
         of: (TopicIdPartition, LeaderEpoch),

@@ -1,7 +1,8 @@
 //! A record of a share partition is locked by one member at a time: nobody is given what another holds whose lock runs, and nobody
 //! settles it (KIP-932).
 //!
-//! Locks are the leader's, by its clock, and end with its epoch: a new leader knows of none.
+//! Locks are the leader's, by its clock, and end when it gives the share partition up: a new leader knows of none, and neither does
+//! the same one that takes it up again.
 
 use std::collections::BTreeMap;
 
@@ -67,6 +68,11 @@ impl ShareLocks {
                 }
             }
         }
+    }
+
+    /// The leader gives the share partition up, and its locks with it.
+    pub(crate) fn on_closed(&mut self, of: Of) {
+        self.held.retain(|(held_of, _), _| *held_of != of);
     }
 
     /// What the member holds there it holds no longer.
