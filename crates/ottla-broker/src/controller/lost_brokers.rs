@@ -3,7 +3,9 @@
 //!
 //! That a connection has closed says little by itself: whoever lives opens another one. So the listeners that the broker has
 //! registered are tried. Where each of them refuses, nobody listens any more: the kernel of its machine says so, and goes on
-//! accepting for a process that is merely held up. Anything else, and be it silence, leaves the broker its session. A refusal that
+//! accepting for a process that is merely held up. The files of a process that ends are closed one after the other, and with
+//! those of thousands of partitions among them the connection may close long before the listeners do: where somebody accepts,
+//! it is looked again for a while. Anything else, and be it silence, leaves the broker its session. A refusal that
 //! meant something else costs the broker its leaders until its next heartbeat, and nothing is lost by that: it is
 //! fenced as it would be a session later (`docs/decisions/0023-closed-connection.md`).
 //!
@@ -23,6 +25,24 @@ use crate::Broker;
 
 /// A machine that has no process to give a connection to says so at once; one that is silent for so long is not asked further.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Before each look.
+const PAUSES: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(40),
+    Duration::from_millis(150),
+    Duration::from_millis(500),
+    Duration::from_millis(1500),
+];
+
+/// What an attempt to connect came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Refused,
+    Accepted,
+    /// Nobody knows the name, or nobody answers, or it could not be made.
+    Unclear,
+}
 
 /// Looks whether the process of a broker has ended, whose heartbeats came over a connection that it has closed.
 pub(crate) async fn on_connection_closed(broker: Arc<Broker>, id: BrokerId, epoch: BrokerEpoch) {
@@ -38,7 +58,7 @@ pub(crate) async fn on_connection_closed(broker: Arc<Broker>, id: BrokerId, epoc
     let Ok(Some(listeners)) = listeners.await else {
         return;
     };
-    if !is_refused_by_all(&listeners).await {
+    if !is_gone(&listeners).await {
         return;
     }
     tracing::info!(
@@ -52,28 +72,48 @@ pub(crate) async fn on_connection_closed(broker: Arc<Broker>, id: BrokerId, epoc
     let _ = noted.await;
 }
 
-async fn is_refused_by_all(listeners: &[Endpoint]) -> bool {
-    for listener in listeners {
-        let is_refused = timeout(PATIENCE, is_refused(&listener.host, listener.port)).await;
-        if !is_refused.unwrap_or(false) {
-            return false;
+async fn is_gone(listeners: &[Endpoint]) -> bool {
+    for pause in PAUSES {
+        tokio::time::sleep(pause).await;
+        match attempt_all(listeners).await {
+            Attempt::Refused => return true,
+            Attempt::Accepted => {}
+            Attempt::Unclear => return false,
         }
     }
-    !listeners.is_empty()
+    false
+}
+
+/// Refused where all of them refuse.
+async fn attempt_all(listeners: &[Endpoint]) -> Attempt {
+    let mut outcome = Attempt::Unclear;
+    for listener in listeners {
+        let attempted = timeout(PATIENCE, attempt(&listener.host, listener.port)).await;
+        outcome = attempted.unwrap_or(Attempt::Unclear);
+        if outcome != Attempt::Refused {
+            break;
+        }
+    }
+    outcome
 }
 
 /// At every address that the name stands for.
-async fn is_refused(host: &str, port: u16) -> bool {
+async fn attempt(host: &str, port: u16) -> Attempt {
     let Ok(addresses) = lookup_host((host, port)).await else {
-        return false;
+        return Attempt::Unclear;
     };
-    let mut has_asked = false;
+    let mut outcome = Attempt::Unclear;
     for address in addresses {
-        has_asked = true;
-        match TcpStream::connect(address).await {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            Ok(_) | Err(_) => return false,
+        outcome = match TcpStream::connect(address).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Attempt::Refused,
+            // It was accepted, and closed before it was told.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Attempt::Accepted,
+            Ok(_) => Attempt::Accepted,
+            Err(_) => Attempt::Unclear,
+        };
+        if outcome != Attempt::Refused {
+            break;
         }
     }
-    has_asked
+    outcome
 }

@@ -16,8 +16,10 @@ use crate::Endpoint;
 const OTHER: i32 = 2;
 /// A session is longer than the test may take.
 const SESSION: [(&str, &str); 1] = [("broker.session.timeout.ms", "600000")];
-/// Above what it takes to look for a process.
+/// Above what it takes to look for a process that has ended.
 const WHILE: Duration = Duration::from_millis(500);
+/// The same for one that goes on accepting.
+const LONG_WHILE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A broker that is registered and unfenced, and the connection of its heartbeats.
@@ -98,6 +100,21 @@ async fn until_fenced(controller: &TestBroker) {
     }
 }
 
+/// As of one that has thousands of files to close.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_takes_its_time_to_end_is_looked_for_again() {
+    let controller = TestBroker::start_with(&SESSION).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("is bound").port();
+    let mut other = Other::register(&controller, port, 1).await;
+    other.beat().await;
+    drop(other);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!is_fenced(&controller));
+    drop(listener);
+    until_fenced(&controller).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_whose_process_ends_is_fenced_before_its_session_does() {
     let controller = TestBroker::start_with(&SESSION).await;
@@ -107,7 +124,7 @@ async fn a_broker_whose_process_ends_is_fenced_before_its_session_does() {
 
     // It lives, and opens another connection as soon as it likes.
     other.reconnect(&controller).await;
-    tokio::time::sleep(WHILE).await;
+    tokio::time::sleep(LONG_WHILE).await;
     assert!(!is_fenced(&controller));
 
     // Nobody listens for it any more, but what it has closed is a connection without heartbeats.
