@@ -1,4 +1,5 @@
-//! AlterShareGroupOffsets: an administrator sends a share group without members to other offsets.
+//! AlterShareGroupOffsets: an administrator sends a share group without members to other offsets. Any offset is taken,
+//! as by Kafka: the first fetch at one before the beginning of the log goes on where the log begins.
 //! Kafka: `KafkaApis.handleAlterShareGroupOffsetsRequest`, `GroupCoordinatorService.alterShareGroupOffsets`.
 
 use std::collections::HashMap;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_coordinator::group::{PartitionsOfTopics, Response};
-use ottla_coordinator::share_state::InitializeState;
+use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
 use ottla_protocol::messages::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
@@ -34,7 +35,7 @@ pub(crate) async fn handle(
     }
     let image = Arc::clone(&broker.metadata());
     let id_of = |name: &ByteString| image.topics.by_name(name).map(|topic| topic.id);
-    let mut topics: Vec<Topic> = Vec::new();
+    let mut topics = Topics::default();
     request.topics.retain(|topic| {
         let name = &topic.topic_name;
         let code = if !authorizer.is_allowed(context, operation, ResourceType::Topic, name) {
@@ -46,7 +47,7 @@ pub(crate) async fn handle(
         };
         let partitions = topic.partitions.iter();
         let partitions = partitions.map(|it| failed(it.partition_index, code.into()));
-        add(&mut topics, name, id_of(name), partitions.collect());
+        topics.add(name, id_of(name), partitions.collect());
         false
     });
     let altered = alter(broker, request).await;
@@ -55,29 +56,32 @@ pub(crate) async fn handle(
     }
     for topic in altered.responses {
         let id = id_of(&topic.topic_name);
-        add(&mut topics, &topic.topic_name, id, topic.partitions);
+        topics.add(&topic.topic_name, id, topic.partitions);
     }
     AlterShareGroupOffsetsResponse {
-        responses: topics,
+        responses: topics.answers,
         ..altered
     }
 }
 
 /// Each topic is answered once, however often it is asked for.
-fn add(
-    topics: &mut Vec<Topic>,
-    name: &ByteString,
-    id: Option<TopicId>,
-    partitions: Vec<Partition>,
-) {
-    match topics.iter_mut().find(|topic| topic.topic_name == *name) {
-        Some(topic) => topic.partitions.extend(partitions),
-        None => topics.push(Topic {
-            topic_name: name.clone(),
-            topic_id: id.unwrap_or_default(),
-            partitions,
-            ..Default::default()
-        }),
+#[derive(Default)]
+struct Topics {
+    answers: Vec<Topic>,
+    index_of: HashMap<ByteString, usize>,
+}
+
+impl Topics {
+    fn add(&mut self, name: &ByteString, id: Option<TopicId>, partitions: Vec<Partition>) {
+        let index = *self.index_of.entry(name.clone()).or_insert_with(|| {
+            self.answers.push(Topic {
+                topic_name: name.clone(),
+                topic_id: id.unwrap_or_default(),
+                ..Default::default()
+            });
+            self.answers.len() - 1
+        });
+        self.answers[index].partitions.extend(partitions);
     }
 }
 
@@ -104,6 +108,23 @@ async fn alter(
         Ok(_) => return refused(ErrorCode::UnknownServerError),
         Err(code) => return refused(code),
     };
+    // Kafka's persister takes none of it then.
+    if let Some(key) = initialize
+        .iter()
+        .map(|it| &it.key)
+        .find(|it| it.partition < 0)
+    {
+        let SharePartitionKey {
+            group_id,
+            topic_id,
+            partition,
+        } = key;
+        let refused_by = "Initialize share group parameters has invalid partitionId";
+        return AlterShareGroupOffsetsResponse {
+            error_message: Some(format!("{refused_by} - {group_id} {topic_id} {partition}").into()),
+            ..refused(ErrorCode::UnknownServerError)
+        };
+    }
     let failures = initialize_all(broker, &initialize).await;
     let mut initialized = PartitionsOfTopics::new();
     for topic in &mut response.responses {
@@ -156,5 +177,29 @@ fn refused(code: ErrorCode) -> AlterShareGroupOffsetsResponse {
         error_code: code.code(),
         error_message: Some(code.message().into()),
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_answered_once() {
+        let mut topics = Topics::default();
+        for (name, index) in [("a", 0), ("b", 1), ("a", 2)] {
+            let failure = ErrorCode::UnknownTopicOrPartition.into();
+            topics.add(&name.into(), None, vec![failed(index, failure)]);
+        }
+        let partitions_of = |topic: &Topic| {
+            let partitions = topic.partitions.iter();
+            let partitions: Vec<i32> = partitions.map(|it| it.partition_index).collect();
+            (topic.topic_name.to_string(), partitions)
+        };
+        let answered: Vec<_> = topics.answers.iter().map(partitions_of).collect();
+        assert_eq!(
+            answered,
+            [("a".to_owned(), vec![0, 2]), ("b".to_owned(), vec![1])]
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! DescribeShareGroupOffsets: how far share groups are, and how much is before them.
 //! Kafka: `KafkaApis.handleDescribeShareGroupOffsetsRequest`, `GroupCoordinatorService.describeShareGroupOffsets`.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_coordinator::share_state::{SharePartitionKey, StateSummary};
+use ottla_metadata::TopicsImage;
 use ottla_protocol::messages::describe_share_group_offsets_request::{
     DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
 };
@@ -18,7 +20,7 @@ use ottla_protocol::messages::{
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 
 use crate::at_once::each_at_once;
-use crate::share_groups::{Persister, StateFailure, latest_offsets};
+use crate::share_groups::{Persister, latest_offsets};
 use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
 
 type Group = DescribeShareGroupOffsetsResponseGroup;
@@ -28,11 +30,19 @@ type Partition = DescribeShareGroupOffsetsResponsePartition;
 /// Of one request; each of them asks about several partitions at one time.
 const GROUPS_AT_ONCE: usize = 16;
 
-/// A topic that exists, and the partitions that are asked for.
+/// A topic that exists, and the partitions that are asked for, which need not.
 struct Asked {
     id: TopicId,
     name: ByteString,
-    partitions: Vec<i32>,
+    partition_count: usize,
+    /// None of them negative.
+    partitions: BTreeSet<i32>,
+}
+
+impl Asked {
+    fn exists(&self, partition: i32) -> bool {
+        usize::try_from(partition).is_ok_and(|index| index < self.partition_count)
+    }
 }
 
 pub(crate) async fn handle(
@@ -94,13 +104,18 @@ async fn describe_group(
             let (visible, hidden): (Vec<_>, Vec<_>) = topics
                 .into_iter()
                 .partition(|topic| is_visible(&topic.topic_name));
-            let (asked, unknown) = those_that_exist(broker, visible);
-            let described = describe(broker, &group_id, asked).await;
-            described.map(|mut topics| {
-                topics.extend(unknown);
-                topics.extend(hidden.into_iter().map(hidden_topic));
-                topics
-            })
+            let exist = those_that_exist(&broker.metadata().topics, visible);
+            match exist {
+                Ok((asked, unknown)) => {
+                    let described = describe(broker, &group_id, asked).await;
+                    described.map(|mut topics| {
+                        topics.extend(unknown);
+                        topics.extend(hidden.into_iter().map(hidden_topic));
+                        topics
+                    })
+                }
+                Err(code) => Err(code),
+            }
         }
     };
     match described {
@@ -127,29 +142,42 @@ fn all_partitions(broker: &Broker, group_id: &str) -> Result<Vec<Asked>, ErrorCo
     let image = broker.metadata();
     let topics = initialized.into_iter();
     let asked = topics.filter_map(|(id, partitions)| {
+        let registered = image.topics.by_id(id)?;
         Some(Asked {
             id,
-            name: image.topics.by_id(id)?.name.clone(),
-            partitions: partitions.into_iter().collect(),
+            name: registered.name.clone(),
+            partition_count: registered.partition_count(),
+            partitions,
         })
     });
     Ok(asked.collect())
 }
 
-/// Of a topic that is not there nothing is known, which is no error.
+/// Of a topic that is not there nothing is known, which is no error. What is asked for more than once is answered once,
+/// as by Kafka's persister; of what that takes no request for, the error.
 fn those_that_exist(
-    broker: &Broker,
+    image: &TopicsImage,
     topics: Vec<DescribeShareGroupOffsetsRequestTopic>,
-) -> (Vec<Asked>, Vec<Topic>) {
-    let image = broker.metadata();
-    let (mut asked, mut unknown) = (Vec::new(), Vec::new());
+) -> Result<(Vec<Asked>, Vec<Topic>), ErrorCode> {
+    let (mut asked, mut unknown) = (Vec::<Asked>::new(), Vec::new());
+    let mut index_of: HashMap<TopicId, usize> = HashMap::new();
     for topic in topics {
-        match image.topics.by_name(&topic.topic_name) {
-            Some(registered) => asked.push(Asked {
-                id: registered.id,
-                name: topic.topic_name,
-                partitions: topic.partitions,
-            }),
+        match image.by_name(&topic.topic_name) {
+            Some(registered) => {
+                if topic.partitions.is_empty() || topic.partitions.iter().any(|it| *it < 0) {
+                    return Err(ErrorCode::UnknownServerError);
+                }
+                let index = *index_of.entry(registered.id).or_insert_with(|| {
+                    asked.push(Asked {
+                        id: registered.id,
+                        name: topic.topic_name,
+                        partition_count: registered.partition_count(),
+                        partitions: BTreeSet::new(),
+                    });
+                    asked.len() - 1
+                });
+                asked[index].partitions.extend(topic.partitions);
+            }
             None => unknown.push(Topic {
                 topic_name: topic.topic_name,
                 partitions: topic.partitions.into_iter().map(nothing_of).collect(),
@@ -157,7 +185,7 @@ fn those_that_exist(
             }),
         }
     }
-    (asked, unknown)
+    Ok((asked, unknown))
 }
 
 fn hidden_topic(topic: DescribeShareGroupOffsetsRequestTopic) -> Topic {
@@ -197,23 +225,22 @@ async fn describe(
     if group_id.is_empty() || topics.iter().any(|topic| topic.partitions.is_empty()) {
         return Err(ErrorCode::UnknownServerError);
     }
-    let keys = topics.iter().flat_map(|topic| {
-        topic.partitions.iter().map(|partition| SharePartitionKey {
-            group_id: group_id.clone(),
-            topic_id: topic.id,
-            partition: *partition,
-        })
-    });
-    let summaries = Persister::each(broker, keys.collect(), |broker, key| async move {
+    let keys = keys_of(group_id, &topics);
+    let summaries = Persister::each(broker, keys, |broker, key| async move {
         Persister::read_state_summary(&broker, key).await
     });
     let mut summaries = summaries.await.into_iter();
     let topics: Vec<(Asked, Vec<StateSummary>)> = topics
         .into_iter()
         .map(|topic| {
-            let summaries = summaries.by_ref().take(topic.partitions.len());
-            let summaries = summaries.map(or_nothing).collect();
-            (topic, summaries)
+            let partitions = topic.partitions.iter();
+            let summary_of = |partition: &i32| match topic.exists(*partition) {
+                true => summaries.next().and_then(Result::ok),
+                false => None,
+            };
+            let read = partitions.map(summary_of);
+            let read = read.map(|it| it.unwrap_or(NOTHING)).collect();
+            (topic, read)
         })
         .collect();
     let begun = topics.iter().flat_map(|(topic, summaries)| {
@@ -238,15 +265,27 @@ async fn describe(
     Ok(described.collect())
 }
 
-/// A share partition that the share coordinator says nothing of is as good as one that nobody has read.
-fn or_nothing(read: Result<StateSummary, StateFailure>) -> StateSummary {
-    read.unwrap_or(StateSummary {
-        state_epoch: 0,
-        leader_epoch: LeaderEpoch(0),
-        start_offset: Offset::UNKNOWN,
-        delivery_complete_count: -1,
-    })
+/// What share coordinators are asked about.
+fn keys_of(group_id: &ByteString, topics: &[Asked]) -> Vec<SharePartitionKey> {
+    let keys = topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter().filter(|it| topic.exists(**it));
+        partitions.map(|partition| SharePartitionKey {
+            group_id: group_id.clone(),
+            topic_id: topic.id,
+            partition: *partition,
+        })
+    });
+    keys.collect()
 }
+
+/// A share partition that the share coordinator says nothing of is as good as one that nobody has read, and so is one that
+/// does not exist.
+const NOTHING: StateSummary = StateSummary {
+    state_epoch: 0,
+    leader_epoch: LeaderEpoch(0),
+    start_offset: Offset::UNKNOWN,
+    delivery_complete_count: -1,
+};
 
 fn has_lag(summary: &StateSummary) -> bool {
     summary.start_offset != Offset::UNKNOWN && summary.delivery_complete_count != -1
@@ -266,8 +305,10 @@ fn described_partition(
         None => known,
         Some(Ok(latest)) => {
             let delivered = i64::from(summary.delivery_complete_count);
+            let since_start = latest.0.saturating_sub(summary.start_offset.0);
             Partition {
-                lag: latest.0 - summary.start_offset.0 - delivered,
+                // An administrator may have set any start offset.
+                lag: since_start.saturating_sub(delivered),
                 ..known
             }
         }
@@ -277,5 +318,60 @@ fn described_partition(
             error_message: Some(code.message().into()),
             ..Default::default()
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::TestBroker;
+
+    fn asking(topic: &'static str, partitions: &[i32]) -> DescribeShareGroupOffsetsRequestTopic {
+        DescribeShareGroupOffsetsRequestTopic {
+            topic_name: topic.into(),
+            partitions: partitions.to_vec(),
+            ..Default::default()
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn share_coordinators_are_asked_once_for_what_there_is() {
+        let broker = TestBroker::start().await;
+        broker.create_topic("t", 2, &[]).await;
+        let image = Arc::clone(&broker.broker().metadata());
+        let topics = vec![
+            asking("t", &[1, 1, i32::MAX]),
+            asking("nowhere", &[0, -1]),
+            asking("t", &[2, 1, 0]),
+        ];
+        let (asked, unknown) = those_that_exist(&image.topics, topics).expect("it may be asked");
+        let keys = keys_of(&"g".into(), &asked);
+        let numbers: Vec<i32> = keys.iter().map(|key| key.partition).collect();
+        assert_eq!(numbers, [0, 1]);
+        assert_eq!(
+            Vec::from_iter(&asked[0].partitions),
+            [&0, &1, &2, &i32::MAX]
+        );
+        assert_eq!((asked.len(), unknown.len()), (1, 1));
+        for refused in [&[0, -1][..], &[]] {
+            let topics = vec![asking("t", &[0]), asking("t", refused)];
+            let refused = those_that_exist(&image.topics, topics).err();
+            assert_eq!(refused, Some(ErrorCode::UnknownServerError));
+        }
+    }
+
+    #[test]
+    fn the_lag_of_any_start_offset_is_a_number() {
+        let lag_at = |start_offset| {
+            let summary = StateSummary {
+                start_offset: Offset(start_offset),
+                delivery_complete_count: 2,
+                ..NOTHING
+            };
+            described_partition(0, &summary, Some(&Ok(Offset(10)))).lag
+        };
+        assert_eq!([lag_at(5), lag_at(-5)], [3, 13]);
+        assert_eq!(lag_at(i64::MIN), i64::MAX - 2);
+        assert_eq!(lag_at(i64::MAX), 10 - i64::MAX - 2);
     }
 }

@@ -175,23 +175,37 @@ pub(super) struct Acknowledged {
     pub(super) result: Result<(), PartitionFailure>,
 }
 
-/// The acknowledgements of one partition, on their way.
+/// The acknowledgements of one partition.
 pub(super) struct Acknowledging {
     partition: TopicIdPartition,
-    task: JoinHandle<Result<(), PartitionFailure>>,
+    progress: Progress,
+}
+
+enum Progress {
+    /// There was nothing to hand in.
+    Ended(Result<(), PartitionFailure>),
+    /// On their way; ends when they are persisted.
+    Task(JoinHandle<Result<(), PartitionFailure>>),
 }
 
 impl Acknowledging {
     pub(super) async fn end(self) -> Acknowledged {
-        let ended = self.task.await;
+        let result = match self.progress {
+            Progress::Ended(result) => result,
+            Progress::Task(task) => {
+                let ended = task.await;
+                ended.unwrap_or_else(|_| Err(StateFailure::panicked().into()))
+            }
+        };
         Acknowledged {
             partition: self.partition,
-            result: ended.unwrap_or_else(|_| Err(StateFailure::panicked().into())),
+            result,
         }
     }
 }
 
-/// Hands in what a member says. Each of the tasks ends when that is persisted for its partition.
+/// Hands in what a member says. Of a partition that is named more than once the last counts, as for Kafka: there are no more
+/// tasks than share partitions that are led here.
 pub(super) fn acknowledge(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -200,7 +214,7 @@ pub(super) fn acknowledge(
     supports_renewal: bool,
     renews: bool,
 ) -> Vec<Acknowledging> {
-    let tasks = asked.into_iter().map(|asked| {
+    let acknowledging = last_of_each(asked).into_iter().map(|asked| {
         let partition = asked.partition;
         let may_renew = supports_renewal && renews;
         let batches = asked
@@ -208,22 +222,43 @@ pub(super) fn acknowledge(
             .filter(|_| may_renew || !asked.has_renewal)
             .ok_or(ErrorCode::InvalidRequest);
         let checked = topic_of(broker, context, partition).and(batches);
-        let led = broker.share_groups.partitions.get(&key.group_id, partition);
-        let (broker, member) = (Arc::clone(broker), key.member_id.clone());
-        let task = tokio::spawn(async move {
-            let batches = checked.map_err(PartitionFailure::refused)?;
-            if batches.is_empty() {
-                return Ok(());
-            }
-            let acknowledged = match led {
-                Some(led) => led.acknowledge(&broker, &member, &batches).await,
-                None => Err(ErrorCode::UnknownTopicOrPartition.into()),
-            };
-            acknowledged.map_err(PartitionFailure::from)
-        });
-        Acknowledging { partition, task }
+        let progress = match checked {
+            Err(code) => Progress::Ended(Err(PartitionFailure::refused(code))),
+            Ok(batches) if batches.is_empty() => Progress::Ended(Ok(())),
+            Ok(batches) => match broker.share_groups.partitions.get(&key.group_id, partition) {
+                None => {
+                    let failure = StateFailure::from(ErrorCode::UnknownTopicOrPartition);
+                    Progress::Ended(Err(failure.into()))
+                }
+                Some(led) => {
+                    let (broker, member) = (Arc::clone(broker), key.member_id.clone());
+                    Progress::Task(tokio::spawn(async move {
+                        let acknowledged = led.acknowledge(&broker, &member, &batches).await;
+                        acknowledged.map_err(PartitionFailure::from)
+                    }))
+                }
+            },
+        };
+        Acknowledging {
+            partition,
+            progress,
+        }
     });
-    tasks.collect()
+    acknowledging.collect()
+}
+
+/// In the order in which the partitions are named first.
+fn last_of_each(asked: Vec<Asked>) -> Vec<Asked> {
+    let mut last: Vec<Asked> = Vec::with_capacity(asked.len());
+    let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::new();
+    for asked in asked {
+        let index = *index_of.entry(asked.partition).or_insert(last.len());
+        match last.get_mut(index) {
+            Some(before) => *before = asked,
+            None => last.push(asked),
+        }
+    }
+    last
 }
 
 /// The session is over, and what the member has in hand is for the others. Nobody waits for that.
@@ -308,5 +343,51 @@ fn respond(
         responses,
         node_endpoints,
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_protocol::ApiKey;
+
+    use super::*;
+    use crate::tests::TestBroker;
+    use crate::tests::peer::client_context;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_nobody_here_can_take_is_answered_without_a_task() {
+        let broker = TestBroker::start().await;
+        broker.create_topic("t", 3, &[]).await;
+        let topic_id = broker.broker().metadata().topics.by_name("t").unwrap().id;
+        let accepted: (i64, i64, &[i8]) = (0, 0, &[1]);
+        let upside_down: (i64, i64, &[i8]) = (1, 0, &[1]);
+        let asked = vec![
+            batches_of(topic_id, 0, [accepted].into_iter()),
+            batches_of(topic_id, 1, [accepted].into_iter()),
+            batches_of(topic_id, 2, [].into_iter()),
+            batches_of(topic_id, 3, [accepted].into_iter()),
+            // It is what counts of this partition.
+            batches_of(topic_id, 0, [upside_down].into_iter()),
+        ];
+        let key = ShareSessionKey {
+            group_id: "g".into(),
+            member_id: "m".into(),
+        };
+        let context = client_context(ApiKey::ShareAcknowledge, 2);
+        let acknowledging = acknowledge(broker.broker(), &context, &key, asked, true, false);
+        let ended = acknowledging.into_iter().map(|it| match it.progress {
+            Progress::Ended(ended) => (it.partition.partition.0, ended.err().map(|it| it.code)),
+            Progress::Task(_) => panic!("nobody can take it"),
+        });
+        assert_eq!(
+            Vec::from_iter(ended),
+            [
+                (0, Some(ErrorCode::InvalidRequest)),
+                // The group reads nothing here.
+                (1, Some(ErrorCode::UnknownTopicOrPartition)),
+                (2, None),
+                (3, Some(ErrorCode::UnknownTopicOrPartition)),
+            ]
+        );
     }
 }

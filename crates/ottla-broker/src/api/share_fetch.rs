@@ -135,9 +135,11 @@ async fn serve(
             sessions.must_tell(&key, partition, has_records, data.error_code != 0)
         });
     }
+    let mut acknowledged = Vec::with_capacity(acknowledging.len());
     for acknowledging in acknowledging {
-        add_acknowledged(&mut answers, acknowledging.end().await);
+        acknowledged.push(acknowledging.end().await);
     }
+    add_acknowledged(&mut answers, acknowledged);
     if epoch == FINAL_EPOCH {
         release_session(broker, &key);
     }
@@ -263,23 +265,25 @@ pub(super) fn empty_answer(partition: TopicIdPartition) -> PartitionData {
     }
 }
 
-/// What has become of an acknowledgement goes with the records of its partition, if there are any.
+/// What has become of acknowledgements goes with the records of their partitions, where there are any.
 fn add_acknowledged(
     answers: &mut Vec<(TopicIdPartition, PartitionData)>,
-    acknowledged: Acknowledged,
+    acknowledged: Vec<Acknowledged>,
 ) {
-    let partition = acknowledged.partition;
-    let index = answers
-        .iter()
-        .position(|(answered, _)| *answered == partition);
-    let index = index.unwrap_or_else(|| {
-        answers.push((partition, empty_answer(partition)));
-        answers.len() - 1
-    });
-    if let Err(failure) = acknowledged.result {
-        let answer = &mut answers[index].1;
-        answer.acknowledge_error_code = failure.code.code();
-        answer.acknowledge_error_message = failure.message;
+    let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::new();
+    for (index, (partition, _)) in answers.iter().enumerate() {
+        index_of.entry(*partition).or_insert(index);
+    }
+    for Acknowledged { partition, result } in acknowledged {
+        let index = *index_of.entry(partition).or_insert_with(|| {
+            answers.push((partition, empty_answer(partition)));
+            answers.len() - 1
+        });
+        if let Err(failure) = result {
+            let answer = &mut answers[index].1;
+            answer.acknowledge_error_code = failure.code.code();
+            answer.acknowledge_error_message = failure.message;
+        }
     }
 }
 
@@ -325,5 +329,32 @@ fn respond(
         responses,
         node_endpoints,
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_acknowledgements_goes_with_the_records() {
+        let partition = |index| TopicIdPartition {
+            topic_id: ottla_types::Uuid::from_u128(7),
+            partition: PartitionIndex(index),
+        };
+        let refused = || Err(PartitionFailure::refused(ErrorCode::InvalidRequest));
+        let acknowledged = [(1, refused()), (2, refused()), (0, Ok(()))];
+        let acknowledged = acknowledged.map(|(index, result)| Acknowledged {
+            partition: partition(index),
+            result,
+        });
+        let mut answers =
+            Vec::from([0, 1].map(|index| (partition(index), empty_answer(partition(index)))));
+        add_acknowledged(&mut answers, acknowledged.into());
+        let told = answers
+            .iter()
+            .map(|(_, answer)| (answer.partition_index, answer.acknowledge_error_code));
+        let invalid = ErrorCode::InvalidRequest.code();
+        assert_eq!(Vec::from_iter(told), [(0, 0), (1, invalid), (2, invalid)]);
     }
 }

@@ -4,7 +4,8 @@
 //! other, in their order. At any time one fetch reads for it, as what the next is to read depends on what that one
 //! acquires.
 //! Invariants: whoever acknowledges is answered once, when that is persisted or the share partition is gone; after
-//! `close` nothing is acquired and nothing persisted.
+//! `close` nothing is acquired and no write begins. One that is under way then is still tried to its end, which nobody
+//! waits for: with the leader epoch that it carries, the share coordinator refuses it once another leader has read.
 //! Source: `SharePartition`, as far as it is not the state machine, and `SharePartitionManager`.
 
 use std::collections::{HashMap, VecDeque};

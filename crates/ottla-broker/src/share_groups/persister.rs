@@ -30,7 +30,7 @@ use crate::at_once::each_at_once;
 use crate::net::PeerError;
 
 /// Share partitions that are asked about at one time, by one request.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 /// How often a coordinator is looked for.
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

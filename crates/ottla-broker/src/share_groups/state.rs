@@ -11,7 +11,7 @@ use ottla_coordinator::share_state::{
 };
 use ottla_types::{ErrorCode, Timestamp, Uuid};
 
-use super::ShareGroups;
+use super::{Persister, ShareGroups};
 use crate::{Broker, Operation, RequestContext, ResourceType};
 
 /// Why a request is refused: by the coordinator, or because it is not here.
@@ -94,8 +94,8 @@ impl StateFailure {
 /// What a client of share coordinators was answered of the partitions of a topic, by their numbers.
 pub(crate) type TopicAnswers<T> = (Uuid, Vec<(i32, Result<T, StateFailure>)>);
 
-/// Asks for every share partition of a request at once, since each has a coordinator of its own. The answers come in the order of
-/// the request; they are failures where the client is none of the cluster's brokers.
+/// Asks for several share partitions of a request at one time, since each has a coordinator of its own. The answers come
+/// in the order of the request; they are failures where the client is none of the cluster's brokers, and nothing is asked.
 pub(crate) async fn ask_for_each<P, T, F>(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -108,42 +108,39 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T, StateFailure>> + Send + 'static,
 {
-    let is_allowed = may_ask_coordinators(broker, context);
+    let refused = may_ask_coordinators(broker, context).err();
     // Kafka has no answer for any partition then.
-    if group_id.is_empty() && is_allowed.is_ok() {
+    if group_id.is_empty() && refused.is_none() {
         return Vec::new();
     }
-    let mut asked = Vec::new();
+    let (mut numbers, mut questions) = (Vec::new(), Vec::new());
     for (topic_id, partitions) in topics {
-        let mut asked_of_topic = Vec::with_capacity(partitions.len());
-        for partition in partitions {
-            let number = number_of(&partition);
-            let key = SharePartitionKey {
-                group_id: group_id.clone(),
-                topic_id,
-                partition: number,
-            };
-            let is_allowed = is_allowed.clone();
-            let answer = ask(Arc::clone(broker), key, partition);
-            let answered = tokio::spawn(async move {
-                is_allowed?;
-                answer.await
-            });
-            asked_of_topic.push((number, answered));
+        let of_topic: Vec<i32> = partitions.iter().map(&number_of).collect();
+        if refused.is_none() {
+            questions.extend(of_topic.iter().zip(partitions).map(|(number, partition)| {
+                let key = SharePartitionKey {
+                    group_id: group_id.clone(),
+                    topic_id,
+                    partition: *number,
+                };
+                (key, partition)
+            }));
         }
-        asked.push((topic_id, asked_of_topic));
+        numbers.push((topic_id, of_topic));
     }
-    let mut answers = Vec::with_capacity(asked.len());
-    for (topic_id, asked) in asked {
-        let mut answered = Vec::with_capacity(asked.len());
-        for (number, answer) in asked {
-            let answer = answer.await;
-            let answer = answer.unwrap_or_else(|_| Err(StateFailure::panicked()));
-            answered.push((number, answer));
-        }
-        answers.push((topic_id, answered));
-    }
-    answers
+    let answers = Persister::each(broker, questions, |broker, (key, partition)| {
+        ask(broker, key, partition)
+    });
+    let mut answers = answers.await.into_iter();
+    let mut answer = || match &refused {
+        Some(failure) => Err(failure.clone()),
+        None => answers.next().expect("each question has an answer"),
+    };
+    let topics = numbers.into_iter().map(|(topic_id, numbers)| {
+        let answered = numbers.into_iter().map(|number| (number, answer()));
+        (topic_id, answered.collect())
+    });
+    topics.collect()
 }
 
 /// Kafka's sentence for what could not be done.
@@ -253,4 +250,52 @@ impl ShareGroups {
 fn unexpected(response: &Response) -> StateFailure {
     tracing::error!("the share coordinator has answered something else: {response:?}");
     ErrorCode::UnknownServerError.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use ottla_protocol::ApiKey;
+
+    use super::super::persister::AT_ONCE;
+    use super::*;
+    use crate::tests::TestBroker;
+    use crate::tests::peer::client_context;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_asks_for_a_bounded_number_of_partitions_at_one_time() {
+        let broker = TestBroker::start().await;
+        let context = client_context(ApiKey::ReadShareGroupState, 0);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (group_id, count) = ("g".into(), 3 * AT_ONCE as i32);
+        let topics = [1, 2].map(|id| (Uuid::from_u128(id), Vec::from_iter(0..count)));
+        let answers = ask_for_each(
+            broker.broker(),
+            &context,
+            &group_id,
+            topics.clone(),
+            |number| *number,
+            |_, key, number| {
+                let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+                async move {
+                    most.fetch_max(running.fetch_add(1, Relaxed) + 1, Relaxed);
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                    running.fetch_sub(1, Relaxed);
+                    assert_ne!(number, 7, "this one fails");
+                    Ok((key.topic_id, key.partition))
+                }
+            },
+        );
+        let answers = answers.await;
+        for ((topic_id, numbers), (answered_of, answers)) in topics.into_iter().zip(answers) {
+            assert_eq!(topic_id, answered_of);
+            let expected = numbers.into_iter().map(|number| match number {
+                7 => (number, Err(StateFailure::panicked())),
+                _ => (number, Ok((topic_id, number))),
+            });
+            assert_eq!(answers, Vec::from_iter(expected));
+        }
+        assert_eq!(most.load(Relaxed), AT_ONCE);
+    }
 }

@@ -559,6 +559,28 @@ async fn offsets_are_set_shown_and_forgotten() {
     );
     assert_eq!(described_offsets(&mut client).await, []);
 
+    // Any offset is taken. One before the log is read from where the log begins.
+    for (offset, lag) in [(i64::MAX, 3 - i64::MAX), (i64::MIN, i64::MAX), (-5, 8)] {
+        assert_eq!(
+            set_offset(&mut client, "set", offset).await,
+            [ErrorCode::None, ErrorCode::UnknownTopicOrPartition]
+        );
+        assert_eq!(described_offsets(&mut client).await, [(offset, lag)]);
+    }
+    set_offset(&mut client, "before", -5).await;
+    let of_before = |epoch| ShareFetchRequest {
+        group_id: Some("before".into()),
+        ..fetching("m1", epoch, &[])
+    };
+    let mut from_the_beginning = fetch(&mut client, &of_before(0)).await;
+    for epoch in 1..10 {
+        if acquired(&from_the_beginning).is_empty() {
+            from_the_beginning = fetch(&mut client, &of_before(epoch)).await;
+        }
+    }
+    assert_eq!(acquired(&from_the_beginning), [(0, 2, 1)]);
+    client.ask(2, &of_before(-1)).await;
+
     set_offset(&mut client, "set", 1).await;
     assert_eq!(described_offsets(&mut client).await, [(1, 2)]);
     let delete = DeleteGroupsRequest {

@@ -188,7 +188,8 @@ impl SharePartition {
 
     /// Either there are records to be delivered again, or there is room for more.
     pub fn can_acquire_records(&mut self) -> bool {
-        self.next_fetch_offset().0 != self.end_offset + 1
+        // Where nothing is in flight, the end offset is any that an administrator has set.
+        self.next_fetch_offset().0 != self.end_offset.saturating_add(1)
             || self.in_flight_records() < i64::from(self.settings.partition_max_record_locks)
     }
 

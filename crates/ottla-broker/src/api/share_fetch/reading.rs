@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashSet;
 use ottla_coordinator::share_partition::{
     AbortedTransaction, AcquireMode, AcquireRequest, AcquiredRecords, FetchedBatch, MemberId,
 };
@@ -149,11 +150,10 @@ impl Fetching<'_> {
         mut answers: Vec<(TopicIdPartition, PartitionData)>,
         errors: Vec<(TopicIdPartition, PartitionData)>,
     ) -> Vec<(TopicIdPartition, PartitionData)> {
-        for (partition, error) in errors {
-            if !answers.iter().any(|(answered, _)| *answered == partition) {
-                answers.push((partition, error));
-            }
-        }
+        let mut answered: HashSet<TopicIdPartition> =
+            answers.iter().map(|(partition, _)| *partition).collect();
+        let errors = errors.into_iter();
+        answers.extend(errors.filter(|(partition, _)| answered.insert(*partition)));
         answers
     }
 

@@ -119,3 +119,14 @@ fn state_that_cannot_be_is_refused() {
         Err(PersistedStateError::State { first, state: 1 })
     );
 }
+
+#[test]
+fn an_administrator_may_have_set_any_start_offset() {
+    for start_offset in [i64::MIN, -5, i64::MAX] {
+        let mut story = Story::restored(start_offset, &[]);
+        assert!(story.partition.can_acquire_records());
+        assert_eq!(story.next_fetch_offset(), start_offset);
+        let has_moved = story.partition.on_log_start_offset(Offset(3));
+        assert_eq!(has_moved, start_offset < 3);
+    }
+}
