@@ -15,6 +15,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public final class ShareScript extends Script {
+    private static final String WIDE = "shares-wide";
     private static final String RELEASED = "shares-released";
     private static final String TIMED = "shares-timed";
     private static final String DIVIDED = "shares-divided";
@@ -111,6 +112,7 @@ public final class ShareScript extends Script {
         records.forEach(record -> consumer.acknowledge(record, type));
     }
 
+    /** Of the wide topic a member may have been given records or not when it ends, and only then does it have offsets. */
     private Object offsets(String group) {
         return offsets(group, new ListShareGroupOffsetsSpec());
     }
@@ -118,8 +120,8 @@ public final class ShareScript extends Script {
     private Object offsets(String group, ListShareGroupOffsetsSpec which) {
         Map<String, String> shown = new TreeMap<>();
         get(admin.listShareGroupOffsets(Map.of(group, which)).partitionsToOffsetInfo(group)).forEach((partition, info) ->
-            shown.put(partition.toString(), info == null ? "none" : info.startOffset() + " lag "
-                + info.lag().map(String::valueOf).orElse("-")));
+            shown.put(partition.toString(), partition.topic().equals(WIDE) ? "there" : info == null ? "none"
+                : info.startOffset() + " lag " + info.lag().map(String::valueOf).orElse("-")));
         return shown;
     }
 
@@ -140,7 +142,7 @@ public final class ShareScript extends Script {
             get(admin.createTopics(List.of(new NewTopic(MAIN, 1, (short) 1).configs(keep),
                 new NewTopic(RELEASED, 1, (short) 1).configs(keep), new NewTopic(TIMED, 1, (short) 1).configs(keep),
                 new NewTopic(DIVIDED, 1, (short) 1).configs(keep), new NewTopic(TRANSACTED, 1, (short) 1).configs(keep),
-                new NewTopic("shares-wide", 3, (short) 1).configs(keep))).all());
+                new NewTopic(WIDE, 3, (short) 1).configs(keep))).all());
             settle();
             String earliest = "share.auto.offset.reset=earliest";
             for (String group : List.of("implicit", "explicit", "wrong", "divided", "uncommitted", "described")) {
@@ -423,12 +425,12 @@ public final class ShareScript extends Script {
         });
         step("begun: an hour ago", () -> {
             try (Producer<byte[], byte[]> producer = producer(Map.of())) {
-                get(producer.send(new ProducerRecord<>("shares-wide", 1, System.currentTimeMillis() - 7_200_000, null,
+                get(producer.send(new ProducerRecord<>(WIDE, 1, System.currentTimeMillis() - 7_200_000, null,
                     bytes("long ago"))));
-                get(producer.send(new ProducerRecord<>("shares-wide", 1, System.currentTimeMillis() - 60_000, null,
+                get(producer.send(new ProducerRecord<>(WIDE, 1, System.currentTimeMillis() - 60_000, null,
                     bytes("a while ago"))));
             }
-            try (ShareConsumer<byte[], byte[]> consumer = subscribed("by-duration", "implicit", "shares-wide")) {
+            try (ShareConsumer<byte[], byte[]> consumer = subscribed("by-duration", "implicit", WIDE)) {
                 return shown(polled(consumer));
             }
         });
@@ -439,7 +441,7 @@ public final class ShareScript extends Script {
             .withTypes(Set.of(GroupType.SHARE))).all()).stream().map(group -> group.groupId() + " " + group.protocol() + " "
             + group.type().orElse(null) + " " + group.groupState().orElse(null)).sorted().toList());
         step("administered: with a member", () -> {
-            try (ShareConsumer<byte[], byte[]> consumer = subscribed("described", "implicit", MAIN, "shares-wide")) {
+            try (ShareConsumer<byte[], byte[]> consumer = subscribed("described", "implicit", MAIN, WIDE)) {
                 polled(consumer);
                 TopicPartition first = new TopicPartition(MAIN, 0);
                 return Arrays.asList(described("described"),
@@ -477,8 +479,8 @@ public final class ShareScript extends Script {
             outcome(() -> get(admin.deleteShareGroupOffsets("described", Set.of("shares-never")).all())),
             outcome(() -> get(admin.deleteShareGroupOffsets("nobody", Set.of(MAIN)).all()))));
         step("administered: a topic goes", () -> {
-            get(admin.deleteTopics(List.of("shares-wide")).all());
-            for (int waited = 0; waited < 40 && get(admin.listTopics().names()).contains("shares-wide"); waited++) {
+            get(admin.deleteTopics(List.of(WIDE)).all());
+            for (int waited = 0; waited < 40 && get(admin.listTopics().names()).contains(WIDE); waited++) {
                 settle();
             }
             settle();

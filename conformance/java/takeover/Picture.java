@@ -72,23 +72,28 @@ final class Picture {
     }
 
     private void groups() {
-        List<String> withOffsets = new ArrayList<>();
         for (GroupListing group : Workload.get(admin.listGroups().all())) {
-            picture.put("group " + group.groupId(), group.type().map(Object::toString).orElse("?") + ", "
-                + group.protocol() + ", " + group.groupState().map(Object::toString).orElse("?"));
-            withOffsets.add(group.groupId());
-        }
-        for (String group : withOffsets) {
-            if (group.startsWith("share")) {
-                continue;
+            String name = group.groupId();
+            boolean hasOffsets = !name.startsWith("share") && committed(name);
+            // One whose offsets were only in transactions that were aborted has none, and is forgotten some time.
+            if (hasOffsets || !name.startsWith("moved-by-")) {
+                picture.put("group " + name, group.type().map(Object::toString).orElse("?") + ", "
+                    + group.protocol() + ", " + group.groupState().map(Object::toString).orElse("?"));
             }
-            Workload.get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).forEach((partition, offset) -> {
-                if (offset != null) {
-                    picture.put("offset " + group + " " + partition, offset.offset() + " "
-                        + offset.leaderEpoch().map(Object::toString).orElse("-") + " " + offset.metadata());
-                }
-            });
         }
+    }
+
+    /** Whether the group has any. */
+    private boolean committed(String group) {
+        boolean[] hasAny = {false};
+        Workload.get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).forEach((partition, offset) -> {
+            if (offset != null) {
+                hasAny[0] = true;
+                picture.put("offset " + group + " " + partition, offset.offset() + " "
+                    + offset.leaderEpoch().map(Object::toString).orElse("-") + " " + offset.metadata());
+            }
+        });
+        return hasAny[0];
     }
 
     private void offsets(List<TopicPartition> partitions) {

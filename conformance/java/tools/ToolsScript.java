@@ -264,7 +264,8 @@ public final class ToolsScript {
 
     /** Groups and broker settings of the other clients' scripts, which may run at the same time. */
     private static final Pattern OTHERS =
-        Pattern.compile("(java|rdkafka|aio|franz|sarama|kafkajs)-|\\s*log\\.cleaner\\.backoff\\.ms=");
+        Pattern.compile("(java|rdkafka|aio|franz|sarama|kafkajs|classic-requests)-|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+            + "|\\s*log\\.cleaner\\.backoff\\.ms=");
 
     /** The lines without times, ids and sizes of the machine, and without the Java stack beneath an error. */
     private static List<String> shown(String step, String output) {

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn clients_are_selected_by_name_and_unknown_ones_refused_with_the_list() {
-        assert_eq!(selected(&[]).unwrap().len(), 12);
+        assert_eq!(selected(&[]).unwrap().len(), 13);
         assert_eq!(selected(&["franz".to_owned()]).unwrap(), [Client::Franz]);
         let error = selected(&["perl".to_owned()]).unwrap_err().to_string();
         assert!(

@@ -105,6 +105,4 @@ async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
 
     drop(held);
     wait_until_loaded(&broker).await;
-    let answered = client.ask(6, &describe_classic).await;
-    assert_eq!(error(answered.groups[0].error_code), ErrorCode::None);
 }
