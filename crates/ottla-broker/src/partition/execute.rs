@@ -110,7 +110,7 @@ impl Stepped {
         broker: &Arc<Broker>,
         event: PartitionEvent,
     ) {
-        if event.brings_records() {
+        if self.topic_id_file.is_missing() && event.brings_records() {
             self.get_topic_id(partition, broker);
         }
         match event {
@@ -456,7 +456,7 @@ impl Stepped {
     /// Another log holds the same now, and is on disk up to its end.
     fn on_replaced(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>, home: Home) {
         partition.home.store(Arc::new(home));
-        self.has_topic_id();
+        self.on_log_replaced();
         self.stage.clear();
         let up_to = self.log.log_end_offset();
         self.flush = FlushState::Idle;

@@ -40,6 +40,12 @@ pub(super) enum TopicIdFile {
     Failed,
 }
 
+impl TopicIdFile {
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, TopicIdFile::Missing)
+    }
+}
+
 pub(super) enum TopicIdEvent {
     /// A new log has none.
     Missing,
@@ -90,7 +96,7 @@ impl Stepped {
     /// Before an append to a log without the file: it is written, and appends are held back until that has been tried. Where it
     /// failed they are refused, as on a full disk, until it is there.
     pub(super) fn get_topic_id(&mut self, partition: &Arc<Partition>, broker: &Arc<Broker>) {
-        if matches!(self.topic_id_file, TopicIdFile::Missing) && !self.replica.is_lost() {
+        if self.topic_id_file.is_missing() && !self.replica.is_lost() {
             self.topic_id_file = TopicIdFile::Underway(Vec::new());
             let hold = self.held.begin(partition, broker);
             let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
@@ -127,7 +133,7 @@ impl Stepped {
     }
 
     /// Another log has taken the place of this one, with a file of its own.
-    pub(super) fn has_topic_id(&mut self) {
+    pub(super) fn on_log_replaced(&mut self) {
         self.topic_id_file = TopicIdFile::OnDisk;
     }
 }
