@@ -1,8 +1,9 @@
 //! `cargo xtask test`: every test there is, one line a suite, and a last line of the form `N passed, N failed`.
 //!
-//! A suite runs as a child process whose output is kept below the target directory and shown in full when it fails. A
-//! suite that cannot run has failed; none is left out. The binary is built once, and every suite that needs a running
-//! broker uses that one.
+//! A suite runs as a child process whose output is kept below the target directory. When it fails, what it says failed
+//! is shown at once and again at the end, and in between all that it printed: whoever reads only the beginning or the
+//! end of a long log has seen why. A suite that cannot run has failed; none is left out. The binary is built once, and
+//! every suite that needs a running broker uses that one.
 //!
 //! What is quick and the binary go first; then two lanes run beside each other, because the suites that start
 //! brokers mostly wait for them, and a third when nothing is left to compile. What any of them could run goes to the
@@ -21,7 +22,11 @@ use crate::report::Tally;
 use crate::workspace;
 
 /// Far above what a suite takes on two cores; one that hangs is ended and has failed.
-const PATIENCE: Duration = Duration::from_secs(20 * 60);
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// So much of what a failed suite printed is shown as the reason: lines for each complaint, and complaints.
+const LINES_OF_A_COMPLAINT: usize = 12;
+const COMPLAINTS: usize = 12;
 
 /// The bugs that the simulation has to find, and all programs of the tests. The same for all that is built for tests, so that
 /// nothing is built twice.
@@ -52,6 +57,39 @@ struct Suite {
     name: &'static str,
     what: &'static str,
     command: fn() -> Command,
+}
+
+/// What suites came to.
+#[derive(Default)]
+struct Outcome {
+    tally: Tally,
+    failures: Vec<Failure>,
+}
+
+struct Failure {
+    suite: &'static str,
+    /// How its process ended.
+    why: String,
+    /// All that it printed.
+    printed: String,
+}
+
+impl Outcome {
+    fn add(&mut self, other: Outcome) {
+        self.tally.add(other.tally);
+        self.failures.extend(other.failures);
+    }
+}
+
+impl Failure {
+    /// Its verdict and what it complained about.
+    fn summary(&self) -> String {
+        let mut text = format!("---- {}: {}\n", self.suite, self.why);
+        for line in complaints(&self.printed) {
+            text.push_str(&format!("     {line}\n"));
+        }
+        text
+    }
 }
 
 const SUITES: &[Suite] = &[
@@ -294,19 +332,26 @@ pub fn run(options: &Options) -> Result<()> {
         });
         [tests, brokers].map(|lane| lane.join())
     });
-    for tally in lanes {
-        total.add(joined(tally)?);
+    for outcome in lanes {
+        total.add(joined(outcome)?);
+    }
+    for failure in &total.failures {
+        println!("---- all that {} printed", failure.suite);
+        println!("{}", failure.printed.trim_end());
+    }
+    for failure in &total.failures {
+        print!("{}", failure.summary());
     }
     println!("in {}", shown(began.elapsed()));
-    println!("{total}");
-    if total.failed > 0 {
+    println!("{}", total.tally);
+    if total.tally.failed > 0 {
         std::process::exit(1);
     }
     Ok(())
 }
 
-fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Tally> {
-    let mut total = Tally::default();
+fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Outcome> {
+    let mut total = Outcome::default();
     for suite in suites {
         total.add(run_suite(suite)?);
     }
@@ -314,11 +359,11 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Tally> {
 }
 
 /// What a lane of suites came to.
-fn joined(lane: std::thread::Result<Result<Tally>>) -> Result<Tally> {
+fn joined(lane: std::thread::Result<Result<Outcome>>) -> Result<Outcome> {
     lane.map_err(|_| anyhow!("a lane of suites panicked"))?
 }
 
-fn run_suite(suite: &Suite) -> Result<Tally> {
+fn run_suite(suite: &Suite) -> Result<Outcome> {
     let log = log_file(suite)?;
     let output = File::create(&log)?;
     let mut command = (suite.command)();
@@ -349,19 +394,53 @@ fn run_suite(suite: &Suite) -> Result<Tally> {
         shown(took),
         suite.what
     );
+    let mut failures = Vec::new();
     if tally.failed > 0 {
         let why = match status {
-            Ok(status) => format!(
-                "{} ended with {status}; this is all that it printed",
-                suite.name
-            ),
-            Err(why) => format!("{}: {why}", suite.name),
+            Ok(status) => format!("ended with {status}"),
+            Err(why) => why,
         };
-        text.push_str(&format!("{}\n---- {why}\n", printed.trim_end()));
+        let failure = Failure {
+            suite: suite.name,
+            why,
+            printed,
+        };
+        text.push_str(&failure.summary());
+        failures.push(failure);
     }
     // In one piece: another lane prints, too.
     print!("{text}");
-    Ok(tally)
+    Ok(Outcome { tally, failures })
+}
+
+/// The lines that say what failed, each with those that belong to it: up to an empty line, or one of another verdict.
+/// Without any, the last lines.
+fn complaints(printed: &str) -> Vec<&str> {
+    let begins = |line: &str| {
+        let marks = ["FAIL", "error", "Error"];
+        marks.iter().any(|mark| line.starts_with(mark))
+            || line.contains("panicked at")
+            || (line.starts_with("test ") && line.ends_with("FAILED"))
+    };
+    let is_of_another = |line: &str| {
+        let marks = ["ok ", "test ", "note: "];
+        line.trim().is_empty() || marks.iter().any(|mark| line.starts_with(mark)) || begins(line)
+    };
+    let lines: Vec<&str> = printed.lines().collect();
+    let found: Vec<&str> = (0..lines.len())
+        .filter(|&at| begins(lines[at]))
+        .take(COMPLAINTS)
+        .flat_map(|at| {
+            let rest = lines[at + 1..].iter();
+            let belonging = rest.take_while(|line| !is_of_another(line));
+            std::iter::once(&lines[at]).chain(belonging.take(LINES_OF_A_COMPLAINT - 1))
+        })
+        .copied()
+        .collect();
+    match found.is_empty() {
+        true => lines[lines.len().saturating_sub(LINES_OF_A_COMPLAINT)..].to_vec(),
+        false => found,
+    }
 }
 
 /// A suite that ends with an error has failed at least once, whatever it counted; one that counts nothing counts one.
@@ -477,6 +556,23 @@ mod tests {
                 failed: 1
             }
         );
+    }
+
+    #[test]
+    fn what_failed_is_shown_with_what_belongs_to_it_and_nothing_else() {
+        let printed = "ok   kafkajs: 59 steps alike\nFAIL java: 1 unknown\n    - 3\n    + 4\nok   settings: 2 alike\n\
+                       test a ... ok\ntest b ... FAILED\n\nthread 'b' panicked at src/b.rs:1:\nleft: 1\n\
+                       note: run with a backtrace\n7 passed, 2 failed\n";
+        let expected = [
+            "FAIL java: 1 unknown",
+            "    - 3",
+            "    + 4",
+            "test b ... FAILED",
+            "thread 'b' panicked at src/b.rs:1:",
+            "left: 1",
+        ];
+        assert_eq!(complaints(printed), expected);
+        assert_eq!(complaints("begins\nhangs\n"), ["begins", "hangs"]);
     }
 
     #[test]
