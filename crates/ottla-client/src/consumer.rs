@@ -38,7 +38,6 @@ use crate::producer::ConsumerGroupMetadata;
 use classic::{Joined, Membership, Place};
 use commits::Commits;
 use fetch::Fetched;
-use metrics::ConsumerSensors;
 use modern::ModernMembership;
 use position::Position;
 use rebalance::Pattern;
@@ -49,7 +48,7 @@ pub use commits::{CommitCallback, CommitOffset};
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use interceptor::ConsumerInterceptor;
 pub use metrics::ConsumerMetricsReader;
-pub(crate) use modern::new_member_id;
+pub(crate) use metrics::ConsumerSensors;
 pub(crate) use records::CompletedFetch;
 pub use records::{ConsumerRecord, FetchedBatch};
 

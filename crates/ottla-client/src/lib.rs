@@ -108,6 +108,7 @@
 mod clock;
 mod config;
 mod error;
+mod heartbeats;
 
 mod connection;
 mod metadata;

@@ -24,8 +24,9 @@ use ottla_types::{ErrorCode, Uuid};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Owner};
-use crate::consumer::{ConsumerRecord, ConsumerWaker, Partition, new_member_id};
+use crate::consumer::{ConsumerRecord, ConsumerWaker, Partition};
 use crate::error::ClientError;
+use crate::heartbeats::new_member_id;
 use crate::metrics::{Metrics, Sheet};
 use acknowledgements::InHand;
 use acquired::Acquired;

@@ -18,7 +18,7 @@ const COORDINATOR_GROUP: &str = "consumer-coordinator-metrics";
 const FETCH_GROUP: &str = "consumer-fetch-manager-metrics";
 
 /// Recorded by the poll and the request; shared with the tasks that fetch, join and send heartbeats.
-pub(super) struct ConsumerSensors {
+pub(crate) struct ConsumerSensors {
     beginning: Beginning,
     windows: Windows,
     protocol: GroupProtocol,
@@ -173,12 +173,12 @@ impl ConsumerSensors {
         sensor.record(milliseconds(latency), now);
     }
 
-    pub(super) fn on_heartbeat_sent(&self) {
+    pub(crate) fn on_heartbeat_sent(&self) {
         let now = self.now();
         self.state.lock().coordinator.last_heartbeat_ms = Some(now);
     }
 
-    pub(super) fn on_heartbeat_answered(&self, latency: Duration) {
+    pub(crate) fn on_heartbeat_answered(&self, latency: Duration) {
         let now = self.now();
         let mut state = self.state.lock();
         let sensor = &mut state.coordinator.heartbeat_latency;

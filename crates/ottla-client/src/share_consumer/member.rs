@@ -10,8 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ottla_protocol::ApiKey;
 use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Uuid};
+
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::heartbeats::{Advice, GroupMember, Refusal};
 
 /// Joins, and is no member yet.
 const JOIN_EPOCH: i32 = 0;
@@ -29,19 +34,6 @@ pub(super) struct MemberSettings {
     pub(super) max_poll_interval_ms: u64,
     pub(super) retry_backoff_ms: u64,
     pub(super) retry_backoff_max_ms: u64,
-}
-
-/// What an answer asks of whoever sends the heartbeats.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Advice {
-    Nothing,
-    /// Another broker coordinates the group by now.
-    FindCoordinator,
-    /// To be told to the owner: what is refused for good, and what the owner may have to mend.
-    Tell {
-        code: ErrorCode,
-        message: String,
-    },
 }
 
 #[derive(Debug)]
@@ -82,10 +74,6 @@ impl Member {
         }
     }
 
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused
-    }
-
     /// What it may read; nothing while it is no member.
     pub(super) fn assignment(&self) -> &Partitions {
         &self.assignment
@@ -98,13 +86,27 @@ impl Member {
         }
     }
 
-    /// The owner is there.
-    pub(super) fn on_polled(&mut self, now: u64) {
-        self.poll_by = now.saturating_add(self.settings.max_poll_interval_ms);
+    fn request(&self, epoch: i32) -> ShareGroupHeartbeatRequest {
+        ShareGroupHeartbeatRequest {
+            group_id: self.settings.group_id.clone().into(),
+            member_id: self.settings.member_id.clone().into(),
+            member_epoch: epoch,
+            ..Default::default()
+        }
     }
 
-    /// What is to be said now, if anything. The next one comes when this one is answered or has failed.
-    pub(super) fn next_heartbeat(&mut self, now: u64) -> Option<ShareGroupHeartbeatRequest> {
+    fn join_again(&mut self, at: u64) {
+        self.epoch = JOIN_EPOCH;
+        self.said_topics = None;
+        self.assignment = Partitions::new();
+        self.next_heartbeat_at = at;
+    }
+}
+
+impl GroupMember for Member {
+    type Request = ShareGroupHeartbeatRequest;
+
+    fn next_heartbeat(&mut self, now: u64) -> Option<ShareGroupHeartbeatRequest> {
         if self.is_in_flight || self.is_refused {
             return None;
         }
@@ -134,8 +136,7 @@ impl Member {
         })
     }
 
-    /// When [`Member::next_heartbeat`] is to be asked again; nothing where only news may change what it says.
-    pub(super) fn wakes_at(&self) -> Option<u64> {
+    fn wakes_at(&self) -> Option<u64> {
         let is_asleep = self.is_in_flight
             || self.is_refused
             || self.topics.is_empty()
@@ -143,53 +144,11 @@ impl Member {
         (!is_asleep).then(|| self.next_heartbeat_at.min(self.poll_by))
     }
 
-    /// The last heartbeat, if the coordinator may know of it: of a join that was not answered it may. It joins again with
-    /// the next poll.
-    pub(super) fn leave(&mut self) -> Option<ShareGroupHeartbeatRequest> {
-        self.join_again(0);
-        self.poll_by = 0;
-        std::mem::take(&mut self.may_be_known).then(|| self.request(LEAVE_EPOCH))
+    fn on_polled(&mut self, now: u64) {
+        self.poll_by = now.saturating_add(self.settings.max_poll_interval_ms);
     }
 
-    fn request(&self, epoch: i32) -> ShareGroupHeartbeatRequest {
-        ShareGroupHeartbeatRequest {
-            group_id: self.settings.group_id.clone().into(),
-            member_id: self.settings.member_id.clone().into(),
-            member_epoch: epoch,
-            ..Default::default()
-        }
-    }
-
-    fn join_again(&mut self, at: u64) {
-        self.epoch = JOIN_EPOCH;
-        self.said_topics = None;
-        self.assignment = Partitions::new();
-        self.next_heartbeat_at = at;
-    }
-
-    /// No answer came.
-    pub(super) fn on_failed(&mut self, now: u64) {
-        self.is_in_flight = false;
-        // Nobody knows whether it was heard.
-        self.said_topics = None;
-        let backoff = self.settings.retry_backoff_ms << self.failures.min(16);
-        let backoff = backoff.min(self.settings.retry_backoff_max_ms);
-        self.failures += 1;
-        self.next_heartbeat_at = now.saturating_add(backoff);
-    }
-
-    /// There is no use in asking again.
-    pub(super) fn on_refused(&mut self) {
-        self.is_in_flight = false;
-        self.is_refused = true;
-        self.assignment = Partitions::new();
-    }
-
-    pub(super) fn on_answered(
-        &mut self,
-        now: u64,
-        response: &ShareGroupHeartbeatResponse,
-    ) -> Advice {
+    fn on_answered(&mut self, now: u64, response: &ShareGroupHeartbeatResponse) -> Advice {
         let code = ErrorCode::from_code(response.error_code);
         match code {
             ErrorCode::None => {}
@@ -237,12 +196,57 @@ impl Member {
         }
         Advice::Nothing
     }
+
+    fn on_failed(&mut self, now: u64) {
+        self.is_in_flight = false;
+        // Nobody knows whether it was heard.
+        self.said_topics = None;
+        let backoff = self.settings.retry_backoff_ms << self.failures.min(16);
+        let backoff = backoff.min(self.settings.retry_backoff_max_ms);
+        self.failures += 1;
+        self.next_heartbeat_at = now.saturating_add(backoff);
+    }
+
+    fn on_refused(&mut self) {
+        self.is_in_flight = false;
+        self.is_refused = true;
+        self.assignment = Partitions::new();
+    }
+
+    fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// The last heartbeat, if the coordinator may know of it: of a join that was not answered it may. It joins again with
+    /// the next poll.
+    fn leave(&mut self) -> Option<ShareGroupHeartbeatRequest> {
+        self.join_again(0);
+        self.poll_by = 0;
+        std::mem::take(&mut self.may_be_known).then(|| self.request(LEAVE_EPOCH))
+    }
+
+    fn check_served(
+        connection: &Connection,
+        _request: &ShareGroupHeartbeatRequest,
+    ) -> Result<(), ClientError> {
+        let version = connection.version(ApiKey::ShareGroupHeartbeat);
+        version.map(drop).map_err(|error| {
+            ClientError::Config(format!(
+                "share groups: {error}; the cluster has them from share.version=1 on"
+            ))
+        })
+    }
+
+    fn refused(group: &str, refusal: &Refusal) -> ClientError {
+        let what = format!("joining share group {group}");
+        ClientError::broker(what, refusal.code.code(), Some(&refusal.message))
+    }
 }
 
 fn tell(code: ErrorCode, response: &ShareGroupHeartbeatResponse) -> Advice {
     let message = response.error_message.as_deref().unwrap_or_default();
     let message = message.to_owned();
-    Advice::Tell { code, message }
+    Advice::Tell(Refusal { code, message })
 }
 
 #[cfg(test)]
@@ -360,10 +364,10 @@ mod tests {
         let told = member.on_answered(5_000, &refusal(ErrorCode::GroupAuthorizationFailed));
         assert_eq!(
             told,
-            Advice::Tell {
+            Advice::Tell(Refusal {
                 code: ErrorCode::GroupAuthorizationFailed,
-                message: "why".into()
-            }
+                message: "why".into(),
+            })
         );
         assert!(member.is_refused() && member.next_heartbeat(60_000).is_none());
     }
@@ -373,7 +377,7 @@ mod tests {
         let mut member = joined();
         member.next_heartbeat(5_000).expect("it is alive");
         let told = member.on_answered(5_000, &refusal(ErrorCode::TopicAuthorizationFailed));
-        assert!(matches!(told, Advice::Tell { .. }), "{told:?}");
+        assert!(matches!(told, Advice::Tell(_)), "{told:?}");
         assert!(!member.is_refused());
         let again = member.next_heartbeat(5_100).expect("it asks again");
         assert_eq!(again.member_epoch, 3);

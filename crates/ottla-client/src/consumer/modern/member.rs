@@ -12,11 +12,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ottla_protocol::ApiKey;
 use ottla_protocol::messages::consumer_group_heartbeat_request::{
     ConsumerGroupHeartbeatRequest, TopicPartitions,
 };
 use ottla_protocol::messages::consumer_group_heartbeat_response::ConsumerGroupHeartbeatResponse;
 use ottla_types::{ErrorCode, Uuid};
+
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::heartbeats::{Advice, GroupMember, Refusal};
+
+/// From this version on a coordinator finds the topics that match an expression.
+const FIRST_VERSION_WITH_REGEX: i16 = 1;
 
 /// Joins, and is no member yet.
 pub(in crate::consumer) const JOIN_EPOCH: i32 = 0;
@@ -96,23 +104,6 @@ struct Sent {
     assignment: Option<LocalAssignment>,
 }
 
-/// What an answer asks of whoever sends the heartbeats.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::consumer) enum Advice {
-    Nothing,
-    /// Another broker coordinates the group by now.
-    FindCoordinator,
-    /// To be told to the owner. The member goes on, unless it is [`State::Fatal`] now.
-    Tell(Refusal),
-}
-
-/// An error of the coordinator.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::consumer) struct Refusal {
-    pub(in crate::consumer) code: ErrorCode,
-    pub(in crate::consumer) message: String,
-}
-
 #[derive(Debug)]
 pub(in crate::consumer) struct Member {
     settings: MemberSettings,
@@ -160,10 +151,6 @@ impl Member {
         }
     }
 
-    pub(in crate::consumer) fn state(&self) -> State {
-        self.state
-    }
-
     pub(in crate::consumer) fn id(&self) -> &str {
         &self.settings.member_id
     }
@@ -182,15 +169,6 @@ impl Member {
         self.subscription = subscription;
     }
 
-    /// The owner is there.
-    pub(in crate::consumer) fn on_polled(&mut self, now: u64) {
-        self.poll_by = now.saturating_add(self.settings.max_poll_interval_ms);
-        let is_wanted = self.subscription != Subscription::default();
-        if self.state == State::Unsubscribed && is_wanted {
-            self.join();
-        }
-    }
-
     fn join(&mut self) {
         self.state = State::Joining;
         self.epoch = JOIN_EPOCH;
@@ -200,52 +178,10 @@ impl Member {
         self.is_urgent = true;
     }
 
-    /// What there is to be said now; the answer, or that there was none, has to be told before the next.
-    pub(in crate::consumer) fn next_heartbeat(
-        &mut self,
-        now: u64,
-    ) -> Option<ConsumerGroupHeartbeatRequest> {
-        if !self.is_active() || self.is_in_flight {
-            return None;
-        }
-        if now >= self.poll_by {
-            self.state = State::Stale;
-            self.has_lost = true;
-            self.epoch = JOIN_EPOCH;
-            self.sent = Sent::default();
-            return Some(self.leaving());
-        }
-        if now < self.next_heartbeat_at && !self.is_urgent {
-            return None;
-        }
-        let request = self.request();
-        self.is_urgent = false;
-        self.is_in_flight = true;
-        self.next_heartbeat_at = now.saturating_add(self.heartbeat_interval_ms);
-        if self.state == State::Acknowledging {
-            self.state = match self.current == self.target {
-                true => State::Stable,
-                false => State::Reconciling,
-            };
-        }
-        Some(request)
-    }
-
     fn is_active(&self) -> bool {
         match self.state {
             State::Joining | State::Reconciling | State::Acknowledging | State::Stable => true,
             State::Unsubscribed | State::Fenced | State::Stale | State::Fatal => false,
-        }
-    }
-
-    /// When to look again; nothing unless something happens before.
-    pub(in crate::consumer) fn wakes_at(&self) -> Option<u64> {
-        if !self.is_active() || self.is_in_flight {
-            return None;
-        }
-        match self.is_urgent {
-            true => Some(0),
-            false => Some(self.next_heartbeat_at.min(self.poll_by)),
         }
     }
 
@@ -317,40 +253,6 @@ impl Member {
         }
     }
 
-    /// The coordinator has answered.
-    pub(in crate::consumer) fn on_answered(
-        &mut self,
-        now: u64,
-        response: &ConsumerGroupHeartbeatResponse,
-    ) -> Advice {
-        let code = ErrorCode::from_code(response.error_code);
-        if code != ErrorCode::None {
-            let message = response.error_message.as_deref().unwrap_or_default();
-            return self.on_refused(now, code, message);
-        }
-        self.is_in_flight = false;
-        self.failures = 0;
-        let interval = u64::try_from(response.heartbeat_interval_ms).unwrap_or(0);
-        if interval != self.heartbeat_interval_ms {
-            self.heartbeat_interval_ms = interval;
-            self.next_heartbeat_at = now.saturating_add(interval);
-        }
-        // An answer to what was said before the member left, or was put out.
-        if !self.is_active() || response.member_epoch < 0 {
-            return Advice::Nothing;
-        }
-        self.epoch = response.member_epoch;
-        if let Some(assignment) = &response.assignment {
-            let mut partitions = Partitions::new();
-            for topic in &assignment.topic_partitions {
-                let numbers = partitions.entry(topic.topic_id).or_default();
-                numbers.extend(topic.partitions.iter().copied());
-            }
-            self.on_assigned(partitions);
-        }
-        Advice::Nothing
-    }
-
     fn on_assigned(&mut self, partitions: Partitions) {
         let local_epoch = match &self.target {
             Some(target) if target.partitions == partitions => target.local_epoch,
@@ -368,7 +270,7 @@ impl Member {
         }
     }
 
-    fn on_refused(&mut self, now: u64, code: ErrorCode, message: &str) -> Advice {
+    fn on_error(&mut self, now: u64, code: ErrorCode, message: &str) -> Advice {
         self.on_failed(now);
         let refusal = Refusal {
             code,
@@ -389,32 +291,10 @@ impl Member {
             }
             ErrorCode::TopicAuthorizationFailed => Advice::Tell(refusal),
             _ => {
-                self.on_fatal();
+                self.on_refused();
                 Advice::Tell(refusal)
             }
         }
-    }
-
-    /// It can never be a member.
-    pub(in crate::consumer) fn on_fatal(&mut self) {
-        self.is_in_flight = false;
-        if self.is_active() {
-            self.state = State::Fatal;
-            self.epoch = JOIN_EPOCH;
-            self.has_lost = true;
-        }
-    }
-
-    /// There was no answer, or one that it has to come back from: everything is said again.
-    pub(in crate::consumer) fn on_failed(&mut self, now: u64) {
-        self.is_in_flight = false;
-        self.is_urgent = false;
-        self.sent = Sent::default();
-        let doubled = 1u64.checked_shl(self.failures).unwrap_or(u64::MAX);
-        self.failures += 1;
-        let backoff = self.settings.retry_backoff_ms.saturating_mul(doubled);
-        let backoff = backoff.min(self.settings.retry_backoff_max_ms);
-        self.next_heartbeat_at = now.saturating_add(backoff);
     }
 
     /// What it is to have, if that differs from what it has.
@@ -468,9 +348,111 @@ impl Member {
             self.join();
         }
     }
+}
 
-    /// Leaves; what is to be said, unless it is in no group.
-    pub(in crate::consumer) fn leave(&mut self) -> Option<ConsumerGroupHeartbeatRequest> {
+impl GroupMember for Member {
+    type Request = ConsumerGroupHeartbeatRequest;
+
+    fn next_heartbeat(&mut self, now: u64) -> Option<ConsumerGroupHeartbeatRequest> {
+        if !self.is_active() || self.is_in_flight {
+            return None;
+        }
+        if now >= self.poll_by {
+            self.state = State::Stale;
+            self.has_lost = true;
+            self.epoch = JOIN_EPOCH;
+            self.sent = Sent::default();
+            return Some(self.leaving());
+        }
+        if now < self.next_heartbeat_at && !self.is_urgent {
+            return None;
+        }
+        let request = self.request();
+        self.is_urgent = false;
+        self.is_in_flight = true;
+        self.next_heartbeat_at = now.saturating_add(self.heartbeat_interval_ms);
+        if self.state == State::Acknowledging {
+            self.state = match self.current == self.target {
+                true => State::Stable,
+                false => State::Reconciling,
+            };
+        }
+        Some(request)
+    }
+
+    fn wakes_at(&self) -> Option<u64> {
+        if !self.is_active() || self.is_in_flight {
+            return None;
+        }
+        match self.is_urgent {
+            true => Some(0),
+            false => Some(self.next_heartbeat_at.min(self.poll_by)),
+        }
+    }
+
+    fn on_polled(&mut self, now: u64) {
+        self.poll_by = now.saturating_add(self.settings.max_poll_interval_ms);
+        let is_wanted = self.subscription != Subscription::default();
+        if self.state == State::Unsubscribed && is_wanted {
+            self.join();
+        }
+    }
+
+    fn on_answered(&mut self, now: u64, response: &ConsumerGroupHeartbeatResponse) -> Advice {
+        let code = ErrorCode::from_code(response.error_code);
+        if code != ErrorCode::None {
+            let message = response.error_message.as_deref().unwrap_or_default();
+            return self.on_error(now, code, message);
+        }
+        self.is_in_flight = false;
+        self.failures = 0;
+        let interval = u64::try_from(response.heartbeat_interval_ms).unwrap_or(0);
+        if interval != self.heartbeat_interval_ms {
+            self.heartbeat_interval_ms = interval;
+            self.next_heartbeat_at = now.saturating_add(interval);
+        }
+        // An answer to what was said before the member left, or was put out.
+        if !self.is_active() || response.member_epoch < 0 {
+            return Advice::Nothing;
+        }
+        self.epoch = response.member_epoch;
+        if let Some(assignment) = &response.assignment {
+            let mut partitions = Partitions::new();
+            for topic in &assignment.topic_partitions {
+                let numbers = partitions.entry(topic.topic_id).or_default();
+                numbers.extend(topic.partitions.iter().copied());
+            }
+            self.on_assigned(partitions);
+        }
+        Advice::Nothing
+    }
+
+    /// Everything is said again.
+    fn on_failed(&mut self, now: u64) {
+        self.is_in_flight = false;
+        self.is_urgent = false;
+        self.sent = Sent::default();
+        let doubled = 1u64.checked_shl(self.failures).unwrap_or(u64::MAX);
+        self.failures += 1;
+        let backoff = self.settings.retry_backoff_ms.saturating_mul(doubled);
+        let backoff = backoff.min(self.settings.retry_backoff_max_ms);
+        self.next_heartbeat_at = now.saturating_add(backoff);
+    }
+
+    fn on_refused(&mut self) {
+        self.is_in_flight = false;
+        if self.is_active() {
+            self.state = State::Fatal;
+            self.epoch = JOIN_EPOCH;
+            self.has_lost = true;
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        self.state == State::Fatal
+    }
+
+    fn leave(&mut self) -> Option<ConsumerGroupHeartbeatRequest> {
         let says_so = self.is_active();
         self.state = State::Unsubscribed;
         self.epoch = JOIN_EPOCH;
@@ -482,6 +464,40 @@ impl Member {
         self.subscription = Subscription::default();
         says_so.then(|| self.leaving())
     }
+
+    fn check_served(
+        connection: &Connection,
+        request: &ConsumerGroupHeartbeatRequest,
+    ) -> Result<(), ClientError> {
+        let version = connection.version(ApiKey::ConsumerGroupHeartbeat);
+        let version = version.map_err(|error| not_served(&error))?;
+        if version < FIRST_VERSION_WITH_REGEX && request.subscribed_topic_regex.is_some() {
+            let address = connection.address();
+            return Err(ClientError::Config(format!(
+                "{address} does not find topics by a regular expression: it serves version {version} of \
+                 ConsumerGroupHeartbeat, {FIRST_VERSION_WITH_REGEX} is needed; name the topics, or upgrade \
+                 the cluster"
+            )));
+        }
+        Ok(())
+    }
+
+    fn refused(group: &str, refusal: &Refusal) -> ClientError {
+        let what = format!("joining group {group}");
+        let code = refusal.code;
+        let error = ClientError::broker(what, code.code(), Some(&refusal.message));
+        match code {
+            ErrorCode::UnsupportedVersion => not_served(&error),
+            _ => error,
+        }
+    }
+}
+
+/// The cluster has no such groups: says what to set.
+fn not_served(error: &ClientError) -> ClientError {
+    ClientError::Config(format!(
+        "group.protocol=consumer: {error}; set group.protocol=classic until the cluster is upgraded"
+    ))
 }
 
 #[cfg(test)]

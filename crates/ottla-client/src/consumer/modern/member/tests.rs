@@ -209,7 +209,7 @@ fn members_do_as_the_transcripts_say() {
         if let Some(request) = story.member.next_heartbeat(now) {
             lines.push(format!("sends {}", said(&request)));
         }
-        let (state, epoch) = (story.member.state(), story.member.epoch());
+        let (state, epoch) = (story.member.state, story.member.epoch());
         let lost = if story.member.has_lost() {
             ", has lost"
         } else {
@@ -248,7 +248,7 @@ fn failures_are_waited_out_longer_each_time() {
     }
     assert_eq!(pauses[..5], [100, 200, 400, 800, 1000]);
     assert_eq!(pauses[79], 1000);
-    assert_eq!(member.state(), State::Joining);
+    assert_eq!(member.state, State::Joining);
     let code = ErrorCode::NotCoordinator.code();
     assert!(member.next_heartbeat(now).is_some());
     let response = ConsumerGroupHeartbeatResponse {
