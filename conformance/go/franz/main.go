@@ -175,7 +175,8 @@ func produce() {
 		return nil, to.ProduceSync(patiently(), record).FirstErr()
 	})
 	lines.Step("produce creates the topic", func() (any, error) {
-		return send("franz-auto", 0, 1, kgo.AllowAutoTopicCreation())
+		// Gives up after four answers without the topic otherwise, sooner than a busy machine has made it.
+		return send("franz-auto", 0, 1, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(1000))
 	})
 }
 

@@ -20,7 +20,9 @@ public final class ShareScript extends Script {
     private static final String TIMED = "shares-timed";
     private static final String DIVIDED = "shares-divided";
     private static final String TRANSACTED = "shares-transacted";
-    private static final long LOCK_MS = 3_000;
+    private static final String LATEST = "shares-latest";
+    /** Parts of it pass between steps that have to come before it runs out: long against the pauses of a busy machine. */
+    private static final long LOCK_MS = 8_000;
 
     private ShareScript(String bootstrap) {
         super(bootstrap);
@@ -125,6 +127,11 @@ public final class ShareScript extends Script {
         return shown;
     }
 
+    private boolean hasOffsets(String group, String topic) {
+        return get(admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
+            .partitionsToOffsetInfo(group)).keySet().stream().anyMatch(partition -> partition.topic().equals(topic));
+    }
+
     private Object described(String group) {
         ShareGroupDescription found = get(admin.describeShareGroups(List.of(group),
             new DescribeShareGroupsOptions().includeAuthorizedOperations(true)).all()).get(group);
@@ -142,7 +149,7 @@ public final class ShareScript extends Script {
             get(admin.createTopics(List.of(new NewTopic(MAIN, 1, (short) 1).configs(keep),
                 new NewTopic(RELEASED, 1, (short) 1).configs(keep), new NewTopic(TIMED, 1, (short) 1).configs(keep),
                 new NewTopic(DIVIDED, 1, (short) 1).configs(keep), new NewTopic(TRANSACTED, 1, (short) 1).configs(keep),
-                new NewTopic(WIDE, 3, (short) 1).configs(keep))).all());
+                new NewTopic(LATEST, 1, (short) 1).configs(keep), new NewTopic(WIDE, 3, (short) 1).configs(keep))).all());
             settle();
             String earliest = "share.auto.offset.reset=earliest";
             for (String group : List.of("implicit", "explicit", "wrong", "divided", "uncommitted", "described")) {
@@ -306,10 +313,11 @@ public final class ShareScript extends Script {
             try (ShareConsumer<byte[], byte[]> slow = subscribed("timed", "explicit", TIMED);
                 ShareConsumer<byte[], byte[]> other = subscribed("timed", "implicit", TIMED)) {
                 List<ConsumerRecord<byte[], byte[]>> records = polled(slow);
-                Thread.sleep(LOCK_MS * 2 / 3);
+                Thread.sleep(LOCK_MS / 2);
                 acknowledge(slow, records, AcknowledgeType.RENEW);
                 Object renewed = committed(slow);
-                Object nothing = shown(polled(other, LOCK_MS * 2 / 3));
+                // Beyond the end of the first lock.
+                Object nothing = shown(polled(other, LOCK_MS * 5 / 8));
                 List<ConsumerRecord<byte[], byte[]>> again = polled(slow);
                 acknowledge(slow, again, AcknowledgeType.ACCEPT);
                 return List.of(shown(records), renewed, nothing, shown(again), committed(slow));
@@ -417,10 +425,17 @@ public final class ShareScript extends Script {
 
     private void begun() {
         step("begun: at the end", () -> {
-            try (ShareConsumer<byte[], byte[]> consumer = subscribed("latest", "implicit", MAIN)) {
-                Object nothing = shown(polled(consumer, 1_000));
-                produce(MAIN, 15, 16);
-                return List.of(nothing, shown(polled(consumer)));
+            produce(LATEST, 0, 3);
+            try (ShareConsumer<byte[], byte[]> consumer = subscribed("latest", "implicit", LATEST)) {
+                Object nothing = shown(polled(consumer, 600));
+                // Where the end is, is found out some time after the member has joined: records are written until one of
+                // them comes after that.
+                List<ConsumerRecord<byte[], byte[]>> records = List.of();
+                for (int next = 3; records.isEmpty() && next < 40; next++) {
+                    produce(LATEST, next, next + 1);
+                    records = polled(consumer, 600);
+                }
+                return List.of(nothing, records.get(0).offset() >= 3, records.get(0).deliveryCount().map(String::valueOf).orElse("-"));
             }
         });
         step("begun: an hour ago", () -> {
@@ -480,10 +495,10 @@ public final class ShareScript extends Script {
             outcome(() -> get(admin.deleteShareGroupOffsets("nobody", Set.of(MAIN)).all()))));
         step("administered: a topic goes", () -> {
             get(admin.deleteTopics(List.of(WIDE)).all());
-            for (int waited = 0; waited < 40 && get(admin.listTopics().names()).contains(WIDE); waited++) {
+            for (int waited = 0; waited < 40 && (get(admin.listTopics().names()).contains(WIDE)
+                || hasOffsets("described", WIDE) || hasOffsets("by-duration", WIDE)); waited++) {
                 settle();
             }
-            settle();
             return List.of(offsets("described"), offsets("by-duration"));
         });
         step("administered: groups are deleted", () -> {

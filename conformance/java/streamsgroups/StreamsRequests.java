@@ -345,22 +345,25 @@ final class StreamsRequests extends Script implements AutoCloseable {
         Topology many = topology(part("0", TOPIC).setStateChangelogTopics(List.of(
             topic("streams-many-a").setReplicationFactor((short) 9), topic("streams-many-b").setReplicationFactor((short) 9),
             topic("streams-many-c").setReplicationFactor((short) 9), topic("streams-many-d").setReplicationFactor((short) 9))));
-        step("requests: changelogs that cannot be made", () -> {
-            String group = GROUP + "-cannot";
-            List<String> shown = new ArrayList<>();
-            shown.add(join("m1", request -> request.setGroupId(group).setTopology(many)));
-            long deadline = System.nanoTime() + 10_000_000_000L;
+        cannotBeMade("many changelogs", many);
+        cannotBeMade("a changelog with a setting that is none", topology(part("0", TOPIC).setStateChangelogTopics(
+            List.of(topic("streams-z").setTopicConfigs(List.of(pair("no.such.key", "1")))))));
+    }
+
+    /** What a member is told once the creation of its topics has failed; whether that is before the first answer is chance. */
+    private void cannotBeMade(String what, Topology topology) {
+        String group = GROUP + "-cannot-" + strangers++;
+        step("requests: cannot be made, " + what, () -> {
+            join("m1", request -> request.setGroupId(group).setTopology(topology));
+            long deadline = System.nanoTime() + 20_000_000_000L;
             String told;
             do {
                 Thread.sleep(20);
                 told = beat("m1", own(group, "m1"), request -> request.setGroupId(group));
             } while (!told.contains("Creation failed") && System.nanoTime() < deadline);
             // Which three of them are named is chance.
-            shown.add(told.replaceAll("streams-many-[abcd] ", "streams-many "));
-            return shown;
+            return told.replaceAll("streams-many-[abcd] ", "streams-many ");
         });
-        wrongTopology("a changelog with a setting that is none", topology(part("0", TOPIC).setStateChangelogTopics(
-            List.of(topic("streams-z").setTopicConfigs(List.of(pair("no.such.key", "1")))))));
     }
 
     private void members() {
