@@ -4,7 +4,8 @@
 //! The settings are those of the scenarios `linkedin-2014/asynchronous-replication`, `synchronous-replication` and
 //! `three-producers`; those with other sizes of batches are there so that `acks=all` is compared with `acks=1` and
 //! nothing else. Values are read from a file, because Kafka's tool would else draw each letter while its clock runs.
-//! Processor time counts until all replicas have everything.
+//! Processor time counts until all replicas have everything. That of the clients is shown beside the brokers': both run
+//! on the same cores, and what the clients need bounds what any broker can reach.
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use super::{BROKERS, Bench, PARTITIONS, RECORD_BYTES};
 use crate::bench_peer::Options;
 use crate::bench_peer::clients::letters;
+use crate::bench_peer::machine::cpu_seconds_of_ended_children;
 use crate::bench_peer::rows::{self, producer_summary};
 use crate::process;
 
@@ -96,7 +98,9 @@ fn measured(
 ) -> Result<f64> {
     bench.create_topic(topic)?;
     let before = bench.readings()?;
+    let clients_before = cpu_seconds_of_ended_children()?;
     let rate = produce(bench).with_context(|| name.to_owned())?;
+    let used_by_clients = cpu_seconds_of_ended_children()? - clients_before;
     bench.wait_until_replicated(topic, records)?;
     let used = bench.cpu_seconds_since(&before)?;
     bench.delete_topic(topic)?;
@@ -105,6 +109,10 @@ fn measured(
     bench.add(
         format!("{name}: CPU s per GB, all brokers"),
         used / gigabytes,
+    );
+    bench.add(
+        format!("{name}: CPU s per GB, the clients"),
+        used_by_clients / gigabytes,
     );
     Ok(rate)
 }
