@@ -276,6 +276,8 @@ public final class ToolsScript {
             }
             line = TIMES.matcher(line).replaceAll("TIME");
             line = IDS.matcher(line).replaceAll("$1ID");
+            // With a number of five digits it is as long as an id.
+            line = line.replaceAll("console-consumer-[0-9]+", "console-consumer-N");
             line = MEMBERS.matcher(line).replaceAll("MEMBER");
             line = DIRECTORIES.matcher(line).replaceAll("$1\"DIRECTORY\"");
             int configs = line.indexOf("Configs: ");
@@ -285,7 +287,6 @@ public final class ToolsScript {
                 Arrays.sort(sorted);
                 line = line.substring(0, configs + 9) + String.join(",", sorted);
             }
-            line = line.replaceAll("console-consumer-[0-9]+", "console-consumer-N");
             line = line.replaceAll("(CONTROLLER://127.0.0.1:)[0-9]+", "$1PORT");
             line = NUMBERS.matcher(line).replaceAll("$1$2N");
             // The width of a column follows the longest value in it.
