@@ -313,6 +313,9 @@ final class ClassicRequests extends Script implements AutoCloseable {
                     "stranger " + sync(version, stranger, "consumer", "range", null),
                     "ahead " + sync(version, ahead, "consumer", "range", null),
                     "behind " + sync(version, behind, "consumer", "range", null)));
+                if (!state.equals("CompletingRebalance")) {
+                    shown.add("own " + sync(version, own, "consumer", "range", null));
+                }
                 if (version >= 3) {
                     shown.add("other name " + sync(version, own, "consumer", "range", "named"));
                 }

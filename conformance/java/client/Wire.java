@@ -14,7 +14,7 @@ final class Wire implements AutoCloseable {
         String[] parts = bootstrap.split(":");
         socket = new Socket(parts[0], Integer.parseInt(parts[1]));
         socket.setTcpNoDelay(true);
-        socket.setSoTimeout(20_000);
+        socket.setSoTimeout(120_000);
     }
 
     AbstractResponse ask(ApiKeys api, int version, ApiMessage message) throws IOException {

@@ -244,10 +244,14 @@ final class RequestSteps implements AutoCloseable {
 
     void beforeThereAreCoordinators() {
         Known nobody = new Known("nobody", 5, (short) 0);
+        // One that is there: that a partition is not comes first.
+        TopicPartition there = new TopicPartition(script.topic, 0);
         named("before there are coordinators", () -> List.of(
             init(5, "nobody", 1000, -1, -1).errorCode(),
-            add(3, nobody, partition(0)), verify(5, nobody, partition(0)), addOffsets(4, nobody, "g"),
-            end(OLD_END, nobody, true), end(NEW_END, nobody, true), commitOffset(4, nobody, "g"),
+            add(3, nobody, there), add(5, nobody, there), verify(5, nobody, there), addOffsets(4, nobody, "g"),
+            end(OLD_END, nobody, true), end(NEW_END, nobody, true),
+            commitOffset(4, nobody, "g", -1, "", script.topic, 0, "m"),
+            commitOffset(5, nobody, "g", -1, "", script.topic, 0, "m"),
             describe("nobody"), list(2, List.of(), null)));
         try (ClassicRequests groups = new ClassicRequests(script.bootstrap, script.topic)) {
             groups.beforeThereAreCoordinators();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::group::{Response, error_after_append};
+use ottla_coordinator::group::{GroupCoordinator, Response, error_after_append};
 use ottla_protocol::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
 use ottla_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
@@ -15,6 +15,8 @@ use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use ottla_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId};
 use tokio::sync::oneshot;
 
+use crate::coordination::Shard;
+use crate::groups::OFFSETS_TOPIC;
 use crate::partition::Partition;
 use crate::transactions::{AddedBy, AskedFor, ProducerTransaction};
 use crate::{Broker, Operation, RequestContext, ResourceType};
@@ -94,7 +96,7 @@ async fn commit(
     if request.group_id.is_empty() {
         return Err(ErrorCode::InvalidGroupId);
     }
-    let coordinator = broker.groups.coordinator_of(broker, &request.group_id)?;
+    let coordinator = coordinator_of(broker, &request.group_id)?;
     let transaction = ProducerTransaction {
         transactional_id: request.transactional_id.clone(),
         producer: TransactionalProducer {
@@ -118,6 +120,25 @@ async fn commit(
         Response::TxnOffsetCommit(response) => Ok(response),
         _ => Err(ErrorCode::UnknownServerError),
     }
+}
+
+/// Kafka looks for the partition to verify the transaction, and finds none where nobody has looked for a coordinator yet;
+/// of one that is led elsewhere it says that this broker is not the coordinator.
+fn coordinator_of(
+    broker: &Broker,
+    group_id: &str,
+) -> Result<Arc<Shard<GroupCoordinator>>, ErrorCode> {
+    broker
+        .groups
+        .coordinator_of(broker, group_id)
+        .map_err(|error| {
+            let index = PartitionIndex(broker.groups.partition_of(broker, group_id));
+            let image = broker.metadata();
+            match image.topics.partition(OFFSETS_TOPIC, index) {
+                Some(_) => error,
+                None => error_after_append(ErrorCode::UnknownTopicOrPartition),
+            }
+        })
 }
 
 /// Makes sure that the coordinator of the transaction knows of the partition of the group, before anything is

@@ -686,6 +686,18 @@ async fn brokers_ask_for_many_transactions_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offsets_are_not_committed_before_there_are_coordinators() {
+    let broker = TestBroker::start().await;
+    broker.create_topic("t", 2, &[]).await;
+    let mut client = broker.connect().await;
+    let nobody = Producer { id: 5, epoch: 0 };
+    for version in [4, 5] {
+        let error = commit_offsets(&mut client, nobody, 5, version).await;
+        assert_eq!(error, ErrorCode::CoordinatorNotAvailable);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_of_nobody_are_refused() {
     let (_broker, mut client) = broker(&[]).await;
     let known = init(&mut client, 60_000).await;
