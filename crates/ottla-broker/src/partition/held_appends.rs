@@ -64,7 +64,7 @@ impl HeldAppends {
 }
 
 /// As long as this is kept, nothing is appended.
-pub(super) struct AppendHold {
+pub(crate) struct AppendHold {
     broker: Arc<Broker>,
     partition: Arc<Partition>,
     since: Instant,
@@ -93,7 +93,7 @@ impl Drop for AppendHold {
 
 impl Partition {
     /// Holds appends back. When this returns, what was appended before is in the log.
-    pub(super) async fn hold_appends(self: &Arc<Self>, broker: &Arc<Broker>) -> AppendHold {
+    pub(crate) async fn hold_appends(self: &Arc<Self>, broker: &Arc<Broker>) -> AppendHold {
         // Before the first wait, so that what is begun is ended whatever becomes of the caller.
         let hold = AppendHold::new(self, broker);
         let (sender, in_force) = oneshot::channel();

@@ -127,7 +127,9 @@ impl GroupCoordinator {
             };
             join.enter(group);
             if is_new_group && effects.next_write() == before {
-                // Without a record nothing would tell that the group's creation is committed.
+                // Without a record nothing would tell that the group's creation is committed. The answer does not wait
+                // for it, nor do later ones before the first assignment, as with Kafka: if it never comes into the log,
+                // the next coordinator does not know the member, which then joins anew.
                 let record = CoordinatorRecord::empty_group_metadata(group);
                 effects.write(vec![record], Deferred::Nothing);
             }

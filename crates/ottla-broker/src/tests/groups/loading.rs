@@ -2,8 +2,12 @@
 
 use ottla_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest};
 use ottla_protocol::metadata_records::PartitionChangeRecord;
+use ottla_types::Offset;
 
 use super::*;
+
+/// Of the topic of [`coordinating_broker`].
+const PARTITIONS: [i32; 2] = [0, 1];
 
 /// Source: `CoordinatorRuntime.contextOrThrow`, and what `GroupCoordinatorService.heartbeat` makes of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -11,26 +15,11 @@ async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
     let joined = join_alone(&mut client).await;
-    let groups = &broker.broker().groups;
-    let held = groups.hold_loading().await;
-    let image = broker.broker().metadata().clone();
-    let topic = image.topics.by_name(OFFSETS_TOPIC).expect("made");
-    let elections = (0..2).map(|partition_id| {
-        MetadataRecord::PartitionChange(PartitionChangeRecord {
-            partition_id,
-            topic_id: topic.id,
-            leader: 1,
-            ..Default::default()
-        })
-    });
-    broker.write(elections.collect()).await;
-    let deadline = Instant::now() + Duration::from_secs(10);
+    wait_until_written(&broker).await;
+    let held = elect_anew(&broker).await;
     let loading = ErrorCode::CoordinatorLoadInProgress;
     let list = ListGroupsRequest::default();
-    while error(client.ask(5, &list).await.error_code) != loading {
-        assert!(Instant::now() < deadline, "the next coordinators load");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    assert_eq!(error(client.ask(5, &list).await.error_code), loading);
 
     let answered = client.ask(9, &joining(&joined.member_id)).await;
     assert_eq!(error(answered.error_code), loading, "JoinGroup");
@@ -69,11 +58,7 @@ async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
     };
     let answered = client.ask(0, &delete_offsets).await;
     assert_eq!(error(answered.error_code), loading, "OffsetDelete");
-    let describe_classic = DescribeGroupsRequest {
-        groups: vec!["g".into()],
-        ..Default::default()
-    };
-    let answered = client.ask(6, &describe_classic).await;
+    let answered = client.ask(6, &describing()).await;
     assert_eq!(error(answered.groups[0].error_code), loading, "Describe");
     let delete = DeleteGroupsRequest {
         groups_names: vec!["g".into()],
@@ -105,4 +90,76 @@ async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
 
     drop(held);
     wait_until_loaded(&broker).await;
+    let answered = client.ask(6, &describing()).await;
+    assert_eq!(error(answered.groups[0].error_code), ErrorCode::None);
+}
+
+/// Kafka answers before it appends as well: `GroupMetadataManager.classicGroupJoinNewDynamicMember` completes the answer with the
+/// member's id, and `completeClassicGroupJoin` those with the generation, for which it writes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_group_never_came_into_the_log_is_unknown_to_the_next_coordinator() {
+    let broker = coordinating_broker(&[]).await;
+    let mut client = broker.connect().await;
+    let mut appends_held = Vec::new();
+    for index in PARTITIONS {
+        let partition = broker.partition(OFFSETS_TOPIC, index);
+        appends_held.push(partition.hold_appends(broker.broker()).await);
+    }
+    let joined = join_alone(&mut client).await;
+    drop(elect_anew(&broker).await);
+    drop(appends_held);
+    wait_until_loaded(&broker).await;
+
+    let answered = client.ask(6, &describing()).await;
+    let described = error(answered.groups[0].error_code);
+    assert_eq!(described, ErrorCode::GroupIdNotFound);
+    let answered = client.ask(9, &joining(&joined.member_id)).await;
+    assert_eq!(error(answered.error_code), ErrorCode::UnknownMemberId);
+}
+
+fn describing() -> DescribeGroupsRequest {
+    DescribeGroupsRequest {
+        groups: vec!["g".into()],
+        ..Default::default()
+    }
+}
+
+/// Waits for the first record of groups, which may be behind a new log's `partition.metadata`.
+async fn wait_until_written(broker: &TestBroker) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let is_written = |index| {
+        let partition = broker.partition(OFFSETS_TOPIC, index);
+        partition.reader().high_watermark() > Offset(0)
+    };
+    while !PARTITIONS.into_iter().any(is_written) {
+        assert!(Instant::now() < deadline, "the group is written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Elects the broker for all coordinators again, which load when what this gives is dropped.
+async fn elect_anew(broker: &TestBroker) -> tokio::sync::SemaphorePermit<'_> {
+    let groups = &broker.broker().groups;
+    let held = groups.hold_loading().await;
+    let image = broker.broker().metadata().clone();
+    let topic = image.topics.by_name(OFFSETS_TOPIC).expect("made");
+    let elections = PARTITIONS.map(|partition_id| {
+        MetadataRecord::PartitionChange(PartitionChangeRecord {
+            partition_id,
+            topic_id: topic.id,
+            leader: 1,
+            ..Default::default()
+        })
+    });
+    broker.write(elections.to_vec()).await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let is_loading = |index| {
+        let looked = groups.shard(index).and_then(|shard| shard.read(|_| ()));
+        looked == Err(ErrorCode::CoordinatorLoadInProgress)
+    };
+    while !PARTITIONS.into_iter().all(is_loading) {
+        assert!(Instant::now() < deadline, "the next coordinators load");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    held
 }
