@@ -1,7 +1,7 @@
 //! Three copiers in two groups: one whose partitions are assigned to it, and two that share the partitions of their group.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -122,13 +122,11 @@ fn finish(
     target: &str,
     check: &[String],
 ) -> Result<Vec<String>> {
-    let (mut wrong, missing) = checked(stage, target, check)?;
-    let is_stuck = wrong.is_empty() && !missing.is_empty();
-    let missing = missing.iter().map(|it| format!("nothing comes: {it}"));
-    wrong.extend(missing);
-    if !is_stuck {
-        return Ok(wrong);
+    let first = checked(stage, target, check)?;
+    if !first.is_stuck() {
+        return Ok(first.findings());
     }
+    let mut wrong = first.findings();
     for copier in copiers.iter_mut().filter(|it| it.target == target) {
         copier.application.print_threads()?;
     }
@@ -137,14 +135,13 @@ fn finish(
         wrong.extend(copier.application.ended()?);
         copier.application.kill_and_start()?;
     }
-    let (second, lost) = checked(stage, target, check)?;
-    let lost = lost.iter().map(|it| format!("lost: {it}"));
-    wrong.extend(second.into_iter().chain(lost));
+    let second = checked(stage, target, check)?;
+    wrong.extend(second.findings_of_new_copiers());
     Ok(wrong)
 }
 
-/// What is wrong with a copy, and what is missing after waiting for it.
-fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<(Vec<String>, Vec<String>)> {
+/// Reads a copy until it is whole or nothing has come for as long as copiers are waited for.
+fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<Checked> {
     let mut command = Command::new(&check[0]);
     command.args(&check[1..]).stderr(Stdio::null());
     let checked = process::run_captured(&mut command)?;
@@ -153,17 +150,107 @@ fn checked(stage: &Stage, target: &str, check: &[String]) -> Result<(Vec<String>
         "{target}: {}",
         printed.lines().last().unwrap_or_default()
     ));
-    let said = |prefix: &str| -> Vec<String> {
-        let lines = printed.lines();
-        let findings = lines.filter_map(|line| line.strip_prefix(prefix));
-        findings.map(str::to_owned).collect()
-    };
-    let (mut wrong, missing) = (said("wrong: "), said("missing: "));
-    if !checked.status.success() && wrong.is_empty() && missing.is_empty() {
-        wrong.push(format!(
-            "the check of {target} ended with {}",
-            checked.status
-        ));
+    Ok(Checked::of(target, &printed, checked.status))
+}
+
+/// What reading a copy has shown.
+#[derive(Debug)]
+struct Checked {
+    /// Each is not the next number of its partition; or the check itself has failed.
+    wrong: Vec<String>,
+    /// Partitions of which the end has not come.
+    missing: Vec<String>,
+}
+
+impl Checked {
+    /// From what `CheckCopy` has printed and how it ended.
+    fn of(target: &str, printed: &str, status: ExitStatus) -> Checked {
+        let said = |prefix: &str| -> Vec<String> {
+            let lines = printed.lines();
+            let findings = lines.filter_map(|line| line.strip_prefix(prefix));
+            findings.map(str::to_owned).collect()
+        };
+        let (mut wrong, missing) = (said("wrong: "), said("missing: "));
+        if !status.success() && wrong.is_empty() && missing.is_empty() {
+            wrong.push(format!("the check of {target} ended with {status}"));
+        }
+        Checked { wrong, missing }
     }
-    Ok((wrong, missing))
+
+    /// Whether all that is there is right, and no more comes. Where something is wrong, the end may be missing because the check gave up.
+    fn is_stuck(&self) -> bool {
+        self.wrong.is_empty() && !self.missing.is_empty()
+    }
+
+    /// Where the copiers have been running all the time.
+    fn findings(&self) -> Vec<String> {
+        self.say_of_missing("nothing comes")
+    }
+
+    /// Where what was missing could still have come from copiers that were started anew.
+    fn findings_of_new_copiers(&self) -> Vec<String> {
+        self.say_of_missing("lost")
+    }
+
+    fn say_of_missing(&self, what: &str) -> Vec<String> {
+        let missing = self.missing.iter().map(|it| format!("{what}: {it}"));
+        self.wrong.iter().cloned().chain(missing).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    const MISSING: &str = "missing: copy-1 ends with 6 at offset 9, and should with 11";
+
+    fn checked(lines: &[&str], code: i32) -> Checked {
+        Checked::of("copy", &lines.join("\n"), ExitStatus::from_raw(code << 8))
+    }
+
+    #[test]
+    fn a_whole_copy_is_no_finding() {
+        let whole = checked(&["read 20"], 0);
+        assert!(!whole.is_stuck());
+        assert_eq!(whole.findings(), [""; 0]);
+    }
+
+    /// The copiers are then started anew: whether that helps is told apart, and that it was needed stays a finding.
+    #[test]
+    fn a_copy_that_stands_still_is_a_finding() {
+        let stuck = checked(&[MISSING, "read 15"], 1);
+        assert!(stuck.is_stuck());
+        let ends = "copy-1 ends with 6 at offset 9, and should with 11";
+        assert_eq!(stuck.findings(), [format!("nothing comes: {ends}")]);
+
+        assert_eq!(stuck.findings_of_new_copiers(), [format!("lost: {ends}")]);
+        assert_eq!(checked(&["read 20"], 0).findings_of_new_copiers(), [""; 0]);
+    }
+
+    /// What was copied twice or left out is there for good: no copier has to be waited for or started anew.
+    #[test]
+    fn a_wrong_copy_is_not_a_copier_that_stands_still() {
+        let wrong = checked(
+            &[
+                "wrong: copy-0 at offset 4: 2 in place of 3",
+                MISSING,
+                "read 15",
+            ],
+            1,
+        );
+        assert!(!wrong.is_stuck());
+        assert_eq!(wrong.findings().len(), 2);
+    }
+
+    #[test]
+    fn a_check_that_fails_without_a_word_is_a_finding() {
+        let broken = checked(&[], 1);
+        assert!(!broken.is_stuck());
+        assert_eq!(
+            broken.findings(),
+            ["the check of copy ended with exit status: 1"]
+        );
+    }
 }
