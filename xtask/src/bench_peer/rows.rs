@@ -340,6 +340,17 @@ impl Bench<'_> {
             let settled = number_at(&report, "/seconds")? * 1e3;
             self.add(&format!("{name}: settled after, ms"), settled);
             self.add(&format!("{name}: broker CPU s"), used.cpu_seconds);
+            for (measure, pointer) in [
+                (
+                    "generator CPU s while they settle",
+                    "/generator_cpu_seconds",
+                ),
+                ("joins", "/joins"),
+                ("heartbeats", "/heartbeats"),
+                ("epochs until settled, at most", "/last_epoch"),
+            ] {
+                self.add(&format!("{name}: {measure}"), number_at(&report, pointer)?);
+            }
         }
         Ok(())
     }

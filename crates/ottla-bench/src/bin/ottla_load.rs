@@ -260,13 +260,25 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         groups: args.groups,
         members_of_each: args.members / args.groups,
         protocol: args.protocol,
+        broker_pid: common.broker_pid,
     };
-    let elapsed = groups::run(&topic, &common.bootstrap, &options)?;
-    tell(
-        common,
-        &format!("{} members settled", args.members),
-        elapsed,
+    let report = groups::run(&topic, &common.bootstrap, &options)?;
+    if common.json {
+        println!("{}", serde_json::to_string(&report)?);
+        return Ok(());
+    }
+    println!(
+        "{} members settled: {:.3} s  in epoch {} at most, after {} joins and {} heartbeats\n  generator: {:.2} CPU s",
+        args.members,
+        report.seconds,
+        report.last_epoch,
+        report.joins,
+        report.heartbeats,
+        report.generator_cpu_seconds
     );
+    if let Some(seconds) = report.broker_cpu_seconds {
+        println!("  broker: {seconds:.2} CPU s");
+    }
     Ok(())
 }
 

@@ -1,9 +1,16 @@
 //! Groups whose members all join at one time: how long it takes until each has its partitions for good.
 //!
-//! A member is a thread with a connection of its own, as a client's is. It heartbeats far more often than a client does, so
-//! that what is measured is the coordinator's work and not the clients' patience.
+//! A member is a thread with a connection of its own, as a client's is, and has one request in flight at most. By the classic
+//! protocol the group's leader gives each member its part of the partitions.
+//!
+//! What is measured is to be the coordinator's work and not the clients' patience. A member that has something new heartbeats
+//! at once, and then after pauses that begin at [`FIRST_PAUSE`] and double up to [`LONGEST_PAUSE`]: it learns of a change no later
+//! than after twice the time that it has waited for it anyway. Without any pause the members that are done would take the
+//! processors from those that are not, of the broker's too where it is on the same machine. How many requests were made of it,
+//! and what generator and broker used of the processors until the last group had settled, is reported beside the time.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,12 +25,19 @@ use ottla_protocol::messages::{
     JoinGroupResponse, SyncGroupRequest,
 };
 use ottla_types::{ErrorCode, Uuid};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
 
 use super::cluster::Topic;
+use super::process_usage::ProcessUsage;
 use super::wire::{Connection, check};
 
-/// Between a member's heartbeats.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Between the first two heartbeats of a member that has been told nothing new.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Between heartbeats of a member that has waited for long.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// Before a coordinator that is not there yet is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// A group that has not settled by then never will.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SESSION_TIMEOUT_MS: i32 = 45_000;
@@ -44,12 +58,61 @@ pub struct GroupsOptions {
     pub groups: usize,
     pub members_of_each: usize,
     pub protocol: Protocol,
+    /// The broker's process, if it is on this machine.
+    pub broker_pid: Option<u32>,
+}
+
+/// What it took until the last group had settled.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct GroupsReport {
+    /// From the first join on.
+    pub seconds: f64,
+    /// JoinGroups; by the consumer protocol none.
+    pub joins: u64,
+    /// Of both protocols.
+    pub heartbeats: u64,
+    /// The generation, or the epoch, in which the last group settled that needed most of them.
+    pub last_epoch: i32,
+    /// User and system time of this process meanwhile.
+    pub generator_cpu_seconds: f64,
+    /// The same of the broker's, in steps of a clock tick.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_cpu_seconds: Option<f64>,
+}
+
+/// What all members have asked.
+#[derive(Debug, Default)]
+struct Requests {
+    joins: AtomicU64,
+    heartbeats: AtomicU64,
+}
+
+/// The pauses between the heartbeats of a member.
+#[derive(Debug, Default)]
+struct Patience {
+    last: Option<Duration>,
+}
+
+impl Patience {
+    /// What the member waits for may begin at any time again.
+    fn renew(&mut self) {
+        self.last = None;
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let next = match self.last {
+            None => FIRST_PAUSE,
+            Some(last) => (last * 2).min(LONGEST_PAUSE),
+        };
+        self.last = Some(next);
+        next
+    }
 }
 
 /// How far the members of one group are.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Of each member its epoch and the partitions that it holds.
+    /// Of each member its epoch, or generation, and the partitions that it holds.
     held: Vec<(i32, BTreeSet<i32>)>,
 }
 
@@ -70,8 +133,9 @@ impl Progress {
     }
 }
 
-/// The time from the first join to the moment at which the last group has settled.
-pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Duration> {
+/// Has all members join at one time, and waits until every member of every group has an assignment of its group's last epoch,
+/// which together give each partition to one member.
+pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<GroupsReport> {
     ensure!(
         options.members_of_each <= topic.partitions.len(),
         "a member without a partition never settles; give more --partitions"
@@ -88,6 +152,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Du
             })
         })
         .collect();
+    let requests = Requests::default();
     let mut members = Vec::new();
     for (group, (name, address)) in names.iter().zip(&addresses).enumerate() {
         for number in 0..options.members_of_each {
@@ -98,11 +163,13 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Du
                 count: options.members_of_each,
                 topic,
                 progress: &progress[group],
+                requests: &requests,
             });
         }
     }
+    let broker = || options.broker_pid.map(ProcessUsage::of).transpose();
     let start = Barrier::new(members.len() + 1);
-    std::thread::scope(|scope| {
+    let (elapsed, generator_cpu, broker_before) = std::thread::scope(|scope| {
         let threads = members
             .into_iter()
             .map(|mut member| {
@@ -112,26 +179,68 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Du
                     .stack_size(STACK_BYTES)
                     .spawn_scoped(scope, move || {
                         start.wait();
-                        let settled = match protocol {
+                        let began = Instant::now();
+                        match protocol {
                             Protocol::Classic => member.settle_classic(),
                             Protocol::Consumer => member.settle_consumer(),
-                        };
+                        }?;
                         // The connection stays until everybody is done.
-                        settled.map(|()| (Instant::now(), member.connection))
+                        anyhow::Ok((began, Instant::now(), member.connection))
                     })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
+        let broker_before = broker()?;
+        let cpu_before = processor_time();
         start.wait();
-        let began = Instant::now();
-        let mut last = began;
+        let mut times = Vec::new();
         let mut connections = Vec::new();
         for thread in threads {
-            let (at, connection) = thread.join().expect("a member does not panic")?;
-            last = last.max(at);
+            let (began, settled, connection) = thread.join().expect("a member does not panic")?;
+            times.push((began, settled));
             connections.push(connection);
         }
-        Ok(last - began)
+        anyhow::Ok((
+            settled_after(&times),
+            processor_time() - cpu_before,
+            broker_before,
+        ))
+    })?;
+    let broker_cpu_seconds = broker()?
+        .zip(broker_before)
+        .map(|(after, before)| (after.cpu - before.cpu).as_secs_f64());
+    let mut last_epoch = 0;
+    for (name, progress) in names.iter().zip(progress) {
+        let progress = progress.into_inner().expect("no holder panics");
+        ensure!(
+            progress.is_settled(topic.partitions.len()),
+            "the members of {name} do not hold one assignment together: {:?}",
+            progress.held
+        );
+        last_epoch = last_epoch.max(progress.held[0].0);
+    }
+    Ok(GroupsReport {
+        seconds: elapsed.as_secs_f64(),
+        joins: requests.joins.into_inner(),
+        heartbeats: requests.heartbeats.into_inner(),
+        last_epoch,
+        generator_cpu_seconds: generator_cpu.as_secs_f64(),
+        broker_cpu_seconds,
     })
+}
+
+/// From the first join to the last member that has settled, of when each joined and settled. Both are told by the members
+/// themselves: where a thousand of them are woken at one time, who woke them goes on when many have settled.
+fn settled_after(times: &[(Instant, Instant)]) -> Duration {
+    let first = times.iter().map(|(joined, _)| *joined).min();
+    let last = times.iter().map(|(_, settled)| *settled).max();
+    let both = first.zip(last);
+    both.map_or(Duration::ZERO, |(first, last)| last - first)
+}
+
+/// User and system time of this process, all its threads.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Where each group is coordinated, once somebody is.
@@ -155,7 +264,7 @@ pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String
                     .collect());
             }
             Some(ErrorCode::CoordinatorNotAvailable) if Instant::now() < deadline => {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_PAUSE);
             }
             error => bail!("{bootstrap}: {error:?} while looking for coordinators"),
         }
@@ -179,6 +288,7 @@ struct Member<'a> {
     count: usize,
     topic: &'a Topic,
     progress: &'a Mutex<Progress>,
+    requests: &'a Requests,
 }
 
 impl Member<'_> {
@@ -198,6 +308,7 @@ impl Member<'_> {
         let deadline = self.deadline();
         let (mut epoch, mut held) = (0, BTreeSet::new());
         let mut has_news = true;
+        let mut patience = Patience::default();
         loop {
             let mut request = ConsumerGroupHeartbeatRequest {
                 group_id: self.group_id.clone(),
@@ -212,6 +323,7 @@ impl Member<'_> {
             } else if has_news {
                 request.topic_partitions = Some(owned(self.topic.id, &held));
             }
+            self.requests.heartbeats.fetch_add(1, Ordering::Relaxed);
             let answer = self.connection.request(&request)?;
             if !is_not_served_yet(answer.error_code) {
                 self.check(answer.error_code)?;
@@ -236,8 +348,9 @@ impl Member<'_> {
                 "{} does not settle",
                 self.group_id
             );
-            if !has_news {
-                std::thread::sleep(PAUSE);
+            match has_news {
+                true => patience.renew(),
+                false => std::thread::sleep(patience.next_pause()),
             }
         }
     }
@@ -261,16 +374,20 @@ impl Member<'_> {
                     continue;
                 }
                 _ if is_not_served_yet(joined.error_code) => {
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(RETRY_PAUSE);
                     continue;
                 }
                 _ => self.check(joined.error_code)?,
             }
             member_id = joined.member_id.clone();
-            let Some(members) = self.sync(&joined)? else {
+            let Some(assigned) = self.sync(&joined)? else {
                 continue;
             };
-            if members == self.count {
+            let mut progress = self.progress.lock().expect("no holder panics");
+            progress.held[self.number] = (joined.generation_id, assigned.partitions);
+            drop(progress);
+            if assigned.members == self.count {
+                // Nobody else joins, so that there is no later generation.
                 return Ok(());
             }
             self.await_rebalance(&member_id, joined.generation_id)?;
@@ -278,6 +395,7 @@ impl Member<'_> {
     }
 
     fn join(&mut self, member_id: &ByteString) -> Result<JoinGroupResponse> {
+        self.requests.joins.fetch_add(1, Ordering::Relaxed);
         self.connection.request(&JoinGroupRequest {
             group_id: self.group_id.clone(),
             session_timeout_ms: SESSION_TIMEOUT_MS,
@@ -293,18 +411,23 @@ impl Member<'_> {
         })
     }
 
-    /// How many members the generation has, which the leader writes into everybody's assignment; nothing where another
-    /// rebalance has begun.
-    fn sync(&mut self, joined: &JoinGroupResponse) -> Result<Option<usize>> {
-        let count = joined.members.len() as u32;
-        let assignments = joined
-            .members
-            .iter()
-            .map(|member| SyncGroupRequestAssignment {
+    /// What the leader has assigned; nothing where another rebalance has begun.
+    fn sync(&mut self, joined: &JoinGroupResponse) -> Result<Option<Assigned>> {
+        let members = joined.members.len();
+        let assignments = joined.members.iter().enumerate().map(|(number, member)| {
+            let assigned = Assigned {
+                members,
+                partitions: (0..self.topic.partitions.len())
+                    .filter(|partition| partition % members == number)
+                    .map(|partition| partition as i32)
+                    .collect(),
+            };
+            SyncGroupRequestAssignment {
                 member_id: member.member_id.clone(),
-                assignment: Bytes::copy_from_slice(&count.to_be_bytes()),
+                assignment: assigned.encode(),
                 ..Default::default()
-            });
+            }
+        });
         let answer = self.connection.request(&SyncGroupRequest {
             group_id: self.group_id.clone(),
             generation_id: joined.generation_id,
@@ -318,14 +441,14 @@ impl Member<'_> {
             ErrorCode::RebalanceInProgress => return Ok(None),
             _ => self.check(answer.error_code)?,
         }
-        let count = answer.assignment.get(..4).context("an empty assignment")?;
-        let count = u32::from_be_bytes(count.try_into().expect("four bytes"));
-        Ok(Some(count as usize))
+        Ok(Some(Assigned::decode(&answer.assignment)?))
     }
 
     fn await_rebalance(&mut self, member_id: &ByteString, generation_id: i32) -> Result<()> {
         let deadline = self.deadline();
+        let mut patience = Patience::default();
         loop {
+            self.requests.heartbeats.fetch_add(1, Ordering::Relaxed);
             let answer = self.connection.request(&HeartbeatRequest {
                 group_id: self.group_id.clone(),
                 generation_id,
@@ -341,8 +464,34 @@ impl Member<'_> {
                 "{} does not settle",
                 self.group_id
             );
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(patience.next_pause());
         }
+    }
+}
+
+/// What a leader gives a member of the classic protocol. Coordinators do not look into it, so it is not what consumers write.
+#[derive(Debug, PartialEq, Eq)]
+struct Assigned {
+    /// How many the generation has.
+    members: usize,
+    partitions: BTreeSet<i32>,
+}
+
+impl Assigned {
+    fn encode(&self) -> Bytes {
+        let numbers = std::iter::once(self.members as i32).chain(self.partitions.iter().copied());
+        numbers.flat_map(i32::to_be_bytes).collect()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Assigned> {
+        let (numbers, rest) = bytes.as_chunks();
+        let mut numbers = numbers.iter().map(|bytes| i32::from_be_bytes(*bytes));
+        let members = numbers.next().context("an empty assignment")?;
+        ensure!(rest.is_empty(), "an assignment that is cut off");
+        Ok(Assigned {
+            members: usize::try_from(members)?,
+            partitions: numbers.collect(),
+        })
     }
 }
 
@@ -386,5 +535,36 @@ mod tests {
         assert!(!held(&[(2, &[0]), (2, &[0])]).is_settled(2));
         assert!(!held(&[(2, &[0]), (2, &[])]).is_settled(2));
         assert!(!held(&[(0, &[0]), (0, &[1])]).is_settled(2));
+    }
+
+    #[test]
+    fn the_time_counts_from_the_first_join_whoever_settles_last() {
+        let at = |start: Instant, ms| start + Duration::from_millis(ms);
+        let start = Instant::now();
+        let times = [(5, 9), (2, 7), (4, 30), (20, 28)];
+        let times = times.map(|(joined, settled)| (at(start, joined), at(start, settled)));
+        assert_eq!(settled_after(&times), Duration::from_millis(28));
+    }
+
+    #[test]
+    fn a_member_is_eager_whenever_it_has_been_told_something_new() {
+        let mut patience = Patience::default();
+        let mut pauses = || patience.next_pause().as_millis();
+        let all: Vec<u128> = std::iter::repeat_with(&mut pauses).take(7).collect();
+        assert_eq!(all, [1, 2, 4, 8, 16, 20, 20]);
+        patience.renew();
+        assert_eq!(patience.next_pause(), FIRST_PAUSE);
+    }
+
+    #[test]
+    fn an_assignment_reads_as_it_was_written() {
+        let assigned = Assigned {
+            members: 3,
+            partitions: BTreeSet::from([1, 4, 7]),
+        };
+        let bytes = assigned.encode();
+        assert_eq!(Assigned::decode(&bytes).expect("whole"), assigned);
+        assert!(Assigned::decode(&bytes[..7]).is_err());
+        assert!(Assigned::decode(&[]).is_err());
     }
 }
