@@ -129,6 +129,8 @@ impl<C: Served> Shard<C> {
             active.waiting.insert(to, reply);
             decide(&mut active.coordinator, to, broker.timestamp())
         })?;
+        // What was told to wait for no time at all, such as a first rebalance without a delay, is due by now.
+        while self.fire_due_timer(broker) {}
         self.run_outbox(broker);
         replied.await.map_err(|_| ErrorCode::NotCoordinator)
     }
@@ -244,17 +246,16 @@ impl<C: Served> Shard<C> {
     }
 
     fn fire_due_timer(&self, broker: &Broker) -> bool {
-        let mut has_fired = false;
-        let stepped = self.step(broker, |active| {
-            match active.timers.pop_due(broker.now_ms()) {
-                Some(key) => {
-                    has_fired = true;
-                    active.coordinator.on_timer(key, broker.timestamp())
-                }
-                None => Outcome::default(),
-            }
-        });
-        stepped.is_ok() && has_fired
+        let mut state = self.state.lock();
+        let State::Active(active) = &mut *state else {
+            return false;
+        };
+        let Some(key) = active.timers.pop_due(broker.now_ms()) else {
+            return false;
+        };
+        let outcome = active.coordinator.on_timer(key, broker.timestamp());
+        self.enact(broker, active, outcome);
+        true
     }
 }
 

@@ -3,10 +3,12 @@
 
 mod loading;
 
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use ottla_coordinator::group::{JoinContext, Response};
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::offset_commit_request::{
@@ -170,6 +172,34 @@ async fn fetched(client: &mut Client) -> Vec<(i32, ErrorCode, i64)> {
             (partition.partition_index, code, partition.committed_offset)
         })
         .collect()
+}
+
+/// The answer does not come by way of a clock, whose steps are as long as a whole rebalance of members that are near.
+/// Source: `SystemTimer.addTimerTaskEntry`, which runs what is due already at once.
+#[tokio::test]
+async fn a_first_rebalance_without_a_delay_waits_for_nobody() {
+    let broker = coordinating_broker(&[]).await;
+    let broker = broker.broker();
+    let coordinator = broker
+        .groups
+        .coordinator_of(broker, "g")
+        .expect("it is here");
+    let context = JoinContext {
+        client_id: "test".into(),
+        client_host: "/127.0.0.1".into(),
+        requires_known_member_id: false,
+        supports_skipping_assignment: true,
+        random: [1; 16],
+    };
+    let joined = std::pin::pin!(coordinator.request(broker, |groups, to, now| {
+        groups.handle_join(to, joining(&ByteString::new()), context, now)
+    }));
+    let polled = joined.poll(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Ok(Response::JoinGroup(joined))) = polled else {
+        panic!("not answered at once: {polled:?}");
+    };
+    assert_eq!(error(joined.error_code), ErrorCode::None);
+    assert_eq!((joined.generation_id, joined.members.len()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
