@@ -390,7 +390,7 @@ impl Broker {
             finalized.push((name, kraft_version));
         }
         finalized.sort();
-        let supported = ottla_controller::offered_features(kraft_version);
+        let supported = ottla_controller::local_supported_features();
         Features {
             supported: supported
                 .into_iter()

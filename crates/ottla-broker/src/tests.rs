@@ -20,6 +20,7 @@ pub(crate) mod peer;
 pub(crate) mod produce_and_fetch;
 mod quorum_of_three;
 mod quotas_and_credentials;
+mod raised_kraft_version;
 mod replication;
 mod resources_in_force;
 pub(crate) mod said;
@@ -152,10 +153,7 @@ impl TestBroker {
     /// Has the controller write records that no request would lead to.
     pub(crate) async fn write(&self, records: Vec<MetadataRecord>) {
         let controller = self.broker().controller().expect("the broker has joined");
-        let written = controller.decide(|_, _| Decision {
-            records,
-            response: (),
-        });
+        let written = controller.decide(|_, _| Decision::new(records, ()));
         written.await.expect("good records");
     }
 

@@ -21,6 +21,9 @@ pub struct ControllerContext<'a> {
     pub config: &'a BrokerConfig,
     /// The level of `kraft.version`, which stands in control records and so not in the image.
     pub kraft_version: i16,
+    /// Whether raising `kraft.version` to a level would change anything in the quorum; the error is why it cannot be
+    /// raised, in the words of the response.
+    pub kraft_version_upgrade: &'a dyn Fn(i16) -> Result<bool, String>,
     /// A source of random numbers.
     pub random: &'a mut dyn FnMut() -> u64,
 }
@@ -61,12 +64,18 @@ impl ControllerContext<'_> {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision<R> {
     pub records: Vec<MetadataRecord>,
+    /// The level to which the quorum is to raise `kraft.version`, before the records are appended.
+    pub kraft_version: Option<i16>,
     pub response: R,
 }
 
 impl<R> Decision<R> {
     pub fn new(records: Vec<MetadataRecord>, response: R) -> Decision<R> {
-        Decision { records, response }
+        Decision {
+            records,
+            kraft_version: None,
+            response,
+        }
     }
 
     /// A decision that changes nothing.

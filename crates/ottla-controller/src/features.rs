@@ -15,8 +15,7 @@ use ottla_types::ErrorCode;
 use crate::alter_configs::elr_safety_records;
 use crate::decision::{ApiError, ControllerContext, Decision};
 
-/// The levels that this node can work with, by name: all that Kafka 4.3.1 has, so that a directory that
-/// comes from Kafka is served with its levels kept. To what they may be raised is another question.
+/// The levels that this node can work with, by name: all that Kafka 4.3.1 has.
 pub fn local_supported_features() -> Vec<SupportedFeature> {
     let metadata_version = SupportedFeature {
         name: ByteString::from_static(MetadataVersion::FEATURE_NAME),
@@ -65,7 +64,7 @@ pub fn update_features(
             ))),
             ..Default::default()
         }),
-        Ok(records) => {
+        Ok(updated) => {
             let results = request
                 .feature_updates
                 .iter()
@@ -79,16 +78,24 @@ pub fn update_features(
                 results: results.collect(),
                 ..Default::default()
             };
-            Decision::new(
-                if request.validate_only {
-                    Vec::new()
-                } else {
-                    records
+            match request.validate_only {
+                true => Decision::unchanged(response),
+                false => Decision {
+                    records: updated.records,
+                    kraft_version: updated.kraft_version,
+                    response,
                 },
-                response,
-            )
+            }
         }
     }
+}
+
+/// What an acceptable request comes to.
+#[derive(Default)]
+struct Updated {
+    records: Vec<MetadataRecord>,
+    /// To what the quorum is to raise `kraft.version`.
+    kraft_version: Option<i16>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,7 +110,7 @@ enum UpgradeType {
 fn updated_levels(
     context: &ControllerContext<'_>,
     updates: &BTreeMap<&str, (i16, UpgradeType)>,
-) -> Result<Vec<MetadataRecord>, ApiError> {
+) -> Result<Updated, ApiError> {
     let mut proposed: BTreeMap<String, i16> = context
         .image
         .features
@@ -118,32 +125,34 @@ fn updated_levels(
             .map(|(name, (level, _))| (name.to_string(), *level)),
     );
 
-    let mut records = Vec::new();
+    let mut updated = Updated::default();
     let raises_elr = updates
         .get(ELIGIBLE_LEADER_REPLICAS_VERSION.name)
         .is_some_and(|(level, _)| *level > 0);
     if raises_elr {
-        records.extend(elr_safety_records(context));
+        updated.records.extend(elr_safety_records(context));
     }
     for (name, (level, upgrade_type)) in updates {
-        records.extend(updated_level(
+        update_level(
             context,
             name,
             *level,
             *upgrade_type,
             &proposed,
-        )?);
+            &mut updated,
+        )?;
     }
-    Ok(records)
+    Ok(updated)
 }
 
-fn updated_level(
+fn update_level(
     context: &ControllerContext<'_>,
     name: &str,
     level: i16,
     upgrade_type: UpgradeType,
     proposed: &BTreeMap<String, i16>,
-) -> Result<Option<MetadataRecord>, ApiError> {
+    updated: &mut Updated,
+) -> Result<(), ApiError> {
     let invalid = |message: &str| {
         Err(ApiError::new(
             ErrorCode::InvalidUpdateVersion,
@@ -161,11 +170,6 @@ fn updated_level(
     if level < 0 {
         return invalid("A feature version cannot be less than 0.");
     }
-    if name == KRAFT_VERSION.name && level > current && level <= KRAFT_VERSION.latest_production() {
-        return invalid(
-            "This release does not upgrade a running quorum; format a new directory with --standalone.",
-        );
-    }
     if let Some(reason) = reason_not_supported(context, name, level) {
         return invalid(&reason);
     }
@@ -181,8 +185,14 @@ fn updated_level(
     if name == MetadataVersion::FEATURE_NAME {
         check_metadata_version(context, level, upgrade_type)?;
     } else if name == KRAFT_VERSION.name {
-        return match level {
-            level if level == current => Ok(None),
+        return match upgrade_type {
+            UpgradeType::Upgrade => {
+                let is_raised = (context.kraft_version_upgrade)(level)
+                    .map_err(|message| ApiError::new(ErrorCode::InvalidUpdateVersion, message))?;
+                updated.kraft_version = is_raised.then_some(level);
+                Ok(())
+            }
+            _ if level == current => Ok(()),
             _ => invalid("Can't downgrade the version of this feature."),
         };
     } else {
@@ -194,24 +204,13 @@ fn updated_level(
             return invalid(&message);
         }
     }
-    Ok(Some(MetadataRecord::FeatureLevel(FeatureLevelRecord {
+    let record = MetadataRecord::FeatureLevel(FeatureLevelRecord {
         name: ByteString::from(name),
         feature_level: level,
         ..Default::default()
-    })))
-}
-
-/// The levels that are offered to clients: those of [`local_supported_features`] that [`update_features`] accepts in
-/// a quorum of this `kraft_version`, which is not raised while it runs. A feature without a level is left out.
-pub fn offered_features(kraft_version: i16) -> Vec<SupportedFeature> {
-    let mut offered = local_supported_features();
-    for feature in &mut offered {
-        if &*feature.name == KRAFT_VERSION.name {
-            feature.max = kraft_version;
-        }
-    }
-    offered.retain(|feature| feature.max > 0);
-    offered
+    });
+    updated.records.push(record);
+    Ok(())
 }
 
 /// Why a node of the cluster cannot work with the level, first found first.
@@ -253,6 +252,28 @@ fn reason_not_supported(context: &ControllerContext<'_>, name: &str, level: i16)
                 reason(format!("Controller {}", controller.id), min, max)
             })
         })
+        .or_else(|| {
+            let missing = missing_controller(context)?;
+            Some(format!(
+                "controller {missing} has not registered, and may not support this feature"
+            ))
+        })
+}
+
+/// A configured voter of which nobody knows what it supports.
+fn missing_controller(context: &ControllerContext<'_>) -> Option<i32> {
+    if !context
+        .metadata_version()
+        .is_controller_registration_supported()
+    {
+        return None;
+    }
+    let is_known = |id: i32| {
+        let mut controllers = context.image.cluster.controllers();
+        id == context.config.node_id || controllers.any(|it| it.id.value() == id)
+    };
+    let configured = context.config.controller_quorum_voters.iter();
+    configured.map(|voter| voter.id).find(|&id| !is_known(id))
 }
 
 fn check_metadata_version(

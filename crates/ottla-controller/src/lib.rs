@@ -84,7 +84,7 @@ pub use create_topics::create_topics;
 pub use decision::{ApiError, ControllerContext, Decision, MAX_RECORDS_PER_USER_OPERATION};
 pub use delete_topics::delete_topics;
 pub use elect_leaders::{elect_leaders, elect_unclean_leaders};
-pub use features::{local_supported_features, offered_features, update_features};
+pub use features::{local_supported_features, update_features};
 pub use producer_ids::{PRODUCER_ID_BLOCK_SIZE, allocate_producer_ids};
 pub use reassignments::{alter_partition_reassignments, list_partition_reassignments};
 pub use replica_placement::{UsableBroker, place_on_brokers};

@@ -20,6 +20,8 @@ pub(crate) struct Cluster {
     pub image: MetadataImage,
     pub config: BrokerConfig,
     settings: BTreeMap<String, String>,
+    kraft_version: i16,
+    kraft_version_upgrade: Box<dyn Fn(i16) -> Result<bool, String>>,
     random: Box<dyn FnMut() -> u64>,
 }
 
@@ -30,6 +32,8 @@ impl Cluster {
             image: MetadataImage::empty(),
             config: config(&BTreeMap::new()),
             settings: BTreeMap::new(),
+            kraft_version: 1,
+            kraft_version_upgrade: Box::new(|level| Ok(level > 1)),
             random: Box::new(move || {
                 // xorshift64*: the same numbers in every run.
                 state ^= state >> 12;
@@ -97,6 +101,13 @@ impl Cluster {
         self
     }
 
+    /// A quorum of configured voters, which answers so whether `kraft.version` can be raised.
+    pub fn with_static_quorum(mut self, upgrade: Result<bool, &'static str>) -> Cluster {
+        self.kraft_version = 0;
+        self.kraft_version_upgrade = Box::new(move |_| upgrade.map_err(str::to_owned));
+        self
+    }
+
     pub fn fence(mut self, id: i32) -> Cluster {
         let epoch = self.image.cluster.broker_epoch(BrokerId(id)).value();
         self.apply(&[MetadataRecord::FenceBroker(FenceBrokerRecord {
@@ -121,7 +132,8 @@ impl Cluster {
         ControllerContext {
             image: &self.image,
             config: &self.config,
-            kraft_version: 1,
+            kraft_version: self.kraft_version,
+            kraft_version_upgrade: &*self.kraft_version_upgrade,
             random: &mut self.random,
         }
     }

@@ -57,6 +57,12 @@ pub enum Event {
     },
     /// The controller of this node cannot go on leading in `epoch`.
     ResignRequested { epoch: LeaderEpoch },
+    /// `kraft.version` is to be raised in `epoch`: appends what does it, unless
+    /// `Quorum::check_kraft_version_upgrade` says that it cannot be, or is.
+    KRaftVersionUpgradeRequested {
+        epoch: LeaderEpoch,
+        version: KRaftVersion,
+    },
     /// The node stops, and gives the lead away first; answered by `Effect::CompleteShutdown`.
     ShutdownRequested { timeout_ms: u64 },
 }

@@ -175,6 +175,9 @@ impl Quorum {
                     leader.is_resign_requested = true;
                 }
             }
+            Event::KRaftVersionUpgradeRequested { epoch, version } => {
+                self.upgrade_kraft_version(epoch, version);
+            }
             // Asked again, it may be in a greater hurry, and never in a lesser.
             Event::ShutdownRequested { timeout_ms } => {
                 let deadline_ms = self.now_ms.saturating_add(timeout_ms);

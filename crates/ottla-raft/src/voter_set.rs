@@ -6,6 +6,7 @@
 //! In Kafka: `VoterSet`, `ReplicaKey`, `KRaftVersion`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use bytestring::ByteString;
 use ottla_protocol::raft_records::{VotersRecord, leader_change_message, voters_record};
@@ -19,6 +20,13 @@ pub enum KRaftVersion {
     V0,
     /// Voters stand in the log (KIP-853).
     V1,
+}
+
+/// As Kafka names it in its messages.
+impl fmt::Display for KRaftVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KRAFT_VERSION_{}", self.feature_level())
+    }
 }
 
 impl KRaftVersion {

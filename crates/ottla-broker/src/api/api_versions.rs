@@ -3,8 +3,6 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use bytestring::ByteString;
-use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::api_versions_response::{
     ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
@@ -12,7 +10,6 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::broker::SupportedFeature;
 use crate::dispatch::{Endpoint, is_forwardable, is_offered, served_apis, served_versions};
 use crate::{Broker, RequestContext};
 
@@ -35,18 +32,7 @@ pub(crate) async fn handle(
         context.connection.set_client_software(name, version);
     }
     let endpoint = Endpoint::of(context.listener());
-    let mut features = broker.features();
-    if endpoint == Endpoint::Controller {
-        // The leader of the quorum asks for it before it takes this node for a voter, who may know nothing yet.
-        features
-            .supported
-            .retain(|it| &*it.name != KRAFT_VERSION.name);
-        features.supported.push(SupportedFeature {
-            name: ByteString::from_static(KRAFT_VERSION.name),
-            min_level: 0,
-            max_level: KRAFT_VERSION.latest_production(),
-        });
-    }
+    let features = broker.features();
     // Before version 4, clients cannot read a feature that may be at level 0 (KAFKA-17492).
     let may_be_zero = context.api_version >= 4;
     let supported = features.supported.iter();

@@ -308,7 +308,7 @@ impl Controller {
         let waiting = std::iter::once(first).chain(std::iter::from_fn(|| work.try_recv().ok()));
         for item in waiting.take(MAX_REQUESTS_PER_FLUSH) {
             if let Work::Decide(decide) = item {
-                self.decide(decide)?;
+                self.decide(decide, publish)?;
                 continue;
             }
             // The state machine has to know where the log ends before it is told anything else.

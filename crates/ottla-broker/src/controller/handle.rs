@@ -137,6 +137,7 @@ impl ControllerHandle {
         let decide: Decide = Box::new(move |context, facts| {
             let decision = decide(context, facts);
             Decided {
+                kraft_version: decision.kraft_version,
                 records: decision.records,
                 reply: Box::new(move |outcome| {
                     drop(permit);

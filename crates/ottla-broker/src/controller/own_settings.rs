@@ -79,6 +79,8 @@ fn judge<T>(broker: &Broker, decide: impl FnOnce(&ControllerContext<'_>) -> T) -
         image: &image,
         config: &config,
         kraft_version,
+        // No setting of a broker depends on it.
+        kraft_version_upgrade: &|_| Ok(false),
         random: &mut rand::random,
     })
 }

@@ -28,10 +28,9 @@ pub(crate) fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Con
     let bootstrap = bootstrap_of(config, &loaded)?;
     let local = local_voter(config, identity);
     let mut control_records = loaded.control_records.clone();
-    let is_in_log = control_records.last_kraft_version().is_reconfig_supported()
-        && !control_records.last_voters().is_empty();
     let can_become_voter = config.process_roles.controller;
-    if !is_in_log && !config.controller_quorum_voters.is_empty() {
+    if !config.controller_quorum_voters.is_empty() {
+        // Also where the log names voters: what raised kraft.version there may not be committed, and be cut off.
         control_records.set_static_voters(static_voters(config)?);
     }
     let voters = control_records.last_voters();

@@ -40,6 +40,8 @@ pub(crate) type Decide = Box<dyn FnOnce(&mut ControllerContext<'_>, &Facts<'_>) 
 
 /// A decision whose response waits for its records.
 pub(crate) struct Decided {
+    /// The level to which `kraft.version` is raised before the records are appended.
+    pub kraft_version: Option<i16>,
     pub records: Vec<MetadataRecord>,
     /// Called with `Ok` when the records are committed and the image is published.
     pub reply: Reply,

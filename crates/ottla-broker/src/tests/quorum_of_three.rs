@@ -22,19 +22,19 @@ const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAZA";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The nodes 1 to 3; `None` for one that is stopped.
-struct Quorum {
-    configs: Vec<BrokerConfig>,
-    nodes: Vec<Option<RunningBroker>>,
+pub(super) struct Quorum {
+    pub configs: Vec<BrokerConfig>,
+    pub nodes: Vec<Option<RunningBroker>>,
     _data: tempfile::TempDir,
 }
 
 impl Quorum {
-    async fn start() -> Quorum {
-        Quorum::start_as("controller", "").await
+    pub async fn start() -> Quorum {
+        Quorum::start_as("controller", "", &[]).await
     }
 
-    /// With these roles, and listeners in front of the controller's.
-    async fn start_as(roles: &str, listeners: &str) -> Quorum {
+    /// With these roles, listeners in front of the controller's, and settings besides.
+    pub async fn start_as(roles: &str, listeners: &str, settings: &[(&str, &str)]) -> Quorum {
         let data = tempfile::tempdir().expect("a directory");
         let held: Vec<TcpListener> = (0..3)
             .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
@@ -72,6 +72,9 @@ impl Quorum {
             ] {
                 properties.set(key, value);
             }
+            for (key, value) in settings {
+                properties.set(key, value);
+            }
             let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
             let options = FormatOptions {
                 cluster_id: CLUSTER_ID.to_owned(),
@@ -85,30 +88,34 @@ impl Quorum {
             quorum.configs.push(config);
             quorum.nodes.push(None);
         }
-        // Together: a broker waits for somebody who leads.
-        let starts = quorum.configs.iter().map(|config| {
+        quorum.start_all().await;
+        quorum
+    }
+
+    /// Together: a broker waits for somebody who leads.
+    pub async fn start_all(&mut self) {
+        let starts = self.configs.iter().map(|config| {
             let config = config.clone();
             tokio::spawn(async move { Broker::start(config).await })
         });
         for (index, start) in starts.collect::<Vec<_>>().into_iter().enumerate() {
             let started = start.await.expect("no panic").expect("the node starts");
-            quorum.nodes[index] = Some(started);
+            self.nodes[index] = Some(started);
         }
-        quorum
     }
 
-    async fn restart(&mut self, index: usize) {
+    pub async fn restart(&mut self, index: usize) {
         let started = Broker::start(self.configs[index].clone()).await;
         self.nodes[index] = Some(started.expect("the node starts"));
     }
 
-    fn running(&self) -> impl Iterator<Item = (usize, &RunningBroker)> {
+    pub fn running(&self) -> impl Iterator<Item = (usize, &RunningBroker)> {
         let nodes = self.nodes.iter().enumerate();
         nodes.filter_map(|(index, node)| Some((index, node.as_ref()?)))
     }
 
     /// Waits until one leads, and returns which.
-    async fn active(&self) -> usize {
+    pub async fn active(&self) -> usize {
         let is_active = |(_, node): &(usize, &RunningBroker)| {
             let quorum = node.broker().quorum();
             quorum.is_some_and(|quorum| quorum.status().is_active)
@@ -127,7 +134,7 @@ impl Quorum {
     }
 
     /// Has the active controller, whoever that is, write a quota; returns when it is committed.
-    async fn write(&self, user: &'static str) {
+    pub async fn write(&self, user: &'static str) {
         let request = AlterClientQuotasRequest {
             entries: vec![EntryData {
                 entity: vec![EntityData {
@@ -166,7 +173,7 @@ impl Quorum {
     }
 
     /// Waits until all nodes that run know of so many quotas, and of all three controllers.
-    async fn all_know(&self, quotas: usize) {
+    pub async fn all_know(&self, quotas: usize) {
         for (index, node) in self.running() {
             let known = async {
                 loop {
@@ -220,7 +227,7 @@ async fn client_of(node: &RunningBroker) -> Client {
 }
 
 /// Waits until that is so at a node.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let waited = async {
         while !is_so() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -232,7 +239,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_are_brokers_too_give_lead_and_leaders_away_and_come_back() {
-    let mut quorum = Quorum::start_as("broker,controller", "PLAINTEXT://127.0.0.1:0,").await;
+    let mut quorum = Quorum::start_as("broker,controller", "PLAINTEXT://127.0.0.1:0,", &[]).await;
     quorum.write("alice").await;
     quorum.all_know(1).await;
     let first = quorum.active().await;

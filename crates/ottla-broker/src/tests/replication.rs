@@ -147,10 +147,7 @@ impl Cluster {
             .broker()
             .controller()
             .expect("it has joined");
-        let written = controller.decide(|_, _| Decision {
-            records,
-            response: (),
-        });
+        let written = controller.decide(|_, _| Decision::new(records, ()));
         written.await.expect("good records");
     }
 

@@ -1,4 +1,6 @@
 use ottla_protocol::messages::update_features_request::FeatureUpdateKey;
+use ottla_protocol::metadata_records::RegisterControllerRecord;
+use ottla_protocol::metadata_records::register_controller_record::ControllerFeature;
 
 use super::*;
 use crate::test_support::Cluster;
@@ -102,8 +104,7 @@ fn what_is_not_known_is_not_raised() {
 
 #[test]
 fn what_is_offered_is_accepted_and_what_is_not_is_refused() {
-    // The clusters of these tests have a dynamic quorum.
-    let offered = offered_features(1);
+    let offered = local_supported_features();
     assert_eq!(offered.len(), FEATURES.len() + 1);
     for known in FEATURES {
         let max = offered
@@ -119,8 +120,6 @@ fn what_is_offered_is_accepted_and_what_is_not_is_refused() {
             assert_eq!(is_accepted, level <= max, "{} {level}", known.name);
         }
     }
-    let of_a_static_quorum = offered_features(0);
-    assert_eq!(of_a_static_quorum.len(), FEATURES.len());
 }
 
 #[test]
@@ -153,12 +152,121 @@ fn validating_only_names_each_feature_and_writes_nothing() {
 }
 
 #[test]
-fn kraft_version_is_not_changed_while_the_quorum_runs() {
-    let mut cluster = Cluster::single_node();
+fn kraft_version_is_raised_by_the_quorum_and_stands_in_no_record() {
+    let mut cluster = Cluster::single_node()
+        .with_static_quorum(Ok(true))
+        .with_feature("metadata.version", 25);
+    let updates = vec![
+        update("metadata.version", 30, 1),
+        update("kraft.version", 1, 1),
+    ];
+    let decision = decide(&mut cluster, updates.clone());
+    assert_eq!(decision.response.error_code, 0);
+    assert_eq!(decision.kraft_version, Some(1));
+    assert_eq!(decision.records, [feature("metadata.version", 30)]);
+
+    let request = UpdateFeaturesRequest {
+        feature_updates: updates,
+        validate_only: true,
+        ..Default::default()
+    };
+    let decision = update_features(&cluster.context(), &request);
     assert_eq!(
-        decide(&mut cluster, vec![update("kraft.version", 1, 1)]).records,
-        []
+        (decision.response.error_code, decision.kraft_version),
+        (0, None)
     );
-    assert!(error(&mut cluster, update("kraft.version", 0, 2)).contains("Can't downgrade"));
+
+    // One that cannot be raised keeps kraft.version where it is, whichever stands first.
+    for other in ["group.version", "streams.version"] {
+        let updates = vec![update(other, 9, 1), update("kraft.version", 1, 1)];
+        let decision = decide(&mut cluster, updates);
+        assert_ne!(decision.response.error_code, 0);
+        assert_eq!(decision.kraft_version, None);
+    }
+}
+
+#[test]
+fn kraft_version_is_not_raised_where_the_quorum_refuses() {
+    let reason = "Invalid upgrade of kraft.version to KRAFT_VERSION_1 because not all of the voters support it";
+    let mut cluster = Cluster::single_node().with_static_quorum(Err(reason));
+    assert_eq!(error(&mut cluster, update("kraft.version", 1, 1)), reason);
+    assert_eq!(
+        error(&mut cluster, update("kraft.version", 2, 1)),
+        "Invalid update version 2 for feature kraft.version. Local controller 1 only supports versions 0-1"
+    );
+    assert_eq!(
+        error(&mut cluster, update("kraft.version", 1, 2)),
+        "Invalid update version 1 for feature kraft.version. Can't downgrade to a newer version."
+    );
+}
+
+#[test]
+fn kraft_version_has_no_way_back() {
+    let mut cluster = Cluster::single_node();
+    for (level, upgrade_type) in [(1, 1), (1, 2), (1, 3)] {
+        let decision = decide(
+            &mut cluster,
+            vec![update("kraft.version", level, upgrade_type)],
+        );
+        assert_eq!(decision.response.error_code, 0, "it has that level");
+        assert_eq!((decision.records, decision.kraft_version), (vec![], None));
+    }
+    for upgrade_type in [2, 3] {
+        assert_eq!(
+            error(&mut cluster, update("kraft.version", 0, upgrade_type)),
+            "Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature."
+        );
+    }
+    assert_eq!(
+        error(&mut cluster, update("kraft.version", 0, 1)),
+        "Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature without \
+         setting the upgrade type to either safe or unsafe downgrade."
+    );
     assert!(error(&mut cluster, update("kraft.version", 1, 9)).contains("upgrade type"));
+}
+
+#[test]
+fn a_configured_voter_that_has_not_registered_may_not_support_a_level() {
+    let voters = "1@localhost:9093,2@localhost:9094";
+    let mut cluster = Cluster::single_node().with_setting("controller.quorum.voters", voters);
+    let group_version = || update("group.version", 1, 1);
+    assert_eq!(
+        error(&mut cluster, group_version()),
+        "Invalid update version 1 for feature group.version. controller 2 has not registered, and may not support \
+         this feature"
+    );
+    let registered = |max| {
+        MetadataRecord::RegisterController(RegisterControllerRecord {
+            controller_id: 2,
+            features: vec![ControllerFeature {
+                name: "group.version".into(),
+                min_supported_version: 0,
+                max_supported_version: max,
+                ..Default::default()
+            }],
+            ..Default::default()
+        })
+    };
+    cluster.apply(&[registered(0)]);
+    assert_eq!(
+        error(&mut cluster, group_version()),
+        "Invalid update version 1 for feature group.version. Controller 2 does not support this feature."
+    );
+    cluster.apply(&[registered(1)]);
+    assert_eq!(
+        decide(&mut cluster, vec![group_version()])
+            .response
+            .error_code,
+        0
+    );
+    // Where controllers do not register yet, nobody can tell.
+    let mut cluster = Cluster::empty()
+        .with_feature("metadata.version", 14)
+        .with_setting("controller.quorum.voters", voters);
+    assert_eq!(
+        decide(&mut cluster, vec![update("metadata.version", 30, 1)])
+            .response
+            .error_code,
+        0
+    );
 }

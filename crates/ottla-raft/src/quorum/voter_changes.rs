@@ -11,24 +11,29 @@ use ottla_protocol::raft_records::KRaftVersionRecord;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use super::Quorum;
+use crate::epoch_state::EpochState;
 use crate::leader_state::{KRaftVersionUpgrade, PendingVoterChange, VoterChange};
 use crate::planted::{self, Bug};
 use crate::{
-    AddVoterRequest, ApiVersionsResponse, ControlRecord, Effect, KRaftVersion, Moment, Node,
-    QuorumEpochResponse, RemoveVoterRequest, Request, RequestId, Response, UpdateVoterRequest,
-    Voter, VoterChangeResponse, VoterSet,
+    AddVoterRequest, ApiVersionsResponse, ControlRecord, KRaftVersion, Node, QuorumEpochResponse,
+    RemoveVoterRequest, Request, RequestId, Response, UpdateVoterRequest, Voter,
+    VoterChangeResponse, VoterSet,
 };
 
-/// Why `kraft.version` is not raised.
+/// Why `kraft.version` is not raised, in the words of Kafka's response.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UpgradeError {
-    #[error("this node does not lead epoch {0} of the metadata quorum")]
+    #[error("Upgrade kraft version failed because this node does not lead epoch {0}")]
     NotLeader(LeaderEpoch),
-    #[error("kraft.version cannot go from {from} to {to}")]
-    Invalid { from: i16, to: i16 },
-    #[error("not all voters support kraft.version {0}")]
-    Unsupported(i16),
-    #[error("voter {0} has not told the leader its directory yet: try again")]
+    #[error("Invalid upgrade of kraft.version from version {from} to {to}")]
+    Invalid {
+        from: KRaftVersion,
+        to: KRaftVersion,
+    },
+    /// Also while a voter with static voters has not told the leader of itself: nothing but level 0 is known of it.
+    #[error("Invalid upgrade of kraft.version to {0} because not all of the voters support it")]
+    Unsupported(KRaftVersion),
+    #[error("Directory id must be known for all of the voters: {0} has not told the leader")]
     UnknownDirectory(BrokerId),
 }
 
@@ -450,62 +455,66 @@ impl Quorum {
 
     // kraft.version
 
-    /// Raises `kraft.version`; returns whether there was anything to do, and what follows. With
-    /// `validate_only` nothing is done.
-    pub fn upgrade_kraft_version(
-        &mut self,
-        moment: Moment,
+    /// Whether raising `kraft.version` in this epoch would change anything; the error is why it cannot be raised.
+    ///
+    /// In Kafka: `LeaderState.maybeAppendUpgradedKRaftVersion` with `validateOnly`.
+    pub fn check_kraft_version_upgrade(
+        &self,
         epoch: LeaderEpoch,
         version: KRaftVersion,
-        validate_only: bool,
-    ) -> Result<(bool, Vec<Effect>), UpgradeError> {
-        self.now_ms = self.now_ms.max(moment.now_ms);
-        self.random = moment.random;
-        let from = self.kraft_version();
-        let current = self.epoch;
-        let persisted = self.voters().clone();
-        let leader = self
-            .leader_state()
-            .filter(|_| epoch == current)
-            .ok_or(UpgradeError::NotLeader(epoch))?;
-        let invalid = UpgradeError::Invalid {
-            from: from.feature_level(),
-            to: version.feature_level(),
+    ) -> Result<bool, UpgradeError> {
+        Ok(self.voters_of_upgrade(epoch, version)?.is_some())
+    }
+
+    /// Writes the new level, and the voters as they told of themselves: from there on the log says who votes.
+    /// Nothing where `check_kraft_version_upgrade` refuses it, or has nothing to do.
+    pub(super) fn upgrade_kraft_version(&mut self, epoch: LeaderEpoch, version: KRaftVersion) {
+        let Ok(Some(voters)) = self.voters_of_upgrade(epoch, version) else {
+            return;
         };
-        if from == version
-            || leader.kraft_version_upgrade == KRaftVersionUpgrade::Requested(version)
-        {
-            return Ok((false, Vec::new()));
-        }
-        let KRaftVersionUpgrade::Voters(voters) = &leader.kraft_version_upgrade else {
-            return Err(invalid);
-        };
-        if from > version {
-            return Err(invalid);
-        }
-        if !voters.supports_version(version) {
-            return Err(UpgradeError::Unsupported(version.feature_level()));
-        }
-        if let Some(voter) = voters
-            .voters()
-            .find(|voter| voter.key.directory_id.is_none())
-        {
-            return Err(UpgradeError::UnknownDirectory(voter.key.id));
-        }
-        if validate_only {
-            return Ok((true, Vec::new()));
-        }
         let mut records = vec![ControlRecord::KRaftVersion(KRaftVersionRecord {
             version: 0,
             kraft_version: version.feature_level(),
             ..Default::default()
         })];
-        if *voters != persisted {
+        if voters != self.voters() {
             records.push(ControlRecord::Voters(voters.to_record()));
         }
-        leader.kraft_version_upgrade = KRaftVersionUpgrade::Requested(version);
+        if let Some(leader) = self.leader_state() {
+            leader.kraft_version_upgrade = KRaftVersionUpgrade::Requested(version);
+        }
         self.append_control_records(records);
-        self.poll();
-        Ok((true, std::mem::take(&mut self.effects)))
+    }
+
+    /// Who votes once `kraft.version` is raised; `None` where it has that level.
+    fn voters_of_upgrade(
+        &self,
+        epoch: LeaderEpoch,
+        version: KRaftVersion,
+    ) -> Result<Option<&VoterSet>, UpgradeError> {
+        let leader = match &self.state {
+            EpochState::Leader(leader) if epoch == self.epoch => leader,
+            _ => return Err(UpgradeError::NotLeader(epoch)),
+        };
+        let from = self.kraft_version();
+        if from == version
+            || leader.kraft_version_upgrade == KRaftVersionUpgrade::Requested(version)
+        {
+            return Ok(None);
+        }
+        let voters = match &leader.kraft_version_upgrade {
+            KRaftVersionUpgrade::Voters(voters) if from < version => voters,
+            _ => return Err(UpgradeError::Invalid { from, to: version }),
+        };
+        if !voters.supports_version(version) {
+            return Err(UpgradeError::Unsupported(version));
+        }
+        let unknown = voters
+            .voters()
+            .find(|voter| voter.key.directory_id.is_none());
+        match unknown {
+            Some(voter) => Err(UpgradeError::UnknownDirectory(voter.key.id)),
+            None => Ok(Some(voters)),
+        }
     }
 }

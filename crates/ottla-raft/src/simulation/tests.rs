@@ -1,4 +1,4 @@
-use super::world::{Outcome, Setup, run};
+use super::world::{FAULTS_MS, Outcome, Setup, run};
 use crate::planted::{Bug, plant};
 
 /// Seeds that every run of the tests tries; `OTTLA_RAFT_SEEDS=from..to` tries others.
@@ -15,6 +15,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn a_quorum_keeps_its_promises_under_faults_and_agrees_after_them() {
     let mut total = Outcome::default();
+    let (mut raised, mut raised_in_trouble) = (0, 0);
     for seed in seeds() {
         let outcome = run(Setup::of(seed)).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(outcome.committed > 50, "seed {seed}: {outcome:?}");
@@ -23,12 +24,17 @@ fn a_quorum_keeps_its_promises_under_faults_and_agrees_after_them() {
         total.epochs += outcome.epochs;
         total.crashes += outcome.crashes;
         total.voter_changes += outcome.voter_changes;
+        raised += u64::from(outcome.raised_at_ms > 0);
+        raised_in_trouble += u64::from((1..FAULTS_MS).contains(&outcome.raised_at_ms));
         total.truncations += outcome.truncations;
         total.snapshots_installed += outcome.snapshots_installed;
     }
-    println!("{total:?}");
+    println!(
+        "{total:?}, kraft.version raised {raised} times, {raised_in_trouble} of them in trouble"
+    );
     // Otherwise it would show nothing.
     assert!(total.crashes > 0 && total.epochs > 0 && total.voter_changes > 0);
+    assert!(raised > 0);
     assert!(total.truncations > 0 && total.snapshots_installed > 0);
 }
 

@@ -6,7 +6,7 @@ use super::disk::{Disk, Value};
 use super::network::{Message, Payload};
 use super::node::ADMIN;
 use super::world::{Happening, World};
-use crate::{AddVoterRequest, Event, RemoveVoterRequest, Request};
+use crate::{AddVoterRequest, Event, KRaftVersion, RemoveVoterRequest, Request};
 
 impl World {
     pub(super) fn leaders(&self) -> Vec<i32> {
@@ -168,17 +168,23 @@ impl World {
         self.step(id, event)
     }
 
-    pub(super) fn change_voters(&mut self) {
-        if self.is_healing {
-            return;
-        }
+    pub(super) fn change_voters(&mut self) -> Result<(), String> {
         let after_ms = 200 + self.below(1_500);
         self.schedule(after_ms, Happening::VoterChange);
         let leaders = self.leaders();
         let Some(leader) = self.pick(&leaders) else {
-            return;
+            return Ok(());
         };
         let quorum = self.nodes[&leader].quorum.as_ref().expect("leads");
+        if !quorum.kraft_version().is_reconfig_supported() {
+            // Refused until every voter has told this leader of itself, which may take until all is well.
+            let (epoch, version) = (quorum.epoch(), KRaftVersion::V1);
+            let event = Event::KRaftVersionUpgradeRequested { epoch, version };
+            return self.step(leader, event);
+        }
+        if self.is_healing {
+            return Ok(());
+        }
         let voters = quorum.voters().clone();
         let voter_ids: Vec<i32> = voters.voters().map(|voter| voter.key.id.value()).collect();
         let others: Vec<i32> = self
@@ -220,6 +226,7 @@ impl World {
                 }),
             );
         }
+        Ok(())
     }
 
     pub(super) fn crash(&mut self, id: i32) {

@@ -7,15 +7,15 @@ use std::fmt::Write;
 use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use super::checkers::Checkers;
-use super::disk::SnapshotContent;
+use super::disk::{Entry, SnapshotContent, Value};
 use super::network::{Message, Network, Payload};
 use super::node::{ADMIN, Seen, SimNode};
 use crate::{
-    ApiVersionsResponse, Effect, Event, KRaftVersion, Moment, QuorumConfig, Request, Response,
-    Role, SnapshotId, Voter, VoterSet,
+    ApiVersionsResponse, ControlRecord, Effect, Event, KRaftVersion, Moment, QuorumConfig, Request,
+    Response, Role, SnapshotId, Voter, VoterSet,
 };
 
-const FAULTS_MS: u64 = 30_000;
+pub(super) const FAULTS_MS: u64 = 30_000;
 const HEALING_MS: u64 = 30_000;
 /// Lines of history that a failure ends with.
 const HISTORY: usize = 60;
@@ -31,6 +31,8 @@ pub(super) struct Setup {
     pub observers: i32,
     /// Voters stand in the log, and change; else they are configured.
     pub dynamic: bool,
+    /// `kraft.version` is raised where voters are configured, and they change from then on.
+    pub upgrades: bool,
     pub auto_join: bool,
     /// Elections are short, and so more often held twice at a time.
     pub is_hasty: bool,
@@ -38,14 +40,22 @@ pub(super) struct Setup {
 
 impl Setup {
     pub fn of(seed: u64) -> Setup {
+        let dynamic = !seed.is_multiple_of(3);
+        let upgrades = !dynamic && !seed.is_multiple_of(9);
         Setup {
             seed,
-            voters: if seed.is_multiple_of(2) { 3 } else { 5 },
-            spares: if seed.is_multiple_of(3) { 0 } else { 2 },
+            // All have to have told one leader of themselves: with few there is a moment for it.
+            voters: if seed.is_multiple_of(2) || upgrades {
+                3
+            } else {
+                5
+            },
+            spares: if dynamic || upgrades { 2 } else { 0 },
             observers: 1,
-            dynamic: !seed.is_multiple_of(3),
+            dynamic,
+            upgrades,
             auto_join: seed % 6 == 1,
-            is_hasty: seed % 4 == 3,
+            is_hasty: seed % 4 == 3 && !upgrades,
         }
     }
 }
@@ -58,6 +68,8 @@ pub(super) struct Outcome {
     pub epochs: i32,
     pub crashes: u64,
     pub voter_changes: u64,
+    /// When `kraft.version` was raised, and that committed; 0 where it stood in the snapshot, or never was.
+    pub raised_at_ms: u64,
     pub truncations: u64,
     pub snapshots_installed: u64,
     /// Of everything that happened, in order.
@@ -209,7 +221,7 @@ impl World {
         }
         self.schedule(100, Happening::ClientWrites);
         self.schedule(2_000, Happening::Trouble);
-        if self.setup.dynamic {
+        if self.setup.dynamic || self.setup.upgrades {
             self.schedule(2_500, Happening::VoterChange);
         }
         self.run_until(FAULTS_MS)?;
@@ -286,10 +298,7 @@ impl World {
             } => self.on_flushed(node, life, end, generation),
             Happening::ClientWrites => self.client_writes(),
             Happening::Trouble => self.make_trouble(),
-            Happening::VoterChange => {
-                self.change_voters();
-                Ok(())
-            }
+            Happening::VoterChange => self.change_voters(),
             Happening::Crash { node } => {
                 self.crash(node);
                 Ok(())
@@ -442,6 +451,15 @@ impl World {
                 let from = node.applied;
                 node.applied = from.max(end);
                 self.checkers.on_committed(&self.nodes[&id], from, end)?;
+                let is_raised = |entry: &Entry| {
+                    matches!(&entry.value, Value::Control(ControlRecord::KRaftVersion(_)))
+                };
+                let mut committed =
+                    (from..end).filter_map(|at| self.checkers.committed.get(at as usize));
+                if self.setup.upgrades && self.outcome.raised_at_ms == 0 && committed.any(is_raised)
+                {
+                    self.outcome.raised_at_ms = self.now_ms;
+                }
                 self.checkers.on_leader_committed(&self.nodes, id, end)?;
             }
             Seen::Truncated { before, end } => {
@@ -602,6 +620,11 @@ impl World {
             }
             if other.voters() != quorum.voters() {
                 return Err(format!("healed, and {} knows other voters", node.id));
+            }
+            let is_raised = self.setup.dynamic || self.setup.upgrades;
+            if other.kraft_version().is_reconfig_supported() != is_raised {
+                let level = other.kraft_version();
+                return Err(format!("healed, and {} is at {level}", node.id));
             }
             let is_leader = matches!(other.role(), Role::Leader { .. });
             if is_leader != (node.id == leader.id) {

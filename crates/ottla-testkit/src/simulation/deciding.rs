@@ -103,7 +103,11 @@ impl QuorumShell {
         let decided = self.with_context(around, |context, shell| {
             decision(context, request, shell, next_offset, now_ms)
         });
-        let Some(Decision { records, response }) = decided else {
+        // None of the requests that are simulated raises `kraft.version`.
+        let Some(Decision {
+            records, response, ..
+        }) = decided
+        else {
             refuse(ErrorCode::NotController, around);
             return Ok(());
         };
@@ -149,6 +153,7 @@ impl QuorumShell {
             image: deciding.loader.image(),
             config: &self.settings.config,
             kraft_version: self.quorum.kraft_version().feature_level(),
+            kraft_version_upgrade: &|_| Ok(false),
             random: &mut random,
         };
         Some(decide(&mut context, self))

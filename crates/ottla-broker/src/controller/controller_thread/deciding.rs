@@ -9,7 +9,7 @@ use std::time::Duration;
 use ottla_controller::ControllerContext;
 use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
-use ottla_raft::{ControlRecord, Event};
+use ottla_raft::{ControlRecord, Event, KRaftVersion, Quorum};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::{Controller, Publish, timestamp};
@@ -82,10 +82,25 @@ impl Controller {
     }
 
     /// Decides a request, if this node is the active controller.
-    pub(super) fn decide(&mut self, decide: Decide) -> Result<(), MetadataLogError> {
-        let Some(Decided { records, reply }) = self.with_context(decide) else {
+    pub(super) fn decide(
+        &mut self,
+        decide: Decide,
+        publish: &mut Publish,
+    ) -> Result<(), MetadataLogError> {
+        let Some(decided) = self.with_context(decide) else {
             return Ok(());
         };
+        let Decided {
+            kraft_version,
+            records,
+            reply,
+        } = decided;
+        if let Some(level) = kraft_version
+            && !self.raise_kraft_version(level, publish)?
+        {
+            reply(Err(ErrorCode::KafkaStorageError));
+            return Ok(());
+        }
         match self.append(records) {
             Ok(()) => {
                 let end = self.log.log_end_offset();
@@ -107,16 +122,41 @@ impl Controller {
         }
     }
 
+    /// Has the quorum raise `kraft.version`. Returns whether what was decided before is still there: where a full disk
+    /// took it back, the decision that wants this was made on what is gone.
+    fn raise_kraft_version(
+        &mut self,
+        level: i16,
+        publish: &mut Publish,
+    ) -> Result<bool, MetadataLogError> {
+        let decided_end = self.log.log_end_offset();
+        // The state machine has to know where the log ends before it appends to it.
+        self.settle_or_refuse(publish)?;
+        if self.log.log_end_offset() < decided_end {
+            return Ok(false);
+        }
+        if let Some(version) = KRaftVersion::from_feature_level(level) {
+            tracing::info!(
+                "kraft.version is raised to {level}: voters stand in the log from now on"
+            );
+            let epoch = self.quorum.epoch();
+            self.step(Event::KRaftVersionUpgradeRequested { epoch, version })?;
+        }
+        Ok(true)
+    }
+
     /// `None` where this node is not the active controller.
     fn with_context<T>(
         &mut self,
         decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> T,
     ) -> Option<T> {
         let deciding = self.deciding.as_ref().filter(|it| it.is_activated)?;
+        let quorum = &self.quorum;
         let mut context = ControllerContext {
             image: deciding.loader.image(),
             config: &self.config,
-            kraft_version: self.quorum.kraft_version().feature_level(),
+            kraft_version: quorum.kraft_version().feature_level(),
+            kraft_version_upgrade: &|level| check_upgrade(quorum, level),
             random: &mut rand::random,
         };
         let facts = Facts {
@@ -384,6 +424,15 @@ impl Controller {
             }
         }
     }
+}
+
+/// Whether raising `kraft.version` to the level would change anything; the error is for the response.
+fn check_upgrade(quorum: &Quorum, level: i16) -> Result<bool, String> {
+    let version = KRaftVersion::from_feature_level(level)
+        .ok_or_else(|| format!("Unknown KRaft feature level: {level}"))?;
+    quorum
+        .check_kraft_version_upgrade(quorum.epoch(), version)
+        .map_err(|refusal| refusal.to_string())
 }
 
 pub(super) fn changes_broker_settings(delta: &MetadataDelta) -> bool {

@@ -1,6 +1,7 @@
 //! What becomes of requests when the disk refuses the metadata log.
 
 mod broken_cases;
+mod raised_kraft_version;
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -50,6 +51,7 @@ impl Story {
     fn create(&self, name: &'static str) -> Work {
         let answers = Arc::clone(&self.answers);
         Work::Decide(Box::new(move |_, _| Decided {
+            kraft_version: None,
             records: vec![MetadataRecord::Topic(TopicRecord {
                 name: name.into(),
                 topic_id: Uuid([name.as_bytes()[0]; 16]),

@@ -247,10 +247,7 @@ impl Moving {
         tokio::spawn(async move {
             let silent = controller.decide(move |_, _| {
                 let _ = is_over.recv();
-                Decision {
-                    records: Vec::new(),
-                    response: (),
-                }
+                Decision::unchanged(())
             });
             silent.await
         });

@@ -224,39 +224,74 @@ fn kraft_version_is_raised_when_every_voter_has_said_where_it_is() {
     story.flush();
     catch_up(&mut story, 2);
     assert!(story.quorum.is_active_leader());
-    let upgrade = |story: &mut Story, epoch, version, validate_only| {
-        let moment = Moment {
-            now_ms: story.now_ms,
-            random: 0,
-        };
+    let check = |story: &Story, epoch, version| {
         story
             .quorum
-            .upgrade_kraft_version(moment, LeaderEpoch(epoch), version, validate_only)
+            .check_kraft_version_upgrade(LeaderEpoch(epoch), version)
+    };
+    let upgrade = |story: &mut Story, epoch| {
+        let epoch = LeaderEpoch(epoch);
+        let version = KRaftVersion::V1;
+        story
+            .step(Event::KRaftVersionUpgradeRequested { epoch, version })
+            .to_vec()
     };
     let (v0, v1) = (KRaftVersion::V0, KRaftVersion::V1);
-    assert_eq!(upgrade(&mut story, 4, v0, false), Ok((false, Vec::new())));
+    assert_eq!(check(&story, 4, v0), Ok(false));
     assert_eq!(
-        upgrade(&mut story, 3, v1, false),
+        check(&story, 3, v1),
         Err(UpgradeError::NotLeader(LeaderEpoch(3)))
     );
+    let refused = check(&story, 4, v1).expect_err("node 2 has said nothing");
     assert_eq!(
-        upgrade(&mut story, 4, v1, false),
-        Err(UpgradeError::Unsupported(1))
+        refused.to_string(),
+        "Invalid upgrade of kraft.version to KRAFT_VERSION_1 because not all of the voters support it"
     );
-    story.request(Request::UpdateVoter(UpdateVoterRequest {
-        current_leader_epoch: LeaderEpoch(4),
-        voter: voter(2),
-    }));
-    assert_eq!(upgrade(&mut story, 4, v1, true), Ok((true, Vec::new())));
-    let (is_news, effects) = upgrade(&mut story, 4, v1, false).expect("is raised");
-    assert!(is_news);
+    assert_eq!(upgrade(&mut story, 4), []);
+    let tell = |story: &mut Story, voter| {
+        story.request(Request::UpdateVoter(UpdateVoterRequest {
+            current_leader_epoch: LeaderEpoch(4),
+            voter,
+        }));
+    };
+    let mut old = voter(2);
+    old.supported_kraft_versions = (0, 0);
+    tell(&mut story, old);
+    assert_eq!(check(&story, 4, v1), Err(UpgradeError::Unsupported(v1)));
+    tell(&mut story, voter(2));
+    assert_eq!(check(&story, 4, v1), Ok(true));
+    assert_eq!(upgrade(&mut story, 3), [], "of an epoch that is over");
+    assert_eq!(story.quorum.kraft_version(), v0);
+
+    let effects = upgrade(&mut story, 4);
     let Effect::AppendControlRecords { records, .. } = &effects[0] else {
         panic!("{effects:?}");
     };
+    assert!(
+        matches!(&records[0], ControlRecord::KRaftVersion(record) if record.kraft_version == 1)
+    );
     assert_eq!(
-        records[1],
-        ControlRecord::Voters(voters(&[1, 2]).to_record())
+        records[1..],
+        [ControlRecord::Voters(voters(&[1, 2]).to_record())]
     );
     assert_eq!(story.quorum.kraft_version(), v1);
-    assert_eq!(upgrade(&mut story, 4, v1, false), Ok((false, Vec::new())));
+    assert_eq!(check(&story, 4, v1), Ok(false));
+    assert_eq!(
+        check(&story, 4, v0)
+            .expect_err("there is no way back")
+            .to_string(),
+        "Invalid upgrade of kraft.version from version KRAFT_VERSION_1 to KRAFT_VERSION_0"
+    );
+    assert_eq!(upgrade(&mut story, 4), []);
+
+    // From here on voters are data, and change once what raised the level is committed.
+    catch_up(&mut story, 5);
+    story.request(add(5, true));
+    assert_eq!(change_error(&story), ErrorCode::RequestTimedOut);
+    story.flush();
+    catch_up(&mut story, 2);
+    catch_up(&mut story, 5);
+    story.request(add(5, true));
+    story.response(5, supports(Some((0, 1))));
+    assert_eq!(story.quorum.voters(), &voters(&[1, 2, 5]));
 }

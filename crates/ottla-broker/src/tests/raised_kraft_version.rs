@@ -1,0 +1,149 @@
+//! `kraft.version` goes from 0 to 1 in a running quorum of three configured voters (KIP-1166).
+
+use ottla_protocol::messages::update_features_request::FeatureUpdateKey;
+use ottla_protocol::messages::{
+    ApiVersionsResponse, RemoveRaftVoterRequest, UpdateFeaturesRequest, UpdateFeaturesResponse,
+};
+use ottla_raft::KRaftVersion;
+use ottla_types::ErrorCode;
+
+use super::client::Client;
+use super::produce_and_fetch::api_versions;
+use super::quorum_of_three::{Quorum, until};
+use crate::start::RunningBroker;
+
+const KRAFT_VERSION: &str = "kraft.version";
+const PREFIX: &str =
+    "The update failed for all features since the following feature had an error: ";
+
+async fn client_of(node: &RunningBroker) -> Client {
+    Client::connect(node.listeners()[0].local_addr).await
+}
+
+fn request(level: i16, upgrade_type: i8, validate_only: bool) -> UpdateFeaturesRequest {
+    UpdateFeaturesRequest {
+        feature_updates: vec![FeatureUpdateKey {
+            feature: KRAFT_VERSION.into(),
+            max_version_level: level,
+            upgrade_type,
+            ..Default::default()
+        }],
+        validate_only,
+        ..Default::default()
+    }
+}
+
+async fn ask(quorum: &Quorum, request: &UpdateFeaturesRequest) -> UpdateFeaturesResponse {
+    let active = quorum.active().await;
+    let node = quorum.nodes[active].as_ref().expect("runs");
+    client_of(node).await.ask(2, request).await
+}
+
+/// Repeats it while it is refused as Kafka refuses it: the leader has not heard of everybody.
+async fn accepted(quorum: &Quorum, request: &UpdateFeaturesRequest) {
+    loop {
+        let response = ask(quorum, request).await;
+        let message = response.error_message.unwrap_or_default();
+        match ErrorCode::from_code(response.error_code) {
+            ErrorCode::None => return,
+            ErrorCode::NotController => {}
+            ErrorCode::InvalidUpdateVersion => {
+                let reason = message.strip_prefix(PREFIX).unwrap_or_default();
+                let is_expected = reason
+                    == "Invalid upgrade of kraft.version to KRAFT_VERSION_1 because not all of the voters support it"
+                    || reason.ends_with("has not registered, and may not support this feature");
+                assert!(is_expected, "{message}");
+            }
+            code => panic!("{code}: {message}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// The lowest and highest level that are offered, and the level in force.
+fn levels(advertised: &ApiVersionsResponse) -> (i16, i16, Option<i16>) {
+    let mut supported = advertised.supported_features.iter();
+    let supported = supported
+        .find(|it| &*it.name == KRAFT_VERSION)
+        .expect("is advertised");
+    let mut finalized = advertised.finalized_features.iter();
+    let finalized = finalized.find(|it| &*it.name == KRAFT_VERSION);
+    let level = finalized.map(|it| it.max_version_level);
+    (supported.min_version, supported.max_version, level)
+}
+
+async fn advertised(node: &RunningBroker) -> (i16, i16, Option<i16>) {
+    levels(&client_of(node).await.ask(4, &api_versions()).await)
+}
+
+async fn until_raised(quorum: &Quorum, voters: usize) {
+    for (index, node) in quorum.running() {
+        let broker = node.broker();
+        until(&format!("node {} knows the level", index + 1), || {
+            let status = broker.quorum().expect("runs").status();
+            status.kraft_version == KRaftVersion::V1 && status.voters.len() == voters
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configured_voters_become_data_and_stay_it() {
+    let quorum = Quorum::start().await;
+    quorum.write("alice").await;
+    quorum.all_know(1).await;
+    for (_, node) in quorum.running() {
+        assert_eq!(advertised(node).await, (0, 1, None));
+    }
+    accepted(&quorum, &request(1, 1, true)).await;
+    for (_, node) in quorum.running() {
+        assert_eq!(advertised(node).await, (0, 1, None), "was only tried");
+    }
+    accepted(&quorum, &request(1, 1, false)).await;
+    until_raised(&quorum, 3).await;
+    for (_, node) in quorum.running() {
+        assert_eq!(advertised(node).await, (0, 1, Some(1)));
+    }
+    let back = ask(&quorum, &request(0, 2, false)).await;
+    assert_eq!(
+        back.error_message.as_deref(),
+        Some(
+            format!(
+                "{PREFIX}Invalid update version 0 for feature kraft.version. Can't downgrade the version of this \
+                 feature."
+            )
+            .as_str()
+        )
+    );
+
+    // Voters can be changed from now on.
+    let active = quorum.active().await;
+    let other = (active + 1) % 3;
+    let node = quorum.nodes[active].as_ref().expect("runs");
+    let voters = node
+        .broker()
+        .quorum()
+        .expect("runs")
+        .status()
+        .voters
+        .clone();
+    let other_id = ottla_types::BrokerId(other as i32 + 1);
+    let directory_id = voters
+        .voter(other_id)
+        .and_then(|voter| voter.key.directory_id);
+    let remove = RemoveRaftVoterRequest {
+        cluster_id: None,
+        voter_id: other_id.value(),
+        voter_directory_id: directory_id.expect("is known by now"),
+        ..Default::default()
+    };
+    let removed = client_of(node).await.ask(0, &remove).await;
+    assert_eq!(removed.error_code, 0, "{removed:?}");
+    until_raised(&quorum, 2).await;
+
+    quorum.write("bob").await;
+    quorum.all_know(2).await;
+    for node in quorum.nodes.into_iter().flatten() {
+        node.stop().await;
+    }
+}
