@@ -286,20 +286,20 @@ async fn a_fetch_may_acknowledge_and_what_it_says_comes_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_run_out_and_are_renewed() {
     let (broker, mut client) = broker(&[
-        ("group.share.min.record.lock.duration.ms", "1000"),
-        ("group.share.record.lock.duration.ms", "1000"),
+        ("group.share.min.record.lock.duration.ms", "6000"),
+        ("group.share.record.lock.duration.ms", "6000"),
     ])
     .await;
     produce(&mut client, &["a"]).await;
     produce(&mut client, &["b"]).await;
+    let begun = Instant::now();
     let mut request = fetching("m1", 0, &[]);
     request.batch_size = 1;
     assert_eq!(
         acquired(&fetch(&mut client, &request).await),
         [(0, 0, 1), (1, 1, 1)]
     );
-    let begun = Instant::now();
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    tokio::time::sleep(Duration::from_millis(3000)).await;
     assert_eq!(
         acknowledge(&mut client, "m1", 1, (1, 1, RENEW)).await,
         ErrorCode::None
@@ -307,7 +307,7 @@ async fn locks_run_out_and_are_renewed() {
     let mut other = broker.connect().await;
     let freed = fetch(&mut other, &fetching("m2", 0, &[])).await;
     assert_eq!(acquired(&freed), [(0, 0, 2)]);
-    assert!(begun.elapsed() >= Duration::from_millis(990));
+    assert!(begun.elapsed() >= Duration::from_millis(5990));
     assert_eq!(
         acknowledge(&mut client, "m1", 2, (1, 1, ACCEPT)).await,
         ErrorCode::None
