@@ -17,11 +17,15 @@ pub struct BrokerNode {
 impl BrokerNode {
     /// What to connect to.
     pub fn address(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        address_of(&self.host, self.port)
+    }
+}
+
+/// Host and port in one, with an IPv6 address in brackets.
+pub(crate) fn address_of(host: &str, port: i32) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 

@@ -225,6 +225,7 @@ const STEPS: &[Step] = &[
         FEATURES,
         "BROKER upgrade --feature metadata.version=99 --dry-run",
     ),
+    step(FEATURES, "BROKER upgrade --feature group.version=0"),
     step(FEATURES, "version-mapping --release-version 4.0"),
     step(API_VERSIONS, "BROKER"),
     step(STORAGE, "version-mapping --release-version 3.9"),

@@ -1,6 +1,7 @@
 //! The cluster itself: its nodes, features, metadata quorum and log directories.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ottla_protocol::messages::add_raft_voter_request::{AddRaftVoterRequest, Listener};
 use ottla_protocol::messages::api_versions_request::ApiVersionsRequest;
@@ -23,7 +24,9 @@ use ottla_types::{ErrorCode, Uuid};
 use super::{Admin, text};
 use crate::client::Client;
 use crate::config::ClientConfig;
+use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::metadata::address_of;
 
 /// Which nodes of a cluster are meant; the numbers are Kafka's (KIP-919).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,11 +79,7 @@ impl Admin {
                 Some("there is none at the moment"),
             )
         })?;
-        let host = match active.host.contains(':') {
-            true => format!("[{}]", active.host),
-            false => active.host.to_string(),
-        };
-        config.bootstrap_servers = vec![format!("{host}:{}", active.port)];
+        config.bootstrap_servers = vec![address_of(&active.host, active.port)];
         Ok(Admin {
             client: Client::unconnected(config),
             is_of_controllers: true,
@@ -115,6 +114,23 @@ impl Admin {
         Ok(response)
     }
 
+    async fn controller(&self, id: i32) -> Result<Arc<Connection>, ClientError> {
+        let cluster = self
+            .describe_cluster(EndpointType::Controller, false)
+            .await?;
+        let found = cluster.brokers.iter().find(|it| it.broker_id == id);
+        let found = found.ok_or_else(|| {
+            ClientError::broker(
+                format!("controller {id}"),
+                ErrorCode::BrokerNotAvailable.code(),
+                Some("it is not part of the quorum, or not running"),
+            )
+        })?;
+        self.client
+            .connection(&address_of(&found.host, found.port))
+            .await
+    }
+
     /// What a node, or any, says of features and APIs.
     pub async fn api_versions(
         &self,
@@ -123,6 +139,7 @@ impl Admin {
         self.client
             .retrying("ApiVersions", async || {
                 let connection = match node {
+                    Some(id) if self.is_of_controllers => self.controller(id).await?,
                     Some(id) => self.client.node(id).await?,
                     None => self.client.any_node().await?,
                 };

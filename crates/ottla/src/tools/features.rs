@@ -176,6 +176,16 @@ impl LevelArgs {
         }
         for feature in &self.feature {
             let (name, level) = parse_feature(feature)?;
+            // As `org.apache.kafka.clients.admin.FeatureUpdate` refuses them before it asks anybody.
+            if level == 0 && how == FeatureUpdateType::Upgrade {
+                bail!(
+                    "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE when the provided \
+                     maxVersionLevel:0 is < 1. Take `downgrade` or `disable` for {name}."
+                );
+            }
+            if level < 0 {
+                bail!("Cannot specify a negative version level, as {level} for {name} is.");
+            }
             add(&mut updates, name, level)?;
         }
         Ok(updates)
@@ -286,6 +296,16 @@ mod tests {
                 .to_string()
                 .contains("more than once")
         );
+        let refused = |level: &str, how| {
+            let updates = args(None, &[level]).updates(how);
+            updates.unwrap_err().to_string()
+        };
+        assert!(refused("kraft.version=0", up).contains("Take `downgrade`"));
+        assert!(refused("kraft.version=-1", up).contains("negative"));
+        let down = FeatureUpdateType::SafeDowngrade;
+        assert!(refused("kraft.version=-1", down).contains("negative"));
+        let zero = args(None, &["group.version=0"]).updates(down);
+        assert_eq!(zero.unwrap(), [("group.version".to_owned(), 0)]);
     }
 
     #[test]
