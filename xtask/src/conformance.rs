@@ -7,7 +7,7 @@
 //! run on pairs of their own.
 //! Besides the scripts, the advertised API tables are compared, Kafka's command line tools are run beside ours, each
 //! broker's segments are read by both brokers' tools, and each broker is started on the directory that the other one
-//! holds.
+//! holds. What a script or a tool shows to differ is compared once more.
 
 mod api_table;
 mod clients;
@@ -15,6 +15,7 @@ pub mod comparison;
 mod directory_in_use;
 mod equipped;
 pub mod printed;
+mod repeated;
 mod run;
 mod segments;
 mod share_tools;
@@ -23,7 +24,7 @@ mod tool_pairs;
 pub mod tools;
 mod transaction_tools;
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -32,8 +33,9 @@ use anyhow::{Result, bail};
 use crate::peer::{InstalledPeer, Node, NodeOptions, Peer};
 use crate::report::Tally;
 use crate::{java, workspace};
-use clients::{Nodes, Prepared};
+use clients::{Client, Nodes, Prepared};
 use comparison::KnownDifferences;
+use repeated::Found;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -91,37 +93,51 @@ fn run_counted(options: &Options) -> Result<Tally> {
     };
     let prepared = clients::prepare(&selected, &kafka)?;
     println!("clients are ready after {:.0?}", began.elapsed());
-    let on = |nodes: Nodes| -> Vec<Prepared> {
-        let prepared = prepared.iter();
-        prepared
-            .filter(|prepared| prepared.client.nodes() == nodes)
-            .cloned()
-            .collect()
-    };
-    let (plain, equipped) = (on(Nodes::Plain), on(Nodes::Equipped));
-    let transactional = on(Nodes::Transactional);
-    let sharing = on(Nodes::Sharing);
-
     let comparison = Comparison {
         kafka,
         options,
         known: KnownDifferences::load(options.broker == Brokers::Both)?,
-        out: workspace::target_dir().join("conformance"),
     };
     let mut tally = Tally::default();
-    if !plain.is_empty() || options.tool_pairs_only {
-        tally.add(comparison.of_plain_nodes(&plain)?);
-    }
-    if !equipped.is_empty() {
-        tally.add(comparison.of_equipped_nodes(&equipped)?);
-    }
-    if !transactional.is_empty() {
-        tally.add(comparison.of_transactional_nodes(&transactional)?);
-    }
-    if !sharing.is_empty() {
-        tally.add(comparison.of_sharing_nodes(&sharing)?);
+    for nodes in Nodes::ALL {
+        let clients = prepared.iter().filter(|it| it.client.nodes() == nodes);
+        let work = Work {
+            clients: clients.cloned().collect(),
+            has_tools_alone: nodes == Nodes::Plain
+                && comparison.is_of_two()
+                && options.clients.is_empty(),
+        };
+        if !work.is_nothing() {
+            tally.add(comparison.of(nodes, &work)?);
+        }
     }
     Ok(tally)
+}
+
+/// What runs on one pair of nodes.
+struct Work {
+    clients: Vec<Prepared>,
+    /// Whether the tools are compared that need no client's script before them.
+    has_tools_alone: bool,
+}
+
+impl Work {
+    fn is_nothing(&self) -> bool {
+        self.clients.is_empty() && !self.has_tools_alone
+    }
+
+    /// Of this, what differed.
+    fn again(&self, found: &[Found]) -> Work {
+        let differed = |client: Option<Client>| {
+            let mut differed = found.iter().filter(|it| it.has_differed());
+            differed.any(|it| it.client == client)
+        };
+        let clients = self.clients.iter().filter(|it| differed(Some(it.client)));
+        Work {
+            clients: clients.cloned().collect(),
+            has_tools_alone: differed(None),
+        }
+    }
 }
 
 /// What all parts of a run share.
@@ -129,113 +145,114 @@ struct Comparison<'a> {
     kafka: InstalledPeer,
     options: &'a Options,
     known: KnownDifferences,
-    out: PathBuf,
 }
 
 impl Comparison<'_> {
-    /// Two brokers, each started by `start` under a label of its own.
-    fn sides(
-        &self,
-        start: impl Fn(&InstalledPeer, &str, &Path) -> Result<Side>,
-    ) -> Result<[Side; 2]> {
-        let (kafka, out) = (&self.kafka, &self.out);
-        if self.options.broker == Brokers::Kafka {
-            return Ok([
-                start(kafka, "kafka", out)?,
-                start(kafka, "kafka-again", out)?,
-            ]);
+    fn is_of_two(&self) -> bool {
+        self.options.broker == Brokers::Both
+    }
+
+    /// Compares a pair of nodes of this kind, and once more what differed.
+    fn of(&self, nodes: Nodes, work: &Work) -> Result<Tally> {
+        let is_checked = nodes == Nodes::Plain && self.is_of_two();
+        let out = workspace::target_dir().join("conformance");
+        let mut sides = self.sides(nodes, &out)?;
+        let mut tally = Tally::default();
+        if is_checked {
+            tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
         }
-        let ottla = Peer::load("ottla")?.install()?;
-        Ok(match self.options.broker {
-            Brokers::Ottla => [
-                start(&ottla, "ottla", out)?,
-                start(&ottla, "ottla-again", out)?,
-            ],
-            Brokers::Both | Brokers::Kafka => {
-                [start(kafka, "kafka", out)?, start(&ottla, "ottla", out)?]
+        let first = self.found(work, &sides, &out)?;
+        let is_whole = is_checked && !self.options.tool_pairs_only;
+        if is_whole && self.options.clients.is_empty() {
+            tally.add(directory_in_use::check(&sides, &out)?);
+        }
+        stop(&mut sides)?;
+        if is_whole {
+            tally.add(segments::cross_read(&sides[0], &sides[1], &out)?);
+        }
+
+        let again = work.again(&first);
+        let mut second = Vec::new();
+        if !again.is_nothing() {
+            println!("what differed is compared once more, on brokers just started");
+            let out = out.join("again");
+            let mut sides = self.sides(nodes, &out)?;
+            second = self.found(&again, &sides, &out)?;
+            stop(&mut sides)?;
+        }
+        let (judged, said) = repeated::judged(first, second);
+        for line in said {
+            println!("{line}");
+        }
+        tally.add(judged);
+        Ok(tally)
+    }
+
+    /// What the scripts find, and then the tools.
+    fn found(&self, work: &Work, sides: &[Side; 2], out: &Path) -> Result<Vec<Found>> {
+        std::fs::create_dir_all(out)?;
+        let mut found = run::scripts(&work.clients, sides, self.options.jobs, out, &self.known);
+        if self.is_of_two() {
+            let clients = work.clients.iter().map(|it| it.client);
+            let after = clients.filter_map(|client| Some((tools_after(client)?, Some(client))));
+            let alone = work.has_tools_alone.then_some((tool_pairs::STEPS, None));
+            for (steps, client) in after.chain(alone) {
+                found.push(tool_pairs::compare(steps, client, sides, out, &self.known)?);
             }
+        }
+        Ok(found)
+    }
+
+    /// Two brokers, each under a label of its own.
+    fn sides(&self, nodes: Nodes, out: &Path) -> Result<[Side; 2]> {
+        let kafka = &self.kafka;
+        let start = |peer, label| self.start(nodes, peer, label, out);
+        if self.options.broker == Brokers::Kafka {
+            return Ok([start(kafka, "kafka")?, start(kafka, "kafka-again")?]);
+        }
+        let ottla = &Peer::load("ottla")?.install()?;
+        Ok(match self.options.broker {
+            Brokers::Ottla => [start(ottla, "ottla")?, start(ottla, "ottla-again")?],
+            Brokers::Both | Brokers::Kafka => [start(kafka, "kafka")?, start(ottla, "ottla")?],
         })
     }
 
-    fn of_equipped_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
-        let reporter = java::classes(&self.kafka, "reporter")?;
-        let mut sides =
-            self.sides(|peer, label, out| equipped::start(peer, label, out, &reporter))?;
-        let jobs = self.options.jobs;
-        let tally = run::scripts(clients, &sides, jobs, &self.out, &self.known)?;
-        stop(&mut sides)?;
-        Ok(tally)
+    fn start(&self, nodes: Nodes, peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
+        match nodes {
+            Nodes::Plain => start_with(peer, label, out.join(label), &[]),
+            Nodes::Equipped => {
+                let reporter = java::classes(&self.kafka, "reporter")?;
+                equipped::start(peer, label, out, &reporter)
+            }
+            Nodes::Transactional => {
+                let interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms";
+                let dir = out.join(format!("transactional-{label}"));
+                start_with(peer, label, dir, &[(interval, "100".to_owned())])
+            }
+            Nodes::Sharing => {
+                let settings = [
+                    ("group.share.min.heartbeat.interval.ms", "200"),
+                    ("group.share.heartbeat.interval.ms", "200"),
+                    ("group.share.assignment.interval.ms", "0"),
+                    ("group.share.min.record.lock.duration.ms", "1000"),
+                    ("share.coordinator.state.topic.num.partitions", "4"),
+                    ("offsets.topic.num.partitions", "4"),
+                ]
+                .map(|(key, value)| (key, value.to_owned()));
+                let dir = out.join(format!("sharing-{label}"));
+                start_with(peer, label, dir, &settings)
+            }
+        }
     }
+}
 
-    fn of_transactional_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
-        let mut sides = self.sides(|peer, label, out| {
-            let interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms";
-            let dir = out.join(format!("transactional-{label}"));
-            start_with(peer, label, dir, &[(interval, "100".to_owned())])
-        })?;
-        let (jobs, known) = (self.options.jobs, &self.known);
-        let mut tally = run::scripts(clients, &sides, jobs, &self.out, known)?;
-        if self.options.broker == Brokers::Both {
-            let steps = transaction_tools::STEPS;
-            tally.add(tool_pairs::compare_steps(steps, &sides, &self.out, known)?);
-        }
-        stop(&mut sides)?;
-        Ok(tally)
-    }
-
-    fn of_sharing_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
-        let settings = [
-            ("group.share.min.heartbeat.interval.ms", "200"),
-            ("group.share.heartbeat.interval.ms", "200"),
-            ("group.share.assignment.interval.ms", "0"),
-            ("group.share.min.record.lock.duration.ms", "1000"),
-            ("share.coordinator.state.topic.num.partitions", "4"),
-            ("offsets.topic.num.partitions", "4"),
-        ]
-        .map(|(key, value)| (key, value.to_owned()));
-        let mut sides = self.sides(|peer, label, out| {
-            let dir = out.join(format!("sharing-{label}"));
-            start_with(peer, label, dir, &settings)
-        })?;
-        let (jobs, known) = (self.options.jobs, &self.known);
-        let mut tally = run::scripts(clients, &sides, jobs, &self.out, known)?;
-        if self.options.broker == Brokers::Both {
-            let steps = share_tools::STEPS;
-            tally.add(tool_pairs::compare_steps(steps, &sides, &self.out, known)?);
-        }
-        stop(&mut sides)?;
-        Ok(tally)
-    }
-
-    fn of_plain_nodes(&self, clients: &[Prepared]) -> Result<Tally> {
-        let (options, out, known) = (self.options, &self.out, &self.known);
-        let mut sides = self.sides(start)?;
-        let compares_two = options.broker == Brokers::Both;
-        let mut tally = Tally::default();
-        if compares_two {
-            tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
-        }
-        if !options.tool_pairs_only {
-            tally.add(run::scripts(clients, &sides, options.jobs, out, known)?);
-        }
-        let has_streams_groups = clients
-            .iter()
-            .any(|it| it.client == clients::Client::StreamsGroups);
-        if compares_two && has_streams_groups {
-            let steps = streams_tools::STEPS;
-            tally.add(tool_pairs::compare_steps(steps, &sides, out, known)?);
-        }
-        if compares_two && options.clients.is_empty() {
-            tally.add(tool_pairs::compare(&sides, out, known)?);
-        }
-        if compares_two && options.clients.is_empty() && !options.tool_pairs_only {
-            tally.add(directory_in_use::check(&sides, out)?);
-        }
-        stop(&mut sides)?;
-        if compares_two && !options.tool_pairs_only {
-            tally.add(segments::cross_read(&sides[0], &sides[1], out)?);
-        }
-        Ok(tally)
+/// The tools that are compared on what this client's script has left.
+fn tools_after(client: Client) -> Option<&'static [tool_pairs::Step]> {
+    match client {
+        Client::StreamsGroups => Some(streams_tools::STEPS),
+        Client::Transactions => Some(transaction_tools::STEPS),
+        Client::Shares => Some(share_tools::STEPS),
+        _ => None,
     }
 }
 
@@ -252,10 +269,6 @@ fn stop(sides: &mut [Side; 2]) -> Result<()> {
         println!("{} stopped: {status}", side.label);
     }
     Ok(())
-}
-
-fn start(peer: &InstalledPeer, label: &str, out: &Path) -> Result<Side> {
-    start_with(peer, label, out.join(label), &[])
 }
 
 fn start_with(
@@ -302,7 +315,7 @@ fn start_with(
 }
 
 /// Shows a list of differences under a heading.
-fn shown(heading: &str, lines: &[String]) -> String {
+fn shown(heading: &str, lines: &[impl Display]) -> String {
     let mut text = format!("{heading}\n");
     for line in lines {
         let _ = writeln!(text, "    {line}");

@@ -9,6 +9,7 @@
 //! brokers mostly wait for them, and a third when nothing is left to compile. What any of them could run goes to the
 //! one that is done first.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -403,31 +404,40 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
         let failure = Failure {
             suite: suite.name,
             why,
-            printed,
+            printed: printed.clone(),
         };
         text.push_str(&failure.summary());
         failures.push(failure);
+    }
+    for line in passages(&printed, is_remark) {
+        let _ = writeln!(text, "     {line}");
     }
     // In one piece: another lane prints, too.
     print!("{text}");
     Ok(Outcome { tally, failures })
 }
 
-/// The lines that say what failed, each with those that belong to it: up to an empty line, or one of another verdict.
-/// Without any, the last lines.
-fn complaints(printed: &str) -> Vec<&str> {
-    let begins = |line: &str| {
-        let marks = ["FAIL", "error", "Error"];
-        marks.iter().any(|mark| line.starts_with(mark))
-            || line.contains("panicked at")
-            || (line.starts_with("test ") && line.ends_with("FAILED"))
-    };
+/// Whether a line is told whatever its suite comes to.
+fn is_remark(line: &str) -> bool {
+    line.starts_with("once ")
+}
+
+fn is_complaint(line: &str) -> bool {
+    let marks = ["FAIL", "error", "Error"];
+    marks.iter().any(|mark| line.starts_with(mark))
+        || line.contains("panicked at")
+        || (line.starts_with("test ") && line.ends_with("FAILED"))
+}
+
+/// The lines that begin something, each with those that belong to it: up to an empty line, or one of another verdict.
+fn passages(printed: &str, begins: fn(&str) -> bool) -> Vec<&str> {
     let is_of_another = |line: &str| {
         let marks = ["ok ", "test ", "note: "];
-        line.trim().is_empty() || marks.iter().any(|mark| line.starts_with(mark)) || begins(line)
+        let is_verdict = marks.iter().any(|mark| line.starts_with(mark));
+        line.trim().is_empty() || is_verdict || is_complaint(line) || is_remark(line)
     };
     let lines: Vec<&str> = printed.lines().collect();
-    let found: Vec<&str> = (0..lines.len())
+    (0..lines.len())
         .filter(|&at| begins(lines[at]))
         .take(COMPLAINTS)
         .flat_map(|at| {
@@ -436,11 +446,17 @@ fn complaints(printed: &str) -> Vec<&str> {
             std::iter::once(&lines[at]).chain(belonging.take(LINES_OF_A_COMPLAINT - 1))
         })
         .copied()
-        .collect();
-    match found.is_empty() {
-        true => lines[lines.len().saturating_sub(LINES_OF_A_COMPLAINT)..].to_vec(),
-        false => found,
+        .collect()
+}
+
+/// The lines that say what failed; without any, the last lines.
+fn complaints(printed: &str) -> Vec<&str> {
+    let found = passages(printed, is_complaint);
+    if !found.is_empty() {
+        return found;
     }
+    let lines: Vec<&str> = printed.lines().collect();
+    lines[lines.len().saturating_sub(LINES_OF_A_COMPLAINT)..].to_vec()
 }
 
 /// A suite that ends with an error has failed at least once, whatever it counted; one that counts nothing counts one.
@@ -573,6 +589,8 @@ mod tests {
         ];
         assert_eq!(complaints(printed), expected);
         assert_eq!(complaints("begins\nhangs\n"), ["begins", "hangs"]);
+        let printed = "?    franz: 1 unknown\nonce franz: a:\n    - 3\nok   java: 2 alike\n";
+        assert_eq!(passages(printed, is_remark), ["once franz: a:", "    - 3"]);
     }
 
     #[test]

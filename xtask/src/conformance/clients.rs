@@ -38,6 +38,15 @@ pub enum Nodes {
     Sharing,
 }
 
+impl Nodes {
+    pub const ALL: [Nodes; 4] = [
+        Nodes::Plain,
+        Nodes::Equipped,
+        Nodes::Transactional,
+        Nodes::Sharing,
+    ];
+}
+
 impl Client {
     /// In the order in which they start: the ones that take longest first.
     const ALL: [Client; 13] = [

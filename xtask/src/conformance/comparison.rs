@@ -1,6 +1,7 @@
 //! Line by line: what one broker made a client print against what the other one did.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -39,8 +40,30 @@ struct KnownDifference {
 pub struct Outcome {
     pub alike: usize,
     pub known: usize,
-    /// Texts for a person.
-    pub unknown: Vec<String>,
+    pub unknown: Vec<Difference>,
+}
+
+/// What nobody has named: a step that differs, or that one run lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    pub step: String,
+    /// Of one place, for a person.
+    text: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}{}", self.step, self.text)
+    }
+}
+
+impl Outcome {
+    fn differs(&mut self, step: &str, text: String) {
+        self.unknown.push(Difference {
+            step: step.to_owned(),
+            text,
+        });
+    }
 }
 
 impl KnownDifferences {
@@ -95,10 +118,10 @@ pub fn compare(client: &str, left: &[Line], right: &[Line], known: &KnownDiffere
     let left_steps: BTreeSet<&str> = left.iter().map(|line| line.step.as_str()).collect();
     for line in left {
         let Some(other) = right_by_step.get(line.step.as_str()) else {
-            outcome.unknown.push(format!(
-                "{}: only the first broker's run has this step",
-                line.step
-            ));
+            outcome.differs(
+                &line.step,
+                ": only the first broker's run has this step".to_owned(),
+            );
             continue;
         };
         let places = known.places(client, &line.step);
@@ -123,25 +146,16 @@ pub fn compare(client: &str, left: &[Line], right: &[Line], known: &KnownDiffere
                         .is_some_and(|rest| rest.starts_with('/'))
             });
             if !occurs {
-                outcome.unknown.push(format!(
-                    "{}{}: is named in known-differences.toml and does not differ any more",
-                    line.step,
-                    if place.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" at {place}")
-                    }
-                ));
+                let place = at(place);
+                let text = format!(
+                    "{place}: is named in known-differences.toml and does not differ any more"
+                );
+                outcome.differs(&line.step, text);
             }
         }
         if !unknown.is_empty() {
             for (place, text) in unknown {
-                let place = if place.is_empty() {
-                    String::new()
-                } else {
-                    format!(" at {place}")
-                };
-                outcome.unknown.push(format!("{}{place}:{text}", line.step));
+                outcome.differs(&line.step, format!("{}:{text}", at(place)));
             }
         } else if found.is_empty() {
             outcome.alike += 1;
@@ -151,21 +165,29 @@ pub fn compare(client: &str, left: &[Line], right: &[Line], known: &KnownDiffere
     }
     for line in right {
         if !left_steps.contains(line.step.as_str()) {
-            outcome.unknown.push(format!(
-                "{}: only the second broker's run has this step",
-                line.step
-            ));
+            outcome.differs(
+                &line.step,
+                ": only the second broker's run has this step".to_owned(),
+            );
         }
     }
     for entry in &known.difference {
         if entry.client == client && !left_steps.contains(entry.step.as_str()) {
-            outcome.unknown.push(format!(
-                "known-differences.toml names the step `{}`, which the script does not have ({})",
-                entry.step, entry.reason
-            ));
+            let text = format!(
+                ": known-differences.toml names this step, which the script does not have ({})",
+                entry.reason
+            );
+            outcome.differs(&entry.step, text);
         }
     }
     outcome
+}
+
+fn at(place: &str) -> String {
+    match place.is_empty() {
+        true => String::new(),
+        false => format!(" at {place}"),
+    }
 }
 
 /// The places where two values differ: objects are entered, everything else is compared whole.
@@ -267,7 +289,7 @@ mod tests {
         let outcome = compare("c", &lines(LEFT), &right, &KnownDifferences::default());
         assert_eq!(outcome.alike, 1);
         assert!(
-            outcome.unknown[0].starts_with("b at /y/z:"),
+            outcome.unknown[0].to_string().starts_with("b at /y/z:"),
             "{:?}",
             outcome.unknown
         );
@@ -302,7 +324,9 @@ mod tests {
         let known = known("[[difference]]\nclient='c'\nstep='a'\nreason='r'");
         let outcome = compare("c", &lines(LEFT), &lines(LEFT), &known);
         assert!(
-            outcome.unknown[0].contains("does not differ any more"),
+            outcome.unknown[0]
+                .to_string()
+                .contains("does not differ any more"),
             "{:?}",
             outcome.unknown
         );

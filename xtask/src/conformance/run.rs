@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use super::Side;
 use super::clients::Prepared;
 use super::comparison::{self, KnownDifferences, Line};
+use super::repeated::Found;
 use crate::process::OwnedChild;
-use crate::report::Tally;
 
 /// A script that hangs is a difference; this is several times what the longest takes.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -27,7 +27,7 @@ pub fn scripts(
     jobs: usize,
     out: &Path,
     known: &KnownDifferences,
-) -> Result<Tally> {
+) -> Vec<Found> {
     let mut waiting: Vec<(usize, usize)> = (0..clients.len())
         .flat_map(|client| [(client, 0), (client, 1)])
         .collect();
@@ -53,7 +53,7 @@ pub fn scripts(
     });
 
     let mut results = results.into_inner().expect("no holder panics");
-    let mut tally = Tally::default();
+    let mut found = Vec::new();
     for (index, prepared) in clients.iter().enumerate() {
         let name = prepared.client.name();
         let mut times = Vec::new();
@@ -66,37 +66,38 @@ pub fn scripts(
             lines.with_context(|| format!("{name} against {label}"))
         });
         let times = times.join(", ");
-        match (left, right) {
-            (Ok(left), Ok(right)) => {
-                let outcome = comparison::compare(name, &left, &right, known);
-                let verdict = if outcome.unknown.is_empty() {
-                    "ok  "
-                } else {
-                    "FAIL"
-                };
+        let outcome = match (left, right) {
+            (Ok(left), Ok(right)) => Ok(comparison::compare(name, &left, &right, known)),
+            (Err(left), Err(right)) => Err(left.context(format!("{right:#}"))),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        let compared = Found {
+            name: name.to_owned(),
+            client: Some(prepared.client),
+            outcome,
+        };
+        let verdict = compared.verdict();
+        match &compared.outcome {
+            Ok(outcome) => {
                 println!(
                     "{verdict} {name}: {} steps alike, {} known differences, {} unknown ({times})",
                     outcome.alike,
                     outcome.known,
                     outcome.unknown.len()
                 );
-                if !outcome.unknown.is_empty() {
+                if compared.has_differed() {
                     let heading = format!("  - {}, + {}", sides[0].label, sides[1].label);
                     print!("{}", super::shown(&heading, &outcome.unknown));
                 }
-                tally.passed += outcome.alike + outcome.known;
-                tally.failed += outcome.unknown.len();
             }
-            (left, right) => {
-                println!("FAIL {name}: the script did not run to its end ({times})");
-                for error in [left.err(), right.err()].into_iter().flatten() {
-                    println!("    {error:#}");
-                }
-                tally.failed += 1;
+            Err(error) => {
+                println!("{verdict} {name}: the script did not run to its end ({times})");
+                println!("    {error:#}");
             }
         }
+        found.push(compared);
     }
-    Ok(tally)
+    found
 }
 
 /// Runs one script and reads its lines; the files stay in the output folder for a person to look at.

@@ -14,15 +14,16 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use super::clients::Client;
 use super::comparison::{self, KnownDifferences, Line};
 use super::printed::{Compared, SUBJECTS};
+use super::repeated::Found;
 use super::tools::{
     API_VERSIONS, CLUSTER, CONFIGS, CONSUMER, CONSUMER_GROUPS, CONSUMER_TEST, DELETE_RECORDS,
     ELECTION, FEATURES, GROUPS, LATENCY_TEST, LOG_DIRS, METRICS, OFFSETS, PRODUCER, PRODUCER_TEST,
     QUORUM, REASSIGN, REPLICAS, STORAGE, TOPICS, Tool,
 };
 use super::{Side, shown};
-use crate::report::Tally;
 
 /// One command: the tool, its arguments in one text, and what is written to it. `BROKER` stands for the flag with the
 /// broker's address, `ADDRESS` for the address alone, `SUBJECT` for `theirs` or `ours`, `FILE` for a file that names
@@ -53,7 +54,7 @@ pub(super) const fn step(tool: Tool, arguments: &'static str) -> Step {
 }
 
 /// In an order in which each finds what the ones before it have left.
-const STEPS: &[Step] = &[
+pub(super) const STEPS: &[Step] = &[
     step(TOPICS, "--version"),
     step(
         TOPICS,
@@ -323,19 +324,14 @@ const CLIENT: &str = "pairs";
 /// How a line of standard error begins that is compared.
 const PASSED_OVER: &str = "Skip getting offsets";
 
-/// The tools of the first side and of the second on both sides' brokers.
-pub fn compare(sides: &[Side; 2], out: &Path, known: &KnownDifferences) -> Result<Tally> {
-    compare_steps(STEPS, sides, out, known)
-}
-
-/// The same with these steps.
-pub(super) fn compare_steps(
+/// The tools of the first side and of the second on both sides' brokers; some steps need what a client's script has left.
+pub(super) fn compare(
     steps: &'static [Step],
+    client: Option<Client>,
     sides: &[Side; 2],
     out: &Path,
     known: &KnownDifferences,
-) -> Result<Tally> {
-    let mut tally = Tally::default();
+) -> Result<Found> {
     let dir = out.join("pairs");
     // The brokers know nothing of each other, so that their steps go on at one time.
     let on_each = std::thread::scope(|scope| {
@@ -352,25 +348,28 @@ pub(super) fn compare_steps(
         right.extend(ours);
     }
     let outcome = comparison::compare(CLIENT, &left, &right, known);
-    if outcome.unknown.is_empty() {
-        println!(
-            "ok   {} commands of Kafka's tools and ours: {} alike, {} differ as known",
-            left.len(),
-            outcome.alike,
-            outcome.known
-        );
-    } else {
-        print!(
-            "{}",
-            shown(
-                "FAIL Kafka's tools (-) and ours (+) differ:",
-                &outcome.unknown
-            )
-        );
+    let name = match client {
+        Some(client) => format!("tools after {}", client.name()),
+        None => "tools alone".to_owned(),
+    };
+    let (alike, differing, unknown) = (outcome.alike, outcome.known, outcome.unknown.len());
+    let found = Found {
+        name,
+        client,
+        outcome: Ok(outcome),
+    };
+    println!(
+        "{} {} commands of Kafka's tools and ours: {alike} alike, {differing} differ as known, {unknown} unknown",
+        found.verdict(),
+        left.len()
+    );
+    if let Ok(outcome) = &found.outcome
+        && found.has_differed()
+    {
+        let heading = "  - Kafka's tools, + ours";
+        print!("{}", shown(heading, &outcome.unknown));
     }
-    tally.passed += outcome.alike + outcome.known;
-    tally.failed += outcome.unknown.len();
-    Ok(tally)
+    Ok(found)
 }
 
 /// What the tools of both sides print on one broker.
