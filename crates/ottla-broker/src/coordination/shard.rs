@@ -129,8 +129,12 @@ impl<C: Served> Shard<C> {
             active.waiting.insert(to, reply);
             decide(&mut active.coordinator, to, broker.timestamp())
         })?;
-        // What was told to wait for no time at all, such as a first rebalance without a delay, is due by now.
-        while self.fire_due_timer(broker) {}
+        // What was told to wait for no time at all, such as a first rebalance without a delay, waits for the requests that are
+        // here already: each of their tasks has its turn before.
+        while self.has_due_timer(broker) {
+            tokio::task::yield_now().await;
+            self.fire_due_timer(broker);
+        }
         self.run_outbox(broker);
         replied.await.map_err(|_| ErrorCode::NotCoordinator)
     }
@@ -242,6 +246,16 @@ impl<C: Served> Shard<C> {
             }
             while self.fire_due_timer(&broker) {}
             self.run_outbox(&broker);
+        }
+    }
+
+    fn has_due_timer(&self, broker: &Broker) -> bool {
+        match &*self.state.lock() {
+            State::Active(active) => {
+                let next_deadline = active.timers.next_deadline_ms();
+                next_deadline.is_some_and(|deadline| deadline <= broker.now_ms())
+            }
+            State::Loading | State::Failed | State::Closed => false,
         }
     }
 

@@ -174,32 +174,54 @@ async fn fetched(client: &mut Client) -> Vec<(i32, ErrorCode, i64)> {
         .collect()
 }
 
-/// The answer does not come by way of a clock, whose steps are as long as a whole rebalance of members that are near.
-/// Source: `SystemTimer.addTimerTaskEntry`, which runs what is due already at once.
+/// The answers do not come by way of a clock, whose steps are as long as a whole rebalance of members that are near, and
+/// members that came at one time are in one generation.
+/// Source: `CoordinatorTimerImpl.schedule`, which has what is due already take its place behind the events that wait.
 #[tokio::test]
-async fn a_first_rebalance_without_a_delay_waits_for_nobody() {
+async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
     let broker = coordinating_broker(&[]).await;
     let broker = broker.broker();
     let coordinator = broker
         .groups
         .coordinator_of(broker, "g")
         .expect("it is here");
-    let context = JoinContext {
-        client_id: "test".into(),
-        client_host: "/127.0.0.1".into(),
-        requires_known_member_id: false,
-        supports_skipping_assignment: true,
-        random: [1; 16],
-    };
-    let joined = std::pin::pin!(coordinator.request(broker, |groups, to, now| {
-        groups.handle_join(to, joining(&ByteString::new()), context, now)
-    }));
-    let polled = joined.poll(&mut Context::from_waker(Waker::noop()));
-    let Poll::Ready(Ok(Response::JoinGroup(joined))) = polled else {
-        panic!("not answered at once: {polled:?}");
-    };
-    assert_eq!(error(joined.error_code), ErrorCode::None);
-    assert_eq!((joined.generation_id, joined.members.len()), (1, 1));
+    let mut members: Vec<_> = (1..=3)
+        .map(|random| {
+            let context = JoinContext {
+                client_id: "test".into(),
+                client_host: "/127.0.0.1".into(),
+                requires_known_member_id: false,
+                supports_skipping_assignment: true,
+                random: [random; 16],
+            };
+            Box::pin(coordinator.request(broker, |groups, to, now| {
+                groups.handle_join(to, joining(&ByteString::new()), context, now)
+            }))
+        })
+        .collect();
+    let mut sizes = Vec::new();
+    let mut turns = 0;
+    while !members.is_empty() {
+        turns += 1;
+        assert!(turns < 10, "{} wait for a clock", members.len());
+        members.retain_mut(|member| {
+            let polled = member
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(answer) = polled else {
+                return true;
+            };
+            let Ok(Response::JoinGroup(joined)) = answer else {
+                panic!("{answer:?}");
+            };
+            assert_eq!(error(joined.error_code), ErrorCode::None);
+            assert_eq!(joined.generation_id, 1);
+            sizes.push(joined.members.len());
+            false
+        });
+    }
+    sizes.sort_unstable();
+    assert_eq!(sizes, [0, 0, 3], "the leader is told of all");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
