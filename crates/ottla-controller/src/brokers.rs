@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use bytestring::ByteString;
+use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_metadata::{BrokerRegistration, MetadataVersion, PartitionRegistration};
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
@@ -182,18 +183,13 @@ fn is_reserved(id: Uuid) -> bool {
     u128::from_be_bytes(id.0) < 100
 }
 
+/// The broker has to work with every level in force; what it says nothing of, it has at level 0 only.
 fn check_features(
     context: &ControllerContext<'_>,
     request: &BrokerRegistrationRequest,
 ) -> Result<(), ApiError> {
-    let range = |name: &str| {
-        request
-            .features
-            .iter()
-            .find(|feature| &*feature.name == name)
-            .map(|feature| (feature.min_supported_version, feature.max_supported_version))
-    };
-    let check = |name: &str, finalized: i16, (min, max): (i16, i16)| {
+    let check = |name: &str, (min, max): (i16, i16)| {
+        let finalized = context.finalized_level(name);
         if (min..=max).contains(&finalized) {
             return Ok(());
         }
@@ -205,21 +201,22 @@ fn check_features(
             ),
         ))
     };
-    let Some(metadata_version) = range(MetadataVersion::FEATURE_NAME) else {
+    for feature in &request.features {
+        let range = (feature.min_supported_version, feature.max_supported_version);
+        check(&feature.name, range)?;
+    }
+    let is_named = |name: &str| request.features.iter().any(|it| &*it.name == name);
+    if !is_named(MetadataVersion::FEATURE_NAME) {
         return Err(ApiError::new(
             ErrorCode::InvalidRegistration,
             "Request features do not contain 'metadata.version'",
         ));
-    };
-    check(
-        MetadataVersion::FEATURE_NAME,
-        context.metadata_version().feature_level(),
-        metadata_version,
-    )?;
-    for (name, finalized) in context.image.features.levels() {
-        check(name, finalized, range(name).unwrap_or((0, 0)))?;
     }
-    Ok(())
+    let in_image = context.image.features.levels().map(|(name, _)| &**name);
+    in_image
+        .chain([KRAFT_VERSION.name])
+        .filter(|name| !is_named(name))
+        .try_for_each(|name| check(name, (0, 0)))
 }
 
 /// Registers a controller (KIP-919).

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
+use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_metadata::{MetadataImage, MetadataVersion};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_types::ErrorCode;
@@ -31,6 +32,15 @@ pub struct ControllerContext<'a> {
 impl ControllerContext<'_> {
     pub(crate) fn metadata_version(&self) -> MetadataVersion {
         self.image.metadata_version()
+    }
+
+    /// The level in force of any feature; 0 of one that is not known.
+    pub(crate) fn finalized_level(&self, feature: &str) -> i16 {
+        match feature {
+            MetadataVersion::FEATURE_NAME => self.metadata_version().feature_level(),
+            name if name == KRAFT_VERSION.name => self.kraft_version,
+            name => self.image.features.level(name),
+        }
     }
 
     /// Refuses to store what would only look as if it held: what the broker does not enforce yet, unless

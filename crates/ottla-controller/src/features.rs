@@ -162,11 +162,7 @@ fn update_level(
     if upgrade_type == UpgradeType::Unknown {
         return invalid("The controller does not support the given upgrade type.");
     }
-    let current = match name {
-        MetadataVersion::FEATURE_NAME => context.metadata_version().feature_level(),
-        name if name == KRAFT_VERSION.name => context.kraft_version,
-        name => context.image.features.level(name),
-    };
+    let current = context.finalized_level(name);
     if level < 0 {
         return invalid("A feature version cannot be less than 0.");
     }

@@ -195,6 +195,41 @@ fn registrations_that_are_refused() {
     assert_eq!(registration_error(older), ErrorCode::UnsupportedVersion);
 }
 
+/// Source: `ClusterControlManager.processRegistrationFeature`, and `QuorumController.registerBroker` for `kraft.version`.
+#[test]
+fn a_broker_has_to_support_every_level_in_force() {
+    let with = |name: &'static str, range: Option<(i16, i16)>| {
+        let mut request = registration(2, 50);
+        request.features.retain(|feature| &*feature.name != name);
+        request.features.extend(range.map(|(min, max)| Feature {
+            name: name.into(),
+            min_supported_version: min,
+            max_supported_version: max,
+            ..Default::default()
+        }));
+        request
+    };
+    let refused = ErrorCode::UnsupportedVersion;
+    // In a quorum whose voters stand in the log; also of a broker that has never heard of the feature.
+    for range in [Some((0, 0)), Some((2, 2)), None] {
+        assert_eq!(registration_error(with("kraft.version", range)), refused);
+    }
+    // At level 0 with everybody else.
+    for range in [Some((1, 1)), Some((2, 5))] {
+        assert_eq!(registration_error(with("other.version", range)), refused);
+    }
+    let mut static_quorum = Cluster::single_node().with_static_quorum(Ok(true));
+    for (request, code) in [
+        (with("kraft.version", None), ErrorCode::None),
+        (with("kraft.version", Some((0, 0))), ErrorCode::None),
+        (with("kraft.version", Some((1, 1))), refused),
+        (with("other.version", Some((0, 3))), ErrorCode::None),
+    ] {
+        let response = register(&mut static_quorum, &request).response;
+        assert_eq!(ErrorCode::from_code(response.error_code), code);
+    }
+}
+
 fn beat(
     cluster: &mut Cluster,
     request: BrokerHeartbeatRequest,
