@@ -82,7 +82,7 @@ pub(crate) enum VoterChange {
     RemoveAppended { offset: Offset },
 }
 
-/// On the way from `kraft.version` 0 to 1 (KIP-1166).
+/// On the way from `kraft.version` 0 to 1 (KIP-853).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KRaftVersionUpgrade {
     /// Nothing to do.

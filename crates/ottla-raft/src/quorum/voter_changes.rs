@@ -1,5 +1,5 @@
-//! Who votes changes: by AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter (KIP-853), and when `kraft.version`
-//! is raised from 0 to 1 (KIP-1166).
+//! Who votes changes: by AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter, and when `kraft.version` is raised from 0 to 1
+//! (KIP-853).
 //!
 //! Majorities of one voter set and the next overlap because one voter at most differs, and because no change
 //! is begun before the one before it, of this leader or an earlier one, is committed.
