@@ -168,8 +168,10 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
         }
     }
     let broker = || options.broker_pid.map(ProcessUsage::of).transpose();
+    // Fails here, where nobody waits for the start yet.
+    let broker_before = broker()?;
     let start = Barrier::new(members.len() + 1);
-    let (elapsed, generator_cpu, broker_before) = std::thread::scope(|scope| {
+    let (elapsed, generator_cpu) = std::thread::scope(|scope| {
         let threads = members
             .into_iter()
             .map(|mut member| {
@@ -189,7 +191,6 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
                     })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        let broker_before = broker()?;
         let cpu_before = processor_time();
         start.wait();
         let mut times = Vec::new();
@@ -199,11 +200,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
             times.push((began, settled));
             connections.push(connection);
         }
-        anyhow::Ok((
-            settled_after(&times),
-            processor_time() - cpu_before,
-            broker_before,
-        ))
+        anyhow::Ok((settled_after(&times), processor_time() - cpu_before))
     })?;
     let broker_cpu_seconds = broker()?
         .zip(broker_before)
