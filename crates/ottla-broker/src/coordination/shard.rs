@@ -130,7 +130,8 @@ impl<C: Served> Shard<C> {
             decide(&mut active.coordinator, to, broker.timestamp())
         })?;
         // What was told to wait for no time at all, such as a first rebalance without a delay, waits for the requests that are
-        // here already: each of their tasks has its turn before.
+        // here already: each of their tasks has its turn before. Where this one is given up meanwhile, `run_timers`, which wakes for
+        // the same timer, appends what was decided.
         while self.has_due_timer(broker) {
             tokio::task::yield_now().await;
             self.fire_due_timer(broker);
