@@ -284,9 +284,7 @@ impl RunningBroker {
         broker.transactions.stop();
         broker.share_groups.stop();
         self.drain(Endpoint::Broker).await;
-        for task in &self.tasks {
-            task.abort();
-        }
+        end(&mut self.tasks).await;
         broker.set_state(BrokerState::ShuttingDown);
         // It only writes a file; a panic in it has been reported where it happened.
         let _ = (&mut self.reporter).await;
@@ -303,9 +301,7 @@ impl RunningBroker {
             let unclosed = self.close_logs().await;
             // Gives the lead away while the others can still be told where they have to ask.
             stop_controller(&broker, &membership.controller).await;
-            for task in &self.controller_tasks {
-                task.abort();
-            }
+            end(&mut self.controller_tasks).await;
             self.drain(Endpoint::Controller).await;
             if let Some(log_dirs) = broker.log_dirs() {
                 let (log_dirs, broker_epoch) = (Arc::clone(log_dirs), membership.broker_epoch());
@@ -382,6 +378,15 @@ impl RunningBroker {
             }
         }
         unclosed
+    }
+}
+
+/// Breaks tasks off; returns when they have ended, and with those that accept connections the sockets are closed.
+async fn end(tasks: &mut [JoinHandle<()>]) {
+    for task in tasks {
+        task.abort();
+        // It was broken off, or has ended before; a panic has been reported where it happened.
+        let _ = task.await;
     }
 }
 

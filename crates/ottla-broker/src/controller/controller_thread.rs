@@ -220,18 +220,19 @@ impl Controller {
     }
 
     /// Works until it is told to stop. `on_failure` is told why the log cannot be used any more; the node
-    /// must stop then. Blocks: this is the body of the thread.
+    /// must stop then. Who waits for the end is told of it when `publish`, and with it the locks of the directories, has been
+    /// let go. Blocks: this is the body of the thread.
     pub fn run(
         mut self,
         work: &mpsc::Receiver<Work>,
-        publish: &mut Publish,
+        mut publish: Publish,
         on_failure: impl FnOnce(String),
     ) {
         if let Err(error) = self.log.write_partition_metadata() {
             tracing::error!("{error}");
         }
         let mut stop = None;
-        let outcome = self.work(work, publish, &mut stop);
+        let outcome = self.work(work, &mut publish, &mut stop);
         match outcome {
             Ok(()) => self.close(),
             Err(error) => {
@@ -243,9 +244,10 @@ impl Controller {
                 }
                 // Whoever waits for an answer learns that there is none.
                 drop(self);
-                return refuse_all(work, stop);
+                stop = refuse_all(work, stop);
             }
         }
+        drop(publish);
         if let Some(stopped) = stop {
             let _ = stopped.send(());
         }
@@ -372,20 +374,21 @@ impl Controller {
     }
 }
 
-/// After an error of the log: everything is refused until the node stops.
-fn refuse_all(work: &mpsc::Receiver<Work>, stop: Option<oneshot::Sender<()>>) {
+/// After an error of the log: everything is refused until the node stops. Returns who waits for the end, if anybody does.
+fn refuse_all(
+    work: &mpsc::Receiver<Work>,
+    stop: Option<oneshot::Sender<()>>,
+) -> Option<oneshot::Sender<()>> {
     let mut stop = stop;
     while stop.is_none() {
         match work.recv() {
             Ok(Work::Stop { stopped, .. }) => stop = Some(stopped),
             // Dropping it drops the sender of the answer, which tells the one who waits.
             Ok(refused) => drop(refused),
-            Err(mpsc::RecvError) => return,
+            Err(mpsc::RecvError) => return None,
         }
     }
-    if let Some(stopped) = stop {
-        let _ = stopped.send(());
-    }
+    stop
 }
 
 pub(crate) fn timestamp() -> Timestamp {

@@ -39,7 +39,7 @@ pub(crate) struct ThreadEnded;
 /// [`QuorumHandle::begin_publishing`]. `on_failure` is told why the log cannot be used any more; the node must stop then.
 pub(crate) fn start(
     mut controller: Controller,
-    mut publish: Publish,
+    publish: Publish,
     on_failure: impl FnOnce(String) + Send + 'static,
 ) -> Result<QuorumHandle, String> {
     let runtime = tokio::runtime::Handle::current();
@@ -60,7 +60,7 @@ pub(crate) fn start(
         .spawn(move || {
             // What is published starts tasks: coordinators load, partitions flush.
             let _runtime = runtime.enter();
-            controller.run(&receiver, &mut publish, on_failure);
+            controller.run(&receiver, publish, on_failure);
             has_ended.store(true, Ordering::Release);
         })
         .map_err(|error| format!("cannot start the thread of the controller: {error}"))?;
@@ -119,7 +119,7 @@ impl QuorumHandle {
         }
     }
 
-    /// Ends the thread; returns when its log is closed. A leader tries for so long to give the lead away. May be asked
+    /// Ends the thread; returns when its log is closed and what is published to has been let go. A leader tries for so long to give the lead away. May be asked
     /// again while it is under way, with less time.
     pub async fn stop(&self, timeout: Duration) {
         let (sender, stopped) = oneshot::channel();

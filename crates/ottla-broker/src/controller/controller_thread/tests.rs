@@ -5,6 +5,7 @@ mod raised_kraft_version;
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use ottla_config::Properties;
 use ottla_protocol::metadata_records::TopicRecord;
@@ -158,10 +159,10 @@ fn another_error_stops_the_node() {
         let answers = Arc::clone(&story.answers);
         let mut failure = None;
         let serving = std::thread::spawn(move || {
-            let mut publish: Publish = Box::new(|_| panic!("nothing is committed"));
+            let publish: Publish = Box::new(|_| panic!("nothing is committed"));
             story
                 .controller
-                .run(&receiver, &mut publish, |reason| failure = Some(reason));
+                .run(&receiver, publish, |reason| failure = Some(reason));
             failure
         });
         while answers.lock().is_empty() {
@@ -176,6 +177,43 @@ fn another_error_stops_the_node() {
         assert!(failure.contains("metadata log"), "{failure}");
         assert_eq!(*answers.lock(), [("a", REFUSED)]);
         assert_eq!(stopped.try_recv(), Ok(()));
+    }
+}
+
+/// Takes its time to be let go, and tells of it.
+struct LetGo(Arc<AtomicBool>);
+
+impl Drop for LetGo {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(50));
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn whoever_waits_for_the_end_may_take_the_directories() {
+    for fault in [None, Some(ErrorKind::Other)] {
+        let mut story = Story::begin();
+        story.controller.log.faults = (fault, None);
+        let (sender, receiver) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        sender.send(story.create("a")).expect("is received");
+        let is_let_go = Arc::new(AtomicBool::new(false));
+        let locks = LetGo(Arc::clone(&is_let_go));
+        let serving = std::thread::spawn(move || {
+            let publish: Publish = Box::new(move |_| {
+                let _locks = &locks;
+            });
+            story.controller.run(&receiver, publish, |_| {});
+        });
+        let stop = Work::Stop {
+            timeout_ms: 0,
+            stopped: stop,
+        };
+        sender.send(stop).expect("is received");
+        stopped.blocking_recv().expect("is told");
+        assert!(is_let_go.load(Ordering::Acquire), "{fault:?}");
+        serving.join().expect("joins");
     }
 }
 
