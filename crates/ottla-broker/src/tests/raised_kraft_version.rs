@@ -1,5 +1,7 @@
 //! `kraft.version` goes from 0 to 1 in a running quorum of three configured voters (KIP-1166).
 
+use std::path::Path;
+
 use ottla_protocol::messages::update_features_request::FeatureUpdateKey;
 use ottla_protocol::messages::{
     ApiVersionsResponse, RemoveRaftVoterRequest, UpdateFeaturesRequest, UpdateFeaturesResponse,
@@ -10,6 +12,8 @@ use ottla_types::ErrorCode;
 use super::client::Client;
 use super::produce_and_fetch::api_versions;
 use super::quorum_of_three::{Quorum, until};
+use crate::metadata::metadata_log::METADATA_DIR;
+use crate::metadata::snapshot_file::read_snapshot;
 use crate::start::RunningBroker;
 
 const KRAFT_VERSION: &str = "kraft.version";
@@ -87,9 +91,23 @@ async fn until_raised(quorum: &Quorum, voters: usize) {
     }
 }
 
+fn has_snapshot_of_two(dir: &Path) -> bool {
+    let entries = std::fs::read_dir(dir).expect("is there").flatten();
+    let mut snapshots = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "checkpoint"))
+        .filter_map(|path| read_snapshot(&path).ok());
+    snapshots.any(|snapshot| {
+        let voters = snapshot.voters.map_or(0, |voters| voters.len());
+        snapshot.kraft_version == KRaftVersion::V1 && voters == 2
+    })
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn configured_voters_become_data_and_stay_it() {
-    let quorum = Quorum::start().await;
+    // A snapshot with each change, so that there are some of before and after.
+    let snapshots = ("metadata.log.max.record.bytes.between.snapshots", "1");
+    let mut quorum = Quorum::start_as("controller", "", &[snapshots]).await;
     quorum.write("alice").await;
     quorum.all_know(1).await;
     for (_, node) in quorum.running() {
@@ -141,8 +159,22 @@ async fn configured_voters_become_data_and_stay_it() {
     assert_eq!(removed.error_code, 0, "{removed:?}");
     until_raised(&quorum, 2).await;
 
-    quorum.write("bob").await;
-    quorum.all_know(2).await;
+    // Each start begins with the newest snapshot.
+    for (number, user) in ["bob", "carol"].into_iter().enumerate() {
+        for node in &mut quorum.nodes {
+            node.take().expect("runs").stop().await;
+        }
+        quorum.start_all().await;
+        until_raised(&quorum, 2).await;
+        quorum.write(user).await;
+        quorum.all_know(number + 2).await;
+        let node = quorum.nodes[other].as_ref().expect("runs");
+        assert_eq!(advertised(node).await, (0, 1, Some(1)));
+        for config in &quorum.configs {
+            let dir = Path::new(&config.metadata_log_dir).join(METADATA_DIR);
+            until("a snapshot has it", || has_snapshot_of_two(&dir)).await;
+        }
+    }
     for node in quorum.nodes.into_iter().flatten() {
         node.stop().await;
     }
