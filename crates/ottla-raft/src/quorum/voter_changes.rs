@@ -73,7 +73,7 @@ impl Quorum {
             );
             return refuse(ErrorCode::InvalidRequest, message);
         };
-        let voters = self.changeable_voters()?;
+        let voters = self.changeable_voters("adding")?;
         if voters.voter(voter.id).is_some() {
             let message = format!(
                 "The voter id {} is already part of the set of voters",
@@ -221,7 +221,7 @@ impl Quorum {
             let message = "Remove voter request didn't include a valid voter";
             return Err((ErrorCode::InvalidRequest, Some(message.to_owned())));
         }
-        let Some(voters) = self.changeable_voters()?.without(voter) else {
+        let Some(voters) = self.changeable_voters("removing")?.without(voter) else {
             let message = format!("Cannot remove voter {} from the set of voters", voter.id);
             return Err((ErrorCode::VoterNotFound, Some(message)));
         };
@@ -263,7 +263,8 @@ impl Quorum {
         let kraft_version = self.kraft_version();
         let is_supported = voter.supports_version(kraft_version);
         if kraft_version.is_reconfig_supported() {
-            let voters = self.changeable_voters().map_err(|(error, _)| error)?;
+            let voters = self.changeable_voters("updating");
+            let voters = voters.map_err(|(error, _)| error)?;
             if !is_supported {
                 return Err(ErrorCode::InvalidRequest);
             }
@@ -336,8 +337,8 @@ impl Quorum {
 
     // What changes have in common
 
-    /// The voters, if they may be changed now.
-    fn changeable_voters(&mut self) -> Result<VoterSet, (ErrorCode, Option<String>)> {
+    /// The voters, if they may be changed now; `doing` is the word for the change in a refusal.
+    fn changeable_voters(&mut self, doing: &str) -> Result<VoterSet, (ErrorCode, Option<String>)> {
         let refuse = |error, message: &str| Err((error, Some(message.to_owned())));
         self.expire_pending_voter_change();
         let Some(leader) = self.leader_state() else {
@@ -358,10 +359,11 @@ impl Quorum {
         };
         let kraft_version = self.kraft_version();
         if !kraft_version.is_reconfig_supported() {
-            return refuse(
-                ErrorCode::UnsupportedVersion,
-                "Cluster doesn't support changing voters because the kraft.version feature is 0",
+            let message = format!(
+                "Cluster doesn't support {doing} voter because the kraft.version feature is {}",
+                kraft_version.feature_level()
             );
+            return refuse(ErrorCode::UnsupportedVersion, &message);
         }
         let is_committed = self
             .control

@@ -26,6 +26,13 @@ fn change_error(story: &Story) -> ErrorCode {
     }
 }
 
+fn change_message(story: &Story) -> Option<String> {
+    match story.answer() {
+        Response::AddVoter(response) | Response::RemoveVoter(response) => response.message.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The log of node 2, 3 or 5 is that of the leader.
 fn catch_up(story: &mut Story, id: i32) {
     let end = story.quorum.log_end();
@@ -224,6 +231,13 @@ fn kraft_version_is_raised_when_every_voter_has_said_where_it_is() {
     story.flush();
     catch_up(&mut story, 2);
     assert!(story.quorum.is_active_leader());
+    for (request, doing) in [(add(5, true), "adding"), (remove(2), "removing")] {
+        story.request(request);
+        assert_eq!(change_error(&story), ErrorCode::UnsupportedVersion);
+        let reason =
+            format!("Cluster doesn't support {doing} voter because the kraft.version feature is 0");
+        assert_eq!(change_message(&story), Some(reason));
+    }
     let check = |story: &Story, epoch, version| {
         story
             .quorum
