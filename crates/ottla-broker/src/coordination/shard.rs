@@ -20,6 +20,10 @@ use super::outbox::Outbox;
 use crate::Broker;
 use crate::partition::Partition;
 
+/// How many timers that are due a request fires before it waits for its reply. A first rebalance without a delay needs two; what is
+/// due again and again is left to `run_timers`.
+const TURNS_FOR_TIMERS: usize = 8;
+
 pub(crate) struct Shard<C: Served> {
     pub(super) partition: Arc<Partition>,
     leader_epoch: LeaderEpoch,
@@ -129,14 +133,17 @@ impl<C: Served> Shard<C> {
             active.waiting.insert(to, reply);
             decide(&mut active.coordinator, to, broker.timestamp())
         })?;
+        self.run_outbox(broker);
         // What was told to wait for no time at all, such as a first rebalance without a delay, waits for the requests that are
-        // here already: each of their tasks has its turn before. Where this one is given up meanwhile, `run_timers`, which wakes for
-        // the same timer, appends what was decided.
-        while self.has_due_timer(broker) {
+        // here already: each of their tasks has its turn before.
+        for _ in 0..TURNS_FOR_TIMERS {
+            if !self.has_due_timer(broker) {
+                break;
+            }
             tokio::task::yield_now().await;
             self.fire_due_timer(broker);
+            self.run_outbox(broker);
         }
-        self.run_outbox(broker);
         replied.await.map_err(|_| ErrorCode::NotCoordinator)
     }
 
