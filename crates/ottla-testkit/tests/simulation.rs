@@ -21,7 +21,8 @@ fn new_seeds_find_nothing() {
     let first = since_epoch.expect("after 1970").as_secs() * 1_000;
     let (began, mut total, mut seed) = (Instant::now(), Outcome::default(), first);
     let is_enough = |total: &Outcome, seeds: u64| {
-        seeds >= LEAST_SEEDS && total.with_movers >= 2 && total.with_sharers >= 2
+        let has_all_kinds = total.with_movers >= 2 && total.with_sharers >= 2;
+        seeds >= LEAST_SEEDS && has_all_kinds && total.lost_directories > 0
     };
     while began.elapsed() < Duration::from_secs(seconds) || !is_enough(&total, seed - first) {
         let outcome = simulation::run(seed);

@@ -130,9 +130,7 @@ impl BrokerShell {
         let changes = delta.local_changes(own);
         for deleted in &changes.deleted {
             let key = key_of(deleted);
-            if let Some(mut removed) = self.replicas.remove(&key) {
-                removed.take(Event::LogLost, around)?;
-            }
+            self.lose_replica(key, around)?;
             around.disk.remove(key);
         }
         let settings = ReplicaSettings {
@@ -199,6 +197,20 @@ impl BrokerShell {
         Ok(())
     }
 
+    /// Takes a replica out whose log is gone. Who waits for its appends is told so.
+    fn lose_replica(
+        &mut self,
+        key: TopicIdPartition,
+        around: &mut Surroundings<'_>,
+    ) -> Result<Option<ReplicaShell>, Stopped> {
+        let Some(mut lost) = self.replicas.remove(&key) else {
+            return Ok(None);
+        };
+        lost.take(Event::LogLost, around)?;
+        self.coordinators.keep_released(key, &mut lost);
+        Ok(Some(lost))
+    }
+
     /// The second log directory can be got at no more, and neither can what lies in it.
     pub(crate) fn lose_second_directory(
         &mut self,
@@ -209,9 +221,8 @@ impl BrokerShell {
         let keys: Vec<TopicIdPartition> = self.replicas.keys().copied().collect();
         for key in keys {
             if around.disk.is_out_of_reach(key)
-                && let Some(mut lost) = self.replicas.remove(&key)
+                && let Some(lost) = self.lose_replica(key, around)?
             {
-                lost.take(Event::LogLost, around)?;
                 self.resign(&lost.topic, key.partition.value(), around)?;
             }
         }

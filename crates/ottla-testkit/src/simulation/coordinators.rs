@@ -22,6 +22,7 @@ use ottla_protocol::messages::{
     ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse, TxnOffsetCommitRequest,
 };
 use ottla_records::RecordBatch;
+use ottla_replica::AckOutcome;
 use ottla_types::{ErrorCode, ProducerId, Timestamp, TopicIdPartition, TopicName, TopicPartition};
 
 use super::broker_shell::BrokerShell;
@@ -31,7 +32,7 @@ use super::coordinator_shell::{
 };
 use super::message::{Body, BrokerResponse, ClientRequest, ClientResponse};
 use super::node::{Stopped, Surroundings};
-use super::replica_shell::Ack;
+use super::replica_shell::{Ack, ReplicaShell};
 use markers::{MarkerJob, marker_error};
 pub(crate) use share_states::ForShare;
 use share_states::{Initializing, Persisting};
@@ -58,6 +59,20 @@ pub(crate) struct Coordinators {
     /// What is to be persisted, and when a coordinator for it is looked for again.
     share_retries: Vec<(u64, Persisting)>,
     initializing: BTreeMap<u64, Initializing>,
+    /// Answers to appends of replicas that have been taken out since.
+    released: Vec<Released>,
+}
+
+/// What came of an append that the broker itself waited for.
+type Released = (TopicIdPartition, Ack, AckOutcome);
+
+impl Coordinators {
+    /// Takes what a replica has answered, which is going to be taken out.
+    pub(crate) fn keep_released(&mut self, key: TopicIdPartition, shell: &mut ReplicaShell) {
+        let released = shell.released.drain(..);
+        self.released
+            .extend(released.map(|(ack, outcome)| (key, ack, outcome)));
+    }
 }
 
 /// A client that waits for an answer.
@@ -281,15 +296,10 @@ impl BrokerShell {
 
     /// Appends that this broker itself waited for have been answered.
     fn take_released(&mut self, around: &mut Surroundings<'_>) -> Result<bool, Stopped> {
-        let mut released = Vec::new();
         for (key, shell) in &mut self.replicas {
-            released.extend(
-                shell
-                    .released
-                    .drain(..)
-                    .map(|(ack, outcome)| (*key, ack, outcome)),
-            );
+            self.coordinators.keep_released(*key, shell);
         }
+        let released = std::mem::take(&mut self.coordinators.released);
         let has_moved = !released.is_empty();
         for (key, ack, outcome) in released {
             match ack {
