@@ -92,9 +92,9 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// What the quorum says of itself.
 #[derive(Debug, PartialEq, Eq)]
-struct Described {
-    leader: i32,
-    voters: Vec<i32>,
+pub struct Described {
+    pub leader: i32,
+    pub voters: Vec<i32>,
 }
 
 struct Story {
@@ -369,7 +369,7 @@ impl Story {
 }
 
 /// Who leads and who votes, of what `metadata-quorum describe --status` prints.
-fn described(printed: &str) -> Result<Described> {
+pub fn described(printed: &str) -> Result<Described> {
     let value = |name: &str| {
         let line = printed.lines().find_map(|line| line.strip_prefix(name));
         line.map(str::trim)
@@ -401,7 +401,7 @@ fn lag_of(printed: &str, id: i32) -> Result<i64> {
 }
 
 /// The id of a log directory, by its `meta.properties`.
-fn directory_id(log_dir: &Path) -> Result<String> {
+pub fn directory_id(log_dir: &Path) -> Result<String> {
     let file = log_dir.join("meta.properties");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let id = text

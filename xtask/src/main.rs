@@ -16,6 +16,7 @@ mod golden;
 mod golden_records;
 mod mixed_cluster;
 mod peer;
+mod raised_quorum;
 mod report_in_browser;
 mod sim;
 mod take_over;
@@ -62,6 +63,8 @@ enum Command {
     MixedCluster(mixed_cluster::Options),
     /// Add, remove, kill and pause controllers of Kafka's and Ottla's in one quorum, with brokers of both under load.
     ChangingQuorum(changing_quorum::Options),
+    /// Raise `kraft.version` in quorums of Kafka's and Ottla's controllers, and compare what the tools print.
+    RaisedQuorum(raised_quorum::Options),
     /// Kill brokers and applications that work in transactions, and see that everything was worked on once.
     ExactlyOnce(exactly_once::Options),
     /// Do to a cluster what administrators do, with Kafka's tools and with Ottla's, and compare what they print.
@@ -94,6 +97,7 @@ fn main() {
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
         Command::ChangingQuorum(options) => changing_quorum::run(&options),
+        Command::RaisedQuorum(options) => raised_quorum::run(&options),
         Command::ExactlyOnce(options) => exactly_once::run(&options),
         Command::ClusterAdmin(options) => cluster_admin::run(&options),
         Command::Sim(options) => sim::run(&options),

@@ -252,6 +252,12 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         lane: Lane::Either,
+        name: "raised-quorum",
+        what: "kraft.version is raised with voters of both makers",
+        command: || xtask(&["raised-quorum", "--quorums", "ottla+kafka+kafka"]),
+    },
+    Suite {
+        lane: Lane::Either,
         name: "cluster-admin",
         what: "Kafka's tools and ours elect leaders, uncleanly too, and print the same",
         command: || {

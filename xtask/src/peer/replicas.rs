@@ -17,7 +17,8 @@ pub fn compare(brokers: &[Member], partition: &str) -> Result<(u64, Vec<String>)
     Ok(compare_logs(&replicas, partition))
 }
 
-/// As [`compare`], of logs whose ends may differ: only what all of them have.
+/// As [`compare`], of logs that may begin and end elsewhere: only what all of them have. A replica of the metadata log that began with
+/// a snapshot of the leader's has none of the batches before.
 pub fn compare_common(members: &[Member], partition: &str) -> Result<(u64, Vec<String>)> {
     let mut replicas = Vec::new();
     for member in members {
@@ -25,11 +26,37 @@ pub fn compare_common(members: &[Member], partition: &str) -> Result<(u64, Vec<S
         let folder = folder.with_context(|| format!("{} has no {partition}", member.name()))?;
         replicas.push((member.name(), log_of(&folder)?));
     }
+    keep_common(&mut replicas);
+    Ok(compare_logs(&replicas, partition))
+}
+
+fn keep_common(replicas: &mut [(String, Vec<u8>)]) {
+    let starts = replicas.iter().filter_map(|(_, log)| first_batch(log));
+    let start = starts.map(|(base_offset, _)| base_offset).max();
+    for (_, log) in &mut *replicas {
+        let mut skipped = 0;
+        while let Some((base_offset, size)) = first_batch(&log[skipped..])
+            && Some(base_offset) < start
+        {
+            skipped += size;
+        }
+        log.drain(..skipped);
+    }
     let shortest = replicas.iter().map(|(_, log)| log.len()).min();
-    for (_, log) in &mut replicas {
+    for (_, log) in replicas {
         log.truncate(shortest.unwrap_or(0));
     }
-    Ok(compare_logs(&replicas, partition))
+}
+
+/// The base offset of the batch with which a log begins, and how many bytes of it there are.
+fn first_batch(log: &[u8]) -> Option<(u64, usize)> {
+    let (base_offset, rest) = log.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let length = u32::from_be_bytes(*length) as usize;
+    Some((
+        u64::from_be_bytes(*base_offset),
+        12 + length.min(rest.len()),
+    ))
 }
 
 fn compare_logs(replicas: &[(String, Vec<u8>)], partition: &str) -> (u64, Vec<String>) {
@@ -103,5 +130,28 @@ mod tests {
         assert!(of(&["a", "c"]).1[0].ends_with("part at byte 2"));
         assert!(of(&["a", "d"]).1[0].ends_with("part at byte 6"));
         assert!(of(&[]).1[0].ends_with("nobody has a replica"));
+    }
+
+    #[test]
+    fn only_what_all_logs_have_is_compared() {
+        let batch = |base_offset: u64, content: &[u8]| {
+            let mut batch = base_offset.to_be_bytes().to_vec();
+            batch.extend((content.len() as u32).to_be_bytes());
+            batch.extend(content);
+            batch
+        };
+        let log = |batches: &[Vec<u8>]| ("node".to_owned(), batches.concat());
+        let (first, second, third) = (batch(0, b"abc"), batch(3, b"d"), batch(4, b"ef"));
+        let whole = log(&[first.clone(), second.clone(), third.clone()]);
+        let mut alike = [
+            whole.clone(),
+            log(&[second.clone(), third]),
+            log(&[first, second]),
+        ];
+        keep_common(&mut alike);
+        assert_eq!(compare_logs(&alike, "t-0"), (13, Vec::new()));
+        let mut other = [whole, log(&[batch(3, b"x")])];
+        keep_common(&mut other);
+        assert!(compare_logs(&other, "t-0").1[0].ends_with("part at byte 12"));
     }
 }
