@@ -19,6 +19,9 @@ use super::quorum_shell::{QuorumShell, control_batch, load};
 
 pub(crate) const CLUSTER_ID: &str = "the simulated cluster";
 
+/// Above the interval of brokers' heartbeats, and well below their sessions.
+const MOMENT_MS: u64 = 700;
+
 pub(crate) struct Deciding {
     /// Everything that is in the log, committed or not.
     pub loader: MetadataLoader,
@@ -26,7 +29,8 @@ pub(crate) struct Deciding {
     pending: VecDeque<(i64, Pending)>,
     is_unflushed: bool,
     records_unflushed: u64,
-    is_activated: bool,
+    /// By the clock of its node.
+    active_since_ms: Option<u64>,
     /// The first of its records is committed, and nothing was decided yet.
     pub is_activation_due: bool,
 }
@@ -62,7 +66,7 @@ impl QuorumShell {
             pending,
             is_unflushed: false,
             records_unflushed: 0,
-            is_activated: false,
+            active_since_ms: None,
             is_activation_due: false,
         });
     }
@@ -147,7 +151,10 @@ impl QuorumShell {
         around: &mut Surroundings<'_>,
         decide: impl FnOnce(&mut ControllerContext<'_>, &QuorumShell) -> T,
     ) -> Option<T> {
-        let deciding = self.deciding.as_ref().filter(|it| it.is_activated)?;
+        let deciding = self
+            .deciding
+            .as_ref()
+            .filter(|it| it.active_since_ms.is_some())?;
         let mut random = || around.random.next();
         let mut context = ControllerContext {
             image: deciding.loader.image(),
@@ -161,10 +168,14 @@ impl QuorumShell {
 
     /// Requests may be decided from here on; first what a new leader has to write.
     fn activate(&mut self, around: &mut Surroundings<'_>) {
-        let Some(deciding) = self.deciding.as_mut().filter(|it| !it.is_activated) else {
+        let Some(deciding) = self
+            .deciding
+            .as_mut()
+            .filter(|it| it.active_since_ms.is_none())
+        else {
             return;
         };
-        deciding.is_activated = true;
+        deciding.active_since_ms = Some(around.now_ms);
         deciding.is_activation_due = false;
         self.sessions.begin(deciding.loader.image(), around.now_ms);
         let is_in_transaction = deciding.loader.is_in_transaction();
@@ -277,11 +288,31 @@ impl QuorumShell {
     }
 
     /// Fences the brokers that have been silent for too long, as the active controller.
+    /// Whether this node is the active controller, and every active broker has found it and sent a heartbeat a moment ago.
+    pub(super) fn hears_all_brokers(&self, now_ms: u64) -> bool {
+        let active = self
+            .deciding
+            .as_ref()
+            .and_then(|it| Some((it, it.active_since_ms?)));
+        let Some((deciding, since_ms)) = active else {
+            return false;
+        };
+        let timeout_ms = self.settings.config.broker_session_timeout_ms as u64;
+        let image = deciding.loader.image();
+        let silent_soon = || self.sessions.silent(image, now_ms + timeout_ms - MOMENT_MS);
+        // Until then a heartbeat may be one of those that a new controller takes as sent.
+        now_ms >= since_ms + MOMENT_MS && silent_soon().is_empty()
+    }
+
     pub(super) fn fence_silent_brokers(
         &mut self,
         around: &mut Surroundings<'_>,
     ) -> Result<(), Stopped> {
-        let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_activated) else {
+        let Some(deciding) = self
+            .deciding
+            .as_ref()
+            .filter(|it| it.active_since_ms.is_some())
+        else {
             return Ok(());
         };
         if around.disk.is_full {

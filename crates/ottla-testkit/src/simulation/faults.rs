@@ -301,6 +301,15 @@ impl World {
         {
             return false;
         }
+        let hears_everybody = self.nodes.values().any(|node| {
+            let now_ms = node.clock.now_ms(self.now_ms);
+            let process = node.process.as_ref();
+            process.is_some_and(|process| process.quorum.hears_all_brokers(now_ms))
+        });
+        if !hears_everybody {
+            // Somebody has not found a new controller yet, and may be fenced before it does.
+            return false;
+        }
         let processes = self.nodes.values().filter_map(|node| node.process.as_ref());
         processes
             .flat_map(|process| process.quorum.possible_images())
