@@ -1,5 +1,5 @@
 //! `cargo xtask raised-quorum`: quorums of configured voters (`controller.quorum.voters`, `kraft.version` 0) in which
-//! `kraft.version` is raised to 1 while they run (KIP-1166): Kafka's controllers, Ottla's, and both in one quorum under the lead of
+//! `kraft.version` is raised to 1 while they run (KIP-853): Kafka's controllers, Ottla's, and both in one quorum under the lead of
 //! either.
 //!
 //! In each quorum the same commands are run, by Kafka's tools or ours, and what they print must be what they print in a quorum of as

@@ -1,4 +1,4 @@
-//! `kraft.version` goes from 0 to 1 in a running quorum of three configured voters (KIP-1166).
+//! `kraft.version` goes from 0 to 1 in a running quorum of three configured voters (KIP-853).
 
 use std::path::Path;
 
