@@ -356,15 +356,7 @@ impl Story {
 
     /// Tries again for a while what fails.
     fn retried<T>(&self, what: &str, attempt: impl Fn(&Story) -> Result<T>) -> Result<T> {
-        let began = Instant::now();
-        loop {
-            match attempt(self) {
-                Err(_) if began.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(200));
-                }
-                outcome => return outcome.with_context(|| format!("{what}, after {PATIENCE:?}")),
-            }
-        }
+        process::retried(PATIENCE, what, || attempt(self))
     }
 }
 

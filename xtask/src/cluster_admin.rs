@@ -111,14 +111,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     tally.add(compare(&desk));
-    println!("{tally}");
-    if tally.failed > 0 {
-        bail!("outputs are kept in {}", dir.display());
-    }
-    if !options.keep {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    Ok(())
+    tally.conclude(&dir, options.keep)
 }
 
 fn plan(options: &Options, dir: &std::path::Path) -> Result<Cluster> {

@@ -24,6 +24,21 @@ pub fn output_of(command: &mut Command) -> Result<String> {
         .with_context(|| format!("{} printed other than UTF-8", shown(command)))
 }
 
+/// Tries again until `patience` is over what fails; then with the last error.
+pub fn retried<T>(
+    patience: Duration,
+    what: &str,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Err(_) if began.elapsed() < patience => std::thread::sleep(Duration::from_millis(200)),
+            outcome => return outcome.with_context(|| format!("{what}, after {patience:?}")),
+        }
+    }
+}
+
 /// Runs a command to its end with nothing on standard input, whatever its exit status.
 pub fn run_captured(command: &mut Command) -> Result<Output> {
     command.stdin(Stdio::null());

@@ -54,6 +54,12 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    for quorum in &options.quorums {
+        ensure!(
+            REFERENCES.iter().any(|it| size_of(it) == size_of(quorum)),
+            "--quorums {quorum}: a quorum has one controller or three"
+        );
+    }
     let target = workspace::target_dir().join("raised-quorum");
     let dir = options.dir.clone().unwrap_or(target);
     if dir.exists() {
@@ -79,21 +85,7 @@ pub fn run(options: &Options) -> Result<()> {
             tally.failed += outcome.unknown.len();
         }
     }
-    ensure!(
-        options
-            .quorums
-            .iter()
-            .all(|quorum| REFERENCES.iter().any(|it| size_of(it) == size_of(quorum))),
-        "a quorum has one controller or three"
-    );
-    println!("{tally}");
-    if tally.failed > 0 {
-        bail!("outputs are kept in {}", dir.display());
-    }
-    if !options.keep {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    Ok(())
+    tally.conclude(&dir, options.keep)
 }
 
 fn size_of(quorum: &str) -> usize {
@@ -440,14 +432,6 @@ impl Story {
 
     /// Tries again for a while what fails.
     fn retried<T>(&self, what: &str, attempt: impl Fn(&Story) -> Result<T>) -> Result<T> {
-        let began = Instant::now();
-        loop {
-            match attempt(self) {
-                Err(_) if began.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(200));
-                }
-                outcome => return outcome.with_context(|| format!("{what}, after {PATIENCE:?}")),
-            }
-        }
+        process::retried(PATIENCE, what, || attempt(self))
     }
 }

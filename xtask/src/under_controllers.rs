@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::peer::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair};
 use crate::report::Tally;
@@ -74,15 +74,9 @@ pub fn run(options: &Options) -> Result<()> {
             break;
         }
     }
-    println!("{tally}");
-    if tally.failed > 0 {
-        bail!("outputs are kept in {}", dir.display());
-    }
+    // Its nodes write there.
     drop(cluster);
-    if !options.keep {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    Ok(())
+    tally.conclude(&dir, options.keep)
 }
 
 struct Cluster {

@@ -27,7 +27,13 @@ pub fn compare_common(members: &[Member], partition: &str) -> Result<(u64, Vec<S
         replicas.push((member.name(), log_of(&folder)?));
     }
     keep_common(&mut replicas);
-    Ok(compare_logs(&replicas, partition))
+    let (bytes, mut parted) = compare_logs(&replicas, partition);
+    if bytes == 0 {
+        parted.push(format!(
+            "the replicas of {partition} have nothing in common"
+        ));
+    }
+    Ok((bytes, parted))
 }
 
 fn keep_common(replicas: &mut [(String, Vec<u8>)]) {

@@ -119,8 +119,8 @@ impl QuorumHandle {
         }
     }
 
-    /// Ends the thread; returns when its log is closed and what is published to has been let go. A leader tries for so long to give the lead away. May be asked
-    /// again while it is under way, with less time.
+    /// Ends the thread; returns when its log is closed and what is published to has been let go. A leader tries for so long to
+    /// give the lead away. May be asked again while it is under way, with less time.
     pub async fn stop(&self, timeout: Duration) {
         let (sender, stopped) = oneshot::channel();
         self.stop_requested.store(true, Ordering::Release);
