@@ -7,24 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ottla_protocol::messages::ResponseHeader;
-use ottla_protocol::{
-    ApiKey, ApiMessage, DecodeError, EncodeError, Encoded, Encoder, Message, Reader,
-};
+use ottla_protocol::{ApiKey, ApiMessage, EncodeError, Encoded, Encoder, Message, Reader};
 
-use crate::net::{Answer, ListenerInfo};
-use crate::{Broker, RequestContext, api, telemetry};
+use ottla_net::{Answer, ListenerInfo, RequestContext, RequestError};
 
-/// Why a request gets no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RequestError {
-    #[error("{0}")]
-    Malformed(DecodeError),
-    #[error("{} is not served in version {version}", api_key.name())]
-    NotServed { api_key: ApiKey, version: i16 },
-    /// A defect of the broker.
-    #[error("{0}")]
-    Unanswerable(String),
-}
+use crate::{Broker, api, telemetry};
 
 type Handled<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
 type Handler = for<'a> fn(&'a Arc<Broker>, &'a RequestContext, Reader) -> Handled<'a>;
@@ -275,7 +262,7 @@ fn encode_in_version<M: Message>(
         let api = context.api_key.name();
         RequestError::Unanswerable(format!("{api} response in version {version}: {error}"))
     };
-    let requests = broker.metrics.requests();
+    let requests = broker.context.metrics.requests();
     requests.on_errors(context.api_key, response, version);
     let header = ResponseHeader {
         correlation_id: context.correlation_id,

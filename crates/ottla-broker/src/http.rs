@@ -26,8 +26,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use self::bounded_listener::BoundedListener;
-use crate::metrics::{CONTENT_TYPE, collect, to_openmetrics};
 use crate::{Broker, BrokerState};
+use ottla_metrics::openmetrics::{CONTENT_TYPE, to_openmetrics};
+
+use crate::metrics::collect;
 
 /// A listener that serves until it is dropped.
 #[derive(Debug)]

@@ -10,42 +10,25 @@
 
 mod api;
 mod api_table;
-mod at_once;
-mod authorizer;
 mod broker;
-mod complaints;
-pub mod controller;
-mod coordination;
 mod dispatch;
-mod groups;
+mod features;
 mod http;
-mod log_dirs;
-mod metadata;
 mod metrics;
-mod net;
-mod partition;
-mod preflight;
-mod quorum;
-mod replication;
-mod request_context;
-mod request_memory;
-mod share_groups;
-mod stalls;
+mod publish;
 mod start;
 mod telemetry;
 mod throttle;
-mod transactions;
 
 pub use api_table::api_table_markdown;
-pub use authorizer::{Authorizer, Operation, ResourceType};
-pub use broker::{Broker, BrokerState};
+pub use broker::Broker;
 pub use dispatch::{Endpoint, served_apis};
-pub use log_dirs::THREADS_PER_DIRECTORY;
-pub use metrics::{Metric, Metrics};
-pub use net::{Connection, ListenerInfo};
-pub use partition::Partition;
-pub use preflight::{Facts, Finding, Preflight, Severity, Unformatted, Unserved};
-pub use request_context::RequestContext;
+pub use features::{Features, SupportedFeature};
+pub use ottla_context::BrokerState;
+pub use ottla_net::{
+    Authorizer, Connection, ListenerInfo, Operation, RequestContext, ResourceType,
+};
+pub use ottla_partition::Partition;
 pub use start::{RunningBroker, StartError};
 
 /// Whether Kafka keeps the topic for itself (`Topic.isInternal`).

@@ -12,24 +12,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
+use ottla_context::BrokerState;
 use ottla_metadata::MetadataImage;
+use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
+use ottla_net::{BoundListener, Connection, ListenerInfo, Network, accept_connections};
+use ottla_node::{ControllerHandle, Membership};
+use ottla_partition::cleaner::Cleaner;
+use ottla_partition::maintenance::Maintenance;
+use ottla_partition::replication;
+use ottla_storage::format::{format_standalone, not_formatted, read_identity};
+use ottla_storage::log_dirs::{DirLocks, LoadSettings, LogDirs};
+use ottla_storage::preflight::Unformatted;
 use ottla_types::TopicPartition;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::controller::dir_assignments::DirAssignments;
-use crate::controller::dir_reports::DirReports;
-use crate::controller::format::{format_standalone, not_formatted, read_identity};
-use crate::controller::{ControllerHandle, Membership};
+use crate::Broker;
 use crate::dispatch::Endpoint;
 use crate::http::HttpServer;
-use crate::log_dirs::{DirLocks, LoadSettings, LogDirs};
-use crate::metadata::publish::apply_dynamic_settings;
-use crate::metrics::{self, Metric};
-use crate::net::{BoundListener, Connection, ListenerInfo, accept_connections};
-use crate::preflight::Unformatted;
-use crate::replication;
-use crate::stalls;
-use crate::{Broker, BrokerState};
+use crate::metrics;
+use crate::publish::{apply_dynamic_settings, publish_to};
 
 /// How long requests in flight may take to be answered at a stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -109,13 +110,17 @@ impl Broker {
         if let Ok(ms @ 1..) = u64::try_from(config.ottla_trace_stalls_ms) {
             stalls::set_threshold_ms(ms);
         }
-        metrics::flush_stats::begin();
-        let broker = Arc::new(Broker::new(config));
-        let resolving = Arc::clone(&broker);
-        tokio::task::spawn_blocking(move || resolving.address_limits.resolve(&resolving.config()))
-            .await
-            .map_err(|error| StartError(format!("the start was broken off: {error}")))?
-            .map_err(StartError)?;
+        ottla_log::observe_flushes(flush_stats::record);
+        let broker = Broker::new(config);
+        let resolving = Arc::clone(&broker.network);
+        tokio::task::spawn_blocking(move || {
+            resolving
+                .address_limits
+                .resolve(&resolving.context.config())
+        })
+        .await
+        .map_err(|error| StartError(format!("the start was broken off: {error}")))?
+        .map_err(StartError)?;
         // From before the logs are opened, so that who asks is told how far that has come.
         let http = match http {
             Some(bound) => Some(HttpServer::start(Arc::clone(&broker), bound).map_err(StartError)?),
@@ -130,31 +135,14 @@ impl Broker {
             .await
             .map_err(|error| StartError(format!("the start was broken off: {error}")))?
             .map_err(StartError)?;
-        let mut tasks = vec![
-            tokio::spawn(close_idle_connections(Arc::clone(&broker))),
-            tokio::spawn(metrics::look_again_and_again(Arc::clone(&broker))),
-        ];
+        let mut tasks = background_tasks(&broker);
         let reporter = tokio::spawn(metrics::report_to_files(Arc::clone(&broker)));
-        if let Some(log_dirs) = broker.log_dirs() {
-            let maintain = Arc::clone(log_dirs).maintain(Arc::clone(&broker));
-            tasks.push(tokio::spawn(maintain));
-            let clean = Arc::clone(log_dirs).keep_cleaning(Arc::clone(&broker));
-            tasks.push(tokio::spawn(clean));
-            let watch = Arc::clone(log_dirs).watch_space(Arc::clone(&broker));
-            tasks.push(tokio::spawn(watch));
-        }
-        tasks.push(tokio::spawn(open_missing_partitions(Arc::clone(&broker))));
-        tasks.push(tokio::spawn(DirAssignments::send_all(Arc::clone(&broker))));
-        tasks.push(tokio::spawn(DirReports::send_all(Arc::clone(&broker))));
-        tasks.push(tokio::spawn(replication::keep_isr_current(Arc::clone(
-            &broker,
-        ))));
-        let resuming = Arc::clone(&broker);
-        tokio::task::spawn_blocking(move || resuming.resume_moves());
+        let moves = Arc::clone(&broker.directory_moves);
+        tokio::task::spawn_blocking(move || moves.resume_moves());
         for bound in of_broker {
-            tasks.push(tokio::spawn(accept_connections(Arc::clone(&broker), bound)));
+            tasks.push(accept(&broker, bound));
         }
-        broker.set_state(BrokerState::Running);
+        broker.context.set_state(BrokerState::Running);
         Ok(RunningBroker {
             broker,
             listeners,
@@ -164,6 +152,47 @@ impl Broker {
             http,
         })
     }
+}
+
+/// What runs beside the requests until the broker stops.
+fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
+    let context = Arc::clone(&broker.context);
+    let windows = async move {
+        tokio::select! {
+            () = advance_windows(&context.metrics) => {}
+            () = context.stopping() => {}
+        }
+    };
+    let mut tasks = vec![
+        tokio::spawn(windows),
+        tokio::spawn(close_idle_connections(Arc::clone(&broker.network))),
+        tokio::spawn(Arc::clone(broker).wake_at_stop()),
+        tokio::spawn(open_missing_partitions(Arc::clone(broker))),
+        tokio::spawn(Arc::clone(&broker.dir_assignments).send_all()),
+        tokio::spawn(replication::keep_isr_current(
+            Arc::clone(&broker.host),
+            Arc::clone(&broker.partitions),
+        )),
+    ];
+    if let Some(log_dirs) = broker.log_dirs() {
+        let log_dirs = || Arc::clone(log_dirs);
+        let (host, partitions) = (Arc::clone(&broker.host), Arc::clone(&broker.partitions));
+        let maintenance = Maintenance::new(host.clone(), partitions.clone(), log_dirs());
+        let cleaner = Arc::new(Cleaner::new(host, partitions, log_dirs()));
+        let cleaner = broker.cleaner.get_or_init(|| cleaner);
+        tasks.extend([
+            tokio::spawn(Arc::new(maintenance).maintain()),
+            tokio::spawn(Arc::clone(cleaner).keep_cleaning()),
+            tokio::spawn(log_dirs().watch_space(Arc::clone(&broker.context))),
+            tokio::spawn(Arc::clone(&broker.dir_reports).send_all(log_dirs())),
+        ]);
+    }
+    tasks
+}
+
+fn accept(broker: &Arc<Broker>, bound: BoundListener) -> JoinHandle<()> {
+    let network = Arc::clone(&broker.network);
+    tokio::spawn(accept_connections(network, Arc::clone(broker), bound))
 }
 
 /// Reads or formats the directories, takes part in the metadata quorum and joins its cluster. Returns what accepts
@@ -183,16 +212,23 @@ fn join_cluster(
     }
     let identity = identity.ok_or_else(|| not_formatted(&config))?;
     let log_dirs = Arc::new(LogDirs::new(locks, &identity));
+    let publish = publish_to(broker, config.clone());
     let membership = match config.process_roles.broker {
-        true => Membership::join(broker, &config, &identity, log_dirs.epoch_of_clean_stop()),
-        false => Membership::control(broker, &config, &identity, &log_dirs),
+        true => Membership::join(
+            &broker.context,
+            &config,
+            &identity,
+            log_dirs.epoch_of_clean_stop(),
+            publish,
+        ),
+        false => Membership::control(&broker.context, &config, &identity, &log_dirs, publish),
     };
     // Before it is complete: what is published asks the controller for things.
-    let joined = membership.map(|membership| broker.set_membership(membership));
+    let joined = membership.map(|membership| broker.node.set_membership(membership));
     let accepting: Vec<_> = match joined {
         Ok(()) => of_controller
             .into_iter()
-            .map(|bound| tokio::spawn(accept_connections(Arc::clone(broker), bound)))
+            .map(|bound| accept(broker, bound))
             .collect(),
         Err(_) => Vec::new(),
     };
@@ -211,12 +247,13 @@ fn load_and_serve(
     file_config: &BrokerConfig,
     log_dirs: &Arc<LogDirs>,
 ) -> Result<(), String> {
-    let (Some(membership), Some(heartbeats)) = (broker.membership(), broker.heartbeats()) else {
+    let (Some(membership), Some(heartbeats)) = (broker.node.membership(), broker.heartbeats())
+    else {
         return Ok(());
     };
     let runtime = tokio::runtime::Handle::current();
     let served = (|| {
-        let image = runtime.block_on(membership.catch_up(broker, heartbeats))?;
+        let image = runtime.block_on(membership.catch_up(&broker.context, heartbeats))?;
         // Before the logs, so that each is opened with the settings of its topic, over those that the cluster
         // and this broker were given while they ran.
         let config = apply_dynamic_settings(broker, file_config, &image);
@@ -236,9 +273,9 @@ fn load_logs(
     image: &MetadataImage,
     log_dirs: &Arc<LogDirs>,
 ) -> Result<(), String> {
-    broker.set_state(BrokerState::Recovery);
+    broker.context.set_state(BrokerState::Recovery);
     log_dirs.load(&LoadSettings {
-        topic_config: &|topic| broker.topic_config(image, topic),
+        topic_config: &|topic| broker.local_replicas.topic_config(image, topic),
         assigned: &|replica| {
             let topic = image.topics.by_name(&replica.topic)?;
             let registration = topic.partition(replica.partition)?;
@@ -272,23 +309,25 @@ impl RunningBroker {
     /// Answers what is in flight, then brings everything to the disk.
     pub async fn stop(mut self) {
         let broker = Arc::clone(&self.broker);
-        broker.set_state(BrokerState::PendingControlledShutdown);
+        broker
+            .context
+            .set_state(BrokerState::PendingControlledShutdown);
         let has_successors = has_successors(&broker);
         if has_successors {
             // Clients are served until other brokers lead what this one leads.
             leave(&broker).await;
         }
-        broker.begin_stop();
+        broker.context.begin_stop();
         // Members that wait for their group would keep their connections from draining.
         broker.groups.stop();
         broker.transactions.stop();
         broker.share_groups.stop();
         self.drain(Endpoint::Broker).await;
         end(&mut self.tasks).await;
-        broker.set_state(BrokerState::ShuttingDown);
+        broker.context.set_state(BrokerState::ShuttingDown);
         // It only writes a file; a panic in it has been reported where it happened.
         let _ = (&mut self.reporter).await;
-        if let Some(membership) = broker.membership() {
+        if let Some(membership) = broker.node.membership() {
             if !has_successors {
                 leave(&broker).await;
             }
@@ -315,7 +354,7 @@ impl RunningBroker {
     /// Has the requests of such clients answered that are in flight, and closes their connections. A broker that cannot
     /// go on keeps nobody waiting: what was not answered is not answered. Kafka halts at once.
     async fn drain(&self, endpoint: Endpoint) {
-        let connections = &self.broker.connections;
+        let connections = &self.broker.network.connections;
         let each = |act: fn(&Connection)| {
             connections.for_each(|connection| {
                 if Endpoint::of(&connection.listener) == endpoint {
@@ -333,9 +372,9 @@ impl RunningBroker {
 
     /// Ends the threads of the cleaner, which asks the logs for things as long as it runs.
     async fn stop_cleaner(&self) {
-        if let Some(log_dirs) = self.broker.log_dirs().map(Arc::clone) {
+        if let Some(cleaner) = self.broker.cleaner.get().map(Arc::clone) {
             // A panic has been reported where it happened.
-            let _ = tokio::task::spawn_blocking(move || log_dirs.stop_cleaner()).await;
+            let _ = tokio::task::spawn_blocking(move || cleaner.stop()).await;
         }
     }
 
@@ -354,12 +393,12 @@ impl RunningBroker {
             let mut named = JoinSet::new();
             for partition in some.iter().map(Arc::clone) {
                 let broker = Arc::clone(&self.broker);
-                named.spawn(async move { partition.ensure_topic_id(&broker).await });
+                named.spawn(async move { partition.ensure_topic_id(&broker.host).await });
             }
             named.join_all().await;
             for partition in some {
                 let topic_partition = partition.topic_partition.clone();
-                match partition.close(&self.broker).await {
+                match partition.close(&self.broker.host).await {
                     Some(job) => {
                         let task = tokio::task::spawn_blocking(move || job.run());
                         closing.push((topic_partition, task));
@@ -394,6 +433,7 @@ async fn end(tasks: &mut [JoinHandle<()>]) {
 /// cluster serves its clients to the end.
 fn has_successors(broker: &Broker) -> bool {
     let controls_itself = broker
+        .node
         .quorum()
         .is_some_and(|quorum| quorum.status().is_active);
     let id = broker.broker_id();
@@ -410,7 +450,7 @@ async fn leave(broker: &Broker) {
     {
         tokio::select! {
             () = heartbeats.leave() => {}
-            () = broker.hurried() => {}
+            () = broker.context.hurried() => {}
         }
     }
 }
@@ -418,7 +458,7 @@ async fn leave(broker: &Broker) {
 async fn stop_controller(broker: &Broker, controller: &ControllerHandle) {
     tokio::select! {
         () = controller.stop(LEAD_AWAY) => return,
-        () = broker.hurried() => {}
+        () = broker.context.hurried() => {}
     }
     controller.stop(Duration::ZERO).await;
 }
@@ -438,25 +478,26 @@ async fn open_missing_partitions(broker: Arc<Broker>) {
 }
 
 /// Closes connections on which nothing came for `connections.max.idle.ms`.
-async fn close_idle_connections(broker: Arc<Broker>) {
+async fn close_idle_connections(network: Arc<Network>) {
+    let context = &network.context;
     loop {
-        let max_idle_ms = u64::try_from(broker.config().connections_max_idle_ms).ok();
+        let max_idle_ms = u64::try_from(context.config().connections_max_idle_ms).ok();
         let check = max_idle_ms.map_or(IDLE_CHECK, |ms| {
             Duration::from_millis(ms / 4).clamp(Duration::from_millis(10), IDLE_CHECK)
         });
         tokio::select! {
             () = tokio::time::sleep(check) => {}
-            () = broker.stopping() => return,
+            () = context.stopping() => return,
         }
-        if let Some(since_ms) = broker.now_ms().checked_sub(QUIET_MS) {
-            broker.connections.quieten(since_ms);
+        if let Some(since_ms) = context.now_ms().checked_sub(QUIET_MS) {
+            network.connections.quieten(since_ms);
         }
         let Some(max_idle_ms) = max_idle_ms else {
             continue;
         };
-        if let Some(since_ms) = broker.now_ms().checked_sub(max_idle_ms) {
-            let closed = broker.connections.close_idle(since_ms);
-            broker.metrics.add(Metric::ConnectionsIdle, closed as u64);
+        if let Some(since_ms) = context.now_ms().checked_sub(max_idle_ms) {
+            let closed = network.connections.close_idle(since_ms);
+            context.metrics.add(Metric::ConnectionsIdle, closed as u64);
         }
     }
 }

@@ -8,6 +8,7 @@ mod compaction;
 mod consumer_groups;
 mod controller_listener;
 mod directories;
+mod directory_move;
 mod every_api;
 mod failures;
 mod groups;
@@ -16,17 +17,18 @@ mod idempotence;
 mod lost_brokers;
 mod metrics;
 mod older_levels;
-pub(crate) mod peer;
 pub(crate) mod produce_and_fetch;
+mod quorum_messages;
 mod quorum_of_three;
 mod quotas_and_credentials;
 mod raised_kraft_version;
 mod replication;
 mod resources_in_force;
-pub(crate) mod said;
 mod settings;
 mod settings_in_force;
 mod share_groups;
+mod share_state_requests;
+mod stalls;
 mod streams_groups;
 mod topic_id_files;
 mod transactions;
@@ -173,42 +175,4 @@ pub(crate) fn topic_id(name: &str) -> Uuid {
         *to = from;
     }
     Uuid(id)
-}
-
-/// Holds the table of docs/recovery.md at that place to what the tests run, or writes it there.
-pub(crate) fn assert_documented(place: &str, table: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recovery.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (begin, end) = (
-        format!("<!-- {place}: begin -->\n"),
-        format!("<!-- {place}: end -->"),
-    );
-    let start = text.find(&begin).expect("the table has a place") + begin.len();
-    let stop = text.find(&end).expect("the table's place has an end");
-    if std::env::var_os("OTTLA_WRITE_DOCS").is_some() {
-        std::fs::write(&path, format!("{}{table}{}", &text[..start], &text[stop..])).unwrap();
-        return;
-    }
-    assert_eq!(
-        &text[start..stop],
-        table,
-        "docs/recovery.md is not up to date; run this test with OTTLA_WRITE_DOCS=1"
-    );
-}
-
-/// A message of magic 0 or 1, with a checksum of its own.
-pub(crate) fn old_message(magic: u8, attributes: u8, offset: i64, value: &[u8]) -> Vec<u8> {
-    let mut content = vec![magic, attributes];
-    if magic == 1 {
-        content.extend(1_000_000_i64.to_be_bytes());
-    }
-    content.extend((-1i32).to_be_bytes());
-    content.extend((value.len() as i32).to_be_bytes());
-    content.extend(value);
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &content) as u32;
-    let mut message = offset.to_be_bytes().to_vec();
-    message.extend((content.len() as i32 + 4).to_be_bytes());
-    message.extend(crc.to_be_bytes());
-    message.extend(content);
-    message
 }

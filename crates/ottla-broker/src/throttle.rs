@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::RequestContext;
+use ottla_net::RequestContext;
 
 /// Decides how long a connection pauses. Never.
 #[derive(Debug, Default)]

@@ -6,14 +6,20 @@
 mod binary;
 mod broker_process;
 pub mod client_histories;
+mod documented;
 mod mounts;
+mod old_messages;
+pub mod peer;
+pub mod said;
 pub mod simulation;
 mod stalling_proxy;
 
 pub use binary::ottla_binary;
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};
+pub use documented::assert_documented;
 pub use mounts::{
     give_back, make_read_only, may_mount, mount_small, take_away, this_program_with_mounts,
     unmount, with_mounts,
 };
+pub use old_messages::old_message;
 pub use stalling_proxy::StallingProxy;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_broker::{Facts, Finding, Preflight, Severity, Unformatted};
+use ottla_storage::preflight::{Facts, Finding, Preflight, Severity, Unformatted};
 use serde_json::{Value, json};
 
 use crate::server;

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use ottla_broker::{
-    Broker, Finding, Preflight, RunningBroker, Severity, THREADS_PER_DIRECTORY, Unformatted,
-};
+use ottla_broker::{Broker, RunningBroker};
 use ottla_config::{BrokerConfig, Properties, single_node_properties};
+use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
+use ottla_storage::preflight::{Finding, Preflight, Severity, Unformatted};
 use tracing_subscriber::EnvFilter;
 
 use crate::stop_signals::StopSignals;

@@ -10,8 +10,10 @@ use ottla_coordinator::transaction::{AddPartitions, Response};
 use ottla_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 
-use crate::groups::OFFSETS_TOPIC;
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_coordination::groups::OFFSETS_TOPIC;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -47,11 +49,11 @@ async fn add(
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, group_id) {
         return ErrorCode::GroupAuthorizationFailed;
     }
-    let coordinator = match broker.transactions.coordinator_of(broker, transactional_id) {
+    let coordinator = match broker.transactions.coordinator_of(transactional_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return error,
     };
-    let index = broker.groups.partition_of(broker, group_id);
+    let index = broker.groups.partition_of(group_id);
     let request = AddPartitions {
         transactional_id: transactional_id.clone(),
         producer: TransactionalProducer {
@@ -61,7 +63,7 @@ async fn add(
         partitions: vec![TopicPartition::new(OFFSETS_TOPIC, index)],
         client_transaction_version: 0,
     };
-    let added = coordinator.request(broker, |coordinator, to, now| {
+    let added = coordinator.request(&broker.transactions, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
     match added.await {

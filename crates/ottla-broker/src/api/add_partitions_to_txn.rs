@@ -17,7 +17,9 @@ use ottla_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResp
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 use tokio::task::JoinSet;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 /// From this version on the request comes from brokers.
 const OF_BROKERS: i16 = 4;
@@ -109,7 +111,7 @@ async fn add(
         id: ProducerId(transaction.producer_id),
         epoch: ProducerEpoch(transaction.producer_epoch),
     };
-    let coordinator = match broker.transactions.coordinator_of(broker, &id) {
+    let coordinator = match broker.transactions.coordinator_of(&id) {
         Ok(coordinator) => coordinator,
         Err(error) => return result(&transaction, |_, _| error),
     };
@@ -133,7 +135,7 @@ async fn add(
         partitions: partitions.collect(),
         client_transaction_version: if is_clients { 0 } else { 2 },
     };
-    let added = coordinator.request(broker, |coordinator, to, now| {
+    let added = coordinator.request(&broker.transactions, |coordinator, to, now| {
         coordinator.handle_add_partitions(to, request, now)
     });
     let error = match added.await {

@@ -8,8 +8,10 @@ use ottla_protocol::messages::{AddRaftVoterRequest, AddRaftVoterResponse};
 use ottla_raft::ReplicaKey;
 use ottla_types::{BrokerId, ErrorCode};
 
-use crate::quorum::served::{check_cluster_id_in_words, error_message, voter_endpoints};
-use crate::{Broker, RequestContext};
+use super::raft_responses::{check_cluster_id_in_words, error_message, voter_endpoints};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -21,11 +23,11 @@ pub(crate) async fn handle(
         error_message: error_message(error, message),
         ..Default::default()
     };
-    if let Some(channel) = broker.controller_elsewhere(context) {
+    if let Some(channel) = broker.node.controller_elsewhere(context) {
         let answer = channel.forward(context, &request).await;
         return answer.unwrap_or_else(|error| answered(error, None));
     }
-    let Some(quorum) = broker.quorum() else {
+    let Some(quorum) = broker.node.quorum() else {
         return answered(ErrorCode::BrokerNotAvailable, None);
     };
     let requested = request.cluster_id.as_ref();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ottla_protocol::messages::alter_client_quotas_response::{EntityData, EntryData};
 use ottla_protocol::messages::{AlterClientQuotasRequest, AlterClientQuotasResponse};
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -6,7 +6,9 @@ use ottla_protocol::messages::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
 };
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -12,7 +12,9 @@ use ottla_protocol::messages::alter_replica_log_dirs_response::{
 use ottla_protocol::messages::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
 use ottla_types::{ErrorCode, TopicPartition};
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -43,7 +45,9 @@ pub(crate) async fn handle(
             let code = match is_allowed {
                 true => {
                     let topic_partition = TopicPartition::new(topic.clone(), partition);
-                    let altered = altering.alter_replica_log_dir(&topic_partition, &path);
+                    let altered = altering
+                        .directory_moves
+                        .alter_replica_log_dir(&topic_partition, &path);
                     altered.err().unwrap_or(ErrorCode::None)
                 }
                 false => ErrorCode::ClusterAuthorizationFailed,

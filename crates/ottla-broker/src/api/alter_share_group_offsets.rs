@@ -14,8 +14,11 @@ use ottla_protocol::messages::alter_share_group_offsets_response::{
 use ottla_protocol::messages::{AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse};
 use ottla_types::{ErrorCode, TopicId};
 
-use crate::share_groups::{Persister, StateFailure};
-use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+use ottla_coordination::share_groups;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
+use ottla_coordination::share_groups::{Persister, StateFailure};
 
 type Topic = AlterShareGroupOffsetsResponseTopic;
 type Partition = AlterShareGroupOffsetsResponsePartition;
@@ -27,7 +30,7 @@ pub(crate) async fn handle(
 ) -> AlterShareGroupOffsetsResponse {
     let authorizer = &broker.authorizer;
     let operation = Operation::Read;
-    if !share_groups::are_enabled(broker) {
+    if !share_groups::are_enabled(&broker.share_groups) {
         return refused(ErrorCode::UnsupportedVersion);
     }
     if !authorizer.is_allowed(context, operation, ResourceType::Group, &request.group_id) {
@@ -93,11 +96,11 @@ async fn alter(
     if request.group_id.is_empty() {
         return refused(ErrorCode::InvalidGroupId);
     }
-    let coordinator = match broker.groups.coordinator_of(broker, &request.group_id) {
+    let coordinator = match broker.groups.coordinator_of(&request.group_id) {
         Ok(coordinator) => coordinator,
         Err(code) => return refused(code),
     };
-    let decided = coordinator.request(broker, |groups, to, now| {
+    let decided = coordinator.request(&broker.groups, |groups, to, now| {
         groups.handle_alter_share_group_offsets(to, &request, now)
     });
     let (mut response, initialize) = match decided.await {
@@ -140,7 +143,7 @@ async fn alter(
     }
     if !initialized.is_empty() {
         // A coordinator that is closed leaves it to the next one, which has it initialized again.
-        let _ = coordinator.tell(broker, |groups, now| {
+        let _ = coordinator.tell(&broker.groups, |groups, now| {
             groups.on_share_state_initialized(&request.group_id, &initialized, now)
         });
     }
@@ -152,9 +155,11 @@ async fn initialize_all(
     broker: &Arc<Broker>,
     requests: &[InitializeState],
 ) -> HashMap<(TopicId, i32), StateFailure> {
-    let answers = Persister::each(broker, requests.to_vec(), |broker, request| async move {
-        Persister::initialize_state(&broker, request).await
-    });
+    let answers = Persister::each(
+        &broker.share_groups,
+        requests.to_vec(),
+        |broker, request| async move { Persister::initialize_state(&broker, request).await },
+    );
     let answers = requests.iter().zip(answers.await);
     let failures = answers.filter_map(|(request, answer)| {
         let key = (request.key.topic_id, request.key.partition);

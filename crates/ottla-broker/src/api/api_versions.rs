@@ -11,7 +11,9 @@ use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
 use crate::dispatch::{Endpoint, is_forwardable, is_offered, served_apis, served_versions};
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -85,7 +87,7 @@ fn at_leader(
     if !is_forwardable(key) {
         return Some(versions);
     }
-    let channel = broker.controller_elsewhere(context);
+    let channel = broker.node.controller_elsewhere(context);
     match channel.and_then(|channel| channel.versions_at_leader(key)) {
         Some(served) => in_both(&versions, &served),
         None => Some(versions),

@@ -12,9 +12,11 @@ use ottla_protocol::messages::{BeginQuorumEpochRequest, BeginQuorumEpochResponse
 use ottla_raft::ReplicaKey;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
-use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
-use crate::quorum::served::{NamedLeader, ask, check_cluster_id, node_endpoints, voter_endpoints};
-use crate::{Broker, RequestContext};
+use super::raft_responses::{NamedLeader, ask, check_cluster_id, node_endpoints, voter_endpoints};
+use ottla_net::RequestContext;
+use ottla_node::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -39,8 +41,12 @@ pub(crate) fn read(
     cluster_id: &ByteString,
 ) -> Result<ottla_raft::Request, ErrorCode> {
     check_cluster_id(request.cluster_id.as_ref(), cluster_id)?;
-    let partition = only_partition!(request.topics, topic_name, partitions, partition_index)
-        .ok_or(ErrorCode::InvalidRequest)?;
+    let partition = only_partition(
+        request.topics,
+        |topic| (topic.topic_name, topic.partitions),
+        |partition| partition.partition_index,
+    )
+    .ok_or(ErrorCode::InvalidRequest)?;
     Ok(ottla_raft::Request::BeginQuorumEpoch(
         ottla_raft::BeginQuorumEpochRequest {
             leader: BrokerId(partition.leader_id),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode};
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -7,7 +7,9 @@ use ottla_protocol::messages::consumer_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -15,7 +17,7 @@ pub(crate) async fn handle(
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
     let authorizer = &broker.authorizer;
-    let is_served = broker.groups.serves_consumer_protocol(broker);
+    let is_served = broker.groups.serves_consumer_protocol();
     let (operation, resource) = (Operation::Describe, ResourceType::Group);
     // Those that are refused come first, as with Kafka.
     let (allowed, refused): (Vec<ByteString>, Vec<ByteString>) =
@@ -58,7 +60,7 @@ fn describe(broker: &Broker, group_id: ByteString) -> DescribedGroup {
     }
     let described = broker
         .groups
-        .coordinator_of(broker, &group_id)
+        .coordinator_of(&group_id)
         .and_then(|shard| shard.read(|groups| groups.describe_consumer_group(&group_id)));
     described.unwrap_or_else(|error| failed(group_id, error))
 }

@@ -7,14 +7,16 @@ use ottla_coordinator::group::{HeartbeatContext, Requester, Response, validate_h
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Uuid};
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse {
-    if !broker.groups.serves_consumer_protocol(broker) {
+    if !broker.groups.serves_consumer_protocol() {
         return refused(ErrorCode::UnsupportedVersion, None);
     }
     let authorizer = &broker.authorizer;
@@ -40,11 +42,11 @@ pub(crate) async fn handle(
         new_member_id: Uuid(rand::random()).to_string().into(),
         requester: Requester::new(context.clone()),
     };
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return refused(error, None),
     };
-    let heard = coordinator.request(broker, |coordinator, to, now| {
+    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_consumer_group_heartbeat(to, request, heartbeat, now)
     });
     match heard.await {

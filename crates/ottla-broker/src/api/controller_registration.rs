@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use ottla_protocol::messages::{ControllerRegistrationRequest, ControllerRegistrationResponse};
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -7,14 +7,16 @@ use ottla_protocol::messages::create_acls_response::AclCreationResult;
 use ottla_protocol::messages::{CreateAclsRequest, CreateAclsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: CreateAclsRequest,
 ) -> CreateAclsResponse {
-    let (error, message) = match broker.controller_elsewhere(context) {
+    let (error, message) = match broker.node.controller_elsewhere(context) {
         Some(channel) => match channel.forward(context, &request).await {
             Ok(response) => return response,
             Err(error) => (error, None),

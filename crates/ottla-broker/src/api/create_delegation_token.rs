@@ -7,7 +7,9 @@ use bytestring::ByteString;
 use ottla_protocol::messages::{CreateDelegationTokenRequest, CreateDelegationTokenResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 /// What Kafka says for a time that there is not.
 const NO_TIME: i64 = -1;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ottla_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use ottla_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

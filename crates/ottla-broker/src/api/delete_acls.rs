@@ -7,14 +7,16 @@ use ottla_protocol::messages::delete_acls_response::DeleteAclsFilterResult;
 use ottla_protocol::messages::{DeleteAclsRequest, DeleteAclsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: DeleteAclsRequest,
 ) -> DeleteAclsResponse {
-    let (error, message) = match broker.controller_elsewhere(context) {
+    let (error, message) = match broker.node.controller_elsewhere(context) {
         Some(channel) => match channel.forward(context, &request).await {
             Ok(response) => return response,
             Err(error) => (error, None),

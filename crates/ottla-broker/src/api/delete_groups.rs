@@ -10,9 +10,12 @@ use ottla_protocol::messages::delete_groups_response::DeletableGroupResult;
 use ottla_protocol::messages::{DeleteGroupsRequest, DeleteGroupsResponse};
 use ottla_types::ErrorCode;
 
-use crate::at_once::each_at_once;
-use crate::coordination::Shard;
-use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+use ottla_coordination::share_groups;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
+use ottla_coordination::at_once::each_at_once;
+use ottla_coordination::runtime::Shard;
 
 /// Partitions of `__consumer_offsets`, and in each of them share groups, that one request is busy with at one time.
 const PARTITIONS_AT_ONCE: usize = 16;
@@ -32,7 +35,7 @@ pub(crate) async fn handle(
         let authorizer = &broker.authorizer;
         authorizer.is_allowed(context, Operation::Delete, ResourceType::Group, group_id)
     });
-    let by_partition = broker.groups.by_partition(broker, allowed);
+    let by_partition = broker.groups.by_partition(allowed);
     let deleted = each_at_once(
         PARTITIONS_AT_ONCE,
         by_partition,
@@ -75,7 +78,7 @@ async fn delete(
     if group_ids.is_empty() {
         return results;
     }
-    let deleted = coordinator.request(broker, |coordinator, to, now| {
+    let deleted = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_delete_groups(to, &group_ids, now)
     });
     results.extend(match deleted.await {
@@ -92,7 +95,7 @@ async fn delete_share_state(
     coordinator: &Arc<Shard<GroupCoordinator>>,
     group_ids: &[ByteString],
 ) -> Result<Vec<(ByteString, ErrorCode)>, ErrorCode> {
-    let begun = coordinator.request(broker, |groups, to, now| {
+    let begun = coordinator.request(&broker.groups, |groups, to, now| {
         groups.begin_delete_share_groups(to, group_ids, now)
     });
     let groups = match begun.await? {
@@ -103,7 +106,8 @@ async fn delete_share_state(
     let deleted = each_at_once(GROUPS_AT_ONCE, groups, |(group_id, partitions)| {
         let broker = Arc::clone(broker);
         async move {
-            let topics = share_groups::delete_state(&broker, &group_id, &partitions?).await;
+            let topics =
+                share_groups::delete_state(&broker.share_groups, &group_id, &partitions?).await;
             topics.into_iter().try_for_each(|(_, deleted)| deleted)
         }
     });

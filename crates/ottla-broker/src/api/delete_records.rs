@@ -15,9 +15,9 @@ use ottla_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use ottla_types::{ErrorCode, Offset};
 use tokio::time::Instant;
 
-use crate::authorizer::{Operation, ResourceType};
-use crate::partition::Partition;
 use crate::{Broker, RequestContext, is_internal_topic};
+use ottla_net::{Operation, ResourceType};
+use ottla_partition::partition::Partition;
 
 /// Asks for everything below the high watermark to go.
 const HIGH_WATERMARK: i64 = -1;
@@ -103,7 +103,7 @@ async fn delete(
     if !partition.is_leader() {
         return Err(ErrorCode::NotLeaderOrFollower);
     }
-    let deleted = partition.with_log(broker, move |log| {
+    let deleted = partition.with_log(&broker.host, move |log| {
         let cleanup_policy = log.config().cleanup_policy;
         if cleanup_policy.compact && !cleanup_policy.delete {
             return Err(ErrorCode::PolicyViolation);
@@ -143,7 +143,9 @@ impl Deleted {
             if reached >= self.up_to {
                 break;
             }
-            if tokio::time::timeout_at(deadline, moved).await.is_err() || broker.is_stopping() {
+            if tokio::time::timeout_at(deadline, moved).await.is_err()
+                || broker.context.is_stopping()
+            {
                 return (self.low_watermark, ErrorCode::RequestTimedOut);
             }
         }
@@ -155,7 +157,7 @@ async fn low_watermark(
     broker: &Arc<Broker>,
     partition: &Arc<Partition>,
 ) -> Result<Offset, ErrorCode> {
-    let found = partition.look(broker, |replica, log| {
+    let found = partition.look(&broker.host, |replica, log| {
         replica.low_watermark(log.log_start_offset())
     });
     match found.await.flatten() {

@@ -9,7 +9,10 @@ use ottla_protocol::messages::delete_share_group_offsets_response::DeleteShareGr
 use ottla_protocol::messages::{DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+use ottla_coordination::share_groups;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -18,7 +21,7 @@ pub(crate) async fn handle(
 ) -> DeleteShareGroupOffsetsResponse {
     let authorizer = &broker.authorizer;
     let (delete, read) = (Operation::Delete, Operation::Read);
-    if !share_groups::are_enabled(broker) {
+    if !share_groups::are_enabled(&broker.share_groups) {
         return refused(ErrorCode::UnsupportedVersion);
     }
     if !authorizer.is_allowed(context, delete, ResourceType::Group, &request.group_id) {
@@ -56,11 +59,11 @@ async fn delete_offsets(
     if group_id.is_empty() {
         return refused(ErrorCode::InvalidGroupId);
     }
-    let coordinator = match broker.groups.coordinator_of(broker, group_id) {
+    let coordinator = match broker.groups.coordinator_of(group_id) {
         Ok(coordinator) => coordinator,
         Err(code) => return refused(code),
     };
-    let begun = coordinator.request(broker, |groups, to, now| {
+    let begun = coordinator.request(&broker.groups, |groups, to, now| {
         groups.begin_delete_share_group_offsets(to, &request, now)
     });
     let (mut response, delete) = match begun.await {
@@ -73,7 +76,9 @@ async fn delete_offsets(
     }
     let image = Arc::clone(&broker.metadata());
     let (mut topics, mut deleted) = (Vec::new(), BTreeSet::new());
-    for (topic_id, answer) in share_groups::delete_state(broker, group_id, &delete).await {
+    for (topic_id, answer) in
+        share_groups::delete_state(&broker.share_groups, group_id, &delete).await
+    {
         let name = image.topics.by_id(topic_id).map(|it| it.name.clone());
         let topic = match answer {
             Ok(()) => {
@@ -95,7 +100,7 @@ async fn delete_offsets(
     if deleted.is_empty() {
         return response;
     }
-    let completed = coordinator.request(broker, |groups, to, now| {
+    let completed = coordinator.request(&broker.groups, |groups, to, now| {
         groups.complete_delete_share_group_offsets(to, group_id, &deleted, response, now)
     });
     match completed.await {

@@ -8,8 +8,10 @@ use ottla_protocol::messages::delete_share_group_state_response::{
 };
 use ottla_protocol::messages::{DeleteShareGroupStateRequest, DeleteShareGroupStateResponse};
 
-use crate::share_groups::{StateFailure, ask_for_each};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -19,12 +21,12 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        broker,
+        &broker.share_groups,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |broker, key, _| async move { broker.share_groups.delete_state(&broker, key).await },
+        |share_groups, key, _| async move { share_groups.delete_state(key).await },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {
         let partitions = partitions.into_iter();

@@ -6,7 +6,9 @@ use ottla_protocol::messages::delete_topics_response::DeletableTopicResult;
 use ottla_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_types::{ErrorCode, Uuid};
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -14,7 +16,7 @@ pub(crate) async fn handle(
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
     // A controller elsewhere has a setting of its own.
-    let is_decided_here = broker.controller_elsewhere(context).is_none();
+    let is_decided_here = broker.node.controller_elsewhere(context).is_none();
     if is_decided_here && !broker.config().delete_topic_enable {
         // Versions below 3 do not know the code that says it.
         let error = match context.api_version {

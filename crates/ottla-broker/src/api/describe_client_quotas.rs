@@ -12,7 +12,9 @@ use ottla_protocol::messages::describe_client_quotas_response::{EntityData, Entr
 use ottla_protocol::messages::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 const MATCH_EXACT: i8 = 0;
 const MATCH_DEFAULT: i8 = 1;

@@ -16,7 +16,9 @@ use ottla_protocol::messages::describe_configs_response::{
 use ottla_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

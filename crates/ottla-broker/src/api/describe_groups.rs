@@ -6,7 +6,9 @@ use ottla_protocol::messages::describe_groups_response::DescribedGroup;
 use ottla_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -23,7 +25,7 @@ pub(crate) async fn handle(
         }
         let described = broker
             .groups
-            .coordinator_of(broker, &group_id)
+            .coordinator_of(&group_id)
             .and_then(|shard| shard.read(|groups| groups.describe_group(&group_id, version >= 6)));
         let mut group = described.unwrap_or_else(|error| refused(group_id, error));
         if version >= 3 && request.include_authorized_operations && group.error_code == 0 {

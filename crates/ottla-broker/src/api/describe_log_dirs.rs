@@ -12,8 +12,10 @@ use ottla_protocol::messages::describe_log_dirs_response::{
 use ottla_protocol::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use ottla_types::ErrorCode;
 
-use crate::log_dirs::LogDirDescription;
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+use ottla_storage::log_dirs::LogDirDescription;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -11,8 +11,10 @@ use ottla_protocol::messages::describe_producers_response::{
 use ottla_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse};
 use ottla_types::{ErrorCode, TopicName};
 
-use crate::authorizer::{Operation, ResourceType};
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+use ottla_net::{Operation, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -78,7 +80,7 @@ async fn describe(
     index: i32,
 ) -> Result<Vec<ProducerState>, ErrorCode> {
     let partition = broker.local_partition(topic, index)?;
-    let described = partition.with_log(broker, |log| {
+    let described = partition.with_log(&broker.host, |log| {
         let producers = log.producers().producers().map(|producer| ProducerState {
             producer_id: producer.producer_id.0,
             producer_epoch: producer.producer_epoch.0.into(),

@@ -12,16 +12,18 @@ use ottla_protocol::messages::describe_quorum_response::{
 use ottla_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
 use ottla_types::{ErrorCode, Offset};
 
-use crate::quorum::outgoing::METADATA_TOPIC;
-use crate::quorum::served::QuorumDescription;
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+use ottla_node::quorum::outgoing::METADATA_TOPIC;
+use ottla_node::quorum::served::QuorumDescription;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
-    if let Some(channel) = broker.controller_elsewhere(context) {
+    if let Some(channel) = broker.node.controller_elsewhere(context) {
         let answer = channel.forward(context, &request).await;
         return answer.unwrap_or_else(|error| DescribeQuorumResponse {
             error_code: error.code(),
@@ -29,7 +31,7 @@ pub(crate) async fn handle(
             ..Default::default()
         });
     }
-    let Some(quorum) = broker.quorum() else {
+    let Some(quorum) = broker.node.quorum() else {
         return DescribeQuorumResponse {
             error_code: ErrorCode::NotController.code(),
             error_message: None,

@@ -19,9 +19,12 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 
-use crate::at_once::each_at_once;
-use crate::share_groups::{Persister, latest_offsets};
-use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+use ottla_coordination::share_groups;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
+use ottla_coordination::at_once::each_at_once;
+use ottla_coordination::share_groups::{Persister, latest_offsets};
 
 type Group = DescribeShareGroupOffsetsResponseGroup;
 type Topic = DescribeShareGroupOffsetsResponseTopic;
@@ -80,7 +83,7 @@ async fn describe_group(
         error_code: code.code(),
         ..answer(group_id.clone(), Vec::new())
     };
-    if !share_groups::are_enabled(broker) {
+    if !share_groups::are_enabled(&broker.share_groups) {
         return refused(ErrorCode::UnsupportedVersion);
     }
     let operation = Operation::Describe;
@@ -137,7 +140,7 @@ fn answer(group_id: ByteString, topics: Vec<Topic>) -> Group {
 
 /// What the group's coordinator knows to be initialized.
 fn all_partitions(broker: &Broker, group_id: &str) -> Result<Vec<Asked>, ErrorCode> {
-    let shard = broker.groups.coordinator_of(broker, group_id)?;
+    let shard = broker.groups.coordinator_of(group_id)?;
     let initialized = shard.read(|groups| groups.initialized_share_partitions(group_id))?;
     let image = broker.metadata();
     let topics = initialized.into_iter();
@@ -226,7 +229,7 @@ async fn describe(
         return Err(ErrorCode::UnknownServerError);
     }
     let keys = keys_of(group_id, &topics);
-    let summaries = Persister::each(broker, keys, |broker, key| async move {
+    let summaries = Persister::each(&broker.share_groups, keys, |broker, key| async move {
         Persister::read_state_summary(&broker, key).await
     });
     let mut summaries = summaries.await.into_iter();
@@ -248,7 +251,7 @@ async fn describe(
         let begun = partitions.filter(|(_, summary)| has_lag(summary));
         begun.map(move |(partition, _)| (topic.name.clone(), *partition))
     });
-    let latest = latest_offsets(broker, begun.collect()).await;
+    let latest = latest_offsets(&broker.share_groups, begun.collect()).await;
     let described = topics.into_iter().map(|(topic, summaries)| {
         let partitions = topic.partitions.iter().zip(summaries);
         let partitions = partitions.map(|(index, summary)| {

@@ -15,7 +15,9 @@ use ottla_protocol::messages::{DescribeTopicPartitionsRequest, DescribeTopicPart
 use ottla_types::{BrokerId, ErrorCode, PartitionIndex};
 
 use super::metadata::offline_replicas;
-use crate::{Broker, Operation, RequestContext, ResourceType, is_internal_topic};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::{Broker, is_internal_topic};
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

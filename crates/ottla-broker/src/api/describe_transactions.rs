@@ -8,7 +8,9 @@ use ottla_protocol::messages::describe_transactions_response::{TopicData, Transa
 use ottla_protocol::messages::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -43,7 +45,7 @@ fn describe(
     if id.is_empty() {
         return Err(ErrorCode::InvalidRequest);
     }
-    let coordinator = broker.transactions.coordinator_of(broker, id)?;
+    let coordinator = broker.transactions.coordinator_of(id)?;
     let mut state =
         coordinator.read(|coordinator| coordinator.describe(id).map(|it| state_of(id, it)))??;
     state.topics.retain(|topic| {

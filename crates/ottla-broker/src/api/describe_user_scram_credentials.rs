@@ -13,7 +13,9 @@ use ottla_protocol::messages::{
 };
 use ottla_types::ErrorCode;
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -7,7 +7,9 @@ use ottla_coordinator::transaction::{EndTransaction, Response};
 use ottla_protocol::messages::{EndTxnRequest, EndTxnResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 /// From this version on the end of a transaction raises the producer's epoch (KIP-890).
 const RAISES_EPOCH: i16 = 5;
@@ -49,7 +51,7 @@ async fn end(
     if !authorizer.is_allowed(context, write, of_id, id) {
         return Err(ErrorCode::TransactionalIdAuthorizationFailed);
     }
-    let coordinator = broker.transactions.coordinator_of(broker, id)?;
+    let coordinator = broker.transactions.coordinator_of(id)?;
     let request = EndTransaction {
         transactional_id: id.clone(),
         producer: TransactionalProducer {
@@ -62,7 +64,7 @@ async fn end(
             false => 0,
         },
     };
-    let ended = coordinator.request(broker, |coordinator, to, now| {
+    let ended = coordinator.request(&broker.transactions, |coordinator, to, now| {
         coordinator.handle_end_txn(to, request, now)
     });
     match ended.await? {

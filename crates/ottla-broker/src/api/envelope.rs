@@ -13,8 +13,10 @@ use ottla_protocol::{ApiKey, Message, Reader};
 use ottla_types::ErrorCode;
 
 use crate::dispatch::{self, is_forwardable};
-use crate::net::Answer;
-use crate::{Broker, RequestContext};
+use ottla_net::Answer;
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -27,6 +29,7 @@ pub(crate) async fn handle(
     };
     // The sender looks for the active controller then.
     if !broker
+        .node
         .quorum()
         .is_some_and(|quorum| quorum.status().is_active)
     {

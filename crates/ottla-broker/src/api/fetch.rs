@@ -24,17 +24,21 @@ use ottla_types::{ErrorCode, Offset, TopicName, Uuid};
 
 use self::follower::Follower;
 use self::read::{
-    Isolation, Lookup, ReadLimits, ReadOutcome, Target, Wanted, cold_regions, error_answer,
-    read_all, warm,
+    Lookup, ReadLimits, ReadOutcome, Target, Wanted, cold_regions, error_answer, read_all, warm,
 };
 use self::read_replica::send_to_read_replicas;
 use self::sessions::{FetchPartitions, FetchedPartitions, PartitionKey};
-use crate::authorizer::{Operation, ResourceType};
-use crate::metrics::{Metric, TopicMetric};
-use crate::partition::{Partition, Waiter, Waiters};
-use crate::request_context::WaitedTime;
-use crate::stalls;
-use crate::{Broker, RequestContext};
+use ottla_metrics::Metric;
+use ottla_metrics::stalls;
+use ottla_metrics::topic_metrics::TopicMetric;
+use ottla_net::RequestContext;
+use ottla_net::WaitedTime;
+use ottla_net::{Operation, ResourceType};
+use ottla_partition::partition::Isolation;
+use ottla_partition::partition::{Partition, Waiter, Waiters};
+use ottla_partition::partitions::why_missing;
+
+use crate::Broker;
 
 /// The first version whose clients know of reading from followers.
 const READ_REPLICA_VERSION: i16 = 11;
@@ -169,7 +173,10 @@ fn count(
             let bytes = answer.records.as_ref().map_or(0, |records| records.len());
             if bytes > 0 {
                 match follower {
-                    Some(_) => broker.metrics.add(Metric::ReplicationBytesOut, bytes),
+                    Some(_) => broker
+                        .context
+                        .metrics
+                        .add(Metric::ReplicationBytesOut, bytes),
                     None => metrics.add(TopicMetric::BytesOut, bytes),
                 }
             }
@@ -230,7 +237,7 @@ async fn read_or_wait(
         }
         // A partition that is stepped again is asked for with the next fetch, which may then be served.
         let may_be_served = targets.iter().any(Wanted::is_decided_by_now);
-        if is_enough(&outcome) || may_be_served || broker.is_stopping() {
+        if is_enough(&outcome) || may_be_served || broker.context.is_stopping() {
             return outcome;
         }
         tokio::select! {
@@ -258,7 +265,7 @@ pub(crate) async fn read_targets(
     let mut is_cold = false;
     while let Some(miss) = read_all(targets, limits, Lookup::Cached, &mut outcome) {
         if !std::mem::replace(&mut is_cold, true) {
-            broker.metrics.add(Metric::ColdLookups, 1);
+            broker.context.metrics.add(Metric::ColdLookups, 1);
         }
         let reads = miss.home().threads.reads.clone();
         let (targets, directory) = (Arc::clone(targets), reads.clone());
@@ -273,7 +280,10 @@ pub(crate) async fn read_targets(
     }
     let cold = cold_regions(targets, &outcome.answers);
     if !cold.is_empty() {
-        broker.metrics.add(Metric::ColdReads, cold.len() as u64);
+        broker
+            .context
+            .metrics
+            .add(Metric::ColdReads, cold.len() as u64);
     }
     for (partition, region) in cold {
         let reads = partition.home().threads.reads.clone();
@@ -407,7 +417,10 @@ impl<'a> ResolvedTopics<'a> {
         let metadata = self.broker.metadata();
         let known = metadata.topics.by_name(&topic);
         match known.and_then(|known| known.partition(key.partition.into())) {
-            Some(registration) => Ok(refused(key, self.broker.why_missing(registration))),
+            Some(registration) => Ok(refused(
+                key,
+                why_missing(&self.broker.context, registration),
+            )),
             None => Err(ErrorCode::UnknownTopicOrPartition),
         }
     }
@@ -460,7 +473,7 @@ fn finish_answer(
         Some(topic) => &topic.name,
         None => &key.topic,
     };
-    let metrics = broker.metrics.topics();
+    let metrics = broker.context.metrics.topics();
     metrics.add_for(topic, TopicMetric::FailedFetchRequests, 1);
     // Clients of that age take the storage error for one that cannot be retried.
     if code == ErrorCode::KafkaStorageError && context.api_version <= 5 {

@@ -14,9 +14,12 @@ use ottla_protocol::messages::{FetchRequest, FetchResponse};
 use ottla_raft::{FetchData, LogEnd, ReplicaKey};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Uuid};
 
-use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC};
-use crate::quorum::served::{NamedLeader, ServedData, ask, check_cluster_id, node_endpoints};
-use crate::{Broker, RequestContext};
+use super::raft_responses::{NamedLeader, ask, check_cluster_id, node_endpoints};
+use ottla_net::RequestContext;
+use ottla_node::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC};
+use ottla_node::quorum::served::ServedData;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

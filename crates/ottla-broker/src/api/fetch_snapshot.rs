@@ -12,9 +12,12 @@ use ottla_protocol::messages::{FetchSnapshotRequest, FetchSnapshotResponse};
 use ottla_raft::ReplicaKey;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
-use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
-use crate::quorum::served::{NamedLeader, ServedData, ask, check_cluster_id, node_endpoints};
-use crate::{Broker, RequestContext};
+use super::raft_responses::{NamedLeader, ask, check_cluster_id, node_endpoints};
+use ottla_net::RequestContext;
+use ottla_node::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
+use ottla_node::quorum::served::ServedData;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -39,8 +42,12 @@ pub(crate) fn read(
     cluster_id: &ByteString,
 ) -> Result<ottla_raft::Request, ErrorCode> {
     check_cluster_id(request.cluster_id.as_ref(), cluster_id)?;
-    let partition = only_partition!(request.topics, name, partitions, partition)
-        .ok_or(ErrorCode::InvalidRequest)?;
+    let partition = only_partition(
+        request.topics,
+        |topic| (topic.name, topic.partitions),
+        |partition| partition.partition,
+    )
+    .ok_or(ErrorCode::InvalidRequest)?;
     Ok(ottla_raft::Request::FetchSnapshot(
         ottla_raft::FetchSnapshotRequest {
             replica: ReplicaKey::new(BrokerId(request.replica_id), partition.replica_directory_id),

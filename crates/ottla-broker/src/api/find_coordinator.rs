@@ -11,10 +11,12 @@ use ottla_protocol::messages::find_coordinator_response::Coordinator;
 use ottla_protocol::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use ottla_types::ErrorCode;
 
-use crate::groups::OFFSETS_TOPIC;
-use crate::share_groups::{SHARE_STATE_TOPIC, are_enabled};
-use crate::transactions::TRANSACTION_TOPIC;
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_coordination::groups::OFFSETS_TOPIC;
+use ottla_coordination::share_groups::{SHARE_STATE_TOPIC, are_enabled};
+use ottla_coordination::transactions::TRANSACTION_TOPIC;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 /// `CoordinatorType` of the request.
 mod key_type {
@@ -96,25 +98,27 @@ fn find(
             if !authorizer.is_allowed(context, describe, ResourceType::Group, key) {
                 return Err(ErrorCode::GroupAuthorizationFailed);
             }
-            let index = broker.groups.partition_of(broker, key);
+            let index = broker.groups.partition_of(key);
             coordinator(broker, context, OFFSETS_TOPIC, index)
         }
         key_type::TRANSACTION => {
             if !authorizer.is_allowed(context, describe, ResourceType::TransactionalId, key) {
                 return Err(ErrorCode::TransactionalIdAuthorizationFailed);
             }
-            let index = broker.transactions.partition_of(broker, key);
+            let index = broker.transactions.partition_of(key);
             coordinator(broker, context, TRANSACTION_TOPIC, index)
         }
         key_type::SHARE if context.api_version < 6 => Err(ErrorCode::InvalidRequest),
         key_type::SHARE if !is_share_partition_key(key) => Err(ErrorCode::InvalidRequest),
-        key_type::SHARE if !are_enabled(broker) => Err(ErrorCode::CoordinatorNotAvailable),
+        key_type::SHARE if !are_enabled(&broker.share_groups) => {
+            Err(ErrorCode::CoordinatorNotAvailable)
+        }
         key_type::SHARE => {
             let (act, of_cluster) = (Operation::ClusterAction, ResourceType::Cluster);
             if !authorizer.is_allowed(context, act, of_cluster, "kafka-cluster") {
                 return Err(ErrorCode::ClusterAuthorizationFailed);
             }
-            let index = broker.share_groups.partition_of(broker, key);
+            let index = broker.share_groups.partition_of(key);
             coordinator(broker, context, SHARE_STATE_TOPIC, index)
         }
         _ => Err(ErrorCode::InvalidRequest),
@@ -130,7 +134,9 @@ fn coordinator(
 ) -> Result<Node, ErrorCode> {
     let image = broker.metadata();
     let Some(topic) = image.topics.by_name(topic) else {
-        broker.create_topics_in_background(vec![topic.into()]);
+        broker
+            .auto_topic_creation
+            .create_topics_in_background(vec![topic.into()]);
         return Err(ErrorCode::CoordinatorNotAvailable);
     };
     let unavailable = ErrorCode::CoordinatorNotAvailable;

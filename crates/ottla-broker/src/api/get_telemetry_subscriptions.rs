@@ -7,9 +7,11 @@ use ottla_protocol::messages::{
 };
 use ottla_types::Uuid;
 
-use crate::controller::lifecycle::random_uuid;
 use crate::telemetry::{ACCEPTED_COMPRESSION_TYPES, ClientFacts};
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+use ottla_storage::random_uuid;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -6,7 +6,9 @@ use ottla_coordinator::group::Response;
 use ottla_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -18,11 +20,11 @@ pub(crate) async fn handle(
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
         return response(ErrorCode::GroupAuthorizationFailed);
     }
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return response(error),
     };
-    let heard = coordinator.request(broker, |coordinator, to, now| {
+    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_heartbeat(to, request, now)
     });
     match heard.await {

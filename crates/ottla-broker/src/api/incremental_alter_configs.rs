@@ -6,9 +6,11 @@ use std::sync::Arc;
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use crate::controller::own_settings;
 use crate::dispatch::Endpoint;
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+use ottla_node::own_settings;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -23,7 +25,7 @@ pub(crate) async fn handle(
     let answer = match Endpoint::of(context.listener()) {
         Endpoint::Broker => {
             let hand_on = async |request| broker.forward(context, request).await;
-            own_settings::incremental_alter_configs(broker, request, hand_on).await
+            own_settings::incremental_alter_configs(&broker.node, request, hand_on).await
         }
         // The broker that was asked has judged them.
         Endpoint::Controller => broker.decide_here(request).await,

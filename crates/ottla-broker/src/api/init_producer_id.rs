@@ -9,7 +9,9 @@ use ottla_coordinator::transaction::{InitProducerId, Response};
 use ottla_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -67,7 +69,7 @@ async fn init_idempotent(
     request: &InitProducerIdRequest,
 ) -> Result<TransactionalProducer, ErrorCode> {
     expected(request)?;
-    let id = broker.next_producer_id().await?;
+    let id = broker.producer_ids.next_producer_id().await?;
     let epoch = ProducerEpoch(0);
     Ok(TransactionalProducer { id, epoch })
 }
@@ -96,10 +98,8 @@ async fn init_transactional(
         keep_prepared_transaction: request.keep_prepared_txn,
         transactional_id: transactional_id.clone(),
     };
-    let coordinator = broker
-        .transactions
-        .coordinator_of(broker, &transactional_id)?;
-    let initialized = coordinator.request(broker, |coordinator, to, now| {
+    let coordinator = broker.transactions.coordinator_of(&transactional_id)?;
+    let initialized = coordinator.request(&broker.transactions, |coordinator, to, now| {
         coordinator.handle_init_producer_id(to, request, now)
     });
     match initialized.await? {

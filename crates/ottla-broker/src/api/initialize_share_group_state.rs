@@ -12,8 +12,10 @@ use ottla_protocol::messages::{
 };
 use ottla_types::Offset;
 
-use crate::share_groups::{StateFailure, ask_for_each};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -23,18 +25,18 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        broker,
+        &broker.share_groups,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |broker, key, partition| {
+        |share_groups, key, partition| {
             let request = InitializeState {
                 key,
                 state_epoch: partition.state_epoch,
                 start_offset: Offset(partition.start_offset),
             };
-            async move { broker.share_groups.initialize_state(&broker, request).await }
+            async move { share_groups.initialize_state(request).await }
         },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {

@@ -7,7 +7,9 @@ use ottla_coordinator::group::Response;
 use ottla_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -30,11 +32,11 @@ pub(crate) async fn handle(
         supports_skipping_assignment: version >= 9,
         random: rand::random(),
     };
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return refused(context, error),
     };
-    let joined = coordinator.request(broker, |coordinator, to, now| {
+    let joined = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_join(to, request, join, now)
     });
     match joined.await {

@@ -7,7 +7,9 @@ use ottla_protocol::messages::leave_group_request::MemberIdentity;
 use ottla_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -25,11 +27,11 @@ pub(crate) async fn handle(
             ..Default::default()
         }];
     }
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return refused(error),
     };
-    let left = coordinator.request(broker, |coordinator, to, now| {
+    let left = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_leave(to, request, now)
     });
     match left.await {

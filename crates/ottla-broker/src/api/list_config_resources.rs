@@ -10,7 +10,9 @@ use ottla_protocol::messages::list_config_resources_response::ConfigResource;
 use ottla_protocol::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

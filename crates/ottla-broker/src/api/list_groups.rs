@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ottla_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -14,9 +14,11 @@ use ottla_protocol::messages::list_offsets_response::{
 use ottla_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
-use crate::authorizer::{Operation, ResourceType};
-use crate::partition::Partition;
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+use ottla_net::{Operation, ResourceType};
+use ottla_partition::partition::Partition;
+
+use crate::Broker;
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;

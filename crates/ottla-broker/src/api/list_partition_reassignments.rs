@@ -8,14 +8,16 @@ use ottla_protocol::messages::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
 };
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    if let Some(channel) = broker.controller_elsewhere(context) {
+    if let Some(channel) = broker.node.controller_elsewhere(context) {
         let answer = channel.forward(context, &request).await;
         return answer.unwrap_or_else(|error| ListPartitionReassignmentsResponse {
             error_code: error.code(),

@@ -9,7 +9,9 @@ use ottla_protocol::messages::{ListTransactionsRequest, ListTransactionsResponse
 use ottla_types::ErrorCode;
 use regex::Regex;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -14,7 +14,9 @@ use ottla_protocol::messages::metadata_response::{
 use ottla_protocol::messages::{MetadataRequest, MetadataResponse};
 use ottla_types::{BrokerId, ErrorCode, PartitionIndex, TopicId, Uuid};
 
-use crate::{Broker, Operation, RequestContext, ResourceType, is_internal_topic};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::{Broker, is_internal_topic};
 
 /// How the client asks for a topic.
 enum Wanted {
@@ -114,7 +116,9 @@ pub(crate) async fn handle(
             }
             if may_create && !missing.is_empty() {
                 // As with Kafka, the client asks again and finds the topic then.
-                broker.create_topics_in_background(missing);
+                broker
+                    .auto_topic_creation
+                    .create_topics_in_background(missing);
             }
         }
     }

@@ -11,7 +11,9 @@ use ottla_protocol::messages::offset_commit_response::{
 use ottla_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 use ottla_types::{ErrorCode, PartitionIndex};
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -42,11 +44,11 @@ pub(crate) async fn handle(
     }
 
     request.topics = topics.clone();
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return merged(refused, all_failed(&topics, error)),
     };
-    let committed = coordinator.request(broker, |coordinator, to, now| {
+    let committed = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_offset_commit(to, request, reports_not_found, now)
     });
     let response = match committed.await {

@@ -11,7 +11,9 @@ use ottla_protocol::messages::offset_delete_response::{
 use ottla_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 use ottla_types::{ErrorCode, PartitionIndex};
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -35,11 +37,11 @@ pub(crate) async fn handle(
         }
     }
     request.topics = topics;
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return refused(error),
     };
-    let deleted = coordinator.request(broker, |coordinator, to, now| {
+    let deleted = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_offset_delete(to, request, now)
     });
     match deleted.await {

@@ -14,7 +14,9 @@ use ottla_protocol::messages::offset_fetch_response::{
 use ottla_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -83,9 +85,9 @@ async fn fetch(
     }
 
     let wants_all = group.topics.is_none();
-    let fetched = match broker.groups.coordinator_of(broker, &group_id) {
+    let fetched = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => {
-            let fetched = coordinator.request(broker, |coordinator, to, _| {
+            let fetched = coordinator.request(&broker.groups, |coordinator, to, _| {
                 coordinator.handle_offset_fetch(to, &group, require_stable)
             });
             fetched.await

@@ -12,8 +12,10 @@ use ottla_protocol::messages::offset_for_leader_epoch_response::{
 use ottla_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
-use crate::authorizer::{Operation, ResourceType};
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+use ottla_net::{Operation, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -9,6 +9,7 @@
 //! Kafka does the same in `KafkaApis.handleProduceRequest` and `ReplicaManager.handleProduceAppend`.
 
 use std::cell::RefCell;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -31,14 +32,20 @@ use ottla_replica::{AckOutcome, RequiredAcks};
 use ottla_types::{ErrorCode, TopicName, Uuid};
 use parking_lot::Mutex;
 
-use crate::authorizer::{Operation, ResourceType};
-use crate::dispatch::{self, Endpoint, RequestError};
-use crate::metrics::TopicMetric;
-use crate::net::{Answer, PendingAnswer};
-use crate::partition::{Ack, OfTransaction, Partition, PendingAppend};
-use crate::stalls;
-use crate::transactions::{AddedBy, AskedFor, ProducerTransaction};
-use crate::{Broker, RequestContext};
+use ottla_net::RequestError;
+
+use crate::dispatch::{self, Endpoint};
+use ottla_metrics::stalls;
+use ottla_metrics::topic_metrics::TopicMetric;
+use ottla_net::RequestContext;
+use ottla_net::{Answer, PendingAnswer};
+use ottla_net::{Operation, ResourceType};
+use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
+use ottla_partition::partition::{
+    Ack, AppendPlace, AwaitsAppends, OfTransaction, Partition, PendingAppend,
+};
+
+use crate::Broker;
 
 /// The client id under which Kafka's own tools may write to internal topics.
 const ADMIN_CLIENT_ID: &str = "__admin_client";
@@ -68,20 +75,13 @@ pub(crate) struct PendingProduce {
     stalled: Mutex<Option<Arc<Partition>>>,
 }
 
-/// Where the answer for a partition stands in the response.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    topic: usize,
-    partition: usize,
-}
-
 /// What has to be known of a batch while it is validated.
 #[derive(Clone, Copy)]
 struct Arrival {
     /// As it came.
     bytes: usize,
     records: i32,
-    place: Place,
+    place: AppendPlace,
     deadline_ms: u64,
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn start(
 struct Submission {
     partition: Arc<Partition>,
     batch: RecordBatch,
-    place: Place,
+    place: AppendPlace,
 }
 
 impl PendingProduce {
@@ -136,7 +136,7 @@ impl PendingProduce {
             let resolved = self.resolve_topic(&topic.name, topic.topic_id);
             let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
             for (partition_index, data) in topic.partition_data.into_iter().enumerate() {
-                let place = Place {
+                let place = AppendPlace {
                     topic: topic_index,
                     partition: partition_index,
                 };
@@ -239,7 +239,7 @@ impl PendingProduce {
         match self.validate_inline(&partition, &batch) {
             Some(validated) => {
                 if let Some(append) = self.prepare(&partition, validated, arrival) {
-                    partition.append(&self.broker, append);
+                    partition.append(&self.broker.host, append);
                 }
             }
             None => self.validate_elsewhere(Arc::clone(&partition), batch, arrival),
@@ -277,7 +277,7 @@ impl PendingProduce {
         batch: RecordBatch,
         arrival: Arrival,
     ) {
-        let turn = partition.reserve(&self.broker, arrival.bytes);
+        let turn = partition.reserve(&self.broker.host, arrival.bytes);
         let pending = Arc::clone(self);
         tokio::spawn(async move {
             let mut attempts = partition.settings().attempts(&batch).into_iter();
@@ -375,8 +375,8 @@ impl PendingProduce {
                     expected_leader_epoch: None,
                     of_transaction,
                     deadline_ms,
-                    ack: Ack::Produce {
-                        request: Arc::clone(self),
+                    ack: Ack::Request {
+                        request: self.clone(),
                         place,
                     },
                 })
@@ -465,40 +465,9 @@ impl PendingProduce {
         }))
     }
 
-    fn with_response(&self, place: Place, write: impl FnOnce(&mut PartitionProduceResponse)) {
+    fn with_response(&self, place: AppendPlace, write: impl FnOnce(&mut PartitionProduceResponse)) {
         let mut response = self.response.lock();
         write(&mut response.responses[place.topic].partition_responses[place.partition]);
-    }
-
-    /// Called by whoever releases an acknowledgement.
-    pub(crate) fn on_released(&self, place: Place, outcome: AckOutcome) {
-        let code = outcome.error_code();
-        self.with_response(place, |response| {
-            match outcome {
-                AckOutcome::Appended { base_offset } => response.base_offset = base_offset.0,
-                AckOutcome::Duplicate {
-                    base_offset,
-                    log_append_time,
-                } => {
-                    response.base_offset = base_offset.0;
-                    response.log_append_time_ms = log_append_time.0;
-                }
-                AckOutcome::NotLeader
-                | AckOutcome::FencedLeaderEpoch
-                | AckOutcome::UnknownLeaderEpoch
-                | AckOutcome::NotEnoughReplicas
-                | AckOutcome::NotEnoughReplicasAfterAppend
-                | AckOutcome::RequestTimedOut
-                | AckOutcome::StorageError => {
-                    response.log_append_time_ms = -1;
-                    response.log_start_offset = -1;
-                }
-                // Where the log starts tells the producer whether its records were deleted since.
-                AckOutcome::RefusedForProducer(_) => response.log_append_time_ms = -1,
-            }
-            response.error_code = code.code();
-        });
-        self.on_answered();
     }
 
     fn on_answered(&self) {
@@ -524,7 +493,7 @@ impl PendingProduce {
             if failed == 0 {
                 return Ok(Answer::Nothing);
             }
-            let requests = self.broker.metrics.requests();
+            let requests = self.broker.context.metrics.requests();
             requests.on_errors(ApiKey::Produce, &response, self.context.api_version);
             return Ok(Answer::Close);
         }
@@ -543,7 +512,7 @@ impl PendingProduce {
             };
             let partitions = topic.partition_responses.iter();
             let failed = partitions.filter(|it| it.error_code != 0).count() as u64;
-            let metrics = self.broker.metrics.topics();
+            let metrics = self.broker.context.metrics.topics();
             metrics.add_for(name, TopicMetric::FailedProduceRequests, failed);
         }
     }
@@ -589,6 +558,39 @@ impl PendingProduce {
     }
 }
 
+impl AwaitsAppends for PendingProduce {
+    /// Called by whoever releases an acknowledgement.
+    fn on_released(&self, place: AppendPlace, outcome: AckOutcome) {
+        let code = outcome.error_code();
+        self.with_response(place, |response| {
+            match outcome {
+                AckOutcome::Appended { base_offset } => response.base_offset = base_offset.0,
+                AckOutcome::Duplicate {
+                    base_offset,
+                    log_append_time,
+                } => {
+                    response.base_offset = base_offset.0;
+                    response.log_append_time_ms = log_append_time.0;
+                }
+                AckOutcome::NotLeader
+                | AckOutcome::FencedLeaderEpoch
+                | AckOutcome::UnknownLeaderEpoch
+                | AckOutcome::NotEnoughReplicas
+                | AckOutcome::NotEnoughReplicasAfterAppend
+                | AckOutcome::RequestTimedOut
+                | AckOutcome::StorageError => {
+                    response.log_append_time_ms = -1;
+                    response.log_start_offset = -1;
+                }
+                // Where the log starts tells the producer whether its records were deleted since.
+                AckOutcome::RefusedForProducer(_) => response.log_append_time_ms = -1,
+            }
+            response.error_code = code.code();
+        });
+        self.on_answered();
+    }
+}
+
 impl PendingAnswer for PendingProduce {
     fn is_ready(&self) -> bool {
         self.remaining.load(Ordering::Acquire) == 0
@@ -598,8 +600,9 @@ impl PendingAnswer for PendingProduce {
         self.answer()
     }
 
-    fn stalled(&self) -> Option<Arc<Partition>> {
-        self.stalled.lock().take()
+    fn room(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let partition = self.stalled.lock().take()?;
+        Some(Box::pin(async move { partition.has_room().await }))
     }
 }
 

@@ -7,7 +7,9 @@ use ottla_types::{ErrorCode, Uuid};
 
 use super::get_telemetry_subscriptions::facts;
 use crate::telemetry::Push;
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

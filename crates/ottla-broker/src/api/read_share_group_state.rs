@@ -10,8 +10,10 @@ use ottla_protocol::messages::read_share_group_state_response::{
 use ottla_protocol::messages::{ReadShareGroupStateRequest, ReadShareGroupStateResponse};
 use ottla_types::LeaderEpoch;
 
-use crate::share_groups::{StateFailure, ask_for_each};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -21,17 +23,17 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        broker,
+        &broker.share_groups,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |broker, key, partition| {
+        |share_groups, key, partition| {
             let request = ReadState {
                 key,
                 leader_epoch: LeaderEpoch(partition.leader_epoch),
             };
-            async move { broker.share_groups.read_state(&broker, request).await }
+            async move { share_groups.read_state(request).await }
         },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {

@@ -11,8 +11,10 @@ use ottla_protocol::messages::{
     ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse,
 };
 
-use crate::share_groups::{StateFailure, ask_for_each};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -22,12 +24,12 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        broker,
+        &broker.share_groups,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |broker, key, _| async move { broker.share_groups.read_state_summary(&broker, key).await },
+        |share_groups, key, _| async move { share_groups.read_state_summary(key).await },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {
         let partitions = partitions.into_iter();

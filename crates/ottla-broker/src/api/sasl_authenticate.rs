@@ -6,7 +6,9 @@ use std::sync::Arc;
 use ottla_protocol::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     _broker: &Arc<Broker>,

@@ -18,9 +18,13 @@ use ottla_types::{
 use tokio::task::JoinHandle;
 
 use super::share_fetch::topic_of;
-use crate::authorizer::{Operation, ResourceType};
-use crate::share_groups::{GroupSettings, PartitionFailure, StateFailure, are_enabled};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{
+    GroupSettings, PartitionFailure, StateFailure, are_enabled,
+};
+use ottla_net::RequestContext;
+use ottla_net::{Operation, ResourceType};
+
+use crate::Broker;
 
 /// The first version with renewed locks.
 const RENEWAL_VERSION: i16 = 2;
@@ -46,7 +50,7 @@ async fn serve(
     context: &RequestContext,
     request: ShareAcknowledgeRequest,
 ) -> Result<ShareAcknowledgeResponse, ErrorCode> {
-    if !are_enabled(broker) {
+    if !are_enabled(&broker.share_groups) {
         return Err(ErrorCode::UnsupportedVersion);
     }
     let (group_id, member_id) = (request.group_id.clone(), request.member_id.clone());
@@ -89,7 +93,7 @@ async fn serve(
     if epoch == FINAL_EPOCH {
         release_session(broker, &key);
     }
-    let settings = GroupSettings::of(broker, &key.group_id);
+    let settings = GroupSettings::of(&broker.share_groups, &key.group_id);
     Ok(respond(broker, context, answers, settings))
 }
 
@@ -233,7 +237,9 @@ pub(super) fn acknowledge(
                 Some(led) => {
                     let (broker, member) = (Arc::clone(broker), key.member_id.clone());
                     Progress::Task(tokio::spawn(async move {
-                        let acknowledged = led.acknowledge(&broker, &member, &batches).await;
+                        let acknowledged = led
+                            .acknowledge(&broker.share_groups, &member, &batches)
+                            .await;
                         acknowledged.map_err(PartitionFailure::from)
                     }))
                 }
@@ -266,7 +272,7 @@ pub(super) fn release_session(broker: &Arc<Broker>, key: &ShareSessionKey) {
     let ended = broker.share_groups.sessions.lock().end(key);
     if let Some(partitions) = ended {
         let (broker, key) = (Arc::clone(broker), key.clone());
-        tokio::spawn(async move { broker.share_groups.release(&broker, &key, partitions).await });
+        tokio::spawn(async move { broker.share_groups.release(&key, partitions).await });
     }
 }
 
@@ -352,7 +358,7 @@ mod tests {
 
     use super::*;
     use crate::tests::TestBroker;
-    use crate::tests::peer::client_context;
+    use ottla_testkit::peer::client_context;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_nobody_here_can_take_is_answered_without_a_task() {

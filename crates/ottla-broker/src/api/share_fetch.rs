@@ -29,9 +29,11 @@ use self::reading::{FetchLimits, fetch};
 use super::share_acknowledge::{
     Acknowledged, acknowledge, batches_of, check_member, leader_of, release_session,
 };
-use crate::authorizer::{Operation, ResourceType};
-use crate::share_groups::{GroupSettings, PartitionFailure, are_enabled};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{GroupSettings, PartitionFailure, are_enabled};
+use ottla_net::RequestContext;
+use ottla_net::{Operation, ResourceType};
+
+use crate::Broker;
 
 /// The first version with strict limits on records, and with renewed locks.
 const RENEWAL_VERSION: i16 = 2;
@@ -55,7 +57,7 @@ async fn serve(
     context: &RequestContext,
     request: ShareFetchRequest,
 ) -> Result<ShareFetchResponse, ErrorCode> {
-    if !are_enabled(broker) {
+    if !are_enabled(&broker.share_groups) {
         return Err(ErrorCode::UnsupportedVersion);
     }
     let member = request.member_id.clone();
@@ -105,7 +107,7 @@ async fn serve(
         SessionFetch::Final => Vec::new(),
     };
     rotate(&mut partitions, epoch);
-    let settings = GroupSettings::of(broker, &key.group_id);
+    let settings = GroupSettings::of(&broker.share_groups, &key.group_id);
     // A renewed lock could run out while records are waited for.
     let fetched = match renews {
         true => Vec::new(),

@@ -7,7 +7,10 @@ use ottla_protocol::messages::share_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{ShareGroupDescribeRequest, ShareGroupDescribeResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+use ottla_coordination::share_groups;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -15,7 +18,7 @@ pub(crate) async fn handle(
     request: ShareGroupDescribeRequest,
 ) -> ShareGroupDescribeResponse {
     let authorizer = &broker.authorizer;
-    let is_served = share_groups::are_enabled(broker);
+    let is_served = share_groups::are_enabled(&broker.share_groups);
     let (operation, resource) = (Operation::Describe, ResourceType::Group);
     // Those that are refused come first, as with Kafka.
     let (allowed, refused): (Vec<ByteString>, Vec<ByteString>) =
@@ -58,7 +61,7 @@ fn describe(broker: &Broker, group_id: ByteString) -> DescribedGroup {
     }
     let described = broker
         .groups
-        .coordinator_of(broker, &group_id)
+        .coordinator_of(&group_id)
         .and_then(|shard| shard.read(|groups| groups.describe_share_group(&group_id)));
     described.unwrap_or_else(|error| failed(group_id, error))
 }

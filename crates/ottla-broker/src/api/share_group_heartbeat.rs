@@ -8,14 +8,17 @@ use ottla_protocol::messages::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatRe
 use ottla_types::ErrorCode;
 
 use super::share_acknowledge::is_member_id;
-use crate::{Broker, Operation, RequestContext, ResourceType, share_groups};
+use ottla_coordination::share_groups;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: ShareGroupHeartbeatRequest,
 ) -> ShareGroupHeartbeatResponse {
-    if !share_groups::are_enabled(broker) {
+    if !share_groups::are_enabled(&broker.share_groups) {
         return refused(ErrorCode::UnsupportedVersion, None);
     }
     let authorizer = &broker.authorizer;
@@ -39,11 +42,11 @@ pub(crate) async fn handle(
         client_id: context.client_id(),
         client_host: context.client_host().into(),
     };
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return refused(error, None),
     };
-    let heard = coordinator.request(broker, |coordinator, to, now| {
+    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_share_group_heartbeat(to, &request, &heartbeat, now)
     });
     match heard.await {

@@ -17,7 +17,9 @@ use ottla_protocol::messages::streams_group_heartbeat_request::Topology;
 use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType, is_internal_topic};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::{Broker, is_internal_topic};
 
 /// How many failures to create a topic a member is told of by name.
 const MAX_FAILURES_TOLD: usize = 3;
@@ -29,7 +31,7 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse {
-    if !broker.groups.serves_streams_protocol(broker) {
+    if !broker.groups.serves_streams_protocol() {
         return refused(ErrorCode::UnsupportedVersion, None);
     }
     let authorizer = &broker.authorizer;
@@ -49,11 +51,11 @@ pub(crate) async fn handle(
         client_id: context.client_id(),
         client_host: context.client_host().into(),
     };
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return refused(error, None),
     };
-    let heard = coordinator.request(broker, |coordinator, to, now| {
+    let heard = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_streams_group_heartbeat(to, request, heartbeat, now)
     });
     match heard.await {
@@ -152,8 +154,10 @@ fn create_topics(
     let interval_ms = u64::try_from(response.heartbeat_interval_ms).unwrap_or(0);
     let pause = Duration::from_millis(interval_ms * HEARTBEATS_WITHOUT_CREATION);
     let names: Vec<ByteString> = topics.iter().map(|topic| topic.name.clone()).collect();
-    broker.create_topics_for(context, topics, pause);
-    let failures = broker.failed_creations(&names);
+    broker
+        .auto_topic_creation
+        .create_topics_for(context, topics, pause);
+    let failures = broker.auto_topic_creation.failed_creations(&names);
     if !failures.is_empty() {
         add_detail(response, &creation_failed(&failures));
     }

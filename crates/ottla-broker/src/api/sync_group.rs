@@ -6,7 +6,9 @@ use ottla_coordinator::group::Response;
 use ottla_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 use ottla_types::ErrorCode;
 
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -23,11 +25,11 @@ pub(crate) async fn handle(
     if !authorizer.is_allowed(context, Operation::Read, ResourceType::Group, &group_id) {
         return refused(ErrorCode::GroupAuthorizationFailed);
     }
-    let coordinator = match broker.groups.coordinator_of(broker, &group_id) {
+    let coordinator = match broker.groups.coordinator_of(&group_id) {
         Ok(coordinator) => coordinator,
         Err(error) => return refused(error),
     };
-    let synced = coordinator.request(broker, |coordinator, to, now| {
+    let synced = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_sync(to, request, now)
     });
     match synced.await {

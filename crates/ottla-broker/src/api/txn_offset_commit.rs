@@ -15,11 +15,13 @@ use ottla_protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use ottla_types::{ErrorCode, PartitionIndex, ProducerEpoch, ProducerId};
 use tokio::sync::oneshot;
 
-use crate::coordination::Shard;
-use crate::groups::OFFSETS_TOPIC;
-use crate::partition::Partition;
-use crate::transactions::{AddedBy, AskedFor, ProducerTransaction};
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_coordination::groups::OFFSETS_TOPIC;
+use ottla_coordination::runtime::Shard;
+use ottla_net::{Operation, RequestContext, ResourceType};
+use ottla_partition::partition::Partition;
+use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -113,7 +115,7 @@ async fn commit(
     let guard = verify(broker, coordinator.partition(), transaction)
         .await
         .map_err(error_after_append)?;
-    let committed = coordinator.request(broker, |coordinator, to, now| {
+    let committed = coordinator.request(&broker.groups, |coordinator, to, now| {
         coordinator.handle_txn_offset_commit(to, request, guard, now)
     });
     match committed.await? {
@@ -128,17 +130,14 @@ fn coordinator_of(
     broker: &Broker,
     group_id: &str,
 ) -> Result<Arc<Shard<GroupCoordinator>>, ErrorCode> {
-    broker
-        .groups
-        .coordinator_of(broker, group_id)
-        .map_err(|error| {
-            let index = PartitionIndex(broker.groups.partition_of(broker, group_id));
-            let image = broker.metadata();
-            match image.topics.partition(OFFSETS_TOPIC, index) {
-                Some(_) => error,
-                None => error_after_append(ErrorCode::UnknownTopicOrPartition),
-            }
-        })
+    broker.groups.coordinator_of(group_id).map_err(|error| {
+        let index = PartitionIndex(broker.groups.partition_of(group_id));
+        let image = broker.metadata();
+        match image.topics.partition(OFFSETS_TOPIC, index) {
+            Some(_) => error,
+            None => error_after_append(ErrorCode::UnknownTopicOrPartition),
+        }
+    })
 }
 
 /// Makes sure that the coordinator of the transaction knows of the partition of the group, before anything is
@@ -151,7 +150,7 @@ async fn verify(
     let producer = transaction.producer;
     let raises_epoch = transaction.adds_partitions();
     let guard = partition
-        .begin_verification(broker, producer, raises_epoch)
+        .begin_verification(&broker.host, producer, raises_epoch)
         .await?;
     let is_asked = raises_epoch || broker.config().transaction_partition_verification_enable;
     let Some(asked_under) = guard.filter(|_| is_asked) else {
@@ -164,10 +163,15 @@ async fn verify(
     });
     let verifier = &broker.transactions.verifier;
     let topic_partition = partition.topic_partition.clone();
-    verifier.ask(broker, Arc::new(transaction), topic_partition, answer);
+    verifier.ask(
+        &broker.transactions,
+        Arc::new(transaction),
+        topic_partition,
+        answer,
+    );
     let result = answered.await.unwrap_or(Err(ErrorCode::NetworkException));
     if let Err(error) = result {
-        partition.on_transaction_verified(broker, producer, asked_under, Err(error));
+        partition.on_transaction_verified(&broker.host, producer, asked_under, Err(error));
         return Err(error);
     }
     Ok(guard)

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use ottla_protocol::messages::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -10,8 +10,10 @@ use ottla_protocol::messages::{UpdateRaftVoterRequest, UpdateRaftVoterResponse};
 use ottla_raft::{ReplicaKey, Voter};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
-use crate::quorum::served::{NamedLeader, ask, check_cluster_id, voter_endpoints};
-use crate::{Broker, RequestContext};
+use super::raft_responses::{NamedLeader, ask, check_cluster_id, voter_endpoints};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,

@@ -10,9 +10,11 @@ use ottla_protocol::messages::{VoteRequest, VoteResponse};
 use ottla_raft::{LogEnd, ReplicaKey};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
-use crate::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
-use crate::quorum::served::{NamedLeader, ask, check_cluster_id, node_endpoints};
-use crate::{Broker, RequestContext};
+use super::raft_responses::{NamedLeader, ask, check_cluster_id, node_endpoints};
+use ottla_net::RequestContext;
+use ottla_node::quorum::outgoing::{METADATA_PARTITION, METADATA_TOPIC, only_partition};
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -37,8 +39,12 @@ pub(crate) fn read(
     cluster_id: &ByteString,
 ) -> Result<ottla_raft::Request, ErrorCode> {
     check_cluster_id(request.cluster_id.as_ref(), cluster_id)?;
-    let partition = only_partition!(request.topics, topic_name, partitions, partition_index)
-        .ok_or(ErrorCode::InvalidRequest)?;
+    let partition = only_partition(
+        request.topics,
+        |topic| (topic.topic_name, topic.partitions),
+        |partition| partition.partition_index,
+    )
+    .ok_or(ErrorCode::InvalidRequest)?;
     Ok(ottla_raft::Request::Vote(ottla_raft::VoteRequest {
         epoch: LeaderEpoch(partition.replica_epoch),
         candidate: ReplicaKey::new(

@@ -10,8 +10,10 @@ use ottla_protocol::messages::write_share_group_state_response::{
 use ottla_protocol::messages::{WriteShareGroupStateRequest, WriteShareGroupStateResponse};
 use ottla_types::{LeaderEpoch, Offset};
 
-use crate::share_groups::{StateFailure, ask_for_each};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{StateFailure, ask_for_each};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -21,12 +23,12 @@ pub(crate) async fn handle(
     let topics = request.topics.into_iter();
     let topics = topics.map(|topic| (topic.topic_id, topic.partitions));
     let answers = ask_for_each(
-        broker,
+        &broker.share_groups,
         context,
         &request.group_id,
         topics,
         |partition| partition.partition,
-        |broker, key, partition| {
+        |share_groups, key, partition| {
             let batches = partition.state_batches.iter().map(|batch| StateBatch {
                 first_offset: Offset(batch.first_offset),
                 last_offset: Offset(batch.last_offset),
@@ -41,7 +43,7 @@ pub(crate) async fn handle(
                 delivery_complete_count: partition.delivery_complete_count,
                 batches: batches.collect(),
             };
-            async move { broker.share_groups.write_state(&broker, request).await }
+            async move { share_groups.write_state(request).await }
         },
     );
     let results = answers.await.into_iter().map(|(topic_id, partitions)| {

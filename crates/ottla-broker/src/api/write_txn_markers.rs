@@ -12,8 +12,10 @@ use ottla_protocol::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 use tokio::task::JoinSet;
 
-use crate::transactions::{EndedTransaction, write_markers};
-use crate::{Broker, Operation, RequestContext, ResourceType};
+use ottla_coordination::transactions::{EndedTransaction, write_markers};
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+use crate::Broker;
 
 /// The name under which a cluster is authorised.
 const CLUSTER: &str = "kafka-cluster";
@@ -56,7 +58,7 @@ pub(crate) async fn handle(
         let partitions = partitions_of(&marker).collect();
         let broker = Arc::clone(broker);
         writing.spawn(async move {
-            let written = write_markers(&broker, ended, partitions).await;
+            let written = write_markers(&broker.transactions, ended, partitions).await;
             result(marker.producer_id, written)
         });
     }

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use ottla_types::TopicName;
 
-use super::family::Family;
-use super::process;
 use crate::Broker;
 pub(crate) use client_telemetry::CLIENT_METRIC_PREFIX;
+use ottla_metrics::family::Family;
+use ottla_metrics::process;
 
 /// Everything, as of now. Looks at every partition: not for a thread that serves sockets.
 pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {

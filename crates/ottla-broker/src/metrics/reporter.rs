@@ -19,9 +19,9 @@ use serde_json::{Map, Value, json};
 
 use super::collect;
 use super::collect::CLIENT_METRIC_PREFIX;
-use super::family::{Family, Sample};
 use crate::Broker;
-use crate::complaints::Complaints;
+use ottla_metrics::complaints::Complaints;
+use ottla_metrics::family::{Family, Sample};
 
 const CLIENT_METRICS_FILE: &str = "client_metrics.csv";
 

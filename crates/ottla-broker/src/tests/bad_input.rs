@@ -11,7 +11,7 @@ use super::TestBroker;
 use super::client::{Client, frame};
 use super::produce_and_fetch::{api_versions, batch, fetch_from, produce_to};
 use crate::Endpoint;
-use crate::metrics::Metric;
+use ottla_metrics::Metric;
 
 /// The broker still serves others.
 async fn serves(broker: &TestBroker) {
@@ -45,7 +45,11 @@ async fn what_is_no_request_ends_the_connection_and_is_counted() {
         client.stream.write_all(&bytes).await.unwrap();
         let closed = tokio::time::timeout(Duration::from_secs(5), client.is_closed());
         assert_eq!(closed.await, Ok(true), "{what}");
-        let counted = broker.broker().metrics.get(Metric::MalformedRequests);
+        let counted = broker
+            .broker()
+            .context
+            .metrics
+            .get(Metric::MalformedRequests);
         assert_eq!(counted, count as u64 + 1, "{what}");
     }
     serves(&broker).await;
@@ -136,9 +140,16 @@ async fn an_address_gets_no_more_connections_than_allowed() {
     second.ask(3, &api_versions()).await;
     let mut third = broker.connect().await;
     assert!(third.is_closed().await);
-    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsRefused), 1);
+    assert_eq!(
+        broker
+            .broker()
+            .context
+            .metrics
+            .get(Metric::ConnectionsRefused),
+        1
+    );
     drop(second);
-    while broker.broker().connections.count() > 1 {
+    while broker.broker().network.connections.count() > 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     serves(&broker).await;
@@ -181,9 +192,23 @@ async fn connections_that_come_too_fast_are_let_in_later() {
     for _ in 0..10 {
         broker.connect().await.ask(3, &api_versions()).await;
     }
-    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsDelayed), 0);
+    assert_eq!(
+        broker
+            .broker()
+            .context
+            .metrics
+            .get(Metric::ConnectionsDelayed),
+        0
+    );
     broker.connect().await.ask(3, &api_versions()).await;
-    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsDelayed), 1);
+    assert_eq!(
+        broker
+            .broker()
+            .context
+            .metrics
+            .get(Metric::ConnectionsDelayed),
+        1
+    );
     assert!(started.elapsed() >= Duration::from_millis(900));
 }
 
@@ -193,7 +218,10 @@ async fn idle_connections_are_closed() {
     let mut client = broker.connect().await;
     client.ask(3, &api_versions()).await;
     assert!(client.is_closed().await);
-    assert_eq!(broker.broker().metrics.get(Metric::ConnectionsIdle), 1);
+    assert_eq!(
+        broker.broker().context.metrics.get(Metric::ConnectionsIdle),
+        1
+    );
     serves(&broker).await;
 }
 
@@ -210,7 +238,7 @@ async fn a_reader_that_does_not_read_is_closed_when_it_has_been_idle() {
     for _ in 0..50 {
         client.send(12, &fetch_from("orders", 0, 0)).await;
     }
-    while broker.broker().connections.count() > 0 {
+    while broker.broker().network.connections.count() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     serves(&broker).await;
@@ -314,7 +342,7 @@ async fn peers_that_announce_much_and_send_nothing_take_nothing_from_others() {
         silent.push(begin(&broker, 8).await);
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let free = broker.broker().request_memory.available_bytes();
+    let free = broker.broker().network.request_memory.available_bytes();
     assert_eq!(free, 512 * 1024);
     let began = Instant::now();
     assert!(produces_much(&broker).await);
@@ -333,7 +361,7 @@ async fn peers_that_stop_in_the_middle_make_room_where_others_wait() {
         stopped.push(begin(&broker, 100_000).await);
     }
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(broker.broker().request_memory.available_bytes(), 0);
+    assert_eq!(broker.broker().network.request_memory.available_bytes(), 0);
     assert!(
         produces_much(&broker).await,
         "within the patience with peers that stop"

@@ -17,8 +17,8 @@ use ottla_types::{ErrorCode, Uuid};
 
 use super::client::Client;
 use super::produce_and_fetch::api_versions;
-use crate::controller::format::{FormatOptions, InitialQuorum, format, read_identity};
 use crate::{Broker, Endpoint, RunningBroker};
+use ottla_storage::format::{FormatOptions, InitialQuorum, format, read_identity};
 
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAZA";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -196,7 +196,7 @@ async fn a_node_alone_gets_others_beside_it_and_gives_them_the_lead() {
         .expect("in time");
     until_voters_are(&mut client, &[2, 3]).await;
     create(&mut client, "under-others").await;
-    let status = running.broker().quorum().expect("runs").status();
+    let status = running.broker().node.quorum().expect("runs").status();
     assert!(!status.is_active && status.leader.is_some_and(|id| id.value() != 1));
     // It is heard of where it has to be now.
     tokio::time::sleep(Duration::from_millis(100)).await;

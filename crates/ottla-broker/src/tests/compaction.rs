@@ -19,7 +19,7 @@ use super::TestBroker;
 use super::client::Client;
 use super::directories::{Node, create};
 use super::produce_and_fetch::{fetch_from, produce_to};
-use crate::metrics::CleanerGauge;
+use ottla_metrics::cleaner::CleanerGauge;
 
 const NOW: i64 = 1_700_000_000_000;
 
@@ -104,7 +104,7 @@ async fn a_compacted_topic_is_cleaned_while_it_is_used() {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let metrics = &broker.broker().metrics.cleaner;
+    let metrics = &broker.broker().context.metrics.cleaner;
     assert_eq!(metrics.get(CleanerGauge::DeadThreadCount), 0);
     assert_eq!(uncleanable(&broker), 0);
     // One that is paused is left alone, and goes on when it is resumed.
@@ -161,8 +161,8 @@ async fn what_cannot_be_cleaned_is_given_up_and_the_rest_goes_on() {
     };
     broker
         .partition("broken", 0)
-        .set_config(broker.broker(), config.into());
-    let metrics = &broker.broker().metrics.cleaner;
+        .set_config(&broker.broker().host, config.into());
+    let metrics = &broker.broker().context.metrics.cleaner;
     let deadline = Instant::now() + Duration::from_secs(30);
     while uncleanable(&broker) != 1 {
         assert!(Instant::now() < deadline);

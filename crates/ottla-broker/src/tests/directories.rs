@@ -529,6 +529,7 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
     assert_eq!(move_to(&mut client, 1, &from).await, ErrorCode::None);
     assert_eq!(
         node.broker()
+            .directory_moves
             .alter_replica_log_dir(&TopicPartition::new(TOPIC, 0), from.to_str().unwrap()),
         Err(ErrorCode::KafkaStorageError)
     );

@@ -19,7 +19,7 @@ async fn changed_settings_do_not_bring_a_lost_partition_back() {
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     let partition = broker.partition("orders", 0);
-    partition.notify(broker.broker(), Event::LogLost);
+    partition.notify(&broker.broker().host, Event::LogLost);
     broker
         .write(vec![MetadataRecord::Config(ConfigRecord {
             resource_type: 2,

@@ -181,10 +181,7 @@ async fn fetched(client: &mut Client) -> Vec<(i32, ErrorCode, i64)> {
 async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
     let broker = coordinating_broker(&[]).await;
     let broker = broker.broker();
-    let coordinator = broker
-        .groups
-        .coordinator_of(broker, "g")
-        .expect("it is here");
+    let coordinator = broker.groups.coordinator_of("g").expect("it is here");
     let mut members: Vec<_> = (1..=3)
         .map(|random| {
             let context = JoinContext {
@@ -194,7 +191,7 @@ async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
                 supports_skipping_assignment: true,
                 random: [random; 16],
             };
-            Box::pin(coordinator.request(broker, |groups, to, now| {
+            Box::pin(coordinator.request(&broker.groups, |groups, to, now| {
                 groups.handle_join(to, joining(&ByteString::new()), context, now)
             }))
         })

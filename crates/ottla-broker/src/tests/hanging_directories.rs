@@ -14,8 +14,8 @@ use ottla_types::{ErrorCode, Offset, TopicPartition};
 
 use super::client::Client;
 use super::directories::{Node, TOPIC, create, create_topic, produce, produce_into, until};
-use crate::log_dirs::THREADS_PER_DIRECTORY;
-use crate::partition::AppendTime;
+use ottla_partition::partition::append_pace::AppendTime;
+use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -160,7 +160,7 @@ async fn checkpoints_of_a_directory_are_written_while_another_hangs() {
         let move_start = move |log: &mut Log| log.increment_log_start_offset(end).is_ok();
         let moved = node
             .partition(well)
-            .with_log(node.broker(), move_start)
+            .with_log(&node.broker().host, move_start)
             .await;
         assert_eq!(moved, Some(true));
         for file in [

@@ -171,7 +171,7 @@ async fn what_dashboards_ask_for_is_given_with_kafkas_types_and_labels() {
     let http = broker.running.http_addr().expect("it listens");
     // How idle threads are is known from the second look on; the first comes with a minute's end.
     for _ in 0..2 {
-        broker.broker().metrics.worker_idle.look();
+        broker.broker().context.metrics.worker_idle.look();
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     let text = get_path(http, "/metrics").await.1;
@@ -249,11 +249,14 @@ async fn health_and_readiness_follow_the_broker() {
     let http = broker.running.http_addr().expect("it listens");
     assert_eq!(get_path(http, "/readyz").await.0, 200);
     assert_eq!(get_path(http, "/healthz").await.0, 200);
-    broker.broker().set_state(crate::BrokerState::Recovery);
+    broker
+        .broker()
+        .context
+        .set_state(crate::BrokerState::Recovery);
     let (status, body) = get_path(http, "/readyz").await;
     assert_eq!(status, 503);
     assert!(body.contains("opening its logs"), "{body}");
-    broker.broker().fail("the disk is gone".to_owned());
+    broker.broker().context.fail("the disk is gone".to_owned());
     let (status, body) = get_path(http, "/healthz").await;
     assert_eq!(status, 503);
     assert!(body.contains("the disk is gone"), "{body}");

@@ -26,8 +26,8 @@ use ottla_records::RecordBatch;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::client::Client;
-use crate::controller::format::{FormatOptions, InitialQuorum, format};
 use crate::{Broker, RunningBroker};
+use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 
 const TOPIC: &str = "orders";
 

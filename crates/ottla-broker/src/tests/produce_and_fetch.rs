@@ -549,7 +549,7 @@ async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
     // Somebody else's turn fills the inbox.
     let turn = broker
         .partition("orders", 0)
-        .reserve(broker.broker(), 17 << 20);
+        .reserve(&broker.broker().host, 17 << 20);
     let mut client = broker.connect().await;
     let first = produce_to("orders", 0, 1, batch(&["one"]));
     let second = produce_to("others", 0, 1, batch(&["two"]));

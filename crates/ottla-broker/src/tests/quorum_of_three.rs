@@ -14,9 +14,9 @@ use ottla_protocol::messages::{
 use ottla_types::ErrorCode;
 
 use super::client::Client;
-use crate::controller::format::{FormatOptions, InitialQuorum, format};
 use crate::start::RunningBroker;
 use crate::{Broker, Endpoint};
+use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAZA";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,7 +117,7 @@ impl Quorum {
     /// Waits until one leads, and returns which.
     pub async fn active(&self) -> usize {
         let is_active = |(_, node): &(usize, &RunningBroker)| {
-            let quorum = node.broker().quorum();
+            let quorum = node.broker().node.quorum();
             quorum.is_some_and(|quorum| quorum.status().is_active)
         };
         let found = async {
@@ -156,7 +156,7 @@ impl Quorum {
             loop {
                 let active = self.active().await;
                 let node = self.nodes[active].as_ref().expect("runs");
-                match node.broker().ask_controller(request.clone()).await {
+                match node.broker().node.ask_controller(request.clone()).await {
                     Ok(response) => {
                         assert_eq!(response.entries[0].error_code, 0);
                         return;
@@ -210,7 +210,13 @@ async fn a_majority_decides_and_another_leads_when_the_leader_stops() {
     quorum.all_know(3).await;
 
     let leader = quorum.nodes[quorum.active().await].as_ref().expect("runs");
-    let described = leader.broker().quorum().expect("runs").describe().await;
+    let described = leader
+        .broker()
+        .node
+        .quorum()
+        .expect("runs")
+        .describe()
+        .await;
     let described = described.expect("leads");
     assert_eq!(described.voter_states.len(), 3);
     assert!(described.high_watermark.value() > 0);
@@ -325,7 +331,14 @@ async fn one_of_three_decides_nothing() {
     // It gives the lead up when nobody has fetched for a while.
     let node = quorum.nodes[active].take().expect("runs");
     let given_up = async {
-        while node.broker().quorum().expect("runs").status().is_active {
+        while node
+            .broker()
+            .node
+            .quorum()
+            .expect("runs")
+            .status()
+            .is_active
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -12,9 +12,9 @@ use ottla_types::ErrorCode;
 use super::client::Client;
 use super::produce_and_fetch::api_versions;
 use super::quorum_of_three::{Quorum, until};
-use crate::metadata::metadata_log::METADATA_DIR;
-use crate::metadata::snapshot_file::read_snapshot;
 use crate::start::RunningBroker;
+use ottla_storage::metadata::metadata_log::METADATA_DIR;
+use ottla_storage::metadata::snapshot_file::read_snapshot;
 
 const KRAFT_VERSION: &str = "kraft.version";
 const PREFIX: &str =
@@ -84,7 +84,7 @@ async fn until_raised(quorum: &Quorum, voters: usize) {
     for (index, node) in quorum.running() {
         let broker = node.broker();
         until(&format!("node {} knows the level", index + 1), || {
-            let status = broker.quorum().expect("runs").status();
+            let status = broker.node.quorum().expect("runs").status();
             status.kraft_version == KRaftVersion::V1 && status.voters.len() == voters
         })
         .await;
@@ -140,6 +140,7 @@ async fn configured_voters_become_data_and_stay_it() {
     let node = quorum.nodes[active].as_ref().expect("runs");
     let voters = node
         .broker()
+        .node
         .quorum()
         .expect("runs")
         .status()

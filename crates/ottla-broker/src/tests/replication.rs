@@ -30,9 +30,9 @@ mod trouble;
 use super::client::Client;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 use super::topic_id;
-use crate::groups::OFFSETS_TOPIC;
-use crate::metrics::Metric;
 use crate::{Broker, Endpoint, Partition, RunningBroker};
+use ottla_coordination::groups::OFFSETS_TOPIC;
+use ottla_metrics::Metric;
 
 const TOPIC: &str = "orders";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -201,7 +201,7 @@ impl Cluster {
                     current_metadata_offset: i64::MAX,
                     ..Default::default()
                 };
-                let heard = member.broker().ask_controller(heartbeat).await;
+                let heard = member.broker().node.ask_controller(heartbeat).await;
                 assert_eq!(heard.expect("it is there").error_code, 0);
             }
         }
@@ -476,7 +476,7 @@ async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
         .await;
     cluster.until_the_same(&[1, 2]).await;
     assert_eq!(values(&cluster.partition(2)), ["a", "b", "d"]);
-    let counted = |id: i32, metric| cluster.member(id).broker().metrics.get(metric);
+    let counted = |id: i32, metric| cluster.member(id).broker().context.metrics.get(metric);
     assert_eq!(counted(1, Metric::IsrShrinks), 1);
     assert_eq!(counted(1, Metric::IsrExpands), 1);
     let replicated = counted(2, Metric::ReplicationBytesIn);
@@ -486,7 +486,7 @@ async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
     assert_eq!(cluster.partition(2).fetch_lag(), Some(0));
     assert_eq!(cluster.partition(1).fetch_lag(), None);
     let families = crate::metrics::collect(cluster.member(2).broker());
-    let text = crate::metrics::to_openmetrics(families);
+    let text = ottla_metrics::openmetrics::to_openmetrics(families);
     for line in [
         "kafka_server_replicafetchermanager_maxlag{clientId=\"Replica\"} 0.0\n",
         "kafka_server_fetcherlagmetrics_consumerlag{clientId=\"ReplicaFetcherThread-0-1\",\

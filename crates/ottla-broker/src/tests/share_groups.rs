@@ -77,7 +77,10 @@ async fn initialize(broker: &TestBroker, client: &mut Client) {
     };
     let deadline = Instant::now() + PATIENCE;
     let state_topic = vec!["__share_group_state".into()];
-    broker.broker().create_topics_in_background(state_topic);
+    broker
+        .broker()
+        .auto_topic_creation
+        .create_topics_in_background(state_topic);
     loop {
         let response = client.ask(0, &request).await;
         match code(response.results[0].partitions[0].error_code) {

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use ottla_broker::controller::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::{FEATURES, Feature, MetadataVersion};
+use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_types::{BrokerId, Uuid};
 
 /// Format the directories of a node, and look at them.

@@ -13,7 +13,7 @@ use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Offset};
 
 use super::read::{Wanted, error_answer};
 use crate::Broker;
-use crate::partition::{FollowerFetches, FollowerVerdict};
+use ottla_partition::partition::{FollowerFetches, FollowerVerdict};
 
 /// Another broker that fetches for its replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ impl Follower {
                 Some((Arc::clone(partition), fetch))
             })
             .collect();
-        let verdicts = FollowerFetches::decide(broker, fetches).await;
+        let verdicts = FollowerFetches::decide(&broker.host, fetches).await;
         for (index, verdict) in served.into_iter().zip(verdicts) {
             let wanted = &mut targets[index];
             match verdict {

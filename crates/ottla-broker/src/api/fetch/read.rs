@@ -11,41 +11,21 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ottla_log::{LogReader, ReadError, ReadResult};
+use ottla_partition::partition::Isolation;
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response::{AbortedTransaction, EpochEndOffset, PartitionData};
 use ottla_protocol::{FileRegion, Records};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 use rustix::io::ReadWriteFlags;
 
-use crate::log_dirs::Share;
-use crate::partition::{LateTurns, Partition};
-use crate::stalls;
+use ottla_metrics::stalls;
+use ottla_partition::partition::{LateTurns, Partition};
+use ottla_storage::log_dirs::Share;
 
 /// One page is looked at in so many bytes of a region.
 const PROBE_STRIDE_BYTES: u64 = 128 * 1024;
 /// What is not in the page cache is read in pieces of this size.
 const READ_AHEAD_BYTES: usize = 128 * 1024;
-
-/// Up to where a reader may read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Isolation {
-    HighWatermark,
-    /// Up to the first open transaction, with the aborted ones named.
-    LastStableOffset,
-    /// Everything: for other replicas.
-    LogEnd,
-}
-
-impl Isolation {
-    /// Exclusive.
-    pub(crate) fn upper_bound(self, reader: &LogReader) -> Offset {
-        match self {
-            Isolation::HighWatermark => reader.high_watermark(),
-            Isolation::LastStableOffset => reader.last_stable_offset(),
-            Isolation::LogEnd => reader.log_end_offset(),
-        }
-    }
-}
 
 /// The limits of one request.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,9 @@ use ottla_replica::{ReplicaSelector, select_read_replica};
 use ottla_types::Offset;
 
 use super::read::Wanted;
-use crate::{Broker, RequestContext};
+use ottla_net::RequestContext;
+
+use crate::Broker;
 
 const RACK_AWARE: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
@@ -55,7 +57,7 @@ pub(super) async fn send_to_read_replicas(
             continue;
         }
         let (fetch_offset, now_ms) = (Offset(requested.fetch_offset), broker.now_ms());
-        let candidates = partition.look(broker, move |replica, _| {
+        let candidates = partition.look(&broker.host, move |replica, _| {
             let candidates = replica.read_candidates(fetch_offset, now_ms);
             candidates.collect::<Vec<_>>()
         });

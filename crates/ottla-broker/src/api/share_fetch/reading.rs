@@ -20,12 +20,16 @@ use ottla_types::{ErrorCode, Offset, ProducerId, TopicIdPartition, TopicName};
 
 use super::batches::{located_batches, slice};
 use super::{empty_answer, error_answer};
-use crate::api::fetch::read::{Isolation, ReadLimits, ReadOutcome, Wanted};
+use ottla_partition::partition::Isolation;
+
+use crate::api::fetch::read::{ReadLimits, ReadOutcome, Wanted};
 use crate::api::fetch::read_targets;
-use crate::metrics::TopicMetric;
-use crate::partition::Waiter;
-use crate::share_groups::{GroupSettings, LedPartition, Reading, StateFailure};
-use crate::{Broker, RequestContext};
+use ottla_coordination::share_groups::{GroupSettings, LedPartition, Reading, StateFailure};
+use ottla_metrics::topic_metrics::TopicMetric;
+use ottla_net::RequestContext;
+use ottla_partition::partition::Waiter;
+
+use crate::Broker;
 
 #[derive(Clone, Copy)]
 pub(super) struct FetchLimits {
@@ -65,10 +69,12 @@ pub(super) async fn fetch(
         return Vec::new();
     }
     let opened = partitions.into_iter().map(|(partition, topic)| Wished {
-        led: broker
-            .share_groups
-            .partitions
-            .get_or_open(broker, &key.group_id, &topic, partition),
+        led: broker.share_groups.partitions.get_or_open(
+            &broker.share_groups,
+            &key.group_id,
+            &topic,
+            partition,
+        ),
         partition,
     });
     let fetching = Fetching {
@@ -108,7 +114,7 @@ impl Fetching<'_> {
             if let Some(answers) = self.try_once(is_last_try).await {
                 return self.with_errors(answers, errors);
             }
-            if is_last_try || self.broker.is_stopping() {
+            if is_last_try || self.broker.context.is_stopping() {
                 return errors;
             }
             tokio::select! {

@@ -1,11 +1,11 @@
 //! `kafka.server:type=BrokerTopicMetrics`: of all topics, and of each that has a partition here.
 
 use crate::Broker;
-use crate::metrics::family::Family;
-use crate::metrics::topic_metrics::TopicMetric;
+use ottla_metrics::family::Family;
+use ottla_metrics::topic_metrics::TopicMetric;
 
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
-    let all = &broker.metrics.topics;
+    let all = broker.context.metrics.topics();
     let topics = all.topics();
     for metric in TopicMetric::ALL {
         let name = metric.name().to_lowercase();

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::Broker;
-use crate::metrics::family::{Family, Kind};
 use crate::telemetry::ClientMetricKind;
+use ottla_metrics::family::{Family, Kind};
 
 /// Begins the name of each metric that a client pushed, and of no other.
 pub(crate) const CLIENT_METRIC_PREFIX: &str = "client_";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ottla_metadata::MetadataImage;
 
 use crate::Broker;
-use crate::metrics::family::Family;
+use ottla_metrics::family::Family;
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     families.push(

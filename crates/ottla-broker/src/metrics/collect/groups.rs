@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::Broker;
-use crate::metrics::family::Family;
+use ottla_metrics::family::Family;
 
 /// States of classic groups as ListGroups has them, and the ends of the metrics' names.
 const CLASSIC_STATES: [(&str, &str); 5] = [

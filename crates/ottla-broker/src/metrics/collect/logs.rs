@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::Broker;
-use crate::metrics::family::Family;
-use crate::metrics::histogram::QUANTILES;
-use crate::metrics::{CleanerGauge, Metric, flush_stats};
+use ottla_metrics::cleaner::CleanerGauge;
+use ottla_metrics::family::Family;
+use ottla_metrics::histogram::QUANTILES;
+use ottla_metrics::{Metric, flush_stats};
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut size = Family::gauge("kafka_log_log_size", "Bytes of the log's segments");
@@ -79,7 +80,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     families.extend([offline, cordoned, usable, total, uncleanable]);
     families.extend(recovery(broker));
     families.extend(flushes());
-    let cleaner = &broker.metrics.cleaner;
+    let cleaner = &broker.context.metrics.cleaner;
     families.extend(CleanerGauge::ALL.iter().map(|gauge| {
         let (name, help) = gauge.name_and_help();
         Family::gauge(name, help).value(cleaner.get(*gauge) as f64)
@@ -109,7 +110,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         ),
     ];
     families.extend(counters.map(|(metric, name, help)| {
-        Family::counter(name, help).value(broker.metrics.get(metric) as f64)
+        Family::counter(name, help).value(broker.context.metrics.get(metric) as f64)
     }));
 }
 

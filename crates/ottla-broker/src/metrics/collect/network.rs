@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::Broker;
-use crate::metrics::Metric;
-use crate::metrics::family::Family;
+use ottla_metrics::Metric;
+use ottla_metrics::family::Family;
 
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     let mut open: BTreeMap<String, usize> = BTreeMap::new();
@@ -16,7 +16,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     {
         open.insert(listener.name.clone(), 0);
     }
-    broker.connections.for_each(|connection| {
+    broker.network.connections.for_each(|connection| {
         *open.entry(connection.listener.name.clone()).or_default() += 1;
     });
     let mut connection_count = Family::gauge(
@@ -77,24 +77,24 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         ),
     ];
     families.extend(counters.map(|(metric, name, help)| {
-        Family::counter(name, help).value(broker.metrics.get(metric) as f64)
+        Family::counter(name, help).value(broker.context.metrics.get(metric) as f64)
     }));
     families.push(
         Family::gauge(
             "kafka_network_socketserver_expiredconnectionskilledcount",
             "Connections closed after connections.max.idle.ms, since the start",
         )
-        .value(broker.metrics.get(Metric::ConnectionsIdle) as f64),
+        .value(broker.context.metrics.get(Metric::ConnectionsIdle) as f64),
     );
     families.push(
         Family::gauge(
             "kafka_network_socketserver_memorypoolavailable",
             "Bytes that requests may still take, by queued.max.request.bytes",
         )
-        .value(broker.request_memory.available_bytes() as f64),
+        .value(broker.network.request_memory.available_bytes() as f64),
     );
     fetch_sessions(broker, families);
-    if let Some(idle) = broker.metrics.worker_idle.ratio() {
+    if let Some(idle) = broker.context.metrics.worker_idle.ratio() {
         families.extend(
             [
                 "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::Broker;
-use crate::metrics::Metric;
-use crate::metrics::family::Family;
+use ottla_metrics::Metric;
+use ottla_metrics::family::Family;
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let counters = [
@@ -36,7 +36,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         ),
     ];
     families.extend(counters.map(|(name, help, metric)| {
-        Family::counter(name, help).value(broker.metrics.get(metric) as f64)
+        Family::counter(name, help).value(broker.context.metrics.get(metric) as f64)
     }));
     lags(broker, families);
     fetchers(broker, families);
@@ -63,7 +63,7 @@ fn lags(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         };
         max_lag = max_lag.max(lag);
         let fetchers = &broker.replication.fetchers;
-        let number = fetchers.number_of(broker, &partition.topic_partition);
+        let number = fetchers.number_of(&broker.context, &partition.topic_partition);
         let [topic, partition] = super::partition_labels(&partition.topic_partition.topic, index.0);
         let client_id = client_id(number, registration.leader.0);
         lags.push([("clientId", client_id), topic, partition], lag as f64);

@@ -3,9 +3,9 @@
 use ottla_protocol::ApiKey;
 
 use crate::Broker;
-use crate::metrics::family::Family;
-use crate::metrics::histogram::QUANTILES;
-use crate::metrics::request_metrics::RequestTime;
+use ottla_metrics::family::Family;
+use ottla_metrics::histogram::QUANTILES;
+use ottla_metrics::request_metrics::RequestTime;
 
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     let mut requests = Family::counter(
@@ -16,7 +16,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         "kafka_network_requestmetrics_errors",
         "Error codes in answers, of each partition, topic or group, by API and error; NONE is success",
     );
-    for (api_key, api) in broker.metrics.requests().apis() {
+    for (api_key, api) in broker.context.metrics.requests().apis() {
         for name in names(api_key) {
             for (version, count) in api.requests_by_version() {
                 let labels = [
@@ -41,7 +41,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         let mut quantiles = Family::gauge(name.clone(), help(time));
         let mut count = Family::gauge(format!("{name}_count"), "Requests that were timed");
         let mut sum = Family::gauge(format!("{name}_sum"), "Milliseconds of all requests");
-        for (api_key, api) in broker.metrics.requests().apis() {
+        for (api_key, api) in broker.context.metrics.requests().apis() {
             let summary = api.time(time);
             if summary.count == 0 {
                 continue;

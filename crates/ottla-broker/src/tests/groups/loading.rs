@@ -103,7 +103,7 @@ async fn a_member_whose_group_never_came_into_the_log_is_unknown_to_the_next_coo
     let mut appends_held = Vec::new();
     for index in PARTITIONS {
         let partition = broker.partition(OFFSETS_TOPIC, index);
-        appends_held.push(partition.hold_appends(broker.broker()).await);
+        appends_held.push(partition.hold_appends(&broker.broker().host).await);
     }
     let joined = join_alone(&mut client).await;
     drop(elect_anew(&broker).await);

@@ -12,11 +12,12 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{Cluster, PATIENCE, TOPIC, code, has_records, registration_of};
-use crate::groups::OFFSETS_TOPIC;
 use crate::tests::groups::{committing, fetching};
 use crate::tests::produce_and_fetch::fetch_from;
-use crate::tests::{old_message, topic_id};
+use crate::tests::topic_id;
 use crate::{Broker, Partition};
+use ottla_coordination::groups::OFFSETS_TOPIC;
+use ottla_testkit::old_message;
 
 /// What broker 2 asks of broker 1, from the start of its log on.
 async fn fetch_as_follower(cluster: &Cluster, max_wait_ms: i32) -> PartitionData {
@@ -49,8 +50,9 @@ async fn hang(
     };
     let (partition, broker) = (Arc::clone(partition), Arc::clone(broker));
     let runtime = tokio::runtime::Handle::current();
-    let hung =
-        tokio::task::spawn_blocking(move || runtime.block_on(partition.with_log(&broker, wait)));
+    let hung = tokio::task::spawn_blocking(move || {
+        runtime.block_on(partition.with_log(&broker.host, wait))
+    });
     it_hangs.await.expect("it hangs");
     (release, hung)
 }
@@ -114,7 +116,7 @@ async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
     // Its disk takes its time.
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = Arc::new(parking_lot::Mutex::new(released));
-    for _ in 0..crate::log_dirs::THREADS_PER_DIRECTORY {
+    for _ in 0..ottla_storage::log_dirs::THREADS_PER_DIRECTORY {
         let released = Arc::clone(&released);
         let jobs = follower.home().threads.jobs.clone();
         jobs.start(move || {

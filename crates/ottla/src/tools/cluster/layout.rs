@@ -10,9 +10,9 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use ottla_broker::controller::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
+use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_types::{BrokerId, Uuid};
 
 const CLUSTER_FILE: &str = "cluster.properties";

@@ -1,0 +1,149 @@
+//! What a new image means for this broker: partitions, settings of topics, and its own dynamic settings.
+//!
+//! Kafka does the same in `BrokerMetadataPublisher`, `DynamicConfigPublisher`.
+
+use std::sync::Arc;
+
+use ottla_config::BrokerConfig;
+use ottla_context::effective_config;
+use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataDelta, MetadataImage};
+use ottla_net::follow_address_limits;
+use ottla_node::controller_thread::Publish;
+use ottla_types::BrokerId;
+
+use crate::Broker;
+
+/// What the thread of the metadata quorum calls with each committed change, one after the other.
+pub(crate) fn publish_to(broker: &Arc<Broker>, file_config: BrokerConfig) -> Publish {
+    let broker = Arc::downgrade(broker);
+    Box::new(move |delta| {
+        if let Some(broker) = broker.upgrade() {
+            publish(&broker, &file_config, delta);
+        }
+    })
+}
+
+/// Puts a new image in force. Opens and closes logs: not for a thread that serves connections.
+fn publish(broker: &Arc<Broker>, file_config: &BrokerConfig, delta: &MetadataDelta) {
+    let is_of_this_broker = |resource: &ConfigResource| {
+        resource.kind == ConfigResourceType::Broker
+            && (resource.name.is_empty() || resource.name == broker.broker_id().to_string())
+    };
+    let has_new_settings = delta.configs.iter().any(is_of_this_broker);
+    if has_new_settings {
+        // Before the partitions: new ones are to be opened with the new defaults.
+        apply_dynamic_settings(broker, file_config, &delta.after);
+    }
+    apply_image(broker, delta);
+    if has_new_settings {
+        broker.local_replicas.apply_topic_defaults();
+    }
+    if let Some(heartbeats) = broker.heartbeats()
+        && is_registration_outdated(delta, broker.broker_id())
+    {
+        heartbeats.on_registration_outdated();
+    }
+}
+
+/// Puts partitions, coordinators and the image in force, in an order in which a client that learns where something is
+/// finds it there.
+fn apply_image(broker: &Broker, delta: &MetadataDelta) {
+    let (groups, transactions) = (&broker.groups, &broker.transactions);
+    let share_groups = &broker.share_groups;
+    let mut change = broker.local_replicas.begin_change(delta);
+    groups.follow_leadership(groups, delta);
+    transactions.follow_leadership(transactions, delta);
+    share_groups.follow_leadership(share_groups, delta);
+    broker.context.set_metadata(delta.after.clone());
+    change.finish(delta);
+    groups.follow_metadata(delta);
+    transactions.follow_features(delta);
+    share_groups.follow_metadata(delta);
+}
+
+impl Broker {
+    /// Tries again to open partitions that could not be opened when the metadata named them, as on a full disk. Blocks.
+    pub(crate) fn open_missing_partitions(&self) {
+        let (groups, transactions) = (&self.groups, &self.transactions);
+        let share_groups = &self.share_groups;
+        self.local_replicas.open_missing_partitions(|replica| {
+            groups.on_leader_opened(groups, replica);
+            transactions.on_leader_opened(transactions, replica);
+            share_groups.on_leader_opened(share_groups, replica);
+        });
+    }
+}
+
+/// Whether the controller knows none of this broker's directories though it could: it was registered at a level of
+/// `metadata.version` that has none. Kafka: `BrokerRegistrationTracker`.
+fn is_registration_outdated(delta: &MetadataDelta, id: BrokerId) -> bool {
+    let version = delta.after.metadata_version();
+    let is_changed = delta.before.metadata_version() != version || delta.brokers.contains(&id);
+    let registration = delta.after.cluster.broker(id);
+    is_changed
+        && version.is_directory_assignment_supported()
+        && registration.is_some_and(|it| it.directories.is_empty())
+}
+
+/// Puts the dynamic settings of an image in force and returns the configuration with them. What is not
+/// accepted is left out and told.
+pub(crate) fn apply_dynamic_settings(
+    broker: &Arc<Broker>,
+    file_config: &BrokerConfig,
+    image: &MetadataImage,
+) -> BrokerConfig {
+    let (config, warnings) = effective_config(file_config, image, broker.broker_id());
+    for warning in warnings {
+        tracing::warn!("a dynamic setting of the broker is left out: {warning}");
+    }
+    if let Some(log_dirs) = broker.log_dirs()
+        && log_dirs.set_cordoned(&config)
+    {
+        broker.dir_reports.on_changed();
+    }
+    broker.context.set_config(config.clone());
+    follow_address_limits(&broker.network);
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_metadata::{MetadataLoader, MetadataVersion, Provenance};
+    use ottla_protocol::metadata_records::{
+        FeatureLevelRecord, MetadataRecord, RegisterBrokerRecord,
+    };
+    use ottla_types::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_broker_without_directories_registers_again_when_the_level_knows_them() {
+        let mut loader = MetadataLoader::default();
+        let mut is_outdated = |record: MetadataRecord| {
+            let delta = loader.load_batch(vec![record], Provenance::EMPTY).unwrap();
+            is_registration_outdated(&delta.unwrap(), BrokerId(4))
+        };
+        let level = |version: MetadataVersion| {
+            MetadataRecord::FeatureLevel(FeatureLevelRecord {
+                name: MetadataVersion::FEATURE_NAME.into(),
+                feature_level: version.feature_level(),
+                ..Default::default()
+            })
+        };
+        let register = |broker_id, log_dirs: &[u128]| {
+            MetadataRecord::RegisterBroker(RegisterBrokerRecord {
+                broker_id,
+                log_dirs: log_dirs.iter().map(|id| Uuid::from_u128(*id)).collect(),
+                ..Default::default()
+            })
+        };
+        let before = MetadataVersion::MINIMUM;
+        assert!(!before.is_directory_assignment_supported());
+        assert!(!is_outdated(level(before)));
+        assert!(!is_outdated(register(4, &[])));
+        assert!(is_outdated(level(MetadataVersion::LATEST_PRODUCTION)));
+        assert!(!is_outdated(register(5, &[])));
+        assert!(is_outdated(register(4, &[])));
+        assert!(!is_outdated(register(4, &[77])));
+    }
+}

@@ -1,0 +1,194 @@
+//! A replica that moves to another log directory while it is written to.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_controller::Decision;
+use ottla_partition::Partition;
+use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_types::{DirectoryId, Offset, Timestamp};
+use tokio::sync::oneshot;
+
+use super::TestBroker;
+
+const NOW: Timestamp = Timestamp(1_000_000);
+
+/// A partition that is about to be moved to another directory, and a controller that answers nobody.
+struct Moving {
+    broker: TestBroker,
+    data: tempfile::TempDir,
+    partition: Arc<Partition>,
+    from: DirectoryId,
+    to: DirectoryId,
+    /// Dropped, the controller answers again.
+    silence: Option<std::sync::mpsc::Sender<()>>,
+}
+
+impl Moving {
+    /// With three records, and not told to move yet.
+    async fn set_up(settings: &[(&str, &str)]) -> Moving {
+        let data = tempfile::tempdir().unwrap();
+        let dirs = ["first", "second"].map(|name| data.path().join(name).display().to_string());
+        let dirs = dirs.join(",");
+        let mut all = vec![("log.dirs", &*dirs)];
+        all.extend(settings);
+        let broker = TestBroker::start_with(&all).await;
+        broker.create_topic("orders", 1, &[]).await;
+        let partition = broker.partition("orders", 0);
+        let log_dirs = Arc::clone(broker.broker().log_dirs().unwrap());
+        let from = log_dirs.directory_of(&partition.topic_partition).unwrap();
+        let to = log_dirs.describe();
+        let to = to.into_iter().find(|dir| dir.directory_id != from).unwrap();
+        let moving = Moving {
+            broker,
+            data,
+            partition,
+            from,
+            to: to.directory_id,
+            silence: None,
+        };
+        for offset in 0..3 {
+            assert_eq!(moving.append().await, Ok(appended(offset)));
+        }
+        moving
+    }
+
+    async fn begin() -> Moving {
+        let mut moving = Moving::set_up(&[]).await;
+        let (silence, is_over) = std::sync::mpsc::channel::<()>();
+        moving.silence = Some(silence);
+        let controller = moving.broker.broker().controller().unwrap().clone();
+        tokio::spawn(async move {
+            let silent = controller.decide(move |_, _| {
+                let _ = is_over.recv();
+                Decision::unchanged(())
+            });
+            silent.await
+        });
+        moving.alter().await;
+        let to = moving.to;
+        moving.until(|moving| moving.told() == Some(to)).await;
+        moving
+    }
+
+    /// Has the replica moved.
+    async fn alter(&self) {
+        let broker = Arc::clone(self.broker.broker());
+        let dirs = broker.log_dirs().unwrap().describe();
+        let mut dirs = dirs.into_iter();
+        let to = dirs.find(|dir| dir.directory_id == self.to).unwrap();
+        let topic_partition = self.partition.topic_partition.clone();
+        let path = to.path.display().to_string();
+        let altered = tokio::task::spawn_blocking(move || {
+            broker
+                .directory_moves
+                .alter_replica_log_dir(&topic_partition, &path)
+        });
+        altered.await.unwrap().unwrap();
+    }
+
+    /// Where the controller is to be told that the replica lies.
+    fn told(&self) -> Option<DirectoryId> {
+        let assignments = &self.broker.broker().dir_assignments;
+        assignments.queued(self.partition.topic_id, 0)
+    }
+
+    fn append(&self) -> oneshot::Receiver<AckOutcome> {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(NOW, None, Some(b"value"), &[]);
+        let (released, outcome) = oneshot::channel();
+        let append = PendingAppend {
+            batch: builder.build(),
+            required_acks: RequiredAcks::All,
+            expected_leader_epoch: None,
+            of_transaction: OfTransaction::No,
+            deadline_ms: u64::MAX,
+            ack: Ack::Internal(released),
+        };
+        self.partition.append(&self.broker.broker().host, append);
+        outcome
+    }
+
+    fn directory(&self) -> DirectoryId {
+        let log_dirs = self.broker.broker().log_dirs().unwrap();
+        log_dirs
+            .directory_of(&self.partition.topic_partition)
+            .unwrap()
+    }
+
+    /// Directories that a start takes for a copy.
+    fn copies(&self) -> usize {
+        let dirs = std::fs::read_dir(self.data.path().join("first")).unwrap();
+        let dirs = dirs.chain(std::fs::read_dir(self.data.path().join("second")).unwrap());
+        let names = dirs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with("-future")).count()
+    }
+
+    async fn until(&self, mut is_so: impl FnMut(&Moving) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "it takes too long");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn appended(offset: i64) -> AckOutcome {
+    AckOutcome::Appended {
+        base_offset: Offset(offset),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_appended_from_telling_the_controller_until_the_copy_is_the_log() {
+    let mut moving = Moving::begin().await;
+    let mut held: Vec<_> = (0..3).map(|_| moving.append()).collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(moving.directory(), moving.from);
+    assert_eq!(moving.partition.reader().log_end_offset(), Offset(3));
+    assert!(held.iter_mut().all(|outcome| outcome.try_recv().is_err()));
+    moving.silence = None;
+    for (outcome, offset) in held.into_iter().zip(3..) {
+        assert_eq!(outcome.await, Ok(appended(offset)));
+        assert_eq!(moving.directory(), moving.to);
+    }
+    assert_eq!(moving.append().await, Ok(appended(6)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn appends_go_on_in_the_old_directory_where_the_controller_does_not_answer() {
+    let mut moving = Moving::begin().await;
+    let held = moving.append();
+    assert_eq!(held.await, Ok(appended(3)));
+    assert_eq!(moving.directory(), moving.from);
+    // A start, of Kafka too, would put the copy in the place of the log that holds more.
+    assert_eq!(moving.copies(), 0);
+    let from = moving.from;
+    moving.until(|moving| moving.told() == Some(from)).await;
+    assert_eq!(moving.append().await, Ok(appended(4)));
+    moving.silence = None;
+    moving.until(|moving| moving.told().is_none()).await;
+    moving.until(|moving| moving.copies() == 1).await;
+    let image = moving.broker.broker().metadata();
+    let topic = image.topics.by_id(moving.partition.topic_id).unwrap();
+    let assigned = topic.partition(0.into()).unwrap();
+    assert_eq!(assigned.directory(1.into()), Some(from));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_replicas_are_copied_at_once_than_num_replica_alter_log_dirs_threads() {
+    for (threads, is_moved) in [("1", false), ("2", true)] {
+        let moving = Moving::set_up(&[("num.replica.alter.log.dirs.threads", threads)]).await;
+        let moves = &moving.broker.broker().directory_moves;
+        let of_another = moves.take_turn().await;
+        moving.alter().await;
+        if !is_moved {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(moving.directory(), moving.from, "{threads}");
+            drop(of_another);
+        }
+        moving.until(|moving| moving.directory() == moving.to).await;
+    }
+}

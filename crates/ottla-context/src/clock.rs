@@ -1,0 +1,34 @@
+//! The node's clocks: a monotonic one that begins with the node, and the time of day.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ottla_types::Timestamp;
+
+#[derive(Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock {
+            started: Instant::now(),
+        }
+    }
+
+    /// Milliseconds since the node began.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// Milliseconds since 1970, UTC.
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        time_of_day()
+    }
+}
+
+/// Milliseconds since 1970, UTC, of the machine's clock: for what has no node yet, such as formatting.
+pub fn time_of_day() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    Timestamp(since_epoch.map_or(0, |elapsed| elapsed.as_millis() as i64))
+}

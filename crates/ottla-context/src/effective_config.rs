@@ -1,0 +1,31 @@
+//! The configuration in force: the file's, overlaid with the dynamic settings that the cluster image holds.
+//!
+//! Kafka: `DynamicBrokerConfig`.
+
+use std::collections::BTreeMap;
+
+use ottla_config::{BrokerConfig, Warning};
+use ottla_metadata::{ConfigResource, MetadataImage};
+use ottla_types::BrokerId;
+
+/// The file's configuration with the dynamic settings of the cluster and then of this broker over it, and what of them
+/// is not accepted.
+pub fn effective_config(
+    file_config: &BrokerConfig,
+    image: &MetadataImage,
+    id: BrokerId,
+) -> (BrokerConfig, Vec<Warning>) {
+    let settings = |resource: &ConfigResource| -> BTreeMap<String, String> {
+        image
+            .configs
+            .entries(resource)
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect()
+    };
+    let cluster = settings(&ConfigResource::default_broker());
+    let broker = settings(&ConfigResource::broker(id));
+    if cluster.is_empty() && broker.is_empty() {
+        return (file_config.clone(), Vec::new());
+    }
+    file_config.with_dynamic(&cluster, &broker)
+}

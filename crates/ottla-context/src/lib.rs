@@ -1,0 +1,150 @@
+//! What every part of a node reads: its configuration, the cluster image, the clock, the counters, and whether the node
+//! is stopping.
+//!
+//! Owns these values and nothing that acts on them. It is the lowest of the crates with a clock; the parts of the node
+//! (network, storage, quorum, partitions, coordinators) hold an `Arc` of it instead of the whole broker, so that none of
+//! them reaches the others.
+//!
+//! Invariants:
+//! - Configuration and image are replaced whole; a reader sees one version of each.
+//! - The first reason for which a node fails wins.
+//!
+//! Kafka: `SharedServer`, `BrokerState`.
+
+mod clock;
+mod effective_config;
+mod state;
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwap, Guard};
+use ottla_config::BrokerConfig;
+use ottla_metadata::MetadataImage;
+use ottla_metrics::Metrics;
+use ottla_metrics::complaints::Complaints;
+use ottla_types::{BrokerId, Timestamp};
+use tokio::sync::watch;
+
+use clock::Clock;
+pub use clock::time_of_day;
+pub use effective_config::effective_config;
+pub use state::BrokerState;
+use state::StateCell;
+
+/// What every part of a node reads. Everything in it is either immutable, or guards itself.
+#[derive(Debug)]
+pub struct NodeContext {
+    /// The settings of the file, overlaid with the dynamic ones.
+    config: ArcSwap<BrokerConfig>,
+    /// The cluster as of the last committed metadata record that was applied.
+    metadata: ArcSwap<MetadataImage>,
+    clock: Clock,
+    pub metrics: Metrics,
+    pub complaints: Complaints,
+    state: StateCell,
+    /// Becomes true when the node begins to stop.
+    stopping: watch::Sender<bool>,
+    /// Becomes true when the stop is to wait for no other node.
+    hurried: watch::Sender<bool>,
+    /// Why the node cannot go on: a sentence for people. The first reason wins.
+    failure: OnceLock<String>,
+}
+
+impl NodeContext {
+    pub fn new(config: BrokerConfig) -> NodeContext {
+        NodeContext {
+            config: ArcSwap::from_pointee(config),
+            metadata: ArcSwap::default(),
+            clock: Clock::start(),
+            metrics: Metrics::default(),
+            complaints: Complaints::default(),
+            state: StateCell::default(),
+            stopping: watch::Sender::new(false),
+            hurried: watch::Sender::new(false),
+            failure: OnceLock::new(),
+        }
+    }
+
+    pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
+        self.config.load()
+    }
+
+    /// Puts a configuration with other dynamic settings in force.
+    pub fn set_config(&self, config: BrokerConfig) {
+        self.config.store(Arc::new(config));
+    }
+
+    /// The cluster as this node knows it.
+    pub fn metadata(&self) -> Guard<Arc<MetadataImage>> {
+        self.metadata.load()
+    }
+
+    pub fn set_metadata(&self, image: MetadataImage) {
+        self.metadata.store(Arc::new(image));
+    }
+
+    /// `node.id`.
+    pub fn broker_id(&self) -> BrokerId {
+        BrokerId(self.config().node_id)
+    }
+
+    /// Milliseconds of the node's own clock, which only moves forward. For waiting and deadlines.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// The time of day. For what is written down.
+    pub fn timestamp(&self) -> Timestamp {
+        self.clock.timestamp()
+    }
+
+    pub fn state(&self) -> BrokerState {
+        self.state.get()
+    }
+
+    pub fn set_state(&self, state: BrokerState) {
+        self.state.set(state);
+    }
+
+    /// Returns when the node begins to stop.
+    pub async fn stopping(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives as long as the context, so waiting cannot fail.
+        let _ = stopping.wait_for(|&stopping| stopping).await;
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    pub fn begin_stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Makes a stop, under way or to come, wait for no other node: the controllers then move the leaders when they miss
+    /// this one. Nothing that is on disk is lost.
+    pub fn hurry(&self) {
+        self.hurried.send_replace(true);
+    }
+
+    /// Returns when the stop is to wait for no other node.
+    pub async fn hurried(&self) {
+        let mut hurried = self.hurried.subscribe();
+        // The sender lives as long as the context, so waiting cannot fail.
+        let _ = hurried.wait_for(|&hurried| hurried).await;
+    }
+
+    /// Begins to stop because the node cannot go on, where Kafka halts. The owner of the node sees
+    /// [`NodeContext::stopping`] return, stops it and reports [`NodeContext::failure`].
+    pub fn fail(&self, reason: String) {
+        tracing::error!("the broker stops: {reason}");
+        // The first reason is the one that is reported.
+        let _ = self.failure.set(reason);
+        self.begin_stop();
+    }
+
+    /// Why the node stops by itself; `None` where it does not, or was told to.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+}

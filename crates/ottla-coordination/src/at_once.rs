@@ -1,0 +1,77 @@
+//! Several questions that are asked side by side, a bounded number of them at one time: how many there are, a client may
+//! say.
+
+use tokio::task::JoinSet;
+
+/// The answers come in the order of the questions; nothing from one that panicked, which is reported where it happened.
+/// Those that are not answered when nobody waits any more are given up.
+pub async fn each_at_once<Q, T, F>(
+    limit: usize,
+    questions: impl IntoIterator<Item = Q>,
+    ask: impl Fn(Q) -> F,
+) -> Vec<Option<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    assert!(limit > 0, "nothing would ever be asked");
+    let mut answers = Vec::new();
+    let mut asked: JoinSet<(usize, T)> = JoinSet::new();
+    for (index, question) in questions.into_iter().enumerate() {
+        if asked.len() == limit
+            && let Some(Ok((index, answer))) = asked.join_next().await
+        {
+            answers[index] = Some(answer);
+        }
+        answers.push(None);
+        let asking = ask(question);
+        asked.spawn(async move { (index, asking.await) });
+    }
+    while let Some(answered) = asked.join_next().await {
+        if let Ok((index, answer)) = answered {
+            answers[index] = Some(answer);
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn as_many_as_are_allowed_are_asked_side_by_side() {
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        // None is answered before two are asked.
+        let both = Arc::new(Semaphore::new(0));
+        let answers = each_at_once(2, 0..6, |number| {
+            let (running, most, both) = (running.clone(), most.clone(), both.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, Relaxed) + 1, Relaxed);
+                if running.load(Relaxed) == 2 {
+                    both.add_permits(2);
+                }
+                both.acquire().await.expect("it is open").forget();
+                running.fetch_sub(1, Relaxed);
+                number
+            }
+        });
+        let answers: Vec<_> = answers.await.into_iter().flatten().collect();
+        assert_eq!(answers, Vec::from_iter(0..6));
+        assert_eq!(most.load(Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn one_that_panics_has_no_answer() {
+        let answers = each_at_once(1, [1, 2, 3], |number| async move {
+            assert_ne!(number, 2);
+            number
+        });
+        assert_eq!(answers.await, [Some(1), None, Some(3)]);
+    }
+}

@@ -1,0 +1,302 @@
+//! Groups, as the shell of their coordinators has to know them: `coordination.rs` does the rest.
+
+mod coordinator_config;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytestring::ByteString;
+use ottla_config::BrokerConfig;
+use ottla_coordinator::WriteId;
+use ottla_coordinator::group::{
+    Command, GroupCoordinator, GroupCoordinatorConfig, InitializeShareState, Outcome,
+    ResolveRegexes, resolve,
+};
+use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
+use ottla_metadata::feature::{Feature, GROUP_VERSION, STREAMS_VERSION};
+use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
+use ottla_records::Compression;
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicName};
+
+use crate::runtime::{Coordinators, LogEntry, Served, Shard};
+use crate::share_groups::{Persister, ShareGroups};
+use crate::surroundings::Surroundings;
+use ottla_net::{Operation, RequestContext, ResourceType};
+
+/// The topic whose partitions hold the groups; created when a group is first looked for.
+pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
+/// The group coordinators of this broker.
+#[derive(Debug)]
+pub struct Groups {
+    share_groups: Arc<ShareGroups>,
+    coordinators: Coordinators<GroupCoordinator>,
+}
+
+impl std::ops::Deref for Groups {
+    type Target = Coordinators<GroupCoordinator>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.coordinators
+    }
+}
+
+impl Groups {
+    pub fn new(surroundings: Arc<Surroundings>, share_groups: Arc<ShareGroups>) -> Groups {
+        Groups {
+            share_groups,
+            coordinators: Coordinators::new(surroundings),
+        }
+    }
+
+    /// Groups by the partition that holds them, each group once, in the order given.
+    pub fn by_partition(
+        &self,
+        group_ids: impl IntoIterator<Item = ByteString>,
+    ) -> Vec<(i32, Vec<ByteString>)> {
+        let mut by_partition: Vec<(i32, Vec<ByteString>)> = Vec::new();
+        let mut index_of: HashMap<i32, usize> = HashMap::new();
+        for group_id in group_ids {
+            let partition = self.partition_of(&group_id);
+            let index = *index_of.entry(partition).or_insert_with(|| {
+                by_partition.push((partition, Vec::new()));
+                by_partition.len() - 1
+            });
+            by_partition[index].1.push(group_id);
+        }
+        by_partition
+    }
+
+    /// Whether groups of the consumer protocol (KIP-848) are served: this broker is set to, and the cluster has agreed.
+    pub fn serves_consumer_protocol(&self) -> bool {
+        is_enabled(self, "consumer", &GROUP_VERSION)
+    }
+
+    /// Whether streams groups (KIP-1071) are served, in the same way.
+    pub fn serves_streams_protocol(&self) -> bool {
+        is_enabled(self, "streams", &STREAMS_VERSION)
+    }
+
+    /// Tells the coordinators what is different in the cluster, and has them forget the offsets of deleted topics. Called
+    /// when nobody finds these topics any more, or an offset committed meanwhile would stay.
+    pub fn follow_metadata(self: &Arc<Self>, delta: &MetadataDelta) {
+        if delta.topics.is_empty() && delta.brokers.is_empty() && delta.configs.is_empty() {
+            return;
+        }
+        let image: Arc<MetadataImage> = Arc::clone(&self.surroundings.context.metadata());
+        let deleted: Vec<(TopicName, TopicId)> = delta
+            .topics
+            .deleted
+            .values()
+            .map(|topic| (topic.name.clone(), topic.id))
+            .collect();
+        let has_new_settings = delta
+            .configs
+            .iter()
+            .any(|resource| resource.kind == ConfigResourceType::Broker);
+        let config = has_new_settings.then(|| settings(self));
+        for shard in self.all_shards() {
+            // One that is closed needs to know nothing. One that is loading begins with the image of later on; offsets of
+            // a topic that is gone, which it has read, expire.
+            let _ = shard.tell(self, |groups, now| {
+                if let Some(config) = &config {
+                    groups.set_config(Arc::clone(config));
+                }
+                groups.on_metadata_changed(Arc::clone(&image), delta);
+                match deleted.is_empty() {
+                    true => Outcome::default(),
+                    false => groups.on_topics_deleted(&deleted, now),
+                }
+            });
+            if !deleted.is_empty() {
+                let topics: Vec<TopicId> = deleted.iter().map(|(_, id)| *id).collect();
+                let _ = shard.tell(self, |groups, now| {
+                    groups.on_topics_of_share_groups_deleted(&topics, now)
+                });
+            }
+        }
+    }
+}
+
+fn is_enabled(groups: &Groups, protocol: &str, feature: &Feature) -> bool {
+    let protocols = &groups
+        .surroundings
+        .context
+        .config()
+        .group_coordinator_rebalance_protocols;
+    protocols.iter().any(|enabled| enabled == protocol)
+        && groups
+            .surroundings
+            .context
+            .metadata()
+            .features
+            .level(feature.name)
+            > 0
+}
+
+fn settings(groups: &Groups) -> Arc<GroupCoordinatorConfig> {
+    Arc::new(coordinator_config::from_broker_config(
+        &groups.surroundings.context.config(),
+    ))
+}
+
+impl Served for GroupCoordinator {
+    type Host = Groups;
+    const TOPIC: &'static str = OFFSETS_TOPIC;
+    const WHAT: &'static str = "groups";
+    const AWAITS_COMMITTED_LOG: bool = false;
+
+    fn configured_partitions(config: &BrokerConfig) -> i32 {
+        config.offsets_topic_num_partitions
+    }
+
+    fn new(groups: &Groups, _leader_epoch: LeaderEpoch) -> Self {
+        GroupCoordinator::new(settings(groups))
+    }
+
+    fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String> {
+        match entry {
+            LogEntry::Record {
+                offset,
+                producer_id,
+                key,
+                value,
+            } => self
+                .replay(offset, producer_id, key, value, now)
+                .map_err(|error| error.to_string()),
+            LogEntry::EndTransaction {
+                producer_id,
+                is_commit,
+            } => {
+                self.replay_end_transaction_marker(producer_id, is_commit);
+                Ok(())
+            }
+        }
+    }
+
+    fn begin_uncommitted(&mut self) -> Option<WriteId> {
+        Some(self.begin_uncommitted())
+    }
+
+    /// `offsets.topic.compression.codec`, at the codec's default level.
+    fn compression(groups: &Groups) -> Compression {
+        match groups
+            .surroundings
+            .context
+            .config()
+            .offsets_topic_compression_codec
+        {
+            1 => Compression::Gzip { level: -1 },
+            2 => Compression::Snappy,
+            3 => Compression::Lz4 { level: 9 },
+            4 => Compression::Zstd { level: 3 },
+            _ => Compression::None,
+        }
+    }
+
+    fn commit_timeout(groups: &Groups) -> Duration {
+        let timeout_ms = groups
+            .surroundings
+            .context
+            .config()
+            .offsets_commit_timeout_ms;
+        Duration::from_millis(u64::try_from(timeout_ms).map_or(1, |ms| ms.max(1)))
+    }
+
+    fn begin(&mut self, groups: &Groups) {
+        // What has changed while the partition was read.
+        self.set_config(settings(groups));
+        self.begin(Arc::clone(&groups.surroundings.context.metadata()));
+    }
+
+    fn execute(shard: &Arc<Shard<Self>>, groups: &Arc<Groups>, command: Command) {
+        let (shard, groups) = (Arc::clone(shard), Arc::clone(groups));
+        match command {
+            Command::ResolveRegexes(command) => {
+                // Every topic of the cluster is looked at.
+                tokio::task::spawn_blocking(move || resolve_regexes(&shard, &groups, command));
+            }
+            Command::InitializeShareState(command) => {
+                tokio::spawn(async move { initialize_share_state(&shard, &groups, command).await });
+            }
+        }
+    }
+}
+
+fn resolve_regexes(
+    shard: &Arc<Shard<GroupCoordinator>>,
+    groups: &Arc<Groups>,
+    command: ResolveRegexes,
+) {
+    let image = Arc::clone(&groups.surroundings.context.metadata());
+    let context = command.requester.get::<RequestContext>();
+    let is_visible = |topic: &str| {
+        context.is_none_or(|context| {
+            let (operation, resource) = (Operation::Describe, ResourceType::Topic);
+            let authorizer = &groups.surroundings.authorizer;
+            authorizer.is_allowed(context, operation, resource, topic)
+        })
+    };
+    let resolved = resolve(
+        &command.regexes,
+        &image,
+        is_visible,
+        groups.surroundings.context.timestamp(),
+    );
+    // A shard that is closed has nobody who waits for it.
+    let _ = shard.tell(groups, |groups, now| {
+        groups.on_regexes_resolved(&command.group_id, resolved, now)
+    });
+}
+
+/// Asks the share coordinators, and tells the group what has come of it.
+async fn initialize_share_state(
+    shard: &Arc<Shard<GroupCoordinator>>,
+    groups: &Arc<Groups>,
+    command: InitializeShareState,
+) {
+    let partitions = command.partitions.iter();
+    let keys: Vec<(TopicId, i32)> = partitions
+        .flat_map(|(topic_id, partitions)| partitions.iter().map(|index| (*topic_id, *index)))
+        .collect();
+    let requests = keys.iter().map(|(topic_id, partition)| InitializeState {
+        key: SharePartitionKey {
+            group_id: command.group_id.clone(),
+            topic_id: *topic_id,
+            partition: *partition,
+        },
+        state_epoch: command.state_epoch,
+        start_offset: Offset::UNKNOWN,
+    });
+    let answers = Persister::each(
+        &groups.share_groups,
+        requests.collect(),
+        |share_groups, request| async move { Persister::initialize_state(&share_groups, request).await },
+    );
+    let (mut done, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    let answers = answers.await;
+    for ((topic_id, partition), answer) in keys.into_iter().zip(answers) {
+        let failure = answer.err();
+        if let Some(failure) = &failure {
+            let (group, reason) = (&command.group_id, &failure.message);
+            tracing::debug!("share group {group} cannot read {topic_id}-{partition}: {reason}");
+        }
+        let partitions: &mut BTreeMap<TopicId, BTreeSet<i32>> = match failure {
+            None => &mut done,
+            Some(_) => &mut refused,
+        };
+        partitions.entry(topic_id).or_default().insert(partition);
+    }
+    // A shard that is closed has nobody who waits for it.
+    if !done.is_empty() {
+        let _ = shard.tell(groups, |groups, now| {
+            groups.on_share_state_initialized(&command.group_id, &done, now)
+        });
+    }
+    if !refused.is_empty() {
+        let _ = shard.tell(groups, |groups, now| {
+            groups.on_share_state_not_initialized(&command.group_id, &refused, now)
+        });
+    }
+}

@@ -1,0 +1,39 @@
+//! Share groups that are to forget how far they were: their state goes at the share coordinators, topic by topic.
+//! Source: `DefaultStatePersister.deleteState`, as `GroupCoordinatorService` looks at what comes of it.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_coordinator::group::PartitionsOfTopics;
+use ottla_coordinator::share_state::SharePartitionKey;
+use ottla_types::{ErrorCode, TopicId};
+
+use super::Persister;
+use super::ShareGroups;
+
+/// A topic is deleted when all of its partitions are; otherwise one of the reasons is told.
+pub async fn delete_state(
+    share_groups: &Arc<ShareGroups>,
+    group_id: &ByteString,
+    partitions: &PartitionsOfTopics,
+) -> Vec<(TopicId, Result<(), ErrorCode>)> {
+    let keys = partitions.iter().flat_map(|(topic_id, partitions)| {
+        partitions.iter().map(|partition| SharePartitionKey {
+            group_id: group_id.clone(),
+            topic_id: *topic_id,
+            partition: *partition,
+        })
+    });
+    let answers = Persister::each(
+        share_groups,
+        keys.collect(),
+        |share_groups, key| async move { Persister::delete_state(&share_groups, key).await },
+    );
+    let mut answers = answers.await.into_iter();
+    let topics = partitions.iter().map(|(topic_id, partitions)| {
+        let answers: Vec<_> = answers.by_ref().take(partitions.len()).collect();
+        let deleted: Result<(), _> = answers.into_iter().collect();
+        (*topic_id, deleted.map_err(|failure| failure.code))
+    });
+    topics.collect()
+}

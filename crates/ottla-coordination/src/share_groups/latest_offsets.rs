@@ -1,0 +1,120 @@
+//! Where partitions end for their readers, wherever they are led: what the lag of a share group is counted from.
+//! Source: `NetworkPartitionMetadataClient`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use ottla_protocol::messages::ListOffsetsRequest;
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_types::{BrokerId, ErrorCode, Offset};
+
+use super::ShareGroups;
+use super::persister::ask_peer;
+use crate::at_once::each_at_once;
+
+/// The replica id of clients, and the time that stands for the end.
+const CONSUMER_REPLICA_ID: i32 = -1;
+const LATEST_TIMESTAMP: i64 = -1;
+
+/// Leaders that are asked at one time, by one request.
+const LEADERS_AT_ONCE: usize = 16;
+
+pub type LatestOffsets = BTreeMap<(ByteString, i32), Result<Offset, ErrorCode>>;
+
+/// One request to each of the leaders that are not here. A partition that is missing could not be asked about.
+pub async fn latest_offsets(
+    share_groups: &Arc<ShareGroups>,
+    partitions: Vec<(ByteString, i32)>,
+) -> LatestOffsets {
+    let mut found = LatestOffsets::new();
+    let mut elsewhere: BTreeMap<BrokerId, Vec<(ByteString, i32)>> = BTreeMap::new();
+    let image = Arc::clone(&share_groups.surroundings.context.metadata());
+    for (topic, partition) in partitions {
+        let registered = image.topics.by_name(&topic);
+        let leader = registered
+            .and_then(|topic| topic.partition(partition.into()))
+            .map(|partition| partition.leader);
+        match leader {
+            Some(leader) if leader == share_groups.surroundings.context.broker_id() => {
+                let latest = latest_here(share_groups, &topic, partition);
+                found.insert((topic, partition), latest);
+            }
+            Some(leader) if image.cluster.broker(leader).is_some_and(|it| !it.fenced) => {
+                let led_there = elsewhere.entry(leader).or_default();
+                led_there.push((topic, partition));
+            }
+            _ => {
+                found.insert((topic, partition), Err(ErrorCode::LeaderNotAvailable));
+            }
+        }
+    }
+    let answers = each_at_once(LEADERS_AT_ONCE, elsewhere, |(leader, partitions)| {
+        let share_groups = Arc::clone(share_groups);
+        async move { latest_at(&share_groups, leader, partitions).await }
+    });
+    found.extend(answers.await.into_iter().flatten().flatten());
+    found
+}
+
+fn latest_here(
+    share_groups: &ShareGroups,
+    topic: &str,
+    partition: i32,
+) -> Result<Offset, ErrorCode> {
+    let partition = share_groups
+        .surroundings
+        .local_partition(topic, partition)?;
+    partition.check_leader(-1)?;
+    match partition.is_high_watermark_behind() {
+        true => Err(ErrorCode::OffsetNotAvailable),
+        false => Ok(partition.reader().high_watermark()),
+    }
+}
+
+async fn latest_at(
+    share_groups: &Arc<ShareGroups>,
+    leader: BrokerId,
+    partitions: Vec<(ByteString, i32)>,
+) -> LatestOffsets {
+    let asked = partitions
+        .iter()
+        .map(|(topic, partition)| ListOffsetsTopic {
+            name: topic.clone(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index: *partition,
+                timestamp: LATEST_TIMESTAMP,
+                current_leader_epoch: -1,
+                ..Default::default()
+            }],
+            ..Default::default()
+        });
+    let request = ListOffsetsRequest {
+        replica_id: CONSUMER_REPLICA_ID,
+        topics: asked.collect(),
+        ..Default::default()
+    };
+    let missing = match ask_peer(share_groups, leader, &request).await {
+        Ok(response) => {
+            let answered = response.topics.into_iter().flat_map(|topic| {
+                let name = topic.name;
+                topic.partitions.into_iter().map(move |answer| {
+                    let error = ErrorCode::from_code(answer.error_code).into_result();
+                    let latest = error.map(|()| Offset(answer.offset));
+                    ((name.clone(), answer.partition_index), latest)
+                })
+            });
+            let mut answered: LatestOffsets = answered.collect();
+            for partition in partitions {
+                let unknown = Err(ErrorCode::UnknownTopicOrPartition);
+                answered.entry(partition).or_insert(unknown);
+            }
+            return answered;
+        }
+        Err(failure) => failure.code,
+    };
+    let partitions = partitions.into_iter();
+    partitions
+        .map(|partition| (partition, Err(missing)))
+        .collect()
+}

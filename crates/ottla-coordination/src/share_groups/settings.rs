@@ -1,0 +1,91 @@
+//! What applies to one share group: its own configuration over the broker's.
+//! Source: `GroupConfig`, `ShareGroupConfigProvider`.
+
+use ottla_coordinator::share_partition::SharePartitionSettings;
+use ottla_metadata::ConfigResource;
+
+use super::ShareGroups;
+use ottla_partition::partition::Isolation;
+
+/// Where a group begins that has read nothing yet (`share.auto.offset.reset`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffsetReset {
+    Earliest,
+    Latest,
+    /// At the first record that is no older than so many milliseconds.
+    ByDuration(i64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupSettings {
+    pub partition: SharePartitionSettings,
+    pub isolation: Isolation,
+    pub offset_reset: OffsetReset,
+}
+
+impl GroupSettings {
+    /// How long a member may keep what it acquires, as it is told.
+    pub fn record_lock_duration_ms(&self) -> i32 {
+        i32::try_from(self.partition.record_lock_duration_ms).unwrap_or(i32::MAX)
+    }
+
+    pub fn of(share_groups: &ShareGroups, group_id: &str) -> GroupSettings {
+        let config = share_groups.surroundings.context.config();
+        let image = share_groups.surroundings.context.metadata();
+        let group = ConfigResource::group(group_id.to_owned());
+        let own = |key: &str| {
+            image
+                .configs
+                .value(&group, key)
+                .map(|value| value.to_string())
+        };
+        // What was set was valid when it was: the bounds may have been set after it.
+        let number = |key: &str, default: i32, min: i32, max: i32| match own(key)
+            .and_then(|value| value.trim().parse::<i32>().ok())
+        {
+            Some(value) => value.min(max).max(min),
+            None => default,
+        };
+        let lock_ms = number(
+            "share.record.lock.duration.ms",
+            config.group_share_record_lock_duration_ms,
+            config.group_share_min_record_lock_duration_ms,
+            config.group_share_max_record_lock_duration_ms,
+        );
+        let renews = own("share.renew.acknowledge.enable");
+        GroupSettings {
+            partition: SharePartitionSettings {
+                record_lock_duration_ms: lock_ms.max(0) as u64,
+                delivery_count_limit: number(
+                    "share.delivery.count.limit",
+                    config.group_share_delivery_count_limit,
+                    config.group_share_min_delivery_count_limit,
+                    config.group_share_max_delivery_count_limit,
+                ),
+                partition_max_record_locks: number(
+                    "share.partition.max.record.locks",
+                    config.group_share_partition_max_record_locks,
+                    config.group_share_min_partition_max_record_locks,
+                    config.group_share_max_partition_max_record_locks,
+                ),
+                renew_acknowledge_enable: !renews
+                    .is_some_and(|value| value.eq_ignore_ascii_case("false")),
+            },
+            isolation: match own("share.isolation.level").as_deref() {
+                Some("read_committed") => Isolation::LastStableOffset,
+                _ => Isolation::HighWatermark,
+            },
+            offset_reset: offset_reset(own("share.auto.offset.reset").as_deref()),
+        }
+    }
+}
+
+/// `latest` where nothing is set.
+fn offset_reset(value: Option<&str>) -> OffsetReset {
+    match value.map(str::to_lowercase).as_deref() {
+        Some("earliest") => OffsetReset::Earliest,
+        Some(value) => ottla_config::share_offset_reset_duration_ms(value)
+            .map_or(OffsetReset::Latest, OffsetReset::ByDuration),
+        None => OffsetReset::Latest,
+    }
+}

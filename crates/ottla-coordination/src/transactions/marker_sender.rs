@@ -1,0 +1,295 @@
+//! Has the markers of ended transactions written by the leaders of their partitions: here, or by other brokers.
+//!
+//! What goes to another broker waits for the request before it and goes together with all that came meanwhile, of
+//! any transaction. Where a marker could not be written, the coordinator is told a moment later, and sends it again
+//! to whoever leads the partition then.
+//! Invariant: each partition of each command is answered exactly once, unless the coordinator is gone.
+//!
+//! Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use ottla_coordinator::transaction::{Markers, TransactionCoordinator};
+use ottla_metadata::MetadataImage;
+use ottla_protocol::messages::WriteTxnMarkersRequest;
+use ottla_protocol::messages::write_txn_markers_request::{
+    WritableTxnMarker, WritableTxnMarkerTopic,
+};
+use ottla_types::{BrokerId, ErrorCode, TopicPartition};
+use parking_lot::Mutex;
+
+use super::Transactions;
+use super::{EndedTransaction, request_timeout, write_markers};
+use crate::runtime::Shard;
+use ottla_net::PeerError;
+
+/// How long a marker that could not be written waits before it goes again.
+const RETRY: Duration = Duration::from_millis(50);
+
+type TransactionShard = Shard<TransactionCoordinator>;
+
+/// Markers for partitions of one leader.
+struct Batch {
+    shard: Arc<TransactionShard>,
+    markers: Markers,
+}
+
+/// What waits, by the broker that it goes to. There is an entry as long as somebody is at it.
+#[derive(Default)]
+pub struct MarkerSender {
+    waiting: Mutex<HashMap<BrokerId, Vec<Batch>>>,
+}
+
+impl std::fmt::Debug for MarkerSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MarkerSender")
+    }
+}
+
+/// Who has to write a marker.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Destination {
+    Here,
+    Broker(BrokerId),
+    /// There is a leader, or will be, but nobody knows where.
+    Unknown,
+    /// The partition is no more, and needs no marker.
+    Nowhere,
+}
+
+impl MarkerSender {
+    pub fn send(
+        &self,
+        transactions: &Arc<Transactions>,
+        shard: &Arc<TransactionShard>,
+        markers: Markers,
+    ) {
+        let image = transactions.surroundings.context.metadata().clone();
+        let mut by_destination: HashMap<Destination, Vec<TopicPartition>> = HashMap::new();
+        for partition in &markers.partitions {
+            let destination = destination_of(transactions, &image, partition);
+            let partitions = by_destination.entry(destination).or_default();
+            partitions.push(partition.clone());
+        }
+        for (destination, partitions) in by_destination {
+            let batch = Batch {
+                shard: Arc::clone(shard),
+                markers: Markers {
+                    partitions,
+                    ..markers.clone()
+                },
+            };
+            match destination {
+                Destination::Here => drop(tokio::spawn(batch.write_here(Arc::clone(transactions)))),
+                Destination::Broker(id) => self.send_to(transactions, id, batch),
+                Destination::Unknown => {
+                    batch.answer_all(transactions, ErrorCode::NotLeaderOrFollower)
+                }
+                Destination::Nowhere => batch.answer_all(transactions, ErrorCode::None),
+            }
+        }
+    }
+
+    fn send_to(&self, transactions: &Arc<Transactions>, id: BrokerId, batch: Batch) {
+        let mut waiting = self.waiting.lock();
+        if let Some(batches) = waiting.get_mut(&id) {
+            batches.push(batch);
+            return;
+        }
+        waiting.insert(id, vec![batch]);
+        drop(waiting);
+        let transactions = Arc::clone(transactions);
+        tokio::spawn(async move {
+            while let Some(batches) = transactions.marker_sender.next(id) {
+                exchange(&transactions, id, batches).await;
+            }
+        });
+    }
+
+    fn next(&self, id: BrokerId) -> Option<Vec<Batch>> {
+        let mut waiting = self.waiting.lock();
+        let batches = std::mem::take(waiting.get_mut(&id)?);
+        if batches.is_empty() {
+            waiting.remove(&id);
+            return None;
+        }
+        Some(batches)
+    }
+}
+
+fn destination_of(
+    transactions: &Transactions,
+    image: &MetadataImage,
+    partition: &TopicPartition,
+) -> Destination {
+    let Some(registration) = image
+        .topics
+        .partition(&partition.topic, partition.partition)
+    else {
+        return Destination::Nowhere;
+    };
+    let leader = registration.leader;
+    if leader == transactions.surroundings.context.broker_id() {
+        return Destination::Here;
+    }
+    match image.cluster.broker(leader) {
+        Some(registered) if !registered.fenced => Destination::Broker(leader),
+        _ => Destination::Unknown,
+    }
+}
+
+impl Batch {
+    fn ended(&self) -> EndedTransaction {
+        EndedTransaction {
+            producer: self.markers.producer,
+            end: self.markers.end,
+        }
+    }
+
+    async fn write_here(self, transactions: Arc<Transactions>) {
+        let partitions = self.markers.partitions.clone();
+        let mut answers = write_markers(&transactions, self.ended(), partitions).await;
+        self.add_missing(&mut answers);
+        self.answer(&transactions, answers);
+    }
+
+    /// A partition without an answer is asked for again.
+    fn add_missing(&self, answers: &mut Vec<(TopicPartition, ErrorCode)>) {
+        for partition in &self.markers.partitions {
+            if !answers.iter().any(|(answered, _)| answered == partition) {
+                answers.push((partition.clone(), ErrorCode::NetworkException));
+            }
+        }
+    }
+
+    fn answer_all(self, transactions: &Arc<Transactions>, error: ErrorCode) {
+        let partitions = self.markers.partitions.iter();
+        let answers = partitions.map(|it| (it.clone(), error)).collect();
+        // Not on the stack of the coordinator that asks.
+        let transactions = Arc::clone(transactions);
+        tokio::spawn(async move { self.answer(&transactions, answers) });
+    }
+
+    fn answer(self, transactions: &Arc<Transactions>, answers: Vec<(TopicPartition, ErrorCode)>) {
+        let (written, failed): (Vec<_>, Vec<_>) = answers
+            .into_iter()
+            .partition(|(_, error)| *error == ErrorCode::None);
+        if !written.is_empty() {
+            self.tell(transactions, &written);
+        }
+        if failed.is_empty() {
+            return;
+        }
+        let (partition, error) = &failed[0];
+        let id = &self.markers.transactional_id;
+        tracing::debug!(%partition, "a marker of transactional id {id} is not written yet: {error}");
+        let transactions = Arc::clone(transactions);
+        tokio::spawn(async move {
+            tokio::time::sleep(RETRY).await;
+            self.tell(&transactions, &failed);
+        });
+    }
+
+    fn tell(&self, transactions: &Arc<Transactions>, answers: &[(TopicPartition, ErrorCode)]) {
+        let Markers {
+            transactional_id,
+            producer,
+            ..
+        } = &self.markers;
+        // Another coordinator reads from its log what is left to do.
+        let _ = self.shard.tell(transactions, |coordinator, now| {
+            coordinator.on_markers_answered(transactional_id, *producer, answers, now)
+        });
+    }
+}
+
+/// Has another broker write the markers of several transactions.
+async fn exchange(transactions: &Arc<Transactions>, id: BrokerId, mut batches: Vec<Batch>) {
+    // Who has lost its partition sends no more markers.
+    batches.retain(|batch| !batch.shard.is_closed());
+    if batches.is_empty() {
+        return;
+    }
+    let request = WriteTxnMarkersRequest {
+        markers: batches
+            .iter()
+            .map(|batch| marker_of(&batch.markers))
+            .collect(),
+        ..Default::default()
+    };
+    let asked = async {
+        let timeout = request_timeout(transactions);
+        let connection = transactions
+            .surroundings
+            .peers
+            .connection(&transactions.surroundings.context, id, timeout)
+            .await?;
+        connection.send(&request).await
+    };
+    let answered: HashMap<(i64, TopicPartition), ErrorCode> = match asked.await {
+        Ok(response) => response
+            .markers
+            .iter()
+            .flat_map(|marker| {
+                marker.topics.iter().flat_map(move |topic| {
+                    topic.partitions.iter().map(move |partition| {
+                        let index = partition.partition_index;
+                        let key = (
+                            marker.producer_id,
+                            TopicPartition::new(topic.name.clone(), index),
+                        );
+                        (key, ErrorCode::from_code(partition.error_code))
+                    })
+                })
+            })
+            .collect(),
+        Err(error) => {
+            complain(id, &error);
+            HashMap::new()
+        }
+    };
+    for batch in batches {
+        let producer_id = batch.markers.producer.id.0;
+        let mut answers = Vec::with_capacity(batch.markers.partitions.len());
+        for partition in &batch.markers.partitions {
+            if let Some(error) = answered.get(&(producer_id, partition.clone())) {
+                answers.push((partition.clone(), *error));
+            }
+        }
+        batch.add_missing(&mut answers);
+        batch.answer(transactions, answers);
+    }
+}
+
+fn complain(id: BrokerId, error: &PeerError) {
+    tracing::info!("markers of transactions cannot be sent to transactions {id} yet: {error}");
+}
+
+fn marker_of(markers: &Markers) -> WritableTxnMarker {
+    let mut topics: Vec<WritableTxnMarkerTopic> = Vec::new();
+    for partition in &markers.partitions {
+        let index = partition.partition.0;
+        match topics
+            .iter_mut()
+            .find(|topic| topic.name == partition.topic)
+        {
+            Some(topic) => topic.partition_indexes.push(index),
+            None => topics.push(WritableTxnMarkerTopic {
+                name: partition.topic.clone(),
+                partition_indexes: vec![index],
+                ..Default::default()
+            }),
+        }
+    }
+    WritableTxnMarker {
+        producer_id: markers.producer.id.0,
+        producer_epoch: markers.producer.epoch.0,
+        transaction_result: markers.end.is_commit,
+        topics,
+        coordinator_epoch: markers.end.coordinator_epoch,
+        transaction_version: markers.end.transaction_version as i8,
+        ..Default::default()
+    }
+}

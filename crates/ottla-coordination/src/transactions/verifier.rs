@@ -1,0 +1,295 @@
+//! Asks the coordinators of transactions about partitions that are written to: whether they are part of the
+//! transaction, or to make them part of it (KIP-890).
+//!
+//! Of one transactional id one request is under way at a time; what is asked meanwhile goes together in the next,
+//! so that the partitions of one Produce do not stand in each other's way at the coordinator.
+//! Invariant: every question is answered exactly once, whatever becomes of the coordinator.
+//!
+//! Kafka: `AddPartitionsToTxnManager`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytestring::ByteString;
+use hashbrown::HashMap;
+use ottla_coordinator::transaction::{AddPartitions, Response};
+use ottla_protocol::messages::AddPartitionsToTxnRequest;
+use ottla_protocol::messages::add_partitions_to_txn_request::{
+    AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
+};
+use ottla_types::{ErrorCode, PartitionIndex, TopicPartition};
+use parking_lot::Mutex;
+
+use ottla_partition::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
+
+use super::{TRANSACTION_TOPIC, Transactions, request_timeout};
+use ottla_net::{PeerError, PeerFailure};
+
+/// The version of the protocol in which clients leave adding partitions to the brokers.
+const ADDED_BY_BROKERS: i16 = 2;
+
+type Answer = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
+
+struct Question {
+    transaction: Arc<ProducerTransaction>,
+    partition: TopicPartition,
+    answer: Answer,
+}
+
+/// What is to be asked, by transactional id. There is an entry as long as somebody is at it.
+#[derive(Default)]
+pub struct Verifier {
+    questions: Mutex<HashMap<ByteString, Vec<Question>>>,
+}
+
+impl Verifier {
+    /// Asks whether `partition` is part of the transaction.
+    pub fn ask(
+        &self,
+        transactions: &Arc<Transactions>,
+        transaction: Arc<ProducerTransaction>,
+        partition: TopicPartition,
+        answer: Answer,
+    ) {
+        let id = transaction.transactional_id.clone();
+        let question = Question {
+            transaction,
+            partition,
+            answer,
+        };
+        let mut questions = self.questions.lock();
+        if let Some(waiting) = questions.get_mut(&id) {
+            waiting.push(question);
+            return;
+        }
+        questions.insert(id.clone(), vec![question]);
+        drop(questions);
+        let transactions = Arc::clone(transactions);
+        tokio::spawn(async move {
+            while let Some(together) = transactions.verifier.next(&id) {
+                answer_together(&transactions, together).await;
+            }
+        });
+    }
+
+    /// The questions that can go in one request; `None` when there are none left.
+    fn next(&self, id: &ByteString) -> Option<Vec<Question>> {
+        let mut questions = self.questions.lock();
+        let waiting = questions.get_mut(id)?;
+        let Some(first) = waiting.first().map(|first| Arc::clone(&first.transaction)) else {
+            questions.remove(id);
+            return None;
+        };
+        let (together, rest) = std::mem::take(waiting)
+            .into_iter()
+            .partition(|question| *question.transaction == *first);
+        *waiting = rest;
+        Some(together)
+    }
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Verifier")
+    }
+}
+
+async fn answer_together(transactions: &Arc<Transactions>, mut questions: Vec<Question>) {
+    let began = Instant::now();
+    let config = transactions.surroundings.context.config().clone();
+    let retry_for = Duration::from_millis(
+        config
+            .add_partitions_to_txn_retry_backoff_max_ms
+            .min(config.request_timeout_ms)
+            .max(0) as u64,
+    );
+    let longest_backoff =
+        Duration::from_millis(config.add_partitions_to_txn_retry_backoff_ms.max(1) as u64);
+    // The end of a transaction often takes less than a millisecond.
+    let mut backoff = Duration::from_millis(1);
+    loop {
+        let Some(first) = questions.first() else {
+            return;
+        };
+        let transaction = Arc::clone(&first.transaction);
+        let mut partitions: Vec<_> = questions.iter().map(|it| it.partition.clone()).collect();
+        partitions.sort();
+        partitions.dedup();
+        let errors = ask_coordinator(transactions, &transaction, &partitions).await;
+        let error_of = |partition: &TopicPartition| {
+            let index = partitions.binary_search(partition);
+            index.map_or(ErrorCode::UnknownServerError, |index| errors[index])
+        };
+        // The end of the transaction before is being written: that takes less time than the client would let pass.
+        let may_retry = transaction.adds_partitions() && began.elapsed() < retry_for;
+        let (again, settled): (Vec<_>, Vec<_>) = questions.into_iter().partition(|question| {
+            may_retry && error_of(&question.partition) == ErrorCode::ConcurrentTransactions
+        });
+        for question in settled {
+            let error = error_of(&question.partition);
+            (question.answer)(result_of(error, &transaction));
+        }
+        questions = again;
+        if !questions.is_empty() {
+            tokio::time::sleep(backoff).await;
+            backoff = (2 * backoff).min(longest_backoff);
+        }
+    }
+}
+
+fn result_of(error: ErrorCode, transaction: &ProducerTransaction) -> Result<(), ErrorCode> {
+    let added_by = transaction.added_by;
+    match error {
+        ErrorCode::None => Ok(()),
+        // What producers expect to hear of a newer instance when they write.
+        ErrorCode::ProducerFenced => Err(ErrorCode::InvalidProducerEpoch),
+        ErrorCode::TransactionAbortable if added_by == AddedBy::Client => {
+            Err(ErrorCode::InvalidTxnState)
+        }
+        ErrorCode::NetworkException
+        | ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::NotCoordinator
+            if transaction.asked_for == AskedFor::Produce =>
+        {
+            Err(ErrorCode::NotEnoughReplicas)
+        }
+        ErrorCode::ConcurrentTransactions
+            if transaction.asked_for == AskedFor::Produce && !transaction.adds_partitions() =>
+        {
+            Err(ErrorCode::NotEnoughReplicas)
+        }
+        error => Err(error),
+    }
+}
+
+/// What the coordinator says of each partition.
+async fn ask_coordinator(
+    transactions: &Arc<Transactions>,
+    transaction: &ProducerTransaction,
+    partitions: &[TopicPartition],
+) -> Vec<ErrorCode> {
+    let all = |error| vec![error; partitions.len()];
+    let image = transactions.surroundings.context.metadata().clone();
+    let index = transactions.partition_of(&transaction.transactional_id);
+    let leader = image
+        .topics
+        .partition(TRANSACTION_TOPIC, PartitionIndex(index))
+        .and_then(|partition| image.cluster.broker(partition.leader))
+        .filter(|leader| !leader.fenced);
+    let Some(leader) = leader.map(|leader| leader.id) else {
+        return all(ErrorCode::CoordinatorNotAvailable);
+    };
+    if leader == transactions.surroundings.context.broker_id() {
+        return ask_here(transactions, index, transaction, partitions).await;
+    }
+    let asked = async {
+        let timeout = request_timeout(transactions);
+        let connection = transactions
+            .surroundings
+            .peers
+            .connection(&transactions.surroundings.context, leader, timeout)
+            .await?;
+        connection.send(&request_of(transaction, partitions)).await
+    };
+    let response = match asked.await {
+        Ok(response) => response,
+        // A broker that is too old to be asked.
+        Err(PeerError {
+            failure: PeerFailure::Unsupported { .. },
+            ..
+        }) => return all(ErrorCode::None),
+        Err(error) => {
+            tracing::debug!("a transaction cannot be verified: {error}");
+            return all(ErrorCode::NetworkException);
+        }
+    };
+    match ErrorCode::from_code(response.error_code) {
+        ErrorCode::None => {}
+        // Nothing that a client could do something about.
+        ErrorCode::ClusterAuthorizationFailed => return all(ErrorCode::InvalidTxnState),
+        error => return all(error),
+    }
+    let results = response.results_by_transaction.iter();
+    let topics = results.flat_map(|result| &result.topic_results);
+    let by_partition: HashMap<TopicPartition, ErrorCode> = topics
+        .flat_map(|topic| {
+            topic.results_by_partition.iter().map(|result| {
+                let partition = TopicPartition::new(topic.name.clone(), result.partition_index);
+                (partition, ErrorCode::from_code(result.partition_error_code))
+            })
+        })
+        .collect();
+    let error_of = |partition| by_partition.get(partition).copied();
+    partitions
+        .iter()
+        .map(|partition| error_of(partition).unwrap_or(ErrorCode::UnknownServerError))
+        .collect()
+}
+
+async fn ask_here(
+    transactions: &Arc<Transactions>,
+    index: i32,
+    transaction: &ProducerTransaction,
+    partitions: &[TopicPartition],
+) -> Vec<ErrorCode> {
+    let all = |error| vec![error; partitions.len()];
+    let shard = match transactions.shard(index) {
+        Ok(shard) => shard,
+        Err(error) => return all(error),
+    };
+    let (id, producer) = (&transaction.transactional_id, transaction.producer);
+    if !transaction.adds_partitions() {
+        let verified = shard.read(|coordinator| {
+            partitions
+                .iter()
+                .map(|partition| coordinator.verify_partitions(id, producer, partition))
+                .collect()
+        });
+        return verified.unwrap_or_else(all);
+    }
+    let request = AddPartitions {
+        transactional_id: id.clone(),
+        producer,
+        partitions: partitions.to_vec(),
+        client_transaction_version: ADDED_BY_BROKERS,
+    };
+    let added = shard.request(transactions, |coordinator, to, now| {
+        coordinator.handle_add_partitions(to, request, now)
+    });
+    match added.await {
+        Ok(Response::AddPartitions(error)) | Err(error) => all(error),
+        Ok(_) => all(ErrorCode::UnknownServerError),
+    }
+}
+
+/// `partitions` are sorted.
+fn request_of(
+    transaction: &ProducerTransaction,
+    partitions: &[TopicPartition],
+) -> AddPartitionsToTxnRequest {
+    let mut topics: Vec<AddPartitionsToTxnTopic> = Vec::new();
+    for partition in partitions {
+        match topics.last_mut() {
+            Some(last) if last.name == partition.topic => {
+                last.partitions.push(partition.partition.0);
+            }
+            _ => topics.push(AddPartitionsToTxnTopic {
+                name: partition.topic.clone(),
+                partitions: vec![partition.partition.0],
+                ..Default::default()
+            }),
+        }
+    }
+    AddPartitionsToTxnRequest {
+        transactions: vec![AddPartitionsToTxnTransaction {
+            transactional_id: transaction.transactional_id.clone(),
+            producer_id: transaction.producer.id.0,
+            producer_epoch: transaction.producer.epoch.0,
+            verify_only: !transaction.adds_partitions(),
+            topics,
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}

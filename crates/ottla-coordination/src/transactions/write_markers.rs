@@ -1,0 +1,137 @@
+//! Writes the markers that end a transaction into partitions that this broker leads.
+//!
+//! Kafka: `KafkaApis.handleWriteTxnMarkersRequest`.
+
+use std::sync::Arc;
+
+use ottla_coordinator::group::Response;
+use ottla_coordinator::{TransactionEnd, TransactionalProducer};
+use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+use ottla_replica::{AckOutcome, RequiredAcks};
+use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::Transactions;
+use super::request_timeout;
+use crate::groups::OFFSETS_TOPIC;
+use ottla_partition::partition::{Ack, OfTransaction, PendingAppend};
+
+/// A transaction whose end is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedTransaction {
+    pub producer: TransactionalProducer,
+    pub end: TransactionEnd,
+}
+
+/// Writes a marker into each partition, and says what came of it when it is replicated.
+pub async fn write_markers(
+    transactions: &Arc<Transactions>,
+    ended: EndedTransaction,
+    partitions: Vec<TopicPartition>,
+) -> Vec<(TopicPartition, ErrorCode)> {
+    let mut written = Vec::with_capacity(partitions.len());
+    let mut waiting = Vec::new();
+    let mut of_groups = JoinSet::new();
+    for partition in partitions {
+        if *partition.topic == *OFFSETS_TOPIC {
+            let transactions = Arc::clone(transactions);
+            of_groups.spawn(async move {
+                let error = end_in_group(&transactions, ended, &partition).await;
+                (partition, error)
+            });
+            continue;
+        }
+        match append(transactions, ended, &partition) {
+            Ok(appended) => waiting.push((partition, appended)),
+            Err(error) => written.push((partition, error)),
+        }
+    }
+    for (partition, appended) in waiting {
+        let outcome = appended.await.unwrap_or(AckOutcome::NotLeader);
+        written.push((partition, outcome.error_code()));
+    }
+    while let Some(ended) = of_groups.join_next().await {
+        // A panic has been reported where it happened; without an answer the marker is sent again.
+        written.extend(ended.ok());
+    }
+    written
+}
+
+fn append(
+    transactions: &Arc<Transactions>,
+    ended: EndedTransaction,
+    partition: &TopicPartition,
+) -> Result<oneshot::Receiver<AckOutcome>, ErrorCode> {
+    let EndedTransaction { producer, end } = ended;
+    let found = transactions
+        .surroundings
+        .partitions
+        .get(&partition.topic, partition.partition.0);
+    let found = found.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if producer.id == ProducerId::NONE || producer.epoch == ProducerEpoch::NONE {
+        // Not a coordinator's: Kafka cannot make such a batch either.
+        return Err(ErrorCode::UnknownServerError);
+    }
+    let kind = match end.is_commit {
+        true => ControlRecordType::Commit,
+        false => ControlRecordType::Abort,
+    };
+    let coordinator_epoch = end.coordinator_epoch;
+    let marker = EndTxnMarker { coordinator_epoch };
+    let now = transactions.surroundings.context.timestamp();
+    let (released, appended) = oneshot::channel();
+    let timeout_ms = request_timeout(transactions).as_millis() as u64;
+    let append = PendingAppend {
+        batch: end_txn_batch(producer.id, producer.epoch, kind, marker, now),
+        required_acks: RequiredAcks::All,
+        expected_leader_epoch: None,
+        of_transaction: OfTransaction::Marker(end.transaction_version),
+        deadline_ms: transactions
+            .surroundings
+            .context
+            .now_ms()
+            .saturating_add(timeout_ms),
+        ack: Ack::Internal(released),
+    };
+    found.append(&transactions.surroundings.host, append);
+    Ok(appended)
+}
+
+/// Offsets that were committed in the transaction are the group coordinator's, which writes the marker.
+async fn end_in_group(
+    transactions: &Arc<Transactions>,
+    ended: EndedTransaction,
+    partition: &TopicPartition,
+) -> ErrorCode {
+    let index = partition.partition.0;
+    if transactions
+        .surroundings
+        .partitions
+        .get(OFFSETS_TOPIC, index)
+        .is_none()
+    {
+        return ErrorCode::UnknownTopicOrPartition;
+    }
+    let EndedTransaction { producer, end } = ended;
+    let written = match transactions.groups.shard(index) {
+        Err(error) => Err(error),
+        Ok(shard) => {
+            let ending = shard.request(&transactions.groups, |groups, to, _| {
+                groups.handle_transaction_end(to, producer, end)
+            });
+            ending.await
+        }
+    };
+    let error = match written {
+        Ok(Response::TransactionEnd(error)) | Err(error) => error,
+        Ok(_) => ErrorCode::UnknownServerError,
+    };
+    match error {
+        // What coordinators of transactions take for "not yet".
+        ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::NotCoordinator => ErrorCode::NotLeaderOrFollower,
+        error => error,
+    }
+}

@@ -1,0 +1,292 @@
+//! How many requests of each API came, in which versions, and how long each part of answering them took.
+//! Kafka: `RequestMetrics`, `RequestChannel.Request.updateRequestMetrics`.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ottla_protocol::{ApiKey, Message};
+use ottla_types::ErrorCode;
+
+use crate::histogram::{Histogram, Summary};
+use crate::sharded::Sharded;
+
+/// API numbers run below this.
+const APIS: usize = 128;
+/// Versions from here on are counted together.
+const VERSIONS: usize = 32;
+
+/// Error codes run from -1 to below one less than this.
+const ERRORS: usize = 160;
+
+/// When the parts of answering a request were done.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestTimes {
+    /// The whole request had come.
+    pub received: Instant,
+    /// The broker had done its own part: what is left is waiting for others.
+    pub handled: Instant,
+    /// The answer was complete.
+    pub answered: Instant,
+}
+
+/// One part of the time that a request takes, or all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestTime {
+    Total,
+    Local,
+    Remote,
+    ResponseSend,
+}
+
+impl RequestTime {
+    pub const ALL: [RequestTime; 4] = [
+        RequestTime::Total,
+        RequestTime::Local,
+        RequestTime::Remote,
+        RequestTime::ResponseSend,
+    ];
+
+    /// Kafka's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            RequestTime::Total => "TotalTimeMs",
+            RequestTime::Local => "LocalTimeMs",
+            RequestTime::Remote => "RemoteTimeMs",
+            RequestTime::ResponseSend => "ResponseSendTimeMs",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct VersionCounts([AtomicU64; VERSIONS]);
+
+impl Default for VersionCounts {
+    fn default() -> Self {
+        VersionCounts([const { AtomicU64::new(0) }; VERSIONS])
+    }
+}
+
+/// By error code, from -1.
+#[derive(Debug)]
+struct ErrorCounts([AtomicU64; ERRORS]);
+
+impl Default for ErrorCounts {
+    fn default() -> Self {
+        ErrorCounts([const { AtomicU64::new(0) }; ERRORS])
+    }
+}
+
+impl ErrorCounts {
+    fn of(&self, error: ErrorCode) -> &AtomicU64 {
+        &self.0[(error.code() + 1) as usize]
+    }
+}
+
+/// The requests of one API.
+#[derive(Debug, Default)]
+pub struct ApiMetrics {
+    versions: Sharded<VersionCounts>,
+    errors: Sharded<ErrorCounts>,
+    times: [Histogram; RequestTime::ALL.len()],
+}
+
+impl ApiMetrics {
+    /// The requests by version, those that there were.
+    pub fn requests_by_version(&self) -> Vec<(usize, u64)> {
+        let count = |version: usize| -> u64 {
+            let shards = self.versions.iter();
+            shards
+                .map(|counts| counts.0[version].load(Ordering::Relaxed))
+                .sum()
+        };
+        (0..VERSIONS)
+            .map(|version| (version, count(version)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    /// How often each error code was answered, "none" included, those that were.
+    pub fn errors(&self) -> Vec<(ErrorCode, u64)> {
+        let count = |error: ErrorCode| -> u64 {
+            let shards = self.errors.iter();
+            shards
+                .map(|counts| counts.of(error).load(Ordering::Relaxed))
+                .sum()
+        };
+        let errors = ErrorCode::ALL.iter();
+        errors
+            .map(|&error| (error, count(error)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    pub fn time(&self, time: RequestTime) -> Summary {
+        self.times[time as usize].summary()
+    }
+}
+
+/// The requests of all APIs. An API takes memory once a request of it has come.
+#[derive(Debug)]
+pub struct RequestMetrics([OnceLock<Box<ApiMetrics>>; APIS]);
+
+impl Default for RequestMetrics {
+    fn default() -> Self {
+        RequestMetrics([const { OnceLock::new() }; APIS])
+    }
+}
+
+impl RequestMetrics {
+    pub fn on_received(&self, api_key: ApiKey, version: i16) {
+        let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
+        let counts = self.api(api_key).versions.of_this_thread();
+        counts.0[version].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the error codes of a response. Kafka: `RequestChannel.updateErrorMetrics`.
+    pub fn on_errors(&self, api_key: ApiKey, response: &impl Message, version: i16) {
+        let counts = self.api(api_key).errors.of_this_thread();
+        let add = |(code, count): (i16, u64)| {
+            if count > 0 {
+                let error = ErrorCode::from_code(code);
+                counts.of(error).fetch_add(count, Ordering::Relaxed);
+            }
+        };
+        // Partitions mostly fare alike: one addition for all neighbours that do.
+        let mut run = (ErrorCode::None.code(), 0);
+        response.for_each_error_code(version, &mut |code| {
+            if code != run.0 {
+                add(run);
+                run = (code, 0);
+            }
+            run.1 += 1;
+        });
+        add(run);
+    }
+
+    /// The last byte of the answer is with the kernel.
+    pub fn on_sent(&self, api_key: ApiKey, times: RequestTimes, sent: Instant) {
+        let RequestTimes {
+            received,
+            handled,
+            answered,
+        } = times;
+        let between = |from: Instant, to: Instant| to.saturating_duration_since(from);
+        let parts: [Duration; RequestTime::ALL.len()] = [
+            between(received, sent),
+            between(received, handled),
+            between(handled, answered),
+            between(answered, sent),
+        ];
+        for (histogram, part) in self.api(api_key).times.iter().zip(parts) {
+            histogram.record(part);
+        }
+    }
+
+    pub fn on_window_ended(&self) {
+        for (_, api) in self.apis() {
+            for histogram in &api.times {
+                histogram.on_window_ended();
+            }
+        }
+    }
+
+    /// The APIs of which a request has come, with what was counted.
+    pub fn apis(&self) -> impl Iterator<Item = (ApiKey, &ApiMetrics)> {
+        let of_api = |&api_key: &ApiKey| Some((api_key, &**self.0[api_key.code() as usize].get()?));
+        ApiKey::ALL.iter().filter_map(of_api)
+    }
+
+    fn api(&self, api_key: ApiKey) -> &ApiMetrics {
+        self.0[api_key.code() as usize].get_or_init(Box::default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+    use ottla_protocol::messages::{ApiVersionsResponse, FetchResponse};
+
+    use super::*;
+
+    #[test]
+    fn every_api_has_a_place() {
+        let metrics = RequestMetrics::default();
+        for &api_key in ApiKey::ALL {
+            metrics.on_received(api_key, 3);
+            metrics.on_received(api_key, i16::MAX);
+        }
+        assert_eq!(metrics.apis().count(), ApiKey::ALL.len());
+        for (_, api) in metrics.apis() {
+            assert_eq!(api.requests_by_version(), [(3, 1), (VERSIONS - 1, 1)]);
+        }
+    }
+
+    #[test]
+    fn every_error_has_a_place() {
+        let metrics = RequestMetrics::default();
+        let mut expected = Vec::new();
+        for &error in ErrorCode::ALL {
+            let response = ApiVersionsResponse {
+                error_code: error.code(),
+                ..Default::default()
+            };
+            metrics.on_errors(ApiKey::ApiVersions, &response, 3);
+            expected.push((error, 1));
+        }
+        let (_, api) = metrics.apis().next().expect("it was counted");
+        assert_eq!(api.errors(), expected);
+    }
+
+    #[test]
+    fn the_errors_of_all_partitions_are_counted() {
+        let codes = [
+            ErrorCode::None,
+            ErrorCode::None,
+            ErrorCode::NotLeaderOrFollower,
+            ErrorCode::None,
+            ErrorCode::UnknownTopicId,
+        ];
+        let response = FetchResponse {
+            responses: vec![FetchableTopicResponse {
+                partitions: codes
+                    .map(|code| PartitionData {
+                        error_code: code.code(),
+                        ..Default::default()
+                    })
+                    .into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let metrics = RequestMetrics::default();
+        metrics.on_errors(ApiKey::Fetch, &response, 12);
+        let (_, api) = metrics.apis().next().expect("it was counted");
+        // That of the whole response counts too, from version 7 on.
+        let expected = [
+            (ErrorCode::None, 4),
+            (ErrorCode::NotLeaderOrFollower, 1),
+            (ErrorCode::UnknownTopicId, 1),
+        ];
+        assert_eq!(api.errors(), expected);
+        metrics.on_errors(ApiKey::Fetch, &FetchResponse::default(), 6);
+        let (_, api) = metrics.apis().next().expect("it was counted");
+        assert_eq!(api.errors(), expected);
+    }
+
+    #[test]
+    fn the_parts_of_a_request_add_up() {
+        let metrics = RequestMetrics::default();
+        let received = Instant::now();
+        let at = |ms| received + Duration::from_millis(ms);
+        let times = RequestTimes {
+            received,
+            handled: at(1),
+            answered: at(8),
+        };
+        metrics.on_sent(ApiKey::Produce, times, at(12));
+        let (_, api) = metrics.apis().next().expect("Produce was counted");
+        let sums = RequestTime::ALL.map(|time| api.time(time).sum_ms);
+        assert_eq!(sums, [12.0, 1.0, 7.0, 4.0]);
+    }
+}

@@ -1,0 +1,96 @@
+//! A value for each core, so that counting never takes a cache line away from another core.
+//!
+//! A thread gets its place when it first counts and keeps it. Threads that share a place are still counted
+//! right, because what stands there is atomic; they only wait for each other's cache line.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam::utils::CachePadded;
+
+/// One `T` for each core.
+#[derive(Debug)]
+pub struct Sharded<T> {
+    shards: Box<[CachePadded<T>]>,
+}
+
+impl<T: Default> Default for Sharded<T> {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Sharded {
+            shards: (0..cores).map(|_| CachePadded::default()).collect(),
+        }
+    }
+}
+
+impl<T> Sharded<T> {
+    /// The value of the core that this thread counts for.
+    pub fn of_this_thread(&self) -> &T {
+        &self.shards[place_of_this_thread() % self.shards.len()]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.shards.iter().map(|shard| &**shard)
+    }
+}
+
+fn place_of_this_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    PLACE.with(|place| {
+        if place.get() == usize::MAX {
+            place.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        place.get()
+    })
+}
+
+/// Counters that are added to on every core and summed up by whoever looks.
+#[derive(Debug)]
+pub struct Counters<const N: usize>(Sharded<[AtomicU64; N]>);
+
+impl<const N: usize> Default for Counters<N> {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Counters(Sharded {
+            shards: (0..cores)
+                .map(|_| CachePadded::new([const { AtomicU64::new(0) }; N]))
+                .collect(),
+        })
+    }
+}
+
+impl<const N: usize> Counters<N> {
+    pub fn add(&self, index: usize, count: u64) {
+        self.0.of_this_thread()[index].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn get(&self, index: usize) -> u64 {
+        self.0
+            .iter()
+            .map(|shard| shard[index].load(Ordering::Relaxed))
+            .fold(0, u64::wrapping_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_threads_count_adds_up() {
+        let counters: Counters<2> = Counters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        counters.add(1, 3);
+                    }
+                });
+            }
+        });
+        assert_eq!([counters.get(0), counters.get(1)], [0, 24_000]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What is counted for each topic. Kafka: `BrokerTopicMetrics`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use ottla_types::TopicName;
+use parking_lot::Mutex;
+
+use crate::sharded::Counters;
+
+/// The counters of a topic, of all its partitions on this broker together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum TopicMetric {
+    MessagesIn,
+    BytesIn,
+    BytesOut,
+    /// Bytes of batches that were refused because they are too large.
+    BytesRejected,
+    FailedProduceRequests,
+    FailedFetchRequests,
+    /// Counted for each partition of a request, as in Kafka.
+    TotalProduceRequests,
+    TotalFetchRequests,
+    InvalidMessageCrcRecords,
+}
+
+impl TopicMetric {
+    pub const ALL: [TopicMetric; 9] = [
+        TopicMetric::MessagesIn,
+        TopicMetric::BytesIn,
+        TopicMetric::BytesOut,
+        TopicMetric::BytesRejected,
+        TopicMetric::FailedProduceRequests,
+        TopicMetric::FailedFetchRequests,
+        TopicMetric::TotalProduceRequests,
+        TopicMetric::TotalFetchRequests,
+        TopicMetric::InvalidMessageCrcRecords,
+    ];
+
+    /// Kafka's name without its `PerSec`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TopicMetric::MessagesIn => "MessagesIn",
+            TopicMetric::BytesIn => "BytesIn",
+            TopicMetric::BytesOut => "BytesOut",
+            TopicMetric::BytesRejected => "BytesRejected",
+            TopicMetric::FailedProduceRequests => "FailedProduceRequests",
+            TopicMetric::FailedFetchRequests => "FailedFetchRequests",
+            TopicMetric::TotalProduceRequests => "TotalProduceRequests",
+            TopicMetric::TotalFetchRequests => "TotalFetchRequests",
+            TopicMetric::InvalidMessageCrcRecords => "InvalidMessageCrcRecords",
+        }
+    }
+}
+
+type TopicCounters = Counters<{ TopicMetric::ALL.len() }>;
+
+/// The counters of one topic, and with them those of all topics.
+#[derive(Debug)]
+pub struct TopicMetrics {
+    topic: TopicCounters,
+    all_topics: Arc<TopicCounters>,
+}
+
+impl TopicMetrics {
+    pub fn add(&self, metric: TopicMetric, count: u64) {
+        self.topic.add(metric as usize, count);
+        self.all_topics.add(metric as usize, count);
+    }
+
+    pub fn get(&self, metric: TopicMetric) -> u64 {
+        self.topic.get(metric as usize)
+    }
+}
+
+/// The counters of all topics, and of each that has a partition here.
+#[derive(Debug, Default)]
+pub struct AllTopicsMetrics {
+    all_topics: Arc<TopicCounters>,
+    /// A topic's counters live as long as a partition of it holds them.
+    topics: Mutex<HashMap<TopicName, Weak<TopicMetrics>>>,
+}
+
+impl AllTopicsMetrics {
+    pub fn get(&self, metric: TopicMetric) -> u64 {
+        self.all_topics.get(metric as usize)
+    }
+
+    /// The counters of a topic, for a partition of it to hold.
+    pub fn of_topic(&self, topic: &TopicName) -> Arc<TopicMetrics> {
+        let mut topics = self.topics.lock();
+        if let Some(known) = topics.get(topic).and_then(Weak::upgrade) {
+            return known;
+        }
+        let new = Arc::new(TopicMetrics {
+            topic: TopicCounters::default(),
+            all_topics: Arc::clone(&self.all_topics),
+        });
+        topics.insert(topic.clone(), Arc::downgrade(&new));
+        new
+    }
+
+    /// Counts for a topic that may have no partition here.
+    pub fn add_for(&self, topic: &str, metric: TopicMetric, count: u64) {
+        let known = self.topics.lock().get(topic).and_then(Weak::upgrade);
+        match known {
+            Some(known) => known.add(metric, count),
+            None => self.all_topics.add(metric as usize, count),
+        }
+    }
+
+    /// The topics that have a partition here, by name.
+    pub fn topics(&self) -> Vec<(TopicName, Arc<TopicMetrics>)> {
+        let mut topics = self.topics.lock();
+        topics.retain(|_, metrics| metrics.strong_count() > 0);
+        let mut living: Vec<_> = topics
+            .iter()
+            .filter_map(|(name, metrics)| Some((name.clone(), metrics.upgrade()?)))
+            .collect();
+        living.sort_by(|(a, _), (b, _)| a.cmp(b));
+        living
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deleted_topic_stays_in_the_sum_of_all() {
+        let all = AllTopicsMetrics::default();
+        let orders = all.of_topic(&"orders".into());
+        let again = all.of_topic(&"orders".into());
+        orders.add(TopicMetric::BytesIn, 5);
+        again.add(TopicMetric::BytesIn, 7);
+        assert_eq!(orders.get(TopicMetric::BytesIn), 12);
+        assert_eq!(all.topics().len(), 1);
+        drop((orders, again));
+        assert_eq!(all.topics().len(), 0);
+        assert_eq!(all.get(TopicMetric::BytesIn), 12);
+    }
+
+    #[test]
+    fn each_metric_stands_at_its_own_place() {
+        for (place, metric) in TopicMetric::ALL.into_iter().enumerate() {
+            assert_eq!(metric as usize, place, "{}", metric.name());
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How idle the threads are that serve sockets and requests.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+/// The share of their time that the runtime's threads had nothing to do, between the last two looks.
+#[derive(Debug, Default)]
+pub struct WorkerIdle(Mutex<Looks>);
+
+#[derive(Debug, Default)]
+struct Looks {
+    last: Option<(Instant, Duration)>,
+    ratio: Option<f64>,
+}
+
+impl WorkerIdle {
+    /// Between 0 and 1; `None` before the second look.
+    pub fn ratio(&self) -> Option<f64> {
+        self.0.lock().ratio
+    }
+
+    /// Called again and again by a task of the runtime.
+    pub fn look(&self) {
+        let metrics = Handle::current().metrics();
+        let workers = metrics.num_workers();
+        let busy = (0..workers)
+            .map(|worker| metrics.worker_total_busy_duration(worker))
+            .sum();
+        self.on_looked(Instant::now(), busy, workers);
+    }
+
+    fn on_looked(&self, now: Instant, busy: Duration, workers: usize) {
+        let mut looks = self.0.lock();
+        if let Some((before, busy_before)) = looks.last.replace((now, busy)) {
+            let time = now.duration_since(before).as_secs_f64() * workers as f64;
+            let busy = busy.saturating_sub(busy_before).as_secs_f64();
+            looks.ratio = (time > 0.0).then(|| (1.0 - busy / time).clamp(0.0, 1.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_is_what_was_not_busy_since_the_last_look() {
+        let idle = WorkerIdle::default();
+        let start = Instant::now();
+        idle.on_looked(start, Duration::from_secs(100), 2);
+        assert_eq!(idle.ratio(), None);
+        idle.on_looked(start + Duration::from_secs(10), Duration::from_secs(105), 2);
+        assert_eq!(idle.ratio(), Some(0.75));
+    }
+}

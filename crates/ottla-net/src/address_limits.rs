@@ -1,0 +1,145 @@
+//! `max.connections.per.ip.overrides`: the addresses that may have more or fewer connections than others.
+//!
+//! A name in it stands for the address that it has when the setting is read, as in Kafka: at a start, where a name
+//! without an address is refused, and when the setting changes, where what was in force stays then. Names are asked
+//! for on a thread that may wait, and never when a connection comes.
+//!
+//! Kafka: `ConnectionQuotas.maxConnectionsPerIpOverrides`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use ottla_config::BrokerConfig;
+use parking_lot::Mutex;
+
+use crate::network::Network;
+
+/// What the setting says, with names resolved.
+#[derive(Debug, Default)]
+pub struct AddressLimits {
+    by_address: ArcSwap<HashMap<IpAddr, i32>>,
+    /// The setting as it was resolved last. Held while names are resolved, so that the last change wins.
+    resolved: Mutex<BTreeMap<String, i32>>,
+}
+
+impl AddressLimits {
+    /// How many connections an address may have, where it is not as many as others.
+    pub fn of(&self, address: IpAddr) -> Option<i32> {
+        self.by_address.load().get(&address.to_canonical()).copied()
+    }
+
+    /// Reads the setting. The error is for people. Blocks while names are resolved.
+    pub fn resolve(&self, config: &BrokerConfig) -> Result<(), String> {
+        self.resolve_into(&mut self.resolved.lock(), config)
+    }
+
+    fn resolve_into(
+        &self,
+        resolved: &mut BTreeMap<String, i32>,
+        config: &BrokerConfig,
+    ) -> Result<(), String> {
+        let wanted = &config.max_connections_per_ip_overrides;
+        if *resolved != *wanted {
+            let by_address = wanted
+                .iter()
+                .map(|(host, limit)| Ok((address_of(host)?, *limit)))
+                .collect::<Result<_, String>>()?;
+            self.by_address.store(Arc::new(by_address));
+            resolved.clone_from(wanted);
+        }
+        Ok(())
+    }
+}
+
+/// Follows a change of the setting; names are resolved on a thread of their own.
+pub fn follow_address_limits(network: &Arc<Network>) {
+    let limits = &network.address_limits;
+    let is_unchanged = limits.resolved.try_lock().is_some_and(|resolved| {
+        *resolved == network.context.config().max_connections_per_ip_overrides
+    });
+    if is_unchanged {
+        return;
+    }
+    let following = Arc::clone(network);
+    let follow = move || {
+        // Whatever is in force by now: a change that came meanwhile has a thread behind this one.
+        let limits = &following.address_limits;
+        let mut resolved = limits.resolved.lock();
+        // Read under the lock: whoever comes last must have read last.
+        let config = Arc::clone(&following.context.config());
+        if let Err(error) = limits.resolve_into(&mut resolved, &config) {
+            tracing::warn!("what was in force stays: {error}");
+        }
+    };
+    let thread = std::thread::Builder::new().name("address-limits".to_owned());
+    if let Err(error) = thread.spawn(follow) {
+        tracing::warn!("max.connections.per.ip.overrides is not followed: {error}");
+    }
+}
+
+/// The address that Java would take: the first, of IPv4 where there is one.
+fn address_of(host: &str) -> Result<IpAddr, String> {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(address.to_canonical());
+    }
+    let unresolved = |reason: String| {
+        format!(
+            "max.connections.per.ip.overrides: {host} has no address: {reason}; give an address, or a name that has one"
+        )
+    };
+    let found = (bare, 0).to_socket_addrs();
+    let found = found.map_err(|error| unresolved(error.to_string()))?;
+    let addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
+    let of_ipv4 = addresses.iter().find(|address| address.is_ipv4());
+    of_ipv4
+        .or(addresses.first())
+        .copied()
+        .ok_or_else(|| unresolved("none was found".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_config::single_node_properties;
+
+    use super::*;
+
+    fn config(overrides: &str) -> BrokerConfig {
+        let mut properties = single_node_properties("./data", "127.0.0.1:0", "127.0.0.1:0");
+        properties.set("max.connections.per.ip.overrides", overrides);
+        BrokerConfig::from_properties(&properties).unwrap().0
+    }
+
+    #[test]
+    fn names_and_addresses_however_written_are_those_of_connections() {
+        let limits = AddressLimits::default();
+        let all = "localhost:3,10.0.0.1:4,2001:db8:0:0::1:5,[::2]:6";
+        limits.resolve(&config(all)).unwrap();
+        for (address, expected) in [
+            ("127.0.0.1", Some(3)),
+            ("::ffff:127.0.0.1", Some(3)),
+            ("10.0.0.1", Some(4)),
+            ("2001:db8::1", Some(5)),
+            ("::2", Some(6)),
+            ("10.0.0.2", None),
+        ] {
+            assert_eq!(limits.of(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_refused_and_changes_nothing() {
+        let limits = AddressLimits::default();
+        limits.resolve(&config("10.0.0.1:4")).unwrap();
+        let error = limits
+            .resolve(&config("10.0.0.1:9,nobody.invalid:1"))
+            .unwrap_err();
+        assert!(error.contains("nobody.invalid has no address"), "{error}");
+        assert_eq!(limits.of("10.0.0.1".parse().unwrap()), Some(4));
+    }
+}

@@ -1,0 +1,56 @@
+//! Connections to the other brokers of the cluster that requests of many kinds share: one for each broker, opened
+//! when it is first needed, and again when it has ended.
+//!
+//! Replicas have connections of their own, whose answers are long in coming.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use ottla_types::BrokerId;
+use parking_lot::Mutex;
+
+use ottla_context::NodeContext;
+
+use crate::peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
+
+type Place = Arc<tokio::sync::Mutex<Option<Arc<PeerConnection>>>>;
+
+#[derive(Debug, Default)]
+pub struct BrokerPeers {
+    places: Mutex<HashMap<BrokerId, Place>>,
+}
+
+impl BrokerPeers {
+    /// The connection to a broker. Whoever finds none opens it; the others wait for that.
+    pub async fn connection(
+        &self,
+        context: &NodeContext,
+        id: BrokerId,
+        request_timeout: Duration,
+    ) -> Result<Arc<PeerConnection>, PeerError> {
+        let place = Arc::clone(self.places.lock().entry(id).or_default());
+        let mut place = place.lock().await;
+        if let Some(open) = place.as_ref().filter(|open| !open.is_closed()) {
+            return Ok(Arc::clone(open));
+        }
+        let (config, image) = (context.config().clone(), context.metadata().clone());
+        let listener = &config.inter_broker_listener_name;
+        let registration = image.cluster.broker(id);
+        let endpoint = registration.and_then(|registration| registration.listener(listener));
+        let endpoint = endpoint.ok_or_else(|| PeerError {
+            address: format!("broker {id}").into(),
+            failure: PeerFailure::Unreachable(format!("it has no listener {listener}")),
+        })?;
+        let settings = PeerSettings {
+            client_id: format!("broker-{}-to-{id}", context.broker_id()).into(),
+            request_timeout,
+            connection_setup_timeout: Duration::from_millis(
+                config.socket_connection_setup_timeout_ms.max(1) as u64,
+            ),
+            receive_limit: config.socket_request_max_bytes.max(0) as usize,
+        };
+        let opened = PeerConnection::open(&endpoint.host, endpoint.port, &settings).await?;
+        Ok(Arc::clone(place.insert(Arc::new(opened))))
+    }
+}

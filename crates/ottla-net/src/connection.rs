@@ -1,0 +1,433 @@
+//! One connection: reads requests, has them answered, and sends the answers in the order of the requests.
+//!
+//! A Produce may start while earlier Produces of the connection wait for their acknowledgements; every
+//! other request first waits until all before it are answered, because clients rely on Kafka's taking
+//! one request of a connection at a time (a commit, then a fetch of the offsets; InitProducerId, then a
+//! Produce). What is in flight is bounded in number and in bytes; over the bound the connection is not
+//! read, and neither is it while the peer does not take its answers.
+//!
+//! Kafka does the same in `kafka.network.Processor`, where a channel is muted while a request of it is
+//! processed.
+
+use std::collections::VecDeque;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ottla_metrics::Metric;
+use ottla_metrics::request_metrics::RequestTimes;
+use ottla_protocol::{ApiKey, DecodeError, Reader, decode_request_header};
+use tokio::net::TcpStream;
+
+use crate::connections::{Connection, Registered};
+use crate::frame::{FrameError, FrameReader, Front};
+use crate::network::Network;
+use crate::request_context::{RequestContext, WaitedTime};
+use crate::request_memory::{Covered, RequestMemory};
+use crate::send::SendQueue;
+use crate::service::{Answer, RequestError, Service};
+
+/// The most requests of a connection that wait for their answers.
+const MAX_IN_FLIGHT: usize = 64;
+/// From here on a connection takes no further request until one in flight is answered.
+const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
+/// After so many bytes other connections of the thread get their turn.
+const YIELD_BYTES: usize = 1024 * 1024;
+/// Frames that lack more than this take their memory from the budget that all connections share.
+const BUDGETED_BYTES: usize = 16 * 1024;
+/// A peer that has sent a part of a request and then nothing for so long is closed where others wait for the memory.
+const STALLED_AFTER: Duration = Duration::from_secs(10);
+
+/// Why a connection ends before its peer closes it.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionError {
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("closed by the broker")]
+    Closed,
+    #[error(
+        "it sent a part of a request and then nothing for {STALLED_AFTER:?}, and others wait for the memory"
+    )]
+    Stalled,
+}
+
+impl From<DecodeError> for ConnectionError {
+    fn from(error: DecodeError) -> Self {
+        ConnectionError::Request(RequestError::Malformed(error))
+    }
+}
+
+/// Serves a connection until it ends.
+pub async fn serve<S: Service>(
+    network: Arc<Network>,
+    service: Arc<S>,
+    stream: TcpStream,
+    registered: Registered,
+) {
+    let connection = Arc::clone(&registered.connection);
+    let mut session = Session {
+        frames: FrameReader::new(network.context.config().socket_request_max_bytes.max(0) as usize),
+        in_flight: VecDeque::new(),
+        in_flight_bytes: 0,
+        memory: None,
+        queue: SendQueue::default(),
+        unsent: Vec::new(),
+        unyielded_bytes: 0,
+        network,
+        service,
+        connection,
+        stream,
+    };
+    let context = Arc::clone(&session.network.context);
+    let ended = session.run().await;
+    let by_peer = matches!(ended, Ok(()) | Err(ConnectionError::Io(_)));
+    match ended {
+        Ok(()) | Err(ConnectionError::Io(_)) => {}
+        Err(ConnectionError::Closed) => {}
+        Err(ConnectionError::Request(RequestError::Unanswerable(reason))) => {
+            context.metrics.add(Metric::ServerErrors, 1);
+            tracing::error!(peer = %registered.connection.peer_addr, "connection closed: {reason}");
+        }
+        Err(error @ ConnectionError::Stalled) => {
+            let peer = registered.connection.peer_addr;
+            let say = || tracing::warn!(%peer, "connection closed: {error}");
+            context.complaints.say(say);
+        }
+        Err(error @ (ConnectionError::Frame(_) | ConnectionError::Request(_))) => {
+            context.metrics.add(Metric::MalformedRequests, 1);
+            context.complaints.say(|| {
+                tracing::warn!(
+                    peer = %registered.connection.peer_addr,
+                    "connection closed, as what it sent is not a request of the Kafka protocol: {error}"
+                );
+            });
+        }
+    }
+    session
+        .service
+        .on_disconnected(&registered.connection, by_peer);
+    context.metrics.add(Metric::ConnectionsClosed, 1);
+    drop(registered);
+}
+
+struct Session<S> {
+    network: Arc<Network>,
+    service: Arc<S>,
+    connection: Arc<Connection>,
+    stream: TcpStream,
+    frames: FrameReader,
+    /// Requests without an answer, in their order. Only Produces wait here.
+    in_flight: VecDeque<InFlight>,
+    in_flight_bytes: usize,
+    /// What the frame being read takes of the shared budget.
+    memory: Option<Covered>,
+    queue: SendQueue,
+    /// The requests whose answers stand in the queue.
+    unsent: Vec<(ApiKey, RequestTimes)>,
+    /// Bytes read since other connections had their turn.
+    unyielded_bytes: usize,
+}
+
+struct InFlight {
+    api_key: ApiKey,
+    received: Instant,
+    handled: Instant,
+    answer: Answer,
+    bytes: usize,
+    _memory: Option<Covered>,
+}
+
+impl<S: Service> Session<S> {
+    /// Serves until the peer has no more requests, or cannot be understood; what it asked before is answered.
+    async fn run(&mut self) -> Result<(), ConnectionError> {
+        let ended = self.take_and_answer().await;
+        if matches!(ended, Ok(()) | Err(ConnectionError::Frame(_))) {
+            self.await_all_answers().await?;
+            self.send_ready().await?;
+        }
+        ended
+    }
+
+    async fn take_and_answer(&mut self) -> Result<(), ConnectionError> {
+        loop {
+            while self.has_room() && !self.connection.is_draining() {
+                let Some(frame) = self.frames.next_frame()? else {
+                    break;
+                };
+                self.take_request(frame).await?;
+            }
+            self.send_ready().await?;
+            if self.connection.is_closed() {
+                return Err(ConnectionError::Closed);
+            }
+            if self.connection.is_draining() && self.in_flight.is_empty() {
+                return Ok(());
+            }
+            if !self.has_room() || self.connection.is_draining() {
+                self.connection.woken().await;
+                continue;
+            }
+            let front = self.frames.front()?;
+            if let Front::Complete { .. } = front {
+                continue;
+            }
+            if !self.take_memory(&front).await? {
+                continue;
+            }
+            match self.read_or_wake(&front).await? {
+                Some(0) => return Ok(()),
+                Some(read) => {
+                    self.connection.on_active(self.network.context.now_ms());
+                    self.network
+                        .context
+                        .metrics
+                        .add(Metric::BytesReceived, read as u64);
+                    self.unyielded_bytes += read;
+                    if self.unyielded_bytes >= YIELD_BYTES {
+                        self.unyielded_bytes = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Reads from the socket; `None` where an answer became ready, or the connection is to end, before
+    /// anything came.
+    async fn read_or_wake(&mut self, front: &Front) -> Result<Option<usize>, ConnectionError> {
+        let (frames, stream) = (&mut self.frames, &mut self.stream);
+        let connection = &self.connection;
+        let mut woken = pin!(connection.woken());
+        let covered = self.memory.as_ref().map(Covered::unread);
+        let mut stalled = pin!(stalled(&self.network.request_memory, covered.is_some()));
+        let mut has_waited = false;
+        let read = poll_fn(|context| {
+            if let Poll::Ready(read) = frames.poll_read_from(context, stream, front, covered) {
+                return Poll::Ready(read.map(Some).map_err(ConnectionError::from));
+            }
+            frames.shrink(connection.is_quiet());
+            has_waited = true;
+            if stalled.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(ConnectionError::Stalled));
+            }
+            woken.as_mut().poll(context).map(|()| Ok(None))
+        })
+        .await;
+        if let (Ok(Some(read)), Some(memory)) = (&read, &mut self.memory) {
+            memory.on_read(*read);
+        }
+        if has_waited {
+            self.unyielded_bytes = 0;
+        }
+        read
+    }
+
+    fn has_room(&self) -> bool {
+        self.in_flight.len() < MAX_IN_FLIGHT && self.in_flight_bytes < MAX_IN_FLIGHT_BYTES
+    }
+
+    /// Sees to it that the next bytes of a large frame are covered by the shared budget. Waits for bytes first and then
+    /// for room, so that a peer that sends nothing takes nothing. False where the connection was woken meanwhile.
+    async fn take_memory(&mut self, front: &Front) -> Result<bool, ConnectionError> {
+        let Front::Partial { missing } = *front else {
+            return Ok(true);
+        };
+        let is_covered = match &self.memory {
+            Some(covered) => covered.unread() > 0,
+            None => missing < BUDGETED_BYTES,
+        };
+        if is_covered {
+            return Ok(true);
+        }
+        let budget = &self.network.request_memory;
+        tokio::select! {
+            biased;
+            readable = self.stream.readable() => readable?,
+            () = self.connection.woken() => return Ok(false),
+            () = stalled(budget, self.memory.is_some()) => return Err(ConnectionError::Stalled),
+        }
+        let covered = self.memory.get_or_insert_default();
+        if !budget.try_cover(covered, missing) {
+            self.send_ready().await?;
+            let budget = &self.network.request_memory;
+            let covered = self.memory.get_or_insert_default();
+            tokio::select! {
+                () = budget.cover(covered, missing) => {}
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        }
+        Ok(true)
+    }
+
+    async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
+        let received = Instant::now();
+        let bytes = frame.len();
+        let mut reader = Reader::new(frame);
+        let (api_key, header) = decode_request_header(&mut reader)?;
+        let now_ms = self.network.context.now_ms();
+        self.connection.on_active(now_ms);
+        let api_version = header.request_api_version;
+        let requests = self.network.context.metrics.requests();
+        requests.on_received(api_key, api_version);
+        let context = RequestContext {
+            api_key,
+            api_version,
+            correlation_id: header.correlation_id,
+            client_id: header.client_id,
+            connection: Arc::clone(&self.connection),
+            received_at_ms: now_ms,
+            waited: WaitedTime::default(),
+        };
+        let answer = if api_key == ApiKey::Produce {
+            self.service.start_produce(&context, reader)?
+        } else {
+            self.await_all_answers().await?;
+            self.send_ready().await?;
+            let handled = self.service.handle(&context, reader);
+            tokio::select! {
+                biased;
+                handled = handled => handled?,
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        };
+        let now = Instant::now();
+        let handled = now.checked_sub(context.waited.total()).unwrap_or(now);
+        if let Answer::Pending(pending) = &answer
+            && let Some(room) = pending.room()
+        {
+            self.send_ready().await?;
+            tokio::select! {
+                () = room => {}
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        }
+        let pause = self.service.pause_after(&context, bytes);
+        if !pause.is_zero() {
+            self.send_ready().await?;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        }
+        self.in_flight_bytes += bytes;
+        self.in_flight.push_back(InFlight {
+            api_key,
+            received,
+            handled,
+            answer,
+            bytes,
+            _memory: self.memory.take(),
+        });
+        self.queue_ready()?;
+        Ok(())
+    }
+
+    /// The barrier before every request that is no Produce.
+    async fn await_all_answers(&mut self) -> Result<(), ConnectionError> {
+        loop {
+            self.queue_ready()?;
+            if self.in_flight.is_empty() {
+                return Ok(());
+            }
+            self.send_ready().await?;
+            tokio::select! {
+                () = self.connection.woken() => {}
+                () = self.connection.closed() => return Err(ConnectionError::Closed),
+            }
+        }
+    }
+
+    /// Moves the answers whose turn it is to the send queue.
+    fn queue_ready(&mut self) -> Result<(), ConnectionError> {
+        while let Some(first) = self.in_flight.front() {
+            if let Answer::Pending(pending) = &first.answer
+                && !pending.is_ready()
+            {
+                return Ok(());
+            }
+            let Some(InFlight {
+                api_key,
+                received,
+                handled,
+                answer,
+                bytes,
+                ..
+            }) = self.in_flight.pop_front()
+            else {
+                return Ok(());
+            };
+            self.in_flight_bytes -= bytes;
+            let answer = match answer {
+                Answer::Pending(pending) => pending.take()?,
+                answer => answer,
+            };
+            let answered = Instant::now();
+            let times = RequestTimes {
+                received,
+                handled,
+                answered,
+            };
+            match answer {
+                Answer::Response(response) => {
+                    self.queue.push(response);
+                    self.unsent.push((api_key, times));
+                }
+                Answer::Nothing => self
+                    .network
+                    .context
+                    .metrics
+                    .requests()
+                    .on_sent(api_key, times, answered),
+                Answer::Close | Answer::Pending(_) => return Err(ConnectionError::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the answers that are ready, all in one write where that is possible.
+    async fn send_ready(&mut self) -> Result<(), ConnectionError> {
+        self.queue_ready()?;
+        if self.queue.is_empty() {
+            return Ok(());
+        }
+        let on_progress = || self.connection.on_active(self.network.context.now_ms());
+        let sent = tokio::select! {
+            biased;
+            sent = self.queue.send_all(&self.stream, on_progress) => sent?,
+            () = self.connection.closed() => return Err(ConnectionError::Closed),
+        };
+        self.network.context.metrics.add(Metric::BytesSent, sent);
+        let now = Instant::now();
+        for (api_key, times) in self.unsent.drain(..) {
+            self.network
+                .context
+                .metrics
+                .requests()
+                .on_sent(api_key, times, now);
+        }
+        Ok(())
+    }
+}
+
+/// Ends when a request that has a part of the budget should give it up: nothing of it has come for a while, and others
+/// wait for memory.
+async fn stalled(budget: &RequestMemory, has_memory: bool) {
+    if !has_memory {
+        return pending().await;
+    }
+    loop {
+        tokio::time::sleep(STALLED_AFTER).await;
+        if budget.is_scarce() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! All open connections: who they are, how many there may be, and which have been idle too long.
+//!
+//! Kafka does the same in `kafka.network.ConnectionQuotas` and in the idle expiry of
+//! `org.apache.kafka.common.network.Selector`.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytestring::ByteString;
+use ottla_config::{BrokerConfig, SecurityProtocol};
+use ottla_types::{BrokerEpoch, BrokerId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::creation_rate::CreationRate;
+
+/// What is known of a listener by everything behind it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListenerInfo {
+    /// Upper case: `PLAINTEXT`.
+    pub name: String,
+    pub protocol: SecurityProtocol,
+    /// Where it is bound; the port is the real one where the configuration says 0.
+    pub local_addr: SocketAddr,
+    /// Whether controllers and brokers talk here rather than clients.
+    pub is_controller: bool,
+}
+
+const OPEN: u8 = 0;
+const DRAINING: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// One connection, as seen from outside its task.
+#[derive(Debug)]
+pub struct Connection {
+    pub id: u64,
+    pub listener: Arc<ListenerInfo>,
+    pub peer_addr: SocketAddr,
+    /// Name and version of the client, from its ApiVersions request (KIP-511).
+    client_software: Mutex<Option<(ByteString, ByteString)>>,
+    /// The broker whose heartbeats come over it, of which registration.
+    heard_broker: Mutex<Option<(BrokerId, BrokerEpoch)>>,
+    state: AtomicU8,
+    /// When the last request came, on the broker's own clock.
+    last_active_ms: AtomicU64,
+    /// Nothing has come for a while: the connection keeps no memory that it could do without.
+    is_quiet: AtomicBool,
+    /// Raised when an answer became ready, or the state changed.
+    signal: Notify,
+    /// Raised when the connection has to close now.
+    closed: Notify,
+}
+
+impl Connection {
+    pub fn new(id: u64, listener: Arc<ListenerInfo>, peer_addr: SocketAddr, now_ms: u64) -> Self {
+        Connection {
+            id,
+            listener,
+            peer_addr,
+            client_software: Mutex::new(None),
+            heard_broker: Mutex::new(None),
+            state: AtomicU8::new(OPEN),
+            last_active_ms: AtomicU64::new(now_ms),
+            is_quiet: AtomicBool::new(false),
+            signal: Notify::new(),
+            closed: Notify::new(),
+        }
+    }
+
+    /// Name and version of the client, where it has said them.
+    pub fn client_software(&self) -> Option<(ByteString, ByteString)> {
+        self.client_software.lock().clone()
+    }
+
+    pub fn set_client_software(&self, name: ByteString, version: ByteString) {
+        *self.client_software.lock() = Some((name, version));
+    }
+
+    /// The controller has taken a heartbeat of that registration of a broker.
+    pub fn on_heartbeat(&self, of: (BrokerId, BrokerEpoch)) {
+        *self.heard_broker.lock() = Some(of);
+    }
+
+    /// Whose heartbeats have come over it.
+    pub fn heard_broker(&self) -> Option<(BrokerId, BrokerEpoch)> {
+        *self.heard_broker.lock()
+    }
+
+    /// Bytes came in or went out: a large request or answer on a slow line is not idle.
+    pub fn on_active(&self, now_ms: u64) {
+        self.last_active_ms.store(now_ms, Ordering::Relaxed);
+        if self.is_quiet.load(Ordering::Relaxed) {
+            self.is_quiet.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.is_quiet.load(Ordering::Relaxed)
+    }
+
+    /// Says that an answer which the connection's task may wait for is ready.
+    pub fn wake(&self) {
+        self.signal.notify_one();
+    }
+
+    pub async fn woken(&self) {
+        self.signal.notified().await;
+    }
+
+    /// Takes no more requests, answers those that it has taken, and closes.
+    pub fn drain(&self) {
+        self.state.fetch_max(DRAINING, Ordering::AcqRel);
+        self.signal.notify_one();
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.state.load(Ordering::Acquire) >= DRAINING
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSED
+    }
+
+    /// Closes at once.
+    pub fn close(&self) {
+        self.state.store(CLOSED, Ordering::Release);
+        self.closed.notify_one();
+        self.signal.notify_one();
+    }
+
+    /// Ends when the connection has to close at once.
+    pub async fn closed(&self) {
+        while !self.is_closed() {
+            self.closed.notified().await;
+        }
+    }
+}
+
+/// All open connections of a broker.
+#[derive(Debug, Default)]
+pub struct Connections {
+    next_id: AtomicU64,
+    open: Mutex<Open>,
+    /// Raised when a connection has closed.
+    room: Notify,
+}
+
+/// Who may still come in. Listeners of the broker and of the controller have counts of their own, as they
+/// have servers of their own in Kafka.
+#[derive(Debug, Default)]
+struct Open {
+    by_id: HashMap<u64, Arc<Connection>>,
+    /// By whether the listener is a controller's.
+    totals: [usize; 2],
+    per_listener: HashMap<String, usize>,
+    per_ip: HashMap<(bool, IpAddr), usize>,
+    rates: [CreationRate; 2],
+    rate_per_listener: HashMap<String, CreationRate>,
+}
+
+/// What the configuration allows on one listener, read anew for each connection: it may change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// `max.connections`.
+    pub in_all: usize,
+    /// The same of the listener.
+    pub of_listener: usize,
+    /// `max.connection.creation.rate`.
+    pub rate: i32,
+    pub listener_rate: i32,
+    pub per_ip: usize,
+    /// The brokers talk here, and there are other listeners: it is open when `max.connections` is
+    /// reached, and then another connection makes room.
+    pub is_protected: bool,
+}
+
+impl Limits {
+    /// `of_address` is what applies to the peer instead of `max.connections.per.ip`.
+    pub fn of(config: &BrokerConfig, listener: &ListenerInfo, of_address: Option<i32>) -> Limits {
+        let prefix = format!("listener.name.{}.", listener.name.to_lowercase());
+        let of_listener = |key: &str, broker: i32| {
+            let text = config.setting(&format!("{prefix}{key}"));
+            text.and_then(|text| text.trim().parse().ok())
+                .unwrap_or(broker)
+        };
+        let size = |limit: i32| usize::try_from(limit).unwrap_or(0);
+        let others = config
+            .listeners
+            .iter()
+            .filter(|other| other.is_controller == listener.is_controller);
+        Limits {
+            in_all: size(config.max_connections),
+            of_listener: size(of_listener("max.connections", config.max_connections)),
+            rate: config.max_connection_creation_rate,
+            listener_rate: of_listener(
+                "max.connection.creation.rate",
+                config.max_connection_creation_rate,
+            ),
+            per_ip: size(of_address.unwrap_or(config.max_connections_per_ip)),
+            is_protected: listener.name == config.inter_broker_listener_name && others.count() > 1,
+        }
+    }
+}
+
+/// Why a connection is not let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It may be when another has closed.
+    #[error("there are as many connections as max.connections allows")]
+    NoRoom,
+    #[error("{ip} already has {limit} connections, which is what max.connections.per.ip allows")]
+    TooManyOfAddress { ip: IpAddr, limit: usize },
+}
+
+/// Takes the connection out of the registry when its task ends, however that is.
+#[derive(Debug)]
+pub struct Registered {
+    connections: Arc<Connections>,
+    pub connection: Arc<Connection>,
+}
+
+impl Connections {
+    /// Counts a connection that has come, and says how long it has to wait.
+    pub fn delay(&self, listener: &ListenerInfo, limits: &Limits, now_ms: u64) -> Duration {
+        let mut open = self.open.lock();
+        let of_all = match limits.is_protected {
+            true => Duration::ZERO,
+            false => open.rates[usize::from(listener.is_controller)].record(limits.rate, now_ms),
+        };
+        let name = listener.name.clone();
+        let of_listener = open.rate_per_listener.entry(name).or_default();
+        of_all.max(of_listener.record(limits.listener_rate, now_ms))
+    }
+
+    /// Lets a connection in where the limits allow it.
+    pub fn register(
+        self: &Arc<Self>,
+        listener: Arc<ListenerInfo>,
+        peer_addr: SocketAddr,
+        limits: &Limits,
+        now_ms: u64,
+    ) -> Result<Registered, Refusal> {
+        let ip = peer_addr.ip();
+        let mut open = self.open.lock();
+        let is_controller = listener.is_controller;
+        let of_listener = open.per_listener.get(&listener.name);
+        if of_listener.is_some_and(|&count| count >= limits.of_listener) || limits.of_listener == 0
+        {
+            return Err(Refusal::NoRoom);
+        }
+        let is_full = open.totals[usize::from(is_controller)] >= limits.in_all;
+        if is_full && !limits.is_protected {
+            return Err(Refusal::NoRoom);
+        }
+        // Without an entry for an address that is turned away: that would be memory for each that tries.
+        let of_ip = open.per_ip.get(&(is_controller, ip)).copied();
+        if of_ip.unwrap_or(0) >= limits.per_ip {
+            let limit = limits.per_ip;
+            return Err(Refusal::TooManyOfAddress { ip, limit });
+        }
+        *open.per_ip.entry((is_controller, ip)).or_default() += 1;
+        if is_full {
+            open.close_longest_idle(&listener);
+        }
+        open.totals[usize::from(is_controller)] += 1;
+        *open.per_listener.entry(listener.name.clone()).or_default() += 1;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(id, listener, peer_addr, now_ms));
+        open.by_id.insert(id, Arc::clone(&connection));
+        Ok(Registered {
+            connections: Arc::clone(self),
+            connection,
+        })
+    }
+
+    /// How many are open.
+    pub fn count(&self) -> usize {
+        self.open.lock().totals.iter().sum()
+    }
+
+    /// Ends when a connection closes after this was called.
+    pub fn closing(&self) -> impl Future<Output = ()> {
+        let mut closing = Box::pin(self.room.notified());
+        // From now on, and not from when it is first waited for.
+        closing.as_mut().enable();
+        closing
+    }
+
+    /// Ends when no connection is open to listeners of the controller, or to the others.
+    pub async fn none_left(&self, to_controller: bool) {
+        loop {
+            let closing = self.closing();
+            if self.open.lock().totals[usize::from(to_controller)] == 0 {
+                return;
+            }
+            closing.await;
+        }
+    }
+
+    pub fn for_each(&self, mut act: impl FnMut(&Connection)) {
+        for connection in self.open.lock().by_id.values() {
+            act(connection);
+        }
+    }
+
+    /// Closes what has been idle since before `since_ms`; returns how many those were.
+    pub fn close_idle(&self, since_ms: u64) -> usize {
+        let mut closed = 0;
+        self.for_each(|connection| {
+            if connection.last_active_ms.load(Ordering::Relaxed) < since_ms {
+                connection.close();
+                closed += 1;
+            }
+        });
+        closed
+    }
+
+    /// Has those that have been idle since before `since_ms` give back the memory they could do without.
+    pub fn quieten(&self, since_ms: u64) {
+        self.for_each(|connection| {
+            if connection.last_active_ms.load(Ordering::Relaxed) < since_ms
+                && !connection.is_quiet.swap(true, Ordering::Relaxed)
+            {
+                connection.wake();
+            }
+        });
+    }
+}
+
+impl Open {
+    /// Makes room on listeners other than this one.
+    fn close_longest_idle(&self, protected: &ListenerInfo) {
+        let others = self.by_id.values().filter(|connection| {
+            let listener = &connection.listener;
+            listener.is_controller == protected.is_controller && listener.name != protected.name
+        });
+        let open = others.filter(|connection| !connection.is_draining());
+        if let Some(longest) = open.min_by_key(|open| open.last_active_ms.load(Ordering::Relaxed)) {
+            longest.close();
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut open = self.connections.open.lock();
+        open.by_id.remove(&self.connection.id);
+        let listener = &self.connection.listener;
+        open.totals[usize::from(listener.is_controller)] -= 1;
+        if let Some(of_listener) = open.per_listener.get_mut(&listener.name) {
+            *of_listener -= 1;
+        }
+        let address = (listener.is_controller, self.connection.peer_addr.ip());
+        if let Some(of_ip) = open.per_ip.get_mut(&address) {
+            *of_ip -= 1;
+            if *of_ip == 0 {
+                open.per_ip.remove(&address);
+            }
+        }
+        drop(open);
+        self.connections.room.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener() -> Arc<ListenerInfo> {
+        Arc::new(ListenerInfo {
+            name: "PLAINTEXT".into(),
+            protocol: SecurityProtocol::Plaintext,
+            local_addr: "127.0.0.1:9092".parse().unwrap(),
+            is_controller: false,
+        })
+    }
+
+    fn peer(last: u8, port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, last], port))
+    }
+
+    fn limits() -> Limits {
+        Limits {
+            in_all: 9,
+            of_listener: 9,
+            rate: i32::MAX,
+            listener_rate: i32::MAX,
+            per_ip: 9,
+            is_protected: false,
+        }
+    }
+
+    fn other_listener() -> Arc<ListenerInfo> {
+        Arc::new(ListenerInfo {
+            name: "BROKERS".into(),
+            ..ListenerInfo::clone(&listener())
+        })
+    }
+
+    #[test]
+    fn an_address_gets_no_more_than_its_share() {
+        let connections = Arc::new(Connections::default());
+        let limits = Limits {
+            per_ip: 2,
+            ..limits()
+        };
+        let register = |last, port| connections.register(listener(), peer(last, port), &limits, 0);
+        let first = register(1, 1).unwrap();
+        let _second = register(1, 2).unwrap();
+        let expected = Refusal::TooManyOfAddress {
+            ip: peer(1, 0).ip(),
+            limit: 2,
+        };
+        assert_eq!(register(1, 3).unwrap_err(), expected);
+        let _other = register(2, 1).unwrap();
+        assert_eq!(connections.count(), 3);
+        drop(first);
+        assert_eq!(connections.count(), 2);
+        register(1, 3).unwrap();
+    }
+
+    #[test]
+    fn an_address_that_may_not_connect_leaves_nothing_behind() {
+        let connections = Arc::new(Connections::default());
+        let limits = Limits {
+            per_ip: 0,
+            ..limits()
+        };
+        for last in 1..9 {
+            let refused = connections.register(listener(), peer(last, 1), &limits, 0);
+            refused.unwrap_err();
+        }
+        assert_eq!(connections.open.lock().per_ip.len(), 0);
+    }
+
+    #[test]
+    fn a_listener_and_all_together_have_limits() {
+        let connections = Arc::new(Connections::default());
+        let limits = Limits {
+            in_all: 3,
+            of_listener: 2,
+            ..limits()
+        };
+        let register = |listener| connections.register(listener, peer(1, 1), &limits, 0);
+        let _first = register(listener()).unwrap();
+        let _second = register(listener()).unwrap();
+        assert_eq!(register(listener()).unwrap_err(), Refusal::NoRoom);
+        let third = register(other_listener()).unwrap();
+        assert_eq!(register(other_listener()).unwrap_err(), Refusal::NoRoom);
+        drop(third);
+        register(other_listener()).unwrap();
+    }
+
+    #[test]
+    fn the_brokers_listener_makes_room_for_itself() {
+        let connections = Arc::new(Connections::default());
+        let limits = Limits {
+            in_all: 2,
+            ..limits()
+        };
+        let busy = connections
+            .register(listener(), peer(1, 1), &limits, 5)
+            .unwrap();
+        let idle = connections
+            .register(listener(), peer(1, 2), &limits, 1)
+            .unwrap();
+        let protected = Limits {
+            is_protected: true,
+            ..limits
+        };
+        let _broker = connections
+            .register(other_listener(), peer(2, 1), &protected, 6)
+            .unwrap();
+        assert!(idle.connection.is_closed() && !busy.connection.is_closed());
+    }
+
+    #[tokio::test]
+    async fn only_idle_connections_are_closed() {
+        let connections = Arc::new(Connections::default());
+        let idle = connections
+            .register(listener(), peer(1, 1), &limits(), 100)
+            .unwrap();
+        let busy = connections
+            .register(listener(), peer(1, 2), &limits(), 100)
+            .unwrap();
+        busy.connection.on_active(5_000);
+        assert_eq!(connections.close_idle(1_000), 1);
+        idle.connection.closed().await;
+        assert!(!busy.connection.is_draining());
+    }
+}

@@ -1,0 +1,208 @@
+//! Cuts the bytes of a connection into frames: four bytes of length, then the request, or the answer of a peer.
+//!
+//! A frame is handed out as a slice of the buffer it was read into, so that records go from there to the
+//! file without a copy. To make that cheap, a large frame is read exactly to its end and the four bytes
+//! of the next length behind it: when the frame is done with, the same memory takes the next one, and
+//! nothing but those four bytes is moved.
+//!
+//! A length that is negative or above `socket.request.max.bytes` is refused before its body is read, and
+//! memory for a body that is not there yet is taken from a budget that all connections share.
+//! Kafka does the same in `org.apache.kafka.common.network.NetworkReceive`.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Bytes of the length in front of each frame.
+const LENGTH_SIZE: usize = 4;
+/// Reads of small frames take this much at once, so that many fit into one call.
+const READ_BYTES: usize = 16 * 1024;
+/// The largest buffer that a connection keeps while nothing arrives.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// The bytes of a connection that were read and not yet handed out.
+#[derive(Debug)]
+pub struct FrameReader {
+    buffer: BytesMut,
+    max_frame_bytes: usize,
+    /// The size of the last frame with its length: the next one is likely to be like it.
+    last_frame_bytes: usize,
+}
+
+/// Why the bytes of a connection cannot be a sequence of requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrameError {
+    #[error("a request of {0} bytes: a length cannot be negative")]
+    NegativeLength(i32),
+    #[error("a request of {length} bytes, and socket.request.max.bytes is {max}")]
+    TooLarge { length: usize, max: usize },
+}
+
+/// What stands at the front of the buffer.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Front {
+    /// Fewer than four bytes: not even the length of the next request.
+    Nothing,
+    /// The length, and not all of the body; so many bytes of it are missing.
+    Partial { missing: usize },
+    /// A whole request of this many bytes.
+    Complete { length: usize },
+}
+
+impl FrameReader {
+    pub fn new(max_frame_bytes: usize) -> Self {
+        FrameReader {
+            buffer: BytesMut::new(),
+            max_frame_bytes,
+            last_frame_bytes: 0,
+        }
+    }
+
+    /// Looks at the front of the buffer without taking anything.
+    pub fn front(&self) -> Result<Front, FrameError> {
+        let Some(length) = self.buffer.first_chunk::<LENGTH_SIZE>() else {
+            return Ok(Front::Nothing);
+        };
+        let length = i32::from_be_bytes(*length);
+        let length = usize::try_from(length).map_err(|_| FrameError::NegativeLength(length))?;
+        if length > self.max_frame_bytes {
+            return Err(FrameError::TooLarge {
+                length,
+                max: self.max_frame_bytes,
+            });
+        }
+        let available = self.buffer.len() - LENGTH_SIZE;
+        Ok(if available >= length {
+            Front::Complete { length }
+        } else {
+            Front::Partial {
+                missing: length - available,
+            }
+        })
+    }
+
+    /// Takes the next whole request, without its length.
+    pub fn next_frame(&mut self) -> Result<Option<Bytes>, FrameError> {
+        let Front::Complete { length } = self.front()? else {
+            return Ok(None);
+        };
+        self.buffer.advance(LENGTH_SIZE);
+        self.last_frame_bytes = LENGTH_SIZE + length;
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+
+    /// Reads what the socket has, as much as suits the frame that is being read, and no more of that frame than
+    /// is `covered` by the budget, if it is one of those that are. 0 is the end of the stream.
+    pub fn poll_read_from(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+        front: &Front,
+        covered: Option<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let read_bytes = match front {
+            Front::Partial { missing } if *missing + LENGTH_SIZE >= READ_BYTES => {
+                missing + LENGTH_SIZE
+            }
+            Front::Partial { .. } => READ_BYTES,
+            Front::Nothing | Front::Complete { .. } => {
+                READ_BYTES.max(self.last_frame_bytes.min(KEPT_BYTES))
+            }
+        };
+        // For all of the frame, so that what has arrived is never moved: what is not written to takes no memory.
+        self.buffer.reserve(read_bytes);
+        let covered = covered.map_or(read_bytes, |covered| covered + LENGTH_SIZE);
+        let mut buffer = (&mut self.buffer).limit(read_bytes.min(covered));
+        pin!(stream.read_buf(&mut buffer)).poll(context)
+    }
+
+    /// Gives memory back before a wait that may be long: all of it where nothing has come for a while, or
+    /// where it is little and soon had again.
+    pub fn shrink(&mut self, is_quiet: bool) {
+        let capacity = self.buffer.capacity();
+        let is_worth_keeping = (READ_BYTES + 1..=KEPT_BYTES).contains(&capacity);
+        if self.buffer.is_empty() && (is_quiet || !is_worth_keeping) {
+            self.buffer = BytesMut::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(bytes: &[u8]) -> FrameReader {
+        let mut reader = FrameReader::new(100);
+        reader.buffer.extend_from_slice(bytes);
+        reader
+    }
+
+    #[test]
+    fn frames_come_out_one_by_one() {
+        let mut reader = reader(b"\0\0\0\x03abc\0\0\0\0\0\0\0\x02x");
+        assert_eq!(reader.next_frame(), Ok(Some(Bytes::from_static(b"abc"))));
+        assert_eq!(reader.next_frame(), Ok(Some(Bytes::new())));
+        assert_eq!(reader.next_frame(), Ok(None));
+        assert_eq!(reader.front(), Ok(Front::Partial { missing: 1 }));
+        reader.buffer.extend_from_slice(b"y");
+        assert_eq!(reader.next_frame(), Ok(Some(Bytes::from_static(b"xy"))));
+        assert_eq!(reader.front(), Ok(Front::Nothing));
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused_before_the_body() {
+        assert_eq!(
+            reader(&[0xff, 0xff, 0xff, 0xff]).next_frame(),
+            Err(FrameError::NegativeLength(-1))
+        );
+        assert_eq!(
+            reader(&[0, 0, 0, 101]).next_frame(),
+            Err(FrameError::TooLarge {
+                length: 101,
+                max: 100
+            })
+        );
+        assert_eq!(
+            reader(&[0, 0, 0, 100]).front(),
+            Ok(Front::Partial { missing: 100 })
+        );
+    }
+
+    #[tokio::test]
+    async fn a_large_frame_is_read_to_its_end_and_the_next_length() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        const BODY: usize = 100_000;
+        let writer = std::thread::spawn(move || {
+            use std::io::Write;
+            for _ in 0..2 {
+                peer.write_all(&(BODY as u32).to_be_bytes()).unwrap();
+                peer.write_all(&vec![7; BODY]).unwrap();
+            }
+            peer
+        });
+        let mut reader = FrameReader::new(BODY);
+        let mut frames = 0;
+        while frames < 2 {
+            let front = reader.front().unwrap();
+            if let Front::Complete { .. } = front {
+                assert_eq!(reader.next_frame().unwrap().unwrap().len(), BODY);
+                frames += 1;
+                assert!(
+                    reader.buffer.len() <= LENGTH_SIZE || frames == 2,
+                    "only the next length is read ahead of a large frame"
+                );
+                continue;
+            }
+            let read =
+                std::future::poll_fn(|cx| reader.poll_read_from(cx, &mut stream, &front, None));
+            assert_ne!(read.await.unwrap(), 0);
+        }
+        drop(writer.join().unwrap());
+    }
+}

@@ -1,0 +1,31 @@
+//! Sockets: accepts connections, cuts their bytes into requests, and sends the answers in order; and opens connections to
+//! other nodes.
+//!
+//! Owns listeners, connections, their limits and the memory that requests may take. Never touches what a request means
+//! (a [`Service`] does), nor logs.
+
+mod address_limits;
+mod authorizer;
+mod broker_peers;
+mod connection;
+mod connections;
+mod creation_rate;
+mod frame;
+mod listener;
+mod network;
+mod peer_connection;
+mod request_context;
+mod request_memory;
+mod send;
+mod service;
+
+pub use address_limits::{AddressLimits, follow_address_limits};
+pub use authorizer::{Authorizer, Operation, ResourceType};
+pub use broker_peers::BrokerPeers;
+pub use connections::{Connection, Connections, ListenerInfo};
+pub use listener::{BoundListener, accept_connections};
+pub use network::Network;
+pub use peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
+pub use request_context::{RequestContext, WaitedTime};
+pub use request_memory::{Covered, RequestMemory};
+pub use service::{Answer, PendingAnswer, RequestError, Service};

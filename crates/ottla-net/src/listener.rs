@@ -1,0 +1,303 @@
+//! Binds the listeners and lets connections in.
+//!
+//! At `max.connections`, and when connections come faster than `max.connection.creation.rate`, a listener
+//! holds the one that it has accepted back and accepts no other: those who come wait in the kernel's queue,
+//! as they do with Kafka. An address that has `max.connections.per.ip` connections is turned away at once.
+//!
+//! Kafka: `SocketServer.Acceptor`, `ConnectionQuotas`.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_config::{BrokerConfig, Listener};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::connection;
+use crate::connections::{Limits, ListenerInfo, Refusal};
+use crate::network::Network;
+use crate::service::Service;
+use ottla_metrics::Metric;
+
+/// How long to pause when the kernel has no more file descriptors or memory for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often a listener that is full looks whether its limit was raised.
+const LIMITS_CHECK: Duration = Duration::from_secs(1);
+
+/// A listener that was bound and does not accept yet.
+#[derive(Debug)]
+pub struct BoundListener {
+    pub info: Arc<ListenerInfo>,
+    socket: TcpListener,
+}
+
+impl BoundListener {
+    /// Binds a listener. The error is for people.
+    pub fn bind(config: &BrokerConfig, listener: &Listener) -> Result<Self, String> {
+        let name = &listener.name;
+        let port = listener.port;
+        let host = match &listener.host {
+            Some(host) => host,
+            None => every_address(),
+        };
+        // As the settings have it.
+        let written = listener.host.as_deref().unwrap_or("");
+        let addresses = (host, port).to_socket_addrs();
+        let address = addresses
+            .map_err(|error| error.to_string())
+            .and_then(|mut all| all.next().ok_or_else(|| "it has no address".to_owned()))
+            .map_err(|reason| {
+                format!("listeners={name}://{written}:{port}: cannot resolve {host:?}: {reason}; give an address of this machine")
+            })?;
+        let socket = open(config, address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                let place = match written {
+                    "" => format!("port {port}"),
+                    host => format!("{host}:{port}"),
+                };
+                format!(
+                    "{place} is in use by another process; stop that process, or give another port with --override listeners={name}://{written}:{}",
+                    port.wrapping_add(10)
+                )
+            }
+            io::ErrorKind::AddrNotAvailable => format!(
+                "listeners={name}://{written}:{port}: {host} is not an address of this machine; give one that is"
+            ),
+            io::ErrorKind::PermissionDenied => format!(
+                "listeners={name}://{written}:{port}: not allowed to listen on port {port}; give one above 1023"
+            ),
+            _ => format!("listeners={name}://{written}:{port}: {error}"),
+        })?;
+        let local_addr = socket.local_addr().map_err(|error| error.to_string())?;
+        Ok(BoundListener {
+            info: Arc::new(ListenerInfo {
+                name: name.clone(),
+                protocol: listener.protocol,
+                local_addr,
+                is_controller: listener.is_controller,
+            }),
+            socket,
+        })
+    }
+}
+
+/// Kafka's default, which its `server.properties` spells out, so that nearly every file has it.
+const KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES: i32 = 102_400;
+
+/// Where a listener without a host listens: on all addresses of both kinds, as in Java, or on those of IPv4 where the
+/// machine has no other.
+fn every_address() -> &'static str {
+    match std::net::UdpSocket::bind("[::]:0") {
+        Ok(_) => "::",
+        Err(_) => "0.0.0.0",
+    }
+}
+
+fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // The receive buffer has to be set before listening, or the window scale cannot follow it.
+    if let Some(bytes) = fixed_receive_buffer(config.socket_receive_buffer_bytes) {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(config.socket_listen_backlog_size.max(1))?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Lets connections in until the broker stops.
+pub async fn accept_connections<S: Service>(
+    network: Arc<Network>,
+    service: Arc<S>,
+    listener: BoundListener,
+) {
+    let stopping = network.context.stopping();
+    let accepting = async {
+        loop {
+            match listener.socket.accept().await {
+                Ok((stream, mut peer_addr)) => {
+                    // A peer of IPv4 on a socket of both kinds is known by the address that it has elsewhere.
+                    peer_addr.set_ip(peer_addr.ip().to_canonical());
+                    let_in(&network, &service, &listener.info, stream, peer_addr).await;
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(listener = %listener.info.name, %error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stopping => {}
+    }
+}
+
+/// Whether `accept` failed over a connection that was gone before it was let in.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Waits as the limits say; nobody else is accepted on the listener meanwhile.
+async fn let_in<S: Service>(
+    network: &Arc<Network>,
+    service: &Arc<S>,
+    info: &Arc<ListenerInfo>,
+    stream: TcpStream,
+    peer_addr: SocketAddr,
+) {
+    let connections = &network.connections;
+    let limits = || {
+        let of_address = network.address_limits.of(peer_addr.ip());
+        Limits::of(&network.context.config(), info, of_address)
+    };
+    let delay = connections.delay(info, &limits(), network.context.now_ms());
+    if !delay.is_zero() {
+        network.context.metrics.add(Metric::ConnectionsDelayed, 1);
+        tokio::time::sleep(delay).await;
+    }
+    let registered = loop {
+        let closing = connections.closing();
+        let info = Arc::clone(info);
+        match connections.register(info, peer_addr, &limits(), network.context.now_ms()) {
+            Err(Refusal::NoRoom) => {
+                // The limit may be raised meanwhile.
+                let _ = tokio::time::timeout(LIMITS_CHECK, closing).await;
+            }
+            outcome => break outcome,
+        }
+    };
+    match registered {
+        Ok(registered) => {
+            network.context.metrics.add(Metric::ConnectionsAccepted, 1);
+            if let Err(error) = set_options(&network.context.config(), &stream) {
+                tracing::debug!(%peer_addr, %error, "cannot set the options of a connection");
+            }
+            tokio::spawn(connection::serve(
+                Arc::clone(network),
+                Arc::clone(service),
+                stream,
+                registered,
+            ));
+        }
+        Err(refused) => {
+            network.context.metrics.add(Metric::ConnectionsRefused, 1);
+            network.context.complaints.say(|| {
+                tracing::info!(%peer_addr, "connection refused: {refused}");
+            });
+        }
+    }
+}
+
+/// What `socket.receive.buffer.bytes` fixes the buffer at; `None` leaves it to the kernel, which begins with as much and
+/// lets it grow (`docs/decisions/0017-receive-buffer.md`).
+fn fixed_receive_buffer(bytes: i32) -> Option<usize> {
+    match bytes {
+        KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES => None,
+        bytes => usize::try_from(bytes).ok().filter(|&bytes| bytes > 0),
+    }
+}
+
+fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_keepalive(true)?;
+    if let Ok(bytes @ 1..) = usize::try_from(config.socket_send_buffer_bytes) {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use ottla_config::{BrokerConfig, Properties};
+    use socket2::SockRef;
+
+    use super::{fixed_receive_buffer, open, set_options};
+
+    const ANY_PORT: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    fn config(settings: &[(&str, &str)]) -> BrokerConfig {
+        let mut properties = Properties::new("the test");
+        let of_every_node = [
+            ("process.roles", "broker,controller"),
+            ("node.id", "1"),
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            ),
+            ("controller.listener.names", "CONTROLLER"),
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:0"),
+        ];
+        for (key, value) in of_every_node.iter().chain(settings) {
+            properties.set(key, value);
+        }
+        BrokerConfig::from_properties(&properties).unwrap().0
+    }
+
+    /// The kernel says twice of what it was asked for, for what it adds to it.
+    #[tokio::test]
+    async fn sockets_have_the_buffers_of_the_settings() {
+        for bytes in [20_000, 40_000] {
+            let text = bytes.to_string();
+            let config = config(&[
+                ("socket.receive.buffer.bytes", &text),
+                ("socket.send.buffer.bytes", &text),
+            ]);
+            let listener = open(&config, ANY_PORT).unwrap();
+            let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            set_options(&config, &accepted).unwrap();
+            let socket = SockRef::from(&accepted);
+            assert_eq!(socket.recv_buffer_size().unwrap(), 2 * bytes);
+            assert_eq!(socket.send_buffer_size().unwrap(), 2 * bytes);
+            assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        }
+    }
+
+    /// Linux lets one more in than the backlog says, and whoever comes then is not answered.
+    #[tokio::test]
+    async fn as_many_connections_wait_to_be_accepted_as_the_setting_says() {
+        for backlog in [1, 4] {
+            let setting = ("socket.listen.backlog.size", backlog.to_string());
+            let config = config(&[(setting.0, &setting.1)]);
+            let listener = open(&config, ANY_PORT).unwrap();
+            let address = listener.local_addr().unwrap();
+            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));
+            let waiting: Vec<_> = (0..=backlog).map(|_| connect().unwrap()).collect();
+            let started = Instant::now();
+            connect().expect_err("there is no room");
+            assert!(started.elapsed() >= Duration::from_millis(300));
+            drop(waiting);
+        }
+    }
+
+    #[test]
+    fn a_buffer_of_kafkas_default_is_the_kernels() {
+        assert_eq!(fixed_receive_buffer(102_400), None);
+        assert_eq!(fixed_receive_buffer(-1), None);
+        assert_eq!(fixed_receive_buffer(0), None);
+        assert_eq!(fixed_receive_buffer(102_401), Some(102_401));
+        assert_eq!(fixed_receive_buffer(65_536), Some(65_536));
+    }
+}

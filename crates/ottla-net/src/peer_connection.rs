@@ -1,0 +1,535 @@
+//! A connection from this node to another: to a controller, a voter of the metadata quorum, or a broker.
+//!
+//! Requests are written in the order in which they are sent and may be many under way at once; answers come
+//! back in that order. One task owns the socket, so that a caller who goes away in the middle of a request
+//! leaves no half a frame behind. The first failure ends the connection for everybody: answers would no
+//! longer match questions. Whoever wants another connection opens one.
+//!
+//! What is under way is bounded by those who send: each waits for its answer. The records of an answer are
+//! slices of the frame that it came in.
+//!
+//! Never touches: who leads, when to try again (`controller/channel.rs`, the quorum and the fetchers decide
+//! that). Kafka: `NetworkClient` as `NodeToControllerRequestThread` and `BrokerBlockingSender` use it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::io::IoSlice;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use bytestring::ByteString;
+use hashbrown::HashMap;
+use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
+use ottla_protocol::{
+    ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
+};
+use ottla_types::ErrorCode;
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::frame::{FrameError, FrameReader};
+
+#[cfg(test)]
+mod tests;
+
+/// Requests that wait for the socket; whoever sends more waits for a place.
+const UNWRITTEN_REQUESTS: usize = 64;
+/// Pieces of frames that one call hands to the socket.
+const WRITTEN_TOGETHER: usize = 64;
+
+/// How a connection to a peer behaves.
+#[derive(Clone, Debug)]
+pub struct PeerSettings {
+    /// What the peer sees in its logs; Kafka gives the node's id.
+    pub client_id: ByteString,
+    /// How long a request may be without an answer before the connection is given up.
+    pub request_timeout: Duration,
+    /// How long looking the name up and connecting may take together.
+    pub connection_setup_timeout: Duration,
+    /// The largest answer that is read, in bytes.
+    pub receive_limit: usize,
+}
+
+/// What went wrong with a peer: a sentence for people that starts with its address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{address}: {failure}")]
+pub struct PeerError {
+    /// `host:port`.
+    pub address: Arc<str>,
+    pub failure: PeerFailure,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PeerFailure {
+    /// The name is not known, nobody listens, or nobody answers.
+    #[error("cannot be connected to: {0}")]
+    Unreachable(String),
+    /// Nothing is known of the fate of what was under way.
+    #[error("the connection ended: {0}")]
+    Closed(String),
+    #[error("no answer to {} within {} ms", api.name(), after.as_millis())]
+    TimedOut { api: ApiKey, after: Duration },
+    #[error(
+        "{} is served there in versions {served}, and spoken here in {spoken}; bring both nodes to versions that fit",
+        api.name()
+    )]
+    Unsupported {
+        api: ApiKey,
+        served: String,
+        spoken: String,
+    },
+    /// The bytes that came are not what was asked for.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The request cannot be said in the version that both serve.
+    #[error("{} cannot be sent: {reason}", api.name())]
+    Unsendable { api: ApiKey, reason: EncodeError },
+}
+
+/// A connection whose peer has said what it serves. Dropping it closes the socket.
+#[derive(Debug)]
+pub struct PeerConnection {
+    address: Arc<str>,
+    settings: PeerSettings,
+    outgoing: mpsc::Sender<Outgoing>,
+    in_flight: Arc<InFlight>,
+    served: HashMap<ApiKey, RangeInclusive<i16>>,
+    task: AbortHandle,
+}
+
+/// A request on its way to the socket.
+struct Outgoing {
+    api: ApiKey,
+    version: i16,
+    /// The body, without length and header.
+    body: Vec<Chunk>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What follows the header of a response, or why there is none.
+type Answer = Result<Bytes, PeerFailure>;
+
+/// The requests that wait for their answer, oldest first, and why there will be no more.
+#[derive(Debug, Default)]
+struct InFlight {
+    state: Mutex<InFlightState>,
+}
+
+#[derive(Debug, Default)]
+struct InFlightState {
+    waiting: VecDeque<Waiting>,
+    closed: Option<PeerFailure>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    correlation_id: i32,
+    response_header_version: i16,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl PeerConnection {
+    /// Connects, and asks which versions of the APIs the peer serves.
+    pub async fn open(
+        host: &str,
+        port: u16,
+        settings: &PeerSettings,
+    ) -> Result<PeerConnection, PeerError> {
+        let address: Arc<str> = match host.contains(':') {
+            true => format!("[{host}]:{port}").into(),
+            false => format!("{host}:{port}").into(),
+        };
+        let connected = async {
+            let stream = TcpStream::connect((host, port)).await?;
+            stream.set_nodelay(true)?;
+            Ok::<_, io::Error>(stream)
+        };
+        let limit = settings.connection_setup_timeout;
+        let stream = match tokio::time::timeout(limit, connected).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {} ms", limit.as_millis())),
+        };
+        let stream = stream.map_err(|reason| PeerError {
+            address: Arc::clone(&address),
+            failure: PeerFailure::Unreachable(reason),
+        })?;
+        let in_flight = Arc::<InFlight>::default();
+        let (outgoing, queue) = mpsc::channel(UNWRITTEN_REQUESTS);
+        let task = tokio::spawn(drive(
+            stream,
+            queue,
+            Arc::clone(&in_flight),
+            settings.client_id.clone(),
+            settings.receive_limit,
+        ));
+        let mut connection = PeerConnection {
+            address,
+            settings: settings.clone(),
+            outgoing,
+            in_flight,
+            served: HashMap::new(),
+            task: task.abort_handle(),
+        };
+        match connection.negotiate().await {
+            Ok(()) => Ok(connection),
+            Err(failure) => Err(connection.error(failure)),
+        }
+    }
+
+    /// In our newest version first; a peer that does not know it answers in version 0 with those it knows.
+    async fn negotiate(&mut self) -> Result<(), PeerFailure> {
+        let mut version = *ApiKey::ApiVersions.stable_versions().end();
+        loop {
+            let request = ApiVersionsRequest {
+                client_software_name: ByteString::from_static("ottla"),
+                client_software_version: ByteString::from_static(env!("CARGO_PKG_VERSION")),
+                ..Default::default()
+            };
+            let body = self.exchange(&request, version).await?;
+            let response = decode_api_versions_response(&body, version)
+                .map_err(|error| unreadable(ApiKey::ApiVersions, &error))?;
+            let code = ErrorCode::from_code(response.error_code);
+            if code == ErrorCode::UnsupportedVersion {
+                let of_api_versions = response
+                    .api_keys
+                    .iter()
+                    .find(|api| api.api_key == ApiKey::ApiVersions.code());
+                let served = of_api_versions.map_or(0, |api| api.max_version);
+                if served < version {
+                    version = served.max(0);
+                    continue;
+                }
+            }
+            if code != ErrorCode::None {
+                let reason = format!("it does not say what it serves: {code}");
+                return Err(PeerFailure::Unreadable(reason));
+            }
+            self.served = response
+                .api_keys
+                .iter()
+                .filter_map(|api| {
+                    let versions = api.min_version..=api.max_version;
+                    Some((ApiKey::from_code(api.api_key)?, versions))
+                })
+                .collect();
+            return Ok(());
+        }
+    }
+
+    /// `host:port`.
+    pub fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    /// The versions of the APIs that the peer serves.
+    pub fn served(&self) -> &HashMap<ApiKey, RangeInclusive<i16>> {
+        &self.served
+    }
+
+    /// Whether the connection is of no more use.
+    pub fn is_closed(&self) -> bool {
+        self.in_flight.state.lock().closed.is_some()
+    }
+
+    /// The newest version of an API that both sides serve.
+    pub fn version(&self, api: ApiKey) -> Result<i16, PeerError> {
+        let spoken = api.stable_versions();
+        let text = |range: &RangeInclusive<i16>| match range.is_empty() {
+            true => "none".to_owned(),
+            false => format!("{}-{}", range.start(), range.end()),
+        };
+        let none = RangeInclusive::new(0, -1);
+        let served = self.served.get(&api).unwrap_or(&none);
+        let version = *served.end().min(spoken.end());
+        if served.contains(&version) && spoken.contains(&version) {
+            return Ok(version);
+        }
+        Err(self.error(PeerFailure::Unsupported {
+            api,
+            served: text(served),
+            spoken: text(&spoken),
+        }))
+    }
+
+    /// Sends a request, in the newest version that both serve, and waits for its answer.
+    pub async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, PeerError> {
+        let version = self.version(R::API_KEY)?;
+        self.send_in(request, version).await
+    }
+
+    /// As [`send`](Self::send), for a request whose fields depend on the version that will be used.
+    pub async fn send_with<R: ApiRequest>(
+        &self,
+        build: impl FnOnce(i16) -> R,
+    ) -> Result<R::Response, PeerError> {
+        let version = self.version(R::API_KEY)?;
+        self.send_in(&build(version), version).await
+    }
+
+    async fn send_in<R: ApiRequest>(
+        &self,
+        request: &R,
+        version: i16,
+    ) -> Result<R::Response, PeerError> {
+        let answered = async {
+            let body = self.exchange(request, version).await?;
+            R::Response::decode_all(&body, version).map_err(|error| unreadable(R::API_KEY, &error))
+        };
+        answered.await.map_err(|failure| self.error(failure))
+    }
+
+    async fn exchange<R: ApiRequest>(&self, request: &R, version: i16) -> Answer {
+        let mut encoder = Encoder::new();
+        let encoded = request.encode(&mut encoder, version);
+        encoded.map_err(|reason| PeerFailure::Unsendable {
+            api: R::API_KEY,
+            reason,
+        })?;
+        let (answer, answered) = oneshot::channel();
+        let outgoing = Outgoing {
+            api: R::API_KEY,
+            version,
+            body: encoder.finish().chunks,
+            answer,
+        };
+        let exchanged = async {
+            if self.outgoing.send(outgoing).await.is_err() {
+                return Err(self.in_flight.why_closed());
+            }
+            let dropped = |_| Err(self.in_flight.why_closed());
+            answered.await.unwrap_or_else(dropped)
+        };
+        let after = self.settings.request_timeout;
+        match tokio::time::timeout(after, exchanged).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // Answers come in order: what comes after this request would wait for it too.
+                let api = R::API_KEY;
+                let failure = PeerFailure::TimedOut { api, after };
+                self.in_flight.close(failure.clone());
+                self.task.abort();
+                Err(failure)
+            }
+        }
+    }
+
+    fn error(&self, failure: PeerFailure) -> PeerError {
+        PeerError {
+            address: Arc::clone(&self.address),
+            failure,
+        }
+    }
+}
+
+impl Drop for PeerConnection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl InFlight {
+    /// Ends everything that waits; only the first reason counts.
+    fn close(&self, failure: PeerFailure) {
+        let (waiting, failure) = {
+            let mut state = self.state.lock();
+            let failure = state.closed.get_or_insert(failure).clone();
+            (std::mem::take(&mut state.waiting), failure)
+        };
+        for waiting in waiting {
+            // Whoever asked may have gone.
+            let _ = waiting.answer.send(Err(failure.clone()));
+        }
+    }
+
+    fn why_closed(&self) -> PeerFailure {
+        let closed = self.state.lock().closed.clone();
+        closed.unwrap_or_else(|| PeerFailure::Closed("this node stops".to_owned()))
+    }
+
+    /// Gives the oldest request its answer.
+    fn answer(&self, frame: Bytes) -> Result<(), String> {
+        let Some(oldest) = self.state.lock().waiting.pop_front() else {
+            return Err("it answered a request that was not sent".to_owned());
+        };
+        let mut reader = Reader::new(frame.clone());
+        let header = ResponseHeader::decode(&mut reader, oldest.response_header_version);
+        let outcome = match header {
+            Ok(header) if header.correlation_id == oldest.correlation_id => Ok(reader.position()),
+            Ok(_) => Err("its answers are out of order".to_owned()),
+            Err(error) => Err(format!("the header of its answer is malformed: {error}")),
+        };
+        match outcome {
+            Ok(header_size) => {
+                let mut body = frame;
+                body.advance(header_size);
+                let _ = oldest.answer.send(Ok(body));
+                Ok(())
+            }
+            Err(reason) => {
+                let _ = oldest.answer.send(Err(PeerFailure::Closed(reason.clone())));
+                Err(reason)
+            }
+        }
+    }
+}
+
+/// Writes and reads until either ends.
+async fn drive(
+    stream: TcpStream,
+    queue: mpsc::Receiver<Outgoing>,
+    in_flight: Arc<InFlight>,
+    client_id: ByteString,
+    receive_limit: usize,
+) {
+    let (read, write) = stream.into_split();
+    let mut queue = queue;
+    let reason = tokio::select! {
+        reason = write_requests(write, &mut queue, &in_flight, client_id) => reason,
+        reason = read_answers(read, &in_flight, receive_limit) => reason,
+    };
+    // Before the queue goes: whoever waits in it is told the reason too.
+    in_flight.close(PeerFailure::Closed(reason));
+}
+
+async fn write_requests(
+    mut socket: OwnedWriteHalf,
+    queue: &mut mpsc::Receiver<Outgoing>,
+    in_flight: &InFlight,
+    client_id: ByteString,
+) -> String {
+    let mut correlation_id: i32 = 0;
+    let mut taken = Vec::with_capacity(UNWRITTEN_REQUESTS);
+    let mut chunks = VecDeque::new();
+    while queue.recv_many(&mut taken, UNWRITTEN_REQUESTS).await > 0 {
+        for outgoing in taken.drain(..) {
+            let (api, version) = (outgoing.api, outgoing.version);
+            let framed = frame(correlation_id, &client_id, api, version, outgoing.body);
+            match framed {
+                Ok(framed) => {
+                    let waiting = Waiting {
+                        correlation_id,
+                        response_header_version: api.response_header_version(version),
+                        answer: outgoing.answer,
+                    };
+                    in_flight.state.lock().waiting.push_back(waiting);
+                    chunks.extend(framed);
+                    correlation_id = correlation_id.checked_add(1).unwrap_or(0);
+                }
+                Err(reason) => {
+                    let failure = PeerFailure::Unsendable { api, reason };
+                    let _ = outgoing.answer.send(Err(failure));
+                }
+            }
+        }
+        if let Err(error) = write_chunks(&mut socket, &mut chunks).await {
+            return error.to_string();
+        }
+    }
+    "this node closed it".to_owned()
+}
+
+/// A request as it goes over the wire, in pieces: records stay where they were encoded.
+fn frame(
+    correlation_id: i32,
+    client_id: &ByteString,
+    api: ApiKey,
+    version: i16,
+    body: Vec<Chunk>,
+) -> Result<Vec<Bytes>, EncodeError> {
+    let header = RequestHeader {
+        request_api_key: api.code(),
+        request_api_version: version,
+        correlation_id,
+        client_id: Some(client_id.clone()),
+        ..Default::default()
+    };
+    let header = header.encode_to_bytes(api.request_header_version(version))?;
+    let length = header.len() as u64 + body.iter().map(Chunk::len).sum::<u64>();
+    let length = i32::try_from(length).map_err(|_| EncodeError::TooLong {
+        length: length as usize,
+    })?;
+    let mut start = Vec::with_capacity(4 + header.len());
+    start.extend_from_slice(&length.to_be_bytes());
+    start.extend_from_slice(&header);
+    let mut framed = vec![Bytes::from(start)];
+    for chunk in body {
+        match chunk {
+            Chunk::Bytes(bytes) if bytes.is_empty() => {}
+            Chunk::Bytes(bytes) => framed.push(bytes),
+            Chunk::File(_) => return Err(EncodeError::FileRegion),
+        }
+    }
+    Ok(framed)
+}
+
+async fn write_chunks(socket: &mut OwnedWriteHalf, chunks: &mut VecDeque<Bytes>) -> io::Result<()> {
+    while !chunks.is_empty() {
+        let mut slices = [IoSlice::new(&[]); WRITTEN_TOGETHER];
+        let count = chunks.len().min(slices.len());
+        for (slice, chunk) in slices.iter_mut().zip(chunks.iter()) {
+            *slice = IoSlice::new(chunk);
+        }
+        let mut sent = socket.write_vectored(&slices[..count]).await?;
+        if sent == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        while let Some(first) = chunks.front_mut() {
+            if sent < first.len() {
+                first.advance(sent);
+                break;
+            }
+            sent -= first.len();
+            chunks.pop_front();
+        }
+    }
+    Ok(())
+}
+
+async fn read_answers(
+    mut socket: OwnedReadHalf,
+    in_flight: &InFlight,
+    receive_limit: usize,
+) -> String {
+    let mut frames = FrameReader::new(receive_limit);
+    loop {
+        let read = async {
+            while let Some(frame) = frames.next_frame()? {
+                if let Err(reason) = in_flight.answer(frame) {
+                    return Ok(Err(reason));
+                }
+            }
+            let front = frames.front()?;
+            let read = poll_fn(|cx| frames.poll_read_from(cx, &mut socket, &front, None)).await;
+            Ok::<_, FrameError>(match read {
+                Ok(0) => Err("the peer closed it".to_owned()),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            })
+        };
+        match read.await {
+            Ok(Ok(())) => {}
+            Ok(Err(reason)) => return reason,
+            Err(FrameError::NegativeLength(length)) => {
+                return format!("it sent an answer of {length} bytes");
+            }
+            Err(FrameError::TooLarge { length, max }) => {
+                return format!("it sent an answer of {length} bytes, and at most {max} are read");
+            }
+        }
+    }
+}
+
+fn unreadable(api: ApiKey, error: &ottla_protocol::DecodeError) -> PeerFailure {
+    PeerFailure::Unreadable(format!(
+        "its answer to {} is malformed: {error}",
+        api.name()
+    ))
+}

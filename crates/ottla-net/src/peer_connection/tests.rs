@@ -1,0 +1,154 @@
+//! Against a peer that answers as a test says.
+
+use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, VoteRequest};
+use tokio::net::TcpListener;
+
+use super::*;
+use ottla_testkit::peer::{Asked, peer};
+
+const SERVED: &[(ApiKey, i16)] = &[(ApiKey::BrokerHeartbeat, 1)];
+
+fn settings() -> PeerSettings {
+    PeerSettings {
+        client_id: ByteString::from_static("7"),
+        request_timeout: Duration::from_secs(20),
+        connection_setup_timeout: Duration::from_secs(20),
+        receive_limit: 1024,
+    }
+}
+
+async fn connect(port: u16) -> PeerConnection {
+    let connected = PeerConnection::open("127.0.0.1", port, &settings()).await;
+    connected.unwrap()
+}
+
+/// The epoch of a request says whether `is_fenced` is to be set in its answer.
+fn heartbeat(broker_epoch: i64) -> BrokerHeartbeatRequest {
+    BrokerHeartbeatRequest {
+        broker_epoch,
+        ..Default::default()
+    }
+}
+
+fn answer(asked: &Asked) -> Bytes {
+    let request: BrokerHeartbeatRequest = asked.request();
+    asked.answer(&BrokerHeartbeatResponse {
+        is_fenced: request.broker_epoch == 1,
+        ..Default::default()
+    })
+}
+
+#[tokio::test]
+async fn each_of_many_requests_gets_its_own_answer() {
+    let react = |asked: Asked| {
+        assert_eq!(asked.header.client_id.as_deref(), Some("7"));
+        Some(vec![answer(&asked)])
+    };
+    let connection = connect(peer(SERVED, react).await).await;
+    let requests = [heartbeat(1), heartbeat(2), heartbeat(1)];
+    let (first, second, third) = tokio::join!(
+        connection.send(&requests[0]),
+        connection.send(&requests[1]),
+        connection.send_with(|version| {
+            assert_eq!(version, 1);
+            requests[2].clone()
+        })
+    );
+    let answers = [first, second, third].map(|answer| answer.unwrap().is_fenced);
+    assert_eq!(answers, [true, false, true]);
+    assert!(!connection.is_closed());
+}
+
+#[tokio::test]
+async fn an_older_peer_is_asked_again_in_a_version_that_it_knows() {
+    const OLD: &[(ApiKey, i16)] = &[(ApiKey::ApiVersions, 2), (ApiKey::BrokerHeartbeat, 1)];
+    let port = peer(OLD, |asked: Asked| Some(vec![answer(&asked)])).await;
+    let connection = connect(port).await;
+    assert!(connection.send(&heartbeat(1)).await.unwrap().is_fenced);
+}
+
+#[tokio::test]
+async fn what_the_peer_does_not_serve_is_said_without_asking() {
+    let connection = connect(peer(SERVED, |_| None).await).await;
+    let error = connection.send(&VoteRequest::default()).await.unwrap_err();
+    let PeerFailure::Unsupported { api, served, .. } = &error.failure else {
+        panic!("{error}");
+    };
+    assert_eq!((*api, served.as_str()), (ApiKey::Vote, "none"));
+    assert!(!connection.is_closed());
+}
+
+#[tokio::test]
+async fn answers_that_do_not_match_end_the_connection() {
+    let mut kept = None;
+    let the_wrong_way_round = move |asked: Asked| match kept.take() {
+        None => {
+            kept = Some(answer(&asked));
+            Some(Vec::new())
+        }
+        Some(first) => Some(vec![answer(&asked), first]),
+    };
+    let connection = connect(peer(SERVED, the_wrong_way_round).await).await;
+    let requests = [heartbeat(1), heartbeat(2)];
+    let (first, second) =
+        tokio::join!(connection.send(&requests[0]), connection.send(&requests[1]));
+    for answer in [first, second] {
+        let failure = answer.unwrap_err().failure;
+        let expected = PeerFailure::Closed("its answers are out of order".to_owned());
+        assert_eq!(failure, expected);
+    }
+    assert!(connection.is_closed());
+}
+
+#[tokio::test]
+async fn a_peer_that_goes_away_tells_everybody() {
+    let connection = connect(peer(SERVED, |_| None).await).await;
+    let error = connection.send(&heartbeat(1)).await.unwrap_err();
+    assert!(matches!(error.failure, PeerFailure::Closed(_)), "{error}");
+    assert!(connection.is_closed());
+    assert_eq!(connection.send(&heartbeat(1)).await.unwrap_err(), error);
+}
+
+#[tokio::test]
+async fn a_silent_peer_is_given_up() {
+    let port = peer(SERVED, |_| Some(Vec::new())).await;
+    let settings = PeerSettings {
+        request_timeout: Duration::from_millis(500),
+        ..settings()
+    };
+    let connection = PeerConnection::open("127.0.0.1", port, &settings);
+    let connection = connection.await.unwrap();
+    let error = connection.send(&heartbeat(1)).await.unwrap_err();
+    let sentence = format!("127.0.0.1:{port}: no answer to BrokerHeartbeat within 500 ms");
+    assert_eq!(error.to_string(), sentence);
+    assert!(connection.is_closed());
+}
+
+#[tokio::test]
+async fn an_answer_above_the_limit_is_not_read() {
+    let too_much = |_| Some(vec![Bytes::from_static(&[0x7f, 0xff, 0xff, 0xff])]);
+    let connection = connect(peer(SERVED, too_much).await).await;
+    let error = connection.send(&heartbeat(1)).await.unwrap_err();
+    assert!(
+        error.to_string().ends_with("at most 1024 are read"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_address_where_nobody_listens_is_named() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let error = PeerConnection::open("127.0.0.1", port, &settings()).await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(error.failure, PeerFailure::Unreachable(_)),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("127.0.0.1:{port}: "))
+    );
+}

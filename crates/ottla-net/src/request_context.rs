@@ -1,0 +1,87 @@
+//! Who asks, for what, and since when: what handlers know of a request besides its body.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytestring::ByteString;
+use ottla_protocol::ApiKey;
+
+use crate::connections::{Connection, ListenerInfo};
+
+/// The circumstances of one request. Kafka: `RequestContext`.
+#[derive(Clone, Debug)]
+pub struct RequestContext {
+    pub api_key: ApiKey,
+    pub api_version: i16,
+    pub correlation_id: i32,
+    pub client_id: Option<ByteString>,
+    pub connection: Arc<Connection>,
+    /// When the request was read, on the broker's own clock ([`Broker::now_ms`](crate::Broker::now_ms)).
+    pub received_at_ms: u64,
+    /// How long its handler has waited for others, as opposed to working on it.
+    pub waited: WaitedTime,
+}
+
+impl RequestContext {
+    pub fn listener(&self) -> &ListenerInfo {
+        &self.connection.listener
+    }
+
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.connection.peer_addr
+    }
+
+    /// The client's address as group descriptions show it: `/127.0.0.1`, with Java's slash.
+    pub fn client_host(&self) -> String {
+        let ip: IpAddr = self.peer_addr().ip().to_canonical();
+        format!("/{ip}")
+    }
+
+    /// The client id, empty where none was given.
+    pub fn client_id(&self) -> ByteString {
+        self.client_id.clone().unwrap_or_default()
+    }
+
+    /// Who asks; everybody is anonymous until SASL or TLS says otherwise.
+    pub fn principal(&self) -> &'static str {
+        "User:ANONYMOUS"
+    }
+}
+
+/// Adds up the times of waiting within one request.
+#[derive(Debug, Default)]
+pub struct WaitedTime(AtomicU64);
+
+impl WaitedTime {
+    /// Waiting lasts until what this returns is dropped.
+    pub fn begin(&self) -> Waiting<'_> {
+        Waiting {
+            time: self,
+            since: Instant::now(),
+        }
+    }
+
+    pub fn total(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Clone for WaitedTime {
+    fn clone(&self) -> Self {
+        WaitedTime(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+pub struct Waiting<'a> {
+    time: &'a WaitedTime,
+    since: Instant,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let micros = self.since.elapsed().as_micros() as u64;
+        self.time.0.fetch_add(micros, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,203 @@
+//! The memory that requests not yet read completely may take, over all connections; and, with a bound of its own, the
+//! memory of batches that are being recompressed.
+//!
+//! Kafka bounds it with `queued.max.request.bytes` and leaves it unbounded by default; here the default
+//! is a bound too, so that many clients with large requests cannot exhaust the machine. A connection
+//! that finds no room is not read until there is some.
+//!
+//! A request is covered piece by piece as it arrives, and not by what it announces, so that peers that announce much and
+//! send nothing take nothing from others. Pieces alone could end with many requests that each wait for the last of
+//! the others' memory, so one request at a time may go beyond the bound, up to its end; and whoever has taken
+//! something and sends nothing more has to make room where others wait ([`RequestMemory::is_scarce`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// One permit of the semaphore stands for so many bytes.
+const UNIT_BYTES: usize = 1024;
+/// What `queued.max.request.bytes=-1` comes to.
+const DEFAULT_BYTES: usize = 512 * 1024 * 1024;
+/// The most that is covered at once: what one read of a socket brings.
+const PIECE_BYTES: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub struct RequestMemory {
+    units: Arc<Semaphore>,
+    total_units: usize,
+    /// One permit: whose request may go beyond the bound.
+    beyond: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// The memory of one request; given back when it is dropped.
+#[derive(Debug, Default)]
+pub struct Covered {
+    units: Option<OwnedSemaphorePermit>,
+    beyond: Option<OwnedSemaphorePermit>,
+    /// Covered bytes that have not arrived.
+    unread: usize,
+}
+
+impl Covered {
+    /// How much may be read before more has to be covered.
+    pub fn unread(&self) -> usize {
+        self.unread
+    }
+
+    pub fn on_read(&mut self, bytes: usize) {
+        self.unread = self.unread.saturating_sub(bytes);
+    }
+
+    fn add(&mut self, units: OwnedSemaphorePermit, bytes: usize) {
+        match &mut self.units {
+            Some(taken) => taken.merge(units),
+            none => *none = Some(units),
+        }
+        self.unread += bytes;
+    }
+}
+
+impl RequestMemory {
+    /// From `queued.max.request.bytes`.
+    pub fn new(queued_max_request_bytes: i64) -> Self {
+        let bytes = match usize::try_from(queued_max_request_bytes) {
+            Ok(bytes @ 1..) => bytes,
+            _ => DEFAULT_BYTES,
+        };
+        let total_units = bytes.div_ceil(UNIT_BYTES).min(u32::MAX as usize);
+        RequestMemory {
+            units: Arc::new(Semaphore::new(total_units)),
+            total_units,
+            beyond: Arc::new(Semaphore::new(1)),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// What nobody has taken.
+    pub fn available_bytes(&self) -> usize {
+        self.units.available_permits().saturating_mul(UNIT_BYTES)
+    }
+
+    /// Whether requests wait for memory.
+    pub fn is_scarce(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Covers a piece of the `missing` bytes of a request if there is room for it.
+    pub fn try_cover(&self, covered: &mut Covered, missing: usize) -> bool {
+        let (bytes, units) = self.piece(missing);
+        if covered.beyond.is_some() {
+            covered.unread += bytes;
+            return true;
+        }
+        match Arc::clone(&self.units).try_acquire_many_owned(units) {
+            Ok(units) => {
+                covered.add(units, bytes);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The same; waits for room.
+    pub async fn cover(&self, covered: &mut Covered, missing: usize) {
+        let _waiting = Waiting::new(&self.waiting);
+        let (bytes, units) = self.piece(missing);
+        let units = Arc::clone(&self.units).acquire_many_owned(units);
+        let beyond = Arc::clone(&self.beyond).acquire_owned();
+        tokio::select! {
+            biased;
+            units = units => covered.add(units.expect("the semaphore is never closed"), bytes),
+            beyond = beyond => {
+                covered.beyond = Some(beyond.expect("the semaphore is never closed"));
+                covered.unread += bytes;
+            }
+        }
+    }
+
+    /// Takes so much at once, for work that has its size from the beginning. More than everything is everything, or it
+    /// could never be had.
+    pub async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let units = bytes.div_ceil(UNIT_BYTES).min(self.total_units) as u32;
+        let taken = Arc::clone(&self.units).acquire_many_owned(units).await;
+        taken.expect("the semaphore is never closed")
+    }
+
+    /// Bytes of the next piece, and its units. Where the bound is smaller than a piece, the piece is the bound.
+    fn piece(&self, missing: usize) -> (usize, u32) {
+        let bytes = missing.min(PIECE_BYTES);
+        let units = bytes.div_ceil(UNIT_BYTES).min(self.total_units);
+        (bytes, units as u32)
+    }
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_is_covered_as_it_arrives() {
+        let memory = RequestMemory::new(1024 * 1024);
+        let mut covered = Covered::default();
+        assert!(memory.try_cover(&mut covered, 100 * 1024 * 1024));
+        assert_eq!(covered.unread(), PIECE_BYTES);
+        assert_eq!(memory.available_bytes(), 1024 * 1024 - PIECE_BYTES);
+        covered.on_read(PIECE_BYTES);
+        assert_eq!(covered.unread(), 0);
+        drop(covered);
+        assert_eq!(memory.available_bytes(), 1024 * 1024);
+    }
+
+    #[tokio::test]
+    async fn one_request_goes_beyond_a_bound_that_others_use_up() {
+        let memory = RequestMemory::new(10 * 1024);
+        let mut first = Covered::default();
+        assert!(memory.try_cover(&mut first, 8 * 1024));
+        let mut second = Covered::default();
+        assert!(!memory.try_cover(&mut second, 4 * 1024));
+        memory.cover(&mut second, 4 * 1024).await;
+        assert_eq!(second.unread(), 4 * 1024);
+        assert!(memory.try_cover(&mut second, 50 * 1024), "up to its end");
+
+        let mut third = Covered::default();
+        assert!(!memory.is_scarce());
+        {
+            let waits = memory.cover(&mut third, 4 * 1024);
+            tokio::pin!(waits);
+            let soon = tokio::time::timeout(Duration::from_millis(20), &mut waits);
+            assert!(soon.await.is_err(), "a third has to wait");
+            assert!(memory.is_scarce());
+            drop(second);
+            waits.await;
+        }
+        assert!(!memory.is_scarce());
+        assert_eq!(third.unread(), 4 * 1024);
+    }
+
+    #[tokio::test]
+    async fn a_piece_larger_than_the_bound_takes_all_of_it() {
+        let memory = RequestMemory::new(10 * 1024);
+        let mut covered = Covered::default();
+        assert!(memory.try_cover(&mut covered, 1024 * 1024));
+        assert_eq!(memory.available_bytes(), 0);
+    }
+}

@@ -1,0 +1,218 @@
+//! Sends answers: all that are ready in as few calls as possible, file regions from the page cache.
+//!
+//! Buffers that follow each other leave in one vectored write; a file region leaves with `sendfile`, and
+//! what stands before it is sent with `MSG_MORE`, so that the length and header of a response do not
+//! travel in a packet of their own. A region that ends before its length does (it was cut short under
+//! our hands) cannot be made good: the peer has been promised more, so the connection has to close.
+//! Kafka does the same in `ByteBufferSend` and `FileRecords.writeTo`.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::Buf;
+use ottla_protocol::{Chunk, Encoded, FileRegion};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use ottla_metrics::stalls;
+
+/// The most buffers that one call takes.
+const MAX_SLICES: usize = 64;
+/// The most that one `sendfile` is asked for, so that one connection does not keep its thread for long.
+const SENDFILE_BYTES: u64 = 1024 * 1024;
+
+/// What still has to be sent on a connection.
+#[derive(Debug, Default)]
+pub struct SendQueue {
+    chunks: VecDeque<Chunk>,
+}
+
+impl SendQueue {
+    /// Appends one response, whose length stands in front already.
+    pub fn push(&mut self, response: Encoded) {
+        self.chunks.extend(response.chunks);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Sends everything; returns how many bytes that were. Waits where the peer does not read, and calls
+    /// `on_progress` whenever it has taken some.
+    pub async fn send_all(
+        &mut self,
+        stream: &TcpStream,
+        mut on_progress: impl FnMut(),
+    ) -> io::Result<u64> {
+        let mut sent = 0;
+        while !self.chunks.is_empty() {
+            let watched = stalls::watch();
+            let result = stream.try_io(Interest::WRITABLE, || self.try_send(stream));
+            watched.end("sending", &Peer(stream));
+            match result {
+                Ok(bytes) => {
+                    sent += bytes;
+                    on_progress();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    stream.writable().await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Makes one call for what stands at the front.
+    fn try_send(&mut self, stream: &TcpStream) -> io::Result<u64> {
+        if let Some(Chunk::File(region)) = self.chunks.front_mut() {
+            let sent = send_file(stream, region)?;
+            if region.len == 0 {
+                self.chunks.pop_front();
+            }
+            return Ok(sent);
+        }
+        let mut slices = [io::IoSlice::new(&[]); MAX_SLICES];
+        let mut count = 0;
+        let mut flags = SendFlags::NOSIGNAL;
+        for chunk in &self.chunks {
+            match chunk {
+                Chunk::Bytes(bytes) if count < MAX_SLICES => {
+                    slices[count] = io::IoSlice::new(bytes);
+                    count += 1;
+                }
+                Chunk::Bytes(_) | Chunk::File(_) => {
+                    flags |= SendFlags::MORE;
+                    break;
+                }
+            }
+        }
+        let sent = rustix::net::sendmsg(
+            stream,
+            &slices[..count],
+            &mut SendAncillaryBuffer::default(),
+            flags,
+        )?;
+        self.advance(sent);
+        Ok(sent as u64)
+    }
+
+    /// Drops what was sent of the buffers at the front.
+    fn advance(&mut self, mut sent: usize) {
+        while sent > 0 {
+            let Some(Chunk::Bytes(bytes)) = self.chunks.front_mut() else {
+                unreachable!("only buffers were sent");
+            };
+            if bytes.len() > sent {
+                bytes.advance(sent);
+                return;
+            }
+            sent -= bytes.len();
+            self.chunks.pop_front();
+        }
+    }
+}
+
+/// Whom a connection leads to.
+struct Peer<'a>(&'a TcpStream);
+
+impl std::fmt::Display for Peer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.peer_addr() {
+            Ok(address) => write!(f, "{address}"),
+            Err(_) => f.write_str("a closed connection"),
+        }
+    }
+}
+
+/// Sends from the front of the region and moves the front on.
+fn send_file(stream: &TcpStream, region: &mut FileRegion) -> io::Result<u64> {
+    let wanted = region.len.min(SENDFILE_BYTES) as usize;
+    let mut position = region.position;
+    let sent = rustix::fs::sendfile(stream, &*region.file, Some(&mut position), wanted)? as u64;
+    if sent == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "a log file ended before the records that were promised from it",
+        ));
+    }
+    region.position += sent;
+    region.len -= sent;
+    Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn region(bytes: &[u8], position: u64, len: u64) -> Chunk {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        Chunk::File(FileRegion {
+            file: Arc::new(file),
+            position,
+            len,
+        })
+    }
+
+    async fn connected() -> (TcpStream, std::net::TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().await.unwrap().0, peer)
+    }
+
+    #[tokio::test]
+    async fn buffers_and_regions_leave_in_order() {
+        let (stream, mut peer) = connected().await;
+        let large = vec![b'x'; 3 * 1024 * 1024];
+        let mut queue = SendQueue::default();
+        queue.push(Encoded {
+            chunks: vec![
+                Chunk::Bytes(Bytes::from_static(b"head")),
+                region(b"..records..", 2, 7),
+                Chunk::Bytes(Bytes::from_static(b"tail")),
+            ],
+        });
+        queue.push(Encoded {
+            chunks: vec![region(&large, 0, large.len() as u64)],
+        });
+        for _ in 0..100 {
+            queue.push(Encoded {
+                chunks: vec![Chunk::Bytes(Bytes::from_static(b"z"))],
+            });
+        }
+        let mut expected = b"headrecordstail".to_vec();
+        expected.extend(large);
+        expected.extend(b"z".repeat(100));
+        let length = expected.len();
+        let reader = std::thread::spawn(move || {
+            let mut received = vec![0; length];
+            peer.read_exact(&mut received).unwrap();
+            received
+        });
+        let mut calls = 0;
+        let sent = queue.send_all(&stream, || calls += 1).await.unwrap();
+        assert_eq!(sent, length as u64);
+        assert!(calls > 3, "progress was told {calls} times");
+        assert!(queue.is_empty());
+        assert!(reader.join().unwrap() == expected);
+    }
+
+    #[tokio::test]
+    async fn a_region_cut_short_is_an_error() {
+        let (stream, _peer) = connected().await;
+        let mut queue = SendQueue::default();
+        queue.push(Encoded {
+            chunks: vec![region(b"short", 0, 9)],
+        });
+        let error = queue.send_all(&stream, || {}).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,235 @@
+//! Topics that come into being because a client uses them, and the broker's own topics.
+//!
+//! Kafka: `DefaultAutoTopicCreationManager`.
+
+mod failures;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytestring::ByteString;
+use ottla_controller::creatable_topic;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::create_topics_request::CreatableTopic;
+use ottla_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
+use ottla_types::ErrorCode;
+use parking_lot::Mutex;
+
+use ottla_metrics::complaints::Complaints;
+use ottla_net::RequestContext;
+
+use crate::node::Node;
+use failures::Failures;
+
+#[derive(Debug)]
+pub struct AutoTopicCreation {
+    node: Arc<Node>,
+    /// Topics whose creation is under way, so that clients that ask again do not start it again.
+    in_flight: Arc<Mutex<HashSet<ByteString>>>,
+    /// Of what was created on behalf of a member of a streams group.
+    failures: Mutex<Failures>,
+    /// A client asks for its coordinator ten times a second.
+    complaints: Complaints,
+}
+
+/// Topics whose creation is under way until this is dropped: also by a task that panics, or is given up.
+#[derive(Debug)]
+struct UnderWay {
+    names: Vec<ByteString>,
+    in_flight: Arc<Mutex<HashSet<ByteString>>>,
+}
+
+impl AutoTopicCreation {
+    pub fn new(node: Arc<Node>) -> AutoTopicCreation {
+        AutoTopicCreation {
+            node,
+            in_flight: Arc::default(),
+            failures: Mutex::default(),
+            complaints: Complaints::default(),
+        }
+    }
+
+    /// Those of the topics whose creation is not under way yet.
+    fn begin(&self, mut names: Vec<ByteString>) -> UnderWay {
+        let mut in_flight = self.in_flight.lock();
+        names.retain(|name| in_flight.insert(name.clone()));
+        UnderWay {
+            names,
+            in_flight: Arc::clone(&self.in_flight),
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut in_flight = self.in_flight.lock();
+        for name in &self.names {
+            in_flight.remove(name);
+        }
+    }
+}
+
+impl AutoTopicCreation {
+    /// Has the controller create topics, each as `creatable_topic` says. Returns at once.
+    pub fn create_topics_in_background(self: &Arc<Self>, names: Vec<ByteString>) {
+        let under_way = self.begin(names);
+        if under_way.names.is_empty() {
+            return;
+        }
+        let creation = Arc::clone(self);
+        tokio::spawn(async move {
+            let config = creation.node.context.config().clone();
+            let request = CreateTopicsRequest {
+                topics: under_way
+                    .names
+                    .iter()
+                    .map(|name| creatable_topic(&config, name))
+                    .collect(),
+                ..Default::default()
+            };
+            match creation.node.ask_controller(request).await {
+                Ok(response) => {
+                    for topic in response.topics {
+                        let error = ErrorCode::from_code(topic.error_code);
+                        if !matches!(error, ErrorCode::None | ErrorCode::TopicAlreadyExists) {
+                            let reason = topic.error_message.unwrap_or_default();
+                            let way_out = way_out(&topic.name, error);
+                            creation.complaints.say(|| {
+                                tracing::warn!(
+                                    "topic {} cannot be created: {error}: {reason}{way_out}",
+                                    topic.name
+                                );
+                            });
+                        }
+                    }
+                }
+                Err(error) => {
+                    let complaints = &creation.complaints;
+                    complaints.say(|| tracing::warn!("no topic can be created: {error}"));
+                }
+            }
+        });
+    }
+
+    /// Has the controller create the internal topics of a streams group on behalf of a client, who is in `context`. Returns
+    /// at once. What fails is not tried again for `pause`, during which [`failed_creations`](Self::failed_creations) has it.
+    pub fn create_topics_for(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        mut topics: Vec<CreatableTopic>,
+        pause: Duration,
+    ) {
+        let (creation, now_ms) = (self, self.node.context.now_ms());
+        topics.retain(|topic| creation.failures.lock().of(&topic.name, now_ms).is_none());
+        let names = topics.iter().map(|topic| topic.name.clone());
+        let under_way = creation.begin(names.collect());
+        topics.retain(|topic| under_way.names.contains(&topic.name));
+        if topics.is_empty() {
+            return;
+        }
+        let request = CreateTopicsRequest {
+            topics,
+            timeout_ms: self.node.context.config().request_timeout_ms,
+            ..Default::default()
+        };
+        // A controller elsewhere is sent it in the version of the context, which was that of another request.
+        let context = RequestContext {
+            api_key: ApiKey::CreateTopics,
+            api_version: *ApiKey::CreateTopics.stable_versions().end(),
+            ..context.clone()
+        };
+        let creation = Arc::clone(self);
+        tokio::spawn(async move {
+            let failed = match creation.node.forward(&context, request).await {
+                Ok(response) => failures_of(response),
+                Err(error) => {
+                    let names = under_way.names.iter().cloned();
+                    names.map(|name| (name, error.message().into())).collect()
+                }
+            };
+            let now_ms = creation.node.context.now_ms();
+            let until_ms = now_ms.saturating_add(pause.as_millis() as u64);
+            let mut failures = creation.failures.lock();
+            failures.put(failed, now_ms, until_ms);
+        });
+    }
+
+    /// Those of the topics that could not be created lately, each with the reason.
+    pub fn failed_creations(&self, names: &[ByteString]) -> Vec<(ByteString, ByteString)> {
+        let now_ms = self.node.context.now_ms();
+        let failures = self.failures.lock();
+        let reason = |name: &ByteString| failures.of(name, now_ms).cloned();
+        let names = names.iter();
+        names
+            .filter_map(|name| Some((name.clone(), reason(name)?)))
+            .collect()
+    }
+}
+
+fn failures_of(response: CreateTopicsResponse) -> Vec<(ByteString, ByteString)> {
+    let topics = response.topics.into_iter();
+    topics
+        .filter(|topic| topic.error_code != ErrorCode::None.code())
+        .map(|topic| {
+            let said = topic.error_message.filter(|message| !message.is_empty());
+            let error = ErrorCode::from_code(topic.error_code);
+            (topic.name, said.unwrap_or_else(|| error.message().into()))
+        })
+        .collect()
+}
+
+/// What an operator does about a topic of the broker's own that cannot be made.
+fn way_out(topic: &str, error: ErrorCode) -> String {
+    let setting = match topic {
+        "__consumer_offsets" => "offsets.topic.replication.factor",
+        "__transaction_state" => "transaction.state.log.replication.factor",
+        "__share_group_state" => "share.coordinator.state.topic.replication.factor",
+        _ => return String::new(),
+    };
+    match error {
+        ErrorCode::InvalidReplicationFactor => {
+            format!(" Set {setting} to at most the number of brokers, and start again.")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_config::{BrokerConfig, single_node_properties};
+    use ottla_context::NodeContext;
+
+    use super::*;
+
+    fn nobodys() -> AutoTopicCreation {
+        let properties = single_node_properties("data", "127.0.0.1:0", "127.0.0.1:0");
+        let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+        AutoTopicCreation::new(Arc::new(Node::new(Arc::new(NodeContext::new(config)))))
+    }
+
+    #[tokio::test]
+    async fn a_creation_that_panics_is_under_way_no_more() {
+        let creation = nobodys();
+        let both = || vec!["t".into(), "u".into()];
+        let under_way = creation.begin(vec!["t".into()]);
+        assert_eq!(creation.begin(both()).names, ["u"]);
+        let task = tokio::spawn(async move {
+            let _under_way = under_way;
+            panic!("as it may");
+        });
+        assert!(task.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(creation.begin(both()).names, ["t", "u"]);
+    }
+
+    #[test]
+    fn the_setting_is_named_that_asks_for_too_many_replicas() {
+        let of = |topic| way_out(topic, ErrorCode::InvalidReplicationFactor);
+        assert!(of("__consumer_offsets").contains("offsets.topic.replication.factor"));
+        assert_eq!(of("orders"), "");
+        assert_eq!(
+            way_out("__consumer_offsets", ErrorCode::PolicyViolation),
+            ""
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Against controllers that answer as a test says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use ottla_protocol::decode_request_header;
+use ottla_protocol::messages::{
+    AllocateProducerIdsRequest, AllocateProducerIdsResponse, EnvelopeResponse,
+    UnregisterBrokerRequest, UnregisterBrokerResponse,
+};
+
+use super::*;
+use ottla_testkit::peer::{Asked, broker_only_config, client_context, peer};
+
+const SERVED: &[(ApiKey, i16)] = &[(ApiKey::AllocateProducerIds, 0), (ApiKey::Envelope, 0)];
+
+/// The port at which the leader takes requests; its id is the port as well, 0 where nobody leads.
+fn channel(leader: &Arc<AtomicU16>) -> ControllerChannel {
+    let leader = Arc::clone(leader);
+    let who_leads = move || {
+        let port = leader.load(Ordering::Relaxed);
+        match port {
+            0 => Err("nobody leads".to_owned()),
+            _ => Ok(ActiveController {
+                id: BrokerId(port.into()),
+                host: ByteString::from_static("127.0.0.1"),
+                port,
+            }),
+        }
+    };
+    ControllerChannel::new(&broker_only_config(&[]), Box::new(who_leads))
+}
+
+fn allocated(asked: &Asked, producer_id_start: i64) -> Option<Vec<Bytes>> {
+    Some(vec![asked.answer(&AllocateProducerIdsResponse {
+        producer_id_start,
+        producer_id_len: 1000,
+        ..Default::default()
+    })])
+}
+
+#[tokio::test]
+async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() {
+    // The second drops the first connection with the request on it.
+    let tries = AtomicUsize::new(0);
+    let second = peer(SERVED, move |asked| {
+        match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => None,
+            _ => allocated(&asked, 2_000),
+        }
+    });
+    let second = second.await;
+    let leader = Arc::<AtomicU16>::default();
+    // The first leads no longer, and by the time that it says so another does.
+    let next = Arc::clone(&leader);
+    let first = peer(SERVED, move |asked: Asked| {
+        next.store(second, Ordering::Relaxed);
+        Some(vec![asked.answer(&AllocateProducerIdsResponse {
+            error_code: ErrorCode::NotController.code(),
+            ..Default::default()
+        })])
+    });
+    let first = first.await;
+    let channel = channel(&leader);
+    let request = AllocateProducerIdsRequest::default();
+    let elected = async {
+        sleep(Duration::from_millis(20)).await;
+        leader.store(first, Ordering::Relaxed);
+    };
+    let (answer, ()) = tokio::join!(channel.send(&request), elected);
+    assert_eq!(answer.unwrap().producer_id_start, 2_000);
+    assert_eq!(*channel.forwarding.trouble.lock(), None);
+}
+
+#[tokio::test]
+async fn a_controller_that_is_silent_is_not_waited_for_when_another_leads() {
+    let leader = Arc::<AtomicU16>::default();
+    let second = peer(SERVED, |asked| allocated(&asked, 2_000)).await;
+    // The first is paused with the request, and another is elected.
+    let next = Arc::clone(&leader);
+    let first = peer(SERVED, move |_| {
+        next.store(second, Ordering::Relaxed);
+        Some(Vec::new())
+    });
+    leader.store(first.await, Ordering::Relaxed);
+    let channel = channel(&leader);
+    let request = AllocateProducerIdsRequest::default();
+    let answer = tokio::time::timeout(Duration::from_secs(10), channel.send(&request)).await;
+    let answer = answer.expect("the first is not waited for any more");
+    assert_eq!(answer.unwrap().producer_id_start, 2_000);
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_no_controller_takes_ends_with_its_interval() {
+    let channel = channel(&Arc::default());
+    let begun = Instant::now();
+    let heartbeat = ottla_protocol::messages::BrokerHeartbeatRequest::default();
+    let answer = channel.send(&heartbeat).await;
+    assert_eq!(answer.unwrap_err(), ErrorCode::RequestTimedOut);
+    assert!(begun.elapsed() >= Duration::from_millis(100));
+    let trouble = channel.trouble().unwrap();
+    assert_eq!(trouble, "nobody leads");
+}
+
+#[tokio::test]
+async fn what_the_controller_does_not_serve_is_not_tried_again() {
+    let port = peer(SERVED, |_| panic!("it must not be asked")).await;
+    let channel = channel(&Arc::new(AtomicU16::new(port)));
+    let answer = channel.send(&UnregisterBrokerRequest::default()).await;
+    assert_eq!(answer.unwrap_err(), ErrorCode::UnsupportedVersion);
+}
+
+#[tokio::test]
+async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
+    let react = |asked: Asked| {
+        let envelope: EnvelopeRequest = asked.request();
+        assert_eq!(&envelope.client_host_address[..], [10, 0, 0, 9]);
+        // What `DefaultKafkaPrincipalBuilder.serialize` makes of `User:ANONYMOUS`.
+        let principal = b"\0\0\x05User\x0aANONYMOUS\0\0";
+        assert_eq!(envelope.request_principal.as_deref(), Some(&principal[..]));
+        let mut reader = Reader::new(envelope.request_data);
+        let (api, header) = decode_request_header(&mut reader).unwrap();
+        assert_eq!((api, header.correlation_id), (ApiKey::UnregisterBroker, 77));
+        assert_eq!(header.client_id.as_deref(), Some("admin"));
+        let request = UnregisterBrokerRequest::decode(&mut reader, 0).unwrap();
+        assert_eq!(request.broker_id, 3);
+        // The response as the client would get it, in the envelope's.
+        let inner = Asked::of(api, header, reader).answer(&UnregisterBrokerResponse {
+            error_code: ErrorCode::BrokerIdNotRegistered.code(),
+            error_message: Some(ByteString::from_static("no broker 3")),
+            ..Default::default()
+        });
+        Some(vec![asked.answer(&EnvelopeResponse {
+            response_data: Some(inner.slice(4..)),
+            ..Default::default()
+        })])
+    };
+    let port = peer(SERVED, react).await;
+    let channel = channel(&Arc::new(AtomicU16::new(port)));
+    let request = UnregisterBrokerRequest {
+        broker_id: 3,
+        ..Default::default()
+    };
+    let response = channel
+        .forward(&client_context(ApiKey::UnregisterBroker, 0), &request)
+        .await
+        .unwrap();
+    assert_eq!(response.error_message.as_deref(), Some("no broker 3"));
+}
+
+#[tokio::test]
+async fn an_envelope_that_is_refused_is_the_brokers_fault_and_not_the_clients() {
+    for (refused, told) in [
+        (
+            ErrorCode::ClusterAuthorizationFailed,
+            ErrorCode::UnknownServerError,
+        ),
+        (ErrorCode::UnsupportedVersion, ErrorCode::UnsupportedVersion),
+    ] {
+        let react = move |asked: Asked| {
+            Some(vec![asked.answer(&EnvelopeResponse {
+                error_code: refused.code(),
+                ..Default::default()
+            })])
+        };
+        let port = peer(SERVED, react).await;
+        let channel = channel(&Arc::new(AtomicU16::new(port)));
+        let request = UnregisterBrokerRequest::default();
+        let answer = channel
+            .forward(&client_context(ApiKey::UnregisterBroker, 0), &request)
+            .await;
+        assert_eq!(answer.unwrap_err(), told);
+    }
+}
+
+#[tokio::test]
+async fn what_the_leader_serves_is_known_once_it_is_connected_to() {
+    let port = peer(SERVED, |asked| allocated(&asked, 1_000)).await;
+    let leader = Arc::new(AtomicU16::new(port));
+    let channel = channel(&leader);
+    assert_eq!(channel.versions_at_leader(ApiKey::CreateTopics), None);
+    let request = AllocateProducerIdsRequest::default();
+    channel.send(&request).await.unwrap();
+    let versions = channel.versions_at_leader(ApiKey::AllocateProducerIds);
+    assert_eq!(versions, Some(0..=0));
+    let none = channel.versions_at_leader(ApiKey::CreateTopics).unwrap();
+    assert!(none.is_empty());
+    // Another leader has not said what it serves.
+    leader.store(1, Ordering::Relaxed);
+    let of_another = channel.versions_at_leader(ApiKey::AllocateProducerIds);
+    assert_eq!(of_another, None);
+    // What has come to this node itself is not sent anywhere.
+    leader.store(4, Ordering::Relaxed);
+    let here = channel.send(&request).await;
+    assert_eq!(here.unwrap_err(), ErrorCode::NotController);
+}

@@ -1,0 +1,445 @@
+//! The controller while this node leads: decides requests ahead of the disk, and answers when their records are
+//! committed.
+//!
+//! In Kafka: `QuorumController`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ottla_controller::ControllerContext;
+use ottla_metadata::{MetadataDelta, MetadataLoader, MetadataVersion, Provenance};
+use ottla_protocol::metadata_records::MetadataRecord;
+use ottla_raft::{ControlRecord, Event, KRaftVersion, Quorum};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset};
+
+use ottla_context::time_of_day;
+
+use super::{Controller, Publish};
+use crate::controller::requests::Facts;
+use crate::quorum::work::{Decide, Decided, Reply};
+use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
+use ottla_storage::metadata::record_batches::{ControlValue, control_batch, records_batch};
+
+/// What was decided in the epoch that this node leads.
+pub(super) struct Deciding {
+    /// Everything that is in the log, committed or not.
+    pub loader: MetadataLoader,
+    /// What is on disk, and where that ends in the log: what is gone back to.
+    flushed: (MetadataLoader, Offset),
+    /// What waits to be committed, and up to where the log has to be for it, in order.
+    pending: VecDeque<(Offset, Pending)>,
+    bytes_unflushed: u64,
+    is_unflushed: bool,
+    /// The state machine counts on what is not on disk: it cannot be taken back.
+    has_unflushed_control: bool,
+    /// Requests may be decided.
+    is_activated: bool,
+    /// The first of its records is committed, and nothing was decided yet.
+    pub is_activation_due: bool,
+}
+
+/// What waits to be committed.
+enum Pending {
+    Delta(Box<MetadataDelta>),
+    Reply(Reply),
+    /// All of a flush, and the bytes of it.
+    Flushed(Box<MetadataLoader>, u64),
+}
+
+impl Controller {
+    /// This node leads from here on: what is in the log and not known as committed is decided on as well.
+    pub(super) fn begin_deciding(&mut self) -> Result<(), MetadataLogError> {
+        let mut loader = self.committed.0.clone();
+        let mut pending = VecDeque::new();
+        for batch in std::mem::take(&mut self.uncommitted) {
+            let (end, bytes) = (batch.last_offset.plus(1), batch.size_bytes);
+            let delta = batch
+                .load_into(&mut loader)
+                .map_err(|reason| self.log.error(reason))?;
+            pending.extend(delta.map(|delta| (end, Pending::Delta(Box::new(delta)))));
+            pending.push_back((end, Pending::Flushed(Box::new(loader.clone()), bytes)));
+        }
+        self.deciding = Some(Deciding {
+            flushed: (loader.clone(), self.log.log_end_offset()),
+            loader,
+            pending,
+            bytes_unflushed: 0,
+            is_unflushed: false,
+            has_unflushed_control: false,
+            is_activated: false,
+            is_activation_due: false,
+        });
+        self.refresh_config();
+        Ok(())
+    }
+
+    /// This node leads no longer: back to what is committed. What is not may still become so.
+    pub(super) fn end_deciding(&mut self) -> Result<(), MetadataLogError> {
+        self.refuse_pending(ErrorCode::NotController);
+        if self.deciding.take().is_some() {
+            self.uncommitted = self.log.batches_from(self.committed.1)?.into();
+            self.refresh_config();
+        }
+        Ok(())
+    }
+
+    /// Decides a request, if this node is the active controller.
+    pub(super) fn decide(
+        &mut self,
+        decide: Decide,
+        publish: &mut Publish,
+    ) -> Result<(), MetadataLogError> {
+        let Some(decided) = self.with_context(decide) else {
+            return Ok(());
+        };
+        let Decided {
+            kraft_version,
+            records,
+            reply,
+        } = decided;
+        if let Some(level) = kraft_version
+            && !self.raise_kraft_version(level, publish)?
+        {
+            reply(Err(ErrorCode::KafkaStorageError));
+            return Ok(());
+        }
+        match self.append(records) {
+            Ok(()) => {
+                let end = self.log.log_end_offset();
+                if let Some(deciding) = &mut self.deciding {
+                    deciding.pending.push_back((end, Pending::Reply(reply)));
+                }
+                Ok(())
+            }
+            // Neither log nor image have changed.
+            Err(error) if error.is_disk_full => {
+                tracing::warn!("a request to the controller is refused: {error}");
+                reply(Err(ErrorCode::KafkaStorageError));
+                Ok(())
+            }
+            Err(error) => {
+                reply(Err(ErrorCode::KafkaStorageError));
+                Err(error)
+            }
+        }
+    }
+
+    /// Has the quorum raise `kraft.version`. Returns whether what was decided before is still there: where a full disk
+    /// took it back, the decision that wants this was made on what is gone.
+    fn raise_kraft_version(
+        &mut self,
+        level: i16,
+        publish: &mut Publish,
+    ) -> Result<bool, MetadataLogError> {
+        let decided_end = self.log.log_end_offset();
+        // The state machine has to know where the log ends before it appends to it.
+        self.settle_or_refuse(publish)?;
+        if self.log.log_end_offset() < decided_end {
+            return Ok(false);
+        }
+        if let Some(version) = KRaftVersion::from_feature_level(level) {
+            tracing::info!(
+                "kraft.version is raised to {level}: voters stand in the log from now on"
+            );
+            let epoch = self.quorum.epoch();
+            self.step(Event::KRaftVersionUpgradeRequested { epoch, version })?;
+        }
+        Ok(true)
+    }
+
+    /// `None` where this node is not the active controller.
+    fn with_context<T>(
+        &mut self,
+        decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> T,
+    ) -> Option<T> {
+        let deciding = self.deciding.as_ref().filter(|it| it.is_activated)?;
+        let quorum = &self.quorum;
+        let mut context = ControllerContext {
+            image: deciding.loader.image(),
+            config: &self.config,
+            kraft_version: quorum.kraft_version().feature_level(),
+            kraft_version_upgrade: &|level| check_upgrade(quorum, level),
+            random: &mut rand::random,
+        };
+        let facts = Facts {
+            cluster_id: &self.cluster_id,
+            next_offset: self.log.log_end_offset(),
+            sessions: &self.sessions,
+            now_ms: self.now_ms(),
+        };
+        Some(decide(&mut context, &facts))
+    }
+
+    /// Requests may be decided from here on; first what a new leader has to write.
+    pub(super) fn activate(&mut self) -> Result<(), MetadataLogError> {
+        let now_ms = self.now_ms();
+        let Some(deciding) = self.deciding.as_mut().filter(|it| !it.is_activated) else {
+            return Ok(());
+        };
+        deciding.is_activated = true;
+        deciding.is_activation_due = false;
+        self.sessions.begin(deciding.loader.image(), now_ms);
+        let is_in_transaction = deciding.loader.is_in_transaction();
+        let bootstrap = std::mem::take(&mut self.bootstrap);
+        let records = self.with_context(|context, _| {
+            ottla_controller::activation_records(context, &bootstrap, is_in_transaction)
+        });
+        self.bootstrap = bootstrap;
+        self.append(records.unwrap_or_default())
+    }
+
+    /// Appends records as one batch and applies them to what was decided.
+    fn append(&mut self, records: Vec<MetadataRecord>) -> Result<(), MetadataLogError> {
+        let Some(deciding) = self.deciding.as_mut().filter(|_| !records.is_empty()) else {
+            return Ok(());
+        };
+        let now = time_of_day();
+        let (offset, epoch) = (self.log.log_end_offset(), self.quorum.epoch());
+        // The records that set `metadata.version` themselves are written by the new level.
+        let metadata_version = records
+            .iter()
+            .find_map(|record| match record {
+                MetadataRecord::FeatureLevel(feature)
+                    if &*feature.name == MetadataVersion::FEATURE_NAME =>
+                {
+                    MetadataVersion::from_feature_level(feature.feature_level)
+                }
+                _ => None,
+            })
+            .unwrap_or(deciding.loader.image().metadata_version());
+        let batch =
+            records_batch(offset, epoch, now, &records, metadata_version).map_err(|error| {
+                self.log
+                    .error(format!("records cannot be encoded: {error}"))
+            })?;
+        self.log.append(&batch, now)?;
+        deciding.bytes_unflushed += batch.size_in_bytes() as u64;
+        deciding.is_unflushed = true;
+        let provenance = Provenance {
+            last_contained_offset: batch.header.last_offset(),
+            last_contained_epoch: epoch,
+            last_contained_log_time: now,
+        };
+        let delta = deciding
+            .loader
+            .load_batch(records, provenance)
+            .map_err(|error| {
+                self.log
+                    .error(format!("what was decided does not fit: {error}"))
+            })?;
+        if let Some(delta) = delta {
+            let has_new_settings = changes_broker_settings(&delta);
+            let end = batch.header.next_offset();
+            deciding
+                .pending
+                .push_back((end, Pending::Delta(Box::new(delta))));
+            if has_new_settings {
+                self.refresh_config();
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends control records of the quorum's as one batch.
+    pub(super) fn append_control(
+        &mut self,
+        epoch: LeaderEpoch,
+        base_offset: Offset,
+        records: Vec<ControlRecord>,
+    ) -> Result<(), MetadataLogError> {
+        let values: Vec<ControlValue> = records.into_iter().map(ControlValue::from).collect();
+        let now = time_of_day();
+        let batch = control_batch(base_offset, epoch, now, &values).map_err(|error| {
+            self.log
+                .error(format!("control records cannot be encoded: {error}"))
+        })?;
+        self.when_there_is_space(|log| log.append(&batch, now))?;
+        let Some(deciding) = &mut self.deciding else {
+            return Err(self.log.error("only a leader appends to it".to_owned()));
+        };
+        deciding.bytes_unflushed += batch.size_in_bytes() as u64;
+        deciding.is_unflushed = true;
+        deciding.has_unflushed_control = true;
+        let provenance = Provenance {
+            last_contained_offset: batch.header.last_offset(),
+            last_contained_epoch: epoch,
+            last_contained_log_time: now,
+        };
+        let delta = deciding
+            .loader
+            .load_batch(Vec::new(), provenance)
+            .map_err(|error| self.log.error(error.to_string()))?;
+        let end = batch.header.next_offset();
+        deciding
+            .pending
+            .extend(delta.map(|delta| (end, Pending::Delta(Box::new(delta)))));
+        Ok(())
+    }
+
+    /// Forces everything to disk, publishes what is committed, and answers, up to where nothing more follows
+    /// from it.
+    pub(super) fn settle(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
+        let mut has_flushed = false;
+        loop {
+            if self
+                .deciding
+                .as_ref()
+                .is_some_and(|it| it.is_activation_due)
+            {
+                self.activate()?;
+            }
+            let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_unflushed) else {
+                break;
+            };
+            let end_offset = match deciding.has_unflushed_control {
+                // It cannot be taken back.
+                true => self.when_there_is_space(MetadataLog::flush)?,
+                false => self.log.flush()?,
+            };
+            let Some(deciding) = &mut self.deciding else {
+                break;
+            };
+            has_flushed = true;
+            deciding.is_unflushed = false;
+            deciding.has_unflushed_control = false;
+            deciding.flushed = (deciding.loader.clone(), end_offset);
+            let bytes = std::mem::take(&mut deciding.bytes_unflushed);
+            let flushed = Pending::Flushed(Box::new(deciding.loader.clone()), bytes);
+            deciding.pending.push_back((end_offset, flushed));
+            self.step(Event::LogFlushed { end_offset })?;
+        }
+        self.publish_committed(publish);
+        self.release(publish);
+        self.answer_caught_up(publish);
+        match has_flushed {
+            true => self.log.maintain(),
+            false => Ok(()),
+        }
+    }
+
+    /// As `settle`; a full disk refuses what was decided and is not on it.
+    pub(super) fn settle_or_refuse(
+        &mut self,
+        publish: &mut Publish,
+    ) -> Result<(), MetadataLogError> {
+        match self.settle(publish) {
+            Err(error) if error.is_disk_full && self.can_roll_back() => {
+                tracing::warn!("requests to the controller are refused: {error}");
+                self.roll_back()?;
+                self.release(publish);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn can_roll_back(&self) -> bool {
+        self.deciding
+            .as_ref()
+            .is_some_and(|it| it.is_unflushed && !it.has_unflushed_control)
+    }
+
+    /// Publishes and answers what is committed, in the order in which it was decided.
+    fn release(&mut self, publish: &mut Publish) {
+        let Some(high_watermark) = self.quorum.high_watermark() else {
+            return;
+        };
+        loop {
+            let Some(deciding) = &mut self.deciding else {
+                return;
+            };
+            let is_committed = |(end, _): &(Offset, Pending)| *end <= high_watermark;
+            if !deciding.pending.front().is_some_and(is_committed) {
+                return;
+            }
+            let Some((end, pending)) = deciding.pending.pop_front() else {
+                return;
+            };
+            match pending {
+                Pending::Delta(delta) => {
+                    if self.take_committed(end, &delta) {
+                        publish(&delta);
+                    }
+                }
+                Pending::Reply(reply) => reply(Ok(())),
+                Pending::Flushed(loader, bytes) => {
+                    self.committed = (*loader, end);
+                    self.count_committed(bytes);
+                }
+            }
+        }
+    }
+
+    /// Goes back to what is on disk, and refuses what was decided since. Nobody was told of it.
+    fn roll_back(&mut self) -> Result<(), MetadataLogError> {
+        let Some(deciding) = &mut self.deciding else {
+            return Ok(());
+        };
+        let (loader, end) = deciding.flushed.clone();
+        self.log.truncate_to(end, time_of_day())?;
+        deciding.loader = loader;
+        deciding.is_unflushed = false;
+        deciding.bytes_unflushed = 0;
+        for (at, pending) in std::mem::take(&mut deciding.pending) {
+            match pending {
+                pending if at <= end => deciding.pending.push_back((at, pending)),
+                Pending::Reply(reply) => reply(Err(ErrorCode::KafkaStorageError)),
+                Pending::Delta(_) | Pending::Flushed(..) => {}
+            }
+        }
+        self.refresh_config();
+        Ok(())
+    }
+
+    /// Fences the brokers that have been silent for too long, as the active controller.
+    pub(super) fn fence_silent_brokers(&mut self) -> Result<(), MetadataLogError> {
+        let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_activated) else {
+            return Ok(());
+        };
+        for id in self.sessions.silent(deciding.loader.image(), self.now_ms()) {
+            tracing::info!("broker {id} is fenced: its session is over");
+            let records =
+                self.with_context(|context, _| ottla_controller::fence_broker(context, id));
+            match self.append(records.unwrap_or_default()) {
+                Err(error) if error.is_disk_full => tracing::warn!("broker {id} stays: {error}"),
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    /// How long this node may sleep while it has sessions to watch.
+    pub(super) fn session_check(&self) -> Option<Duration> {
+        let deciding = self.deciding.as_ref().filter(|it| it.is_activated)?;
+        let look_every_ms = self.sessions.look_every_ms(deciding.loader.image())?;
+        Some(Duration::from_millis(look_every_ms))
+    }
+
+    /// Answers everything that waits to be committed with an error.
+    pub(super) fn refuse_pending(&mut self, error: ErrorCode) {
+        let Some(deciding) = &mut self.deciding else {
+            return;
+        };
+        for (_, pending) in std::mem::take(&mut deciding.pending) {
+            if let Pending::Reply(reply) = pending {
+                reply(Err(error));
+            }
+        }
+    }
+}
+
+/// Whether raising `kraft.version` to the level would change anything; the error is for the response.
+fn check_upgrade(quorum: &Quorum, level: i16) -> Result<bool, String> {
+    let version = KRaftVersion::from_feature_level(level)
+        .ok_or_else(|| format!("Unknown KRaft feature level: {level}"))?;
+    quorum
+        .check_kraft_version_upgrade(quorum.epoch(), version)
+        .map_err(|refusal| refusal.to_string())
+}
+
+pub(super) fn changes_broker_settings(delta: &MetadataDelta) -> bool {
+    delta
+        .configs
+        .iter()
+        .any(|resource| resource.kind == ottla_metadata::ConfigResourceType::Broker)
+}

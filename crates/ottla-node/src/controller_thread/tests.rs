@@ -1,0 +1,264 @@
+//! What becomes of requests when the disk refuses the metadata log.
+
+mod broken_cases;
+mod raised_kraft_version;
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use ottla_config::Properties;
+use ottla_protocol::metadata_records::TopicRecord;
+use ottla_types::Uuid;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::quorum::work::Decided;
+use ottla_storage::format::{format_standalone, read_identity};
+
+/// A controller on a directory of its own, and the answers that it has given.
+struct Story {
+    controller: Controller,
+    answers: Arc<Mutex<Vec<(&'static str, Result<(), ErrorCode>)>>>,
+    published: Vec<String>,
+    data: tempfile::TempDir,
+}
+
+impl Story {
+    fn begin() -> Story {
+        Story::begin_with(&[])
+    }
+
+    fn begin_with(settings: &[(&str, &str)]) -> Story {
+        let data = tempfile::tempdir().expect("a directory");
+        let config = config_of(&properties_of(data.path(), settings));
+        format_standalone(&config).expect("formats");
+        let identity = read_identity(&config)
+            .expect("reads")
+            .expect("is formatted");
+        let mut controller = crate::open::open(&config, &identity).expect("leads");
+        let mut publish: Publish = Box::new(|_| {});
+        controller.settle(&mut publish).expect("commits");
+        controller.is_publishing = true;
+        Story {
+            controller,
+            answers: Arc::default(),
+            published: Vec::new(),
+            data,
+        }
+    }
+
+    fn create(&self, name: &'static str) -> Work {
+        let answers = Arc::clone(&self.answers);
+        Work::Decide(Box::new(move |_, _| Decided {
+            kraft_version: None,
+            records: vec![MetadataRecord::Topic(TopicRecord {
+                name: name.into(),
+                topic_id: Uuid([name.as_bytes()[0]; 16]),
+                ..Default::default()
+            })],
+            reply: Box::new(move |outcome| answers.lock().push((name, outcome))),
+        }))
+    }
+
+    /// Serves requests that share one flush; returns their answers.
+    fn serve(&mut self, names: &[&'static str]) -> Vec<(&'static str, Result<(), ErrorCode>)> {
+        let (sender, receiver) = mpsc::channel();
+        for name in &names[1..] {
+            sender.send(self.create(name)).expect("is received");
+        }
+        let published = Arc::new(Mutex::new(Vec::new()));
+        let mut publish: Publish = {
+            let published = Arc::clone(&published);
+            Box::new(move |delta| published.lock().push(topics(&delta.after)))
+        };
+        let first = self.create(names[0]);
+        self.controller
+            .serve(first, &receiver, &mut publish, &mut None)
+            .expect("the controller goes on");
+        self.published = published.lock().last().cloned().unwrap_or_default();
+        std::mem::take(&mut self.answers.lock())
+    }
+}
+
+fn properties_of(data: &Path, settings: &[(&str, &str)]) -> Properties {
+    let mut properties = Properties::new("the test");
+    for (key, value) in [
+        ("process.roles", "broker,controller"),
+        ("node.id", "1"),
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        ),
+        ("controller.listener.names", "CONTROLLER"),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+        ("log.dirs", data.to_str().expect("characters")),
+    ] {
+        properties.set(key, value);
+    }
+    for (key, value) in settings {
+        properties.set(key, value);
+    }
+    properties
+}
+
+fn config_of(properties: &Properties) -> BrokerConfig {
+    let (config, _) = BrokerConfig::from_properties(properties).expect("good settings");
+    config
+}
+
+fn topics(image: &ottla_metadata::MetadataImage) -> Vec<String> {
+    let mut names: Vec<_> = ["a", "b", "c"]
+        .into_iter()
+        .filter(|name| image.topics.by_name(name).is_some())
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names
+}
+
+const REFUSED: Result<(), ErrorCode> = Err(ErrorCode::KafkaStorageError);
+
+#[test]
+fn a_full_disk_refuses_the_request_that_met_it_and_no_other() {
+    let mut story = Story::begin();
+    story.controller.log.faults.0 = Some(ErrorKind::StorageFull);
+    assert_eq!(story.serve(&["a", "b"]), [("a", REFUSED), ("b", Ok(()))]);
+    assert_eq!(topics(story.controller.image()), ["b"]);
+    assert_eq!(story.published, ["b"]);
+    assert_eq!(story.serve(&["a"]), [("a", Ok(()))]);
+    assert_eq!(story.published, ["a", "b"]);
+}
+
+#[test]
+fn what_a_full_disk_kept_from_being_committed_is_taken_back() {
+    let mut story = Story::begin();
+    assert_eq!(story.serve(&["c"]), [("c", Ok(()))]);
+    let end = story.controller.log.log_end_offset();
+    story.controller.log.faults.1 = Some(ErrorKind::StorageFull);
+    assert_eq!(story.serve(&["a", "b"]), [("a", REFUSED), ("b", REFUSED)]);
+    assert_eq!(topics(story.controller.image()), ["c"]);
+    assert!(story.published.is_empty());
+    assert_eq!(story.controller.log.log_end_offset(), end);
+    assert_eq!(story.serve(&["b"]), [("b", Ok(()))]);
+    assert_eq!(story.published, ["b", "c"]);
+}
+
+#[test]
+fn another_error_stops_the_node() {
+    for (append, flush) in [
+        (Some(ErrorKind::Other), None),
+        (None, Some(ErrorKind::Other)),
+    ] {
+        let mut story = Story::begin();
+        story.controller.log.faults = (append, flush);
+        let (sender, receiver) = mpsc::channel();
+        let (stop, mut stopped) = oneshot::channel();
+        sender.send(story.create("a")).expect("is received");
+        let answers = Arc::clone(&story.answers);
+        let mut failure = None;
+        let serving = std::thread::spawn(move || {
+            let publish: Publish = Box::new(|_| panic!("nothing is committed"));
+            story
+                .controller
+                .run(&receiver, publish, |reason| failure = Some(reason));
+            failure
+        });
+        while answers.lock().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let stop = Work::Stop {
+            timeout_ms: 0,
+            stopped: stop,
+        };
+        sender.send(stop).expect("is received");
+        let failure = serving.join().expect("joins").expect("the node is told");
+        assert!(failure.contains("metadata log"), "{failure}");
+        assert_eq!(*answers.lock(), [("a", REFUSED)]);
+        assert_eq!(stopped.try_recv(), Ok(()));
+    }
+}
+
+/// Takes its time to be let go, and tells of it.
+struct LetGo(Arc<AtomicBool>);
+
+impl Drop for LetGo {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(50));
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn whoever_waits_for_the_end_may_take_the_directories() {
+    for fault in [None, Some(ErrorKind::Other)] {
+        let mut story = Story::begin();
+        story.controller.log.faults = (fault, None);
+        let (sender, receiver) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        sender.send(story.create("a")).expect("is received");
+        let is_let_go = Arc::new(AtomicBool::new(false));
+        let locks = LetGo(Arc::clone(&is_let_go));
+        let serving = std::thread::spawn(move || {
+            let publish: Publish = Box::new(move |_| {
+                let _locks = &locks;
+            });
+            story.controller.run(&receiver, publish, |_| {});
+        });
+        let stop = Work::Stop {
+            timeout_ms: 0,
+            stopped: stop,
+        };
+        sender.send(stop).expect("is received");
+        stopped.blocking_recv().expect("is told");
+        assert!(is_let_go.load(Ordering::Acquire), "{fault:?}");
+        serving.join().expect("joins");
+    }
+}
+
+#[test]
+fn what_a_snapshot_replaces_is_unlinked_while_the_node_runs() {
+    let mut story = Story::begin_with(&[
+        ("internal.metadata.log.segment.bytes", "512"),
+        ("metadata.log.max.record.bytes.between.snapshots", "1"),
+        ("metadata.max.retention.bytes", "1024"),
+    ]);
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
+        assert_eq!(story.serve(&[name]), [(name, Ok(()))]);
+    }
+    let dir = story.data.path().join("__cluster_metadata-0");
+    let names: Vec<String> = std::fs::read_dir(dir)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("an entry").file_name().into_string())
+        .map(|name| name.expect("characters"))
+        .collect();
+    let first_segment = format!("{:020}.log", 0);
+    assert!(!names.contains(&first_segment), "{names:?}");
+    let is_left = |name: &&String| name.ends_with(".deleted") && !name.starts_with("spare");
+    assert_eq!(names.iter().find(is_left), None, "{names:?}");
+}
+
+#[test]
+fn the_metadata_log_is_kept_for_as_long_and_as_large_as_the_settings_say() {
+    for (setting, value, is_deleted) in [
+        ("metadata.max.retention.bytes", "1024", true),
+        ("metadata.max.retention.bytes", "104857600", false),
+        ("metadata.max.retention.ms", "1", true),
+        ("metadata.max.retention.ms", "604800000", false),
+    ] {
+        let mut story = Story::begin_with(&[
+            ("internal.metadata.log.segment.bytes", "512"),
+            ("metadata.log.max.record.bytes.between.snapshots", "1"),
+            (setting, value),
+        ]);
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"] {
+            assert_eq!(story.serve(&[name]), [(name, Ok(()))]);
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        let dir = story.data.path().join("__cluster_metadata-0");
+        let first_segment = dir.join(format!("{:020}.log", 0));
+        assert_eq!(!first_segment.exists(), is_deleted, "{setting}={value}");
+        let first_snapshot = dir.join(format!("{:020}-{:010}.checkpoint", 0, 0));
+        assert_eq!(!first_snapshot.exists(), is_deleted, "{setting}={value}");
+    }
+}

@@ -1,0 +1,411 @@
+//! What may be wrong with the files of the metadata log, what is decided, and what Kafka does: one table, which is
+//! shown in `docs/recovery.md` and whose every row is tried out here, by the preflight and by a start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::{LeaderEpoch, Offset};
+
+use super::*;
+use ottla_context::time_of_day;
+use ottla_storage::metadata::metadata_log::{METADATA_DIR, QUORUM_STATE_FILE};
+use ottla_storage::metadata::snapshot_file::BOOTSTRAP_FILE;
+use ottla_storage::preflight::{Preflight, Severity, Unformatted};
+
+const SAME: &str = "the same";
+
+/// One row: a node that made the topics `a` and `b`, wrote a snapshot after each, made `c`, and was killed.
+struct Case {
+    found: &'static str,
+    decision: &'static str,
+    kafka: &'static str,
+    damage: fn(&Files),
+    expected: Expected,
+}
+
+enum Expected {
+    /// Topics that are there afterwards.
+    Topics(&'static [&'static str]),
+    /// Neither the preflight nor the server goes on, and both say these words.
+    Refused(&'static [&'static str]),
+}
+
+use Expected::{Refused, Topics};
+
+/// The files of the node.
+struct Files(PathBuf);
+
+impl Files {
+    fn metadata(&self, name: &str) -> PathBuf {
+        self.0.join(METADATA_DIR).join(name)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.metadata("00000000000000000000.log")
+    }
+
+    /// Oldest first, without the one that formatting wrote.
+    fn snapshots(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.0.join(METADATA_DIR)).unwrap();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|it| it == "checkpoint"));
+        paths.sort();
+        paths.split_off(1)
+    }
+
+    fn edit(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = fs::read(path).unwrap();
+        change(&mut bytes);
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Adds a batch of one record to the log, as the leader that wrote the last one would.
+    fn append(&self, value: &[u8]) {
+        self.edit(&self.log(), |bytes| {
+            let number = |at: usize| i32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+            let mut last = 0;
+            while last + 12 + (number(last + 8) as usize) < bytes.len() {
+                last += 12 + number(last + 8) as usize;
+            }
+            let base_offset = i64::from_be_bytes(bytes[last..last + 8].try_into().unwrap());
+            let mut batch = RecordBatchBuilder::new(Compression::None)
+                .base_offset(Offset(base_offset).plus(i64::from(number(last + 23)) + 1))
+                .partition_leader_epoch(LeaderEpoch(number(last + 12)));
+            batch.append(time_of_day(), None, Some(value), &[]);
+            bytes.extend_from_slice(&batch.build_in_place());
+        });
+    }
+}
+
+const CASES: &[Case] = &[
+    Case {
+        found: "`quorum-state` missing",
+        decision: "the epoch is that of the log",
+        kafka: SAME,
+        damage: |files| fs::remove_file(files.metadata(QUORUM_STATE_FILE)).unwrap(),
+        expected: Topics(&["a", "b", "c"]),
+    },
+    Case {
+        found: "`quorum-state` that is no JSON, or lacks a field",
+        decision: "the start is refused with the file's name",
+        kafka: SAME,
+        damage: |files| fs::write(files.metadata(QUORUM_STATE_FILE), "{").unwrap(),
+        expected: Refused(&[QUORUM_STATE_FILE]),
+    },
+    Case {
+        found: "`quorum-state` with an older epoch than the log's",
+        decision: "the epoch is that of the log",
+        kafka: SAME,
+        damage: |files| {
+            let path = files.metadata(QUORUM_STATE_FILE);
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(path, text.replace("\"leaderEpoch\":2", "\"leaderEpoch\":0")).unwrap();
+        },
+        expected: Topics(&["a", "b", "c"]),
+    },
+    Case {
+        found: "`quorum-state` with an epoch that is negative or the last there is",
+        decision: "the start is refused with the file's name",
+        kafka: "goes on, and counts past the end",
+        damage: |files| {
+            let path = files.metadata(QUORUM_STATE_FILE);
+            let text = fs::read_to_string(&path).unwrap();
+            let last = text.replace("\"leaderEpoch\":2", "\"leaderEpoch\":2147483647");
+            assert_ne!(text, last);
+            fs::write(path, last).unwrap();
+        },
+        expected: Refused(&[QUORUM_STATE_FILE]),
+    },
+    Case {
+        found: "the metadata log ends with a torn batch",
+        decision: "cut off",
+        kafka: SAME,
+        damage: |files| files.edit(&files.log(), |bytes| bytes.truncate(bytes.len() - 5)),
+        expected: Topics(&["a", "b"]),
+    },
+    Case {
+        found: "the metadata log ends with a batch whose checksum is wrong",
+        decision: "cut off: a write that did not reach the disk whole looks like that",
+        kafka: SAME,
+        damage: |files| files.edit(&files.log(), |bytes| *bytes.last_mut().unwrap() ^= 1),
+        expected: Topics(&["a", "b"]),
+    },
+    Case {
+        found: "the metadata log is damaged, and whole batches come behind",
+        decision: "the start is refused with file and position: recovery would lose what was decided behind that",
+        kafka: "cuts the log there, with a warning",
+        damage: |files| {
+            files.edit(&files.log(), |bytes| {
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 0x40;
+            });
+        },
+        expected: Refused(&["00000000000000000000.log", "damaged at byte"]),
+    },
+    Case {
+        found: "the metadata log holds a record of a type, or in a version, that came after 4.3.1",
+        decision: "the start is refused with the record's type and version: what it means is not known",
+        kafka: SAME,
+        damage: |files| files.append(b"\x01\x63\x00"),
+        expected: Refused(&["99"]),
+    },
+    Case {
+        found: "the metadata log raises `metadata.version` to a level that came after 4.3.1",
+        decision: "the start is refused with the level",
+        kafka: SAME,
+        damage: |files| {
+            let record = MetadataRecord::from(FeatureLevelRecord {
+                name: "metadata.version".into(),
+                feature_level: 99,
+                ..Default::default()
+            });
+            files.append(&record.encode().unwrap());
+        },
+        expected: Refused(&["99"]),
+    },
+    Case {
+        found: "the metadata log ends before its newest snapshot",
+        decision: "it goes on behind the snapshot, with a warning",
+        kafka: SAME,
+        damage: |files| files.edit(&files.log(), |bytes| bytes.truncate(100)),
+        expected: Topics(&["a", "b"]),
+    },
+    Case {
+        found: "the metadata log has no segment, and there is a snapshot",
+        decision: "it goes on behind the snapshot, with a warning",
+        kafka: SAME,
+        damage: |files| fs::remove_file(files.log()).unwrap(),
+        expected: Topics(&["a", "b"]),
+    },
+    Case {
+        found: "the newest snapshot of the metadata is damaged or torn",
+        decision: "the start is refused with the file's name",
+        kafka: SAME,
+        damage: |files| {
+            let newest = files.snapshots().pop().unwrap();
+            files.edit(&newest, |bytes| bytes.truncate(bytes.len() / 2));
+        },
+        expected: Refused(&[".checkpoint"]),
+    },
+    Case {
+        found: "the newest snapshot of the metadata ends before its footer",
+        decision: "the start is refused with the file's name",
+        kafka: "loads what there is",
+        damage: |files| {
+            let newest = files.snapshots().pop().unwrap();
+            files.edit(&newest, |bytes| {
+                let size = |bytes: &[u8]| {
+                    12 + i32::from_be_bytes(bytes[8..12].try_into().unwrap()) as usize
+                };
+                let mut end = 0;
+                while end + size(&bytes[end..]) < bytes.len() {
+                    end += size(&bytes[end..]);
+                }
+                bytes.truncate(end);
+            });
+        },
+        expected: Refused(&[".checkpoint", "footer"]),
+    },
+    Case {
+        found: "an older snapshot of the metadata is damaged",
+        decision: "left alone, with a warning: a newer one holds what was in it",
+        kafka: "left alone",
+        damage: |files| {
+            let older = files.snapshots().remove(0);
+            fs::write(older, [7; 80]).unwrap();
+        },
+        expected: Topics(&["a", "b", "c"]),
+    },
+    Case {
+        found: "a `.checkpoint.part` file: a snapshot that was not finished",
+        decision: "deleted",
+        kafka: SAME,
+        damage: |files| {
+            let name = "00000000000000000009-0000000001-0000000000000001.checkpoint.part";
+            fs::write(files.metadata(name), [7; 80]).unwrap();
+        },
+        expected: Topics(&["a", "b", "c"]),
+    },
+    Case {
+        found: "`bootstrap.checkpoint` missing or damaged, in a node that has been started before",
+        decision: "not looked at",
+        kafka: "the start fails where it is damaged",
+        damage: |files| fs::write(files.0.join(BOOTSTRAP_FILE), [7; 80]).unwrap(),
+        expected: Topics(&["a", "b", "c"]),
+    },
+    Case {
+        found: "`bootstrap.checkpoint` damaged, in a node that has not been started yet",
+        decision: "the start is refused with the file's name",
+        kafka: SAME,
+        damage: |files| {
+            fs::remove_dir_all(files.0.join(METADATA_DIR)).unwrap();
+            fs::create_dir(files.0.join(METADATA_DIR)).unwrap();
+            files.edit(&files.0.join(BOOTSTRAP_FILE), |bytes| {
+                *bytes.last_mut().unwrap() ^= 1;
+            });
+        },
+        expected: Refused(&[BOOTSTRAP_FILE]),
+    },
+];
+
+/// Of a snapshot after every commit but the last.
+fn killed() -> (tempfile::TempDir, Vec<u8>) {
+    let mut story = Story::begin_with(SNAPSHOTS_ALWAYS);
+    story.serve(&["a"]);
+    story.serve(&["b"]);
+    let Story {
+        controller, data, ..
+    } = story;
+    drop(controller);
+    let mut story = Story {
+        controller: lead(data.path(), &[]).expect("leads"),
+        answers: Arc::default(),
+        published: Vec::new(),
+        data,
+    };
+    story.serve(&["c"]);
+    let log = fs::read(Files(story.data.path().to_owned()).log()).unwrap();
+    (story.data, log)
+}
+
+const SNAPSHOTS_ALWAYS: &[(&str, &str)] =
+    &[("metadata.log.max.record.bytes.between.snapshots", "1")];
+/// A quorum of voters in the properties file: no snapshot names them.
+const STATIC: &[(&str, &str)] = &[("controller.quorum.voters", "1@127.0.0.1:9093")];
+
+fn lead(data: &Path, settings: &[(&str, &str)]) -> Result<Controller, String> {
+    let config = config_of(&properties_of(data, settings));
+    let identity = read_identity(&config).map_err(|error| error.to_string())?;
+    crate::open::open(&config, &identity.ok_or("is not formatted")?)
+}
+
+/// The topics that a start finds, or why there is none; the preflight must come to the same.
+fn start(data: &Path, settings: &[(&str, &str)]) -> Result<Vec<String>, String> {
+    let before = Preflight::of(&properties_of(data, settings), Unformatted::Refused);
+    let refusals = before.findings.iter();
+    let refusals: Vec<String> = refusals
+        .filter(|finding| finding.severity == Severity::Refuses)
+        .map(ToString::to_string)
+        .collect();
+    match lead(data, settings) {
+        Ok(controller) => {
+            assert_eq!(refusals, [""; 0]);
+            Ok(topics(controller.image()))
+        }
+        Err(sentence) => {
+            assert!(
+                !refusals.is_empty(),
+                "the preflight sees nothing of {sentence}"
+            );
+            Err(format!("{sentence}\n{}", refusals.join("\n")))
+        }
+    }
+}
+
+#[test]
+fn every_row_of_the_table_is_so() {
+    for case in CASES {
+        eprintln!("{}", case.found);
+        let (data, _) = killed();
+        let settings = match case.found.contains("not been started") {
+            true => STATIC,
+            false => &[],
+        };
+        (case.damage)(&Files(data.path().to_owned()));
+        match (start(data.path(), settings), &case.expected) {
+            (Ok(found), Topics(expected)) => assert_eq!(found, *expected, "{}", case.found),
+            (Err(sentence), Refused(words)) => {
+                for word in *words {
+                    assert_eq!(
+                        sentence.lines().filter(|line| line.contains(word)).count(),
+                        2,
+                        "{word} in {sentence}"
+                    );
+                }
+            }
+            (result, _) => panic!("{}: {result:?}", case.found),
+        }
+    }
+}
+
+#[test]
+fn the_documented_table_is_this_one() {
+    let mut table = String::from("| found | decision | Kafka |\n| --- | --- | --- |\n");
+    for case in CASES {
+        table += &format!("| {} | {} | {} |\n", case.found, case.decision, case.kafka);
+    }
+    ottla_testkit::assert_documented("metadata", &table);
+}
+
+/// Whatever the files of the metadata log hold, a start has all topics, or cut off the last batch of the log, or
+/// says which file keeps it from going on.
+#[test]
+fn no_byte_of_the_metadata_log_loses_a_topic_silently() {
+    let (data, log) = killed();
+    let template = tempfile::tempdir().unwrap();
+    let copy = |from: &Path, to: &Path| {
+        fs::create_dir_all(to.join(METADATA_DIR)).unwrap();
+        for dir in [PathBuf::new(), METADATA_DIR.into()] {
+            for entry in fs::read_dir(from.join(&dir)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    fs::copy(&path, to.join(&dir).join(path.file_name().unwrap())).unwrap();
+                }
+            }
+        }
+    };
+    copy(data.path(), template.path());
+    let files = Files(template.path().to_owned());
+    let mut names = vec![
+        files.log(),
+        files.metadata(QUORUM_STATE_FILE),
+        files.0.join(BOOTSTRAP_FILE),
+    ];
+    names.extend(files.snapshots());
+    let mut seed = 1u64;
+    let mut random = || {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (seed >> 33) as usize
+    };
+    // The topic `c` was made in the last batch.
+    let last = log.len() - 120;
+    for name in names {
+        let whole = fs::read(&name).unwrap();
+        for round in 0..60 {
+            let at = random() % whole.len();
+            let mut bytes = whole.clone();
+            match round % 3 {
+                0 => bytes.truncate(at),
+                1 => bytes[at] ^= 1 << (round % 8),
+                _ => bytes[at..]
+                    .iter_mut()
+                    .take(40)
+                    .for_each(|byte| *byte = random() as u8),
+            }
+            fs::remove_dir_all(data.path()).unwrap();
+            copy(template.path(), data.path());
+            let path = data
+                .path()
+                .join(name.strip_prefix(template.path()).unwrap());
+            fs::write(&path, &bytes).unwrap();
+            let context = format!("{} at {at}, round {round}", path.display());
+            match start(data.path(), &[]) {
+                Ok(found) if found == ["a", "b", "c"] => {}
+                Ok(found) => {
+                    assert_eq!(found, ["a", "b"], "{context}");
+                    // Cut short, or the last batch is not whole.
+                    assert!(path == Files(data.path().to_owned()).log(), "{context}");
+                    assert!(round % 3 == 0 || at >= last, "{context}");
+                }
+                Err(sentence) => {
+                    let file = path.file_name().unwrap().to_string_lossy().into_owned();
+                    assert!(sentence.contains(&file), "{context}: {sentence}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Tells the controller in which directories this broker's replicas lie (KIP-858).
+//!
+//! The controller has to know, or it would not move leaders away when a directory fails. What is to be told
+//! is queued here by whoever opens or moves a log, and sent by one task: in batches, one request at a time,
+//! again after a while where it was refused. Of several assignments of a replica the last counts.
+//!
+//! Kafka: `AssignmentsManager`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_metadata::MetadataImage;
+use ottla_protocol::messages::assign_replicas_to_dirs_request::{
+    DirectoryData, PartitionData, TopicData,
+};
+use ottla_protocol::messages::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
+use ottla_types::{BrokerId, DirectoryId, ErrorCode, PartitionIndex, TopicId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::node::Node;
+
+#[cfg(test)]
+mod tests;
+
+/// Replicas that one request names at most.
+const MAX_ASSIGNMENTS_PER_REQUEST: usize = 2_250;
+/// How long assignments are gathered, and the first wait after a request that failed; each further one
+/// waits twice as long.
+const GATHER: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// Called when the controller has written the assignment down.
+pub type OnAssigned = Box<dyn FnOnce() + Send>;
+
+/// What the controller is still to be told.
+#[derive(Debug)]
+pub struct DirAssignments {
+    node: Arc<Node>,
+    queue: Mutex<Queue>,
+    queued: Notify,
+    /// Something was queued for which nothing is to be gathered.
+    hurried: Notify,
+}
+
+type Replica = (TopicId, PartitionIndex);
+
+struct Assignment {
+    directory: DirectoryId,
+    on_assigned: Option<OnAssigned>,
+}
+
+#[derive(Default)]
+struct Queue {
+    ready: BTreeMap<Replica, Assignment>,
+    in_flight: BTreeMap<Replica, Assignment>,
+    /// Requests that failed as a whole since one succeeded.
+    failures: u32,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Queue({})", self.ready.len() + self.in_flight.len())
+    }
+}
+
+impl DirAssignments {
+    pub fn new(node: Arc<Node>) -> DirAssignments {
+        DirAssignments {
+            node,
+            queue: Mutex::default(),
+            queued: Notify::new(),
+            hurried: Notify::new(),
+        }
+    }
+
+    /// Has the controller told that a replica of this broker lies in a directory.
+    pub fn assign(
+        &self,
+        topic_id: TopicId,
+        partition: PartitionIndex,
+        directory: DirectoryId,
+        on_assigned: Option<OnAssigned>,
+    ) {
+        let assignment = Assignment {
+            directory,
+            on_assigned,
+        };
+        self.queue
+            .lock()
+            .ready
+            .insert((topic_id, partition), assignment);
+        self.queued.notify_one();
+    }
+
+    /// Does not wait for what may come besides: appends are held until the controller has answered.
+    pub fn hurry(&self) {
+        self.hurried.notify_one();
+    }
+
+    /// Sends what is queued until the broker stops.
+    pub async fn send_all(self: Arc<Self>) {
+        let (assignments, node) = (&*self, &*self.node);
+        loop {
+            let delay = assignments.queue.lock().delay();
+            let ready = async {
+                match delay {
+                    Some(delay) => tokio::select! {
+                        () = tokio::time::sleep(delay) => {}
+                        () = assignments.hurried.notified() => {}
+                    },
+                    None => assignments.queued.notified().await,
+                }
+            };
+            tokio::select! {
+                () = ready => {}
+                () = node.context.stopping() => return,
+            }
+            if delay.is_none() {
+                // What comes together is told together.
+                continue;
+            }
+            let taken = assignments
+                .queue
+                .lock()
+                .take(node.context.broker_id(), &node.context.metadata());
+            let Some(mut request) = taken else {
+                continue;
+            };
+            request.broker_id = node.context.broker_id().value();
+            request.broker_epoch = node.broker_epoch().value();
+            let response = node.ask_controller(request).await;
+            let accepted = assignments.queue.lock().on_response(response);
+            for on_assigned in accepted {
+                on_assigned();
+            }
+        }
+    }
+}
+
+impl DirAssignments {
+    /// Where the controller is to be told that a replica lies.
+    pub fn queued(&self, topic_id: TopicId, partition: i32) -> Option<DirectoryId> {
+        let queue = self.queue.lock();
+        let replica = (topic_id, PartitionIndex(partition));
+        let ready = queue.ready.get(&replica);
+        let assignment = ready.or_else(|| queue.in_flight.get(&replica))?;
+        Some(assignment.directory)
+    }
+}
+
+impl Queue {
+    /// How long to wait before the next request; `None` where there is nothing to send.
+    fn delay(&self) -> Option<Duration> {
+        match self.ready.len() {
+            0 => None,
+            _ if self.failures > 0 => {
+                let doubled = GATHER.saturating_mul(1 << self.failures.min(16));
+                Some(doubled.min(MAX_BACKOFF))
+            }
+            ready if ready > MAX_ASSIGNMENTS_PER_REQUEST => Some(Duration::ZERO),
+            _ => Some(GATHER),
+        }
+    }
+
+    /// The next request, without who sends it. What has become pointless is forgotten.
+    fn take(
+        &mut self,
+        broker: BrokerId,
+        image: &MetadataImage,
+    ) -> Option<AssignReplicasToDirsRequest> {
+        while self.in_flight.len() < MAX_ASSIGNMENTS_PER_REQUEST
+            && let Some(((topic_id, index), assignment)) = self.ready.pop_first()
+        {
+            let topic = image.topics.by_id(topic_id);
+            let partition = topic.and_then(|topic| topic.partition(index));
+            if partition.is_some_and(|partition| partition.is_replica(broker)) {
+                self.in_flight.insert((topic_id, index), assignment);
+            }
+        }
+        (!self.in_flight.is_empty()).then(|| request_of(&self.in_flight))
+    }
+
+    /// Returns who is to be told of an assignment. What was refused is tried again, unless it was
+    /// replaced meanwhile.
+    fn on_response(
+        &mut self,
+        response: Result<AssignReplicasToDirsResponse, ErrorCode>,
+    ) -> Vec<OnAssigned> {
+        let mut sent = std::mem::take(&mut self.in_flight);
+        let mut accepted = Vec::new();
+        let error = match &response {
+            Ok(response) => ErrorCode::from_code(response.error_code),
+            Err(code) => *code,
+        };
+        match response {
+            Ok(response) if error == ErrorCode::None => {
+                self.failures = 0;
+                for topic in response.directories.iter().flat_map(|dir| &dir.topics) {
+                    for partition in &topic.partitions {
+                        let replica = (topic.topic_id, PartitionIndex(partition.partition_index));
+                        let code = ErrorCode::from_code(partition.error_code);
+                        if code == ErrorCode::None {
+                            let assignment = sent.remove(&replica);
+                            accepted.extend(assignment.and_then(|sent| sent.on_assigned));
+                        } else {
+                            tracing::debug!(
+                                topic_id = %replica.0, partition = replica.1.value(),
+                                "the directory of a replica was not taken down: {code}"
+                            );
+                        }
+                    }
+                }
+            }
+            _ => {
+                self.failures += 1;
+                tracing::warn!(
+                    replicas = sent.len(),
+                    "the controller could not be told of directories, which is tried again: {error}"
+                );
+            }
+        }
+        for (replica, assignment) in sent {
+            self.ready.entry(replica).or_insert(assignment);
+        }
+        accepted
+    }
+}
+
+fn request_of(assignments: &BTreeMap<Replica, Assignment>) -> AssignReplicasToDirsRequest {
+    let mut by_directory = BTreeMap::<DirectoryId, BTreeMap<TopicId, Vec<PartitionData>>>::new();
+    for ((topic_id, index), assignment) in assignments {
+        let topics = by_directory.entry(assignment.directory).or_default();
+        topics.entry(*topic_id).or_default().push(PartitionData {
+            partition_index: index.value(),
+            ..Default::default()
+        });
+    }
+    let topics = |topics: BTreeMap<TopicId, Vec<PartitionData>>| {
+        let topics = topics.into_iter().map(|(topic_id, partitions)| TopicData {
+            topic_id,
+            partitions,
+            ..Default::default()
+        });
+        topics.collect()
+    };
+    let directories = by_directory.into_iter().map(|(id, of_dir)| DirectoryData {
+        id,
+        topics: topics(of_dir),
+        ..Default::default()
+    });
+    AssignReplicasToDirsRequest {
+        directories: directories.collect(),
+        ..Default::default()
+    }
+}

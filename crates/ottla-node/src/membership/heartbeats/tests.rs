@@ -1,0 +1,183 @@
+//! A broker without logs, and a controller that answers as a test says.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use ottla_protocol::ApiKey;
+use ottla_protocol::messages::{BrokerHeartbeatResponse, BrokerRegistrationResponse};
+use ottla_types::{BrokerId, Uuid};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::controller::channel::{ActiveController, ControllerChannel};
+use crate::quorum_handle::QuorumHandle;
+use ottla_testkit::peer::{Asked, broker_only_config, peer};
+use ottla_testkit::said::Said;
+
+const SERVED: &[(ApiKey, i16)] = &[
+    (ApiKey::BrokerRegistration, 4),
+    (ApiKey::BrokerHeartbeat, 2),
+];
+
+/// A broker that registers with whoever listens on the port; 0 is nobody.
+fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
+    let config = broker_only_config(settings);
+    let who_leads = move || match port {
+        0 => Err("nobody leads".to_owned()),
+        _ => Ok(ActiveController {
+            id: BrokerId(101),
+            host: ByteString::from_static("127.0.0.1"),
+            port,
+        }),
+    };
+    let channel = ControllerChannel::new(&config, Box::new(who_leads));
+    let registration = BrokerRegistrationRequest {
+        broker_id: 4,
+        cluster_id: ByteString::from_static("T3R0bGFQcm9jZXNzVGVzdA"),
+        ..Default::default()
+    };
+    let context = Arc::new(NodeContext::new(config));
+    let epoch = Arc::<AtomicI64>::default();
+    let channel = Some(Arc::new(channel));
+    let controller = ControllerHandle::new(QuorumHandle::of_nobody(), channel, BrokerId(4));
+    let heartbeats = Heartbeats::start(&context, controller, registration, Arc::clone(&epoch));
+    (heartbeats, epoch)
+}
+
+fn register(asked: &Asked, answer: Result<i64, ErrorCode>) -> Bytes {
+    asked.answer(&BrokerRegistrationResponse {
+        error_code: answer.err().unwrap_or(ErrorCode::None).code(),
+        broker_epoch: answer.unwrap_or(-1),
+        ..Default::default()
+    })
+}
+
+#[tokio::test]
+async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
+    let seen = Arc::<Mutex<Vec<BrokerHeartbeatRequest>>>::default();
+    let log = Arc::clone(&seen);
+    let react = move |asked: Asked| {
+        if asked.api == ApiKey::BrokerRegistration {
+            return Some(vec![register(&asked, Ok(7))]);
+        }
+        let request: BrokerHeartbeatRequest = asked.request();
+        let answer = asked.answer(&BrokerHeartbeatResponse {
+            is_caught_up: true,
+            is_fenced: request.want_fence,
+            should_shut_down: request.want_shut_down,
+            ..Default::default()
+        });
+        log.lock().push(request);
+        Some(vec![answer])
+    };
+    let (heartbeats, epoch) = join(peer(SERVED, react).await, &[]);
+    heartbeats.unfence().await.unwrap();
+    assert_eq!(epoch.load(Ordering::Relaxed), 7);
+    let directory = Uuid::from_u128(77);
+    heartbeats.on_directories_changed(vec![directory], Vec::new());
+    while !seen
+        .lock()
+        .iter()
+        .any(|it| it.offline_log_dirs == [directory])
+    {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    heartbeats.leave().await;
+    let seen = seen.lock();
+    assert!(
+        seen.iter()
+            .all(|it| (it.broker_id, it.broker_epoch) == (4, 7))
+    );
+    let (first, last) = (&seen[0], &seen[seen.len() - 1]);
+    assert_eq!((first.want_fence, first.want_shut_down), (false, false));
+    assert_eq!((last.want_fence, last.want_shut_down), (false, true));
+}
+
+/// As where it was unregistered, or another process has had its node.id meanwhile.
+#[tokio::test]
+async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
+    let said = Said::listen();
+    let seen = Arc::<Mutex<Vec<BrokerHeartbeatRequest>>>::default();
+    let log = Arc::clone(&seen);
+    let mut newest = 6;
+    let react = move |asked: Asked| {
+        if asked.api == ApiKey::BrokerRegistration {
+            newest += 1;
+            return Some(vec![register(&asked, Ok(newest))]);
+        }
+        let request: BrokerHeartbeatRequest = asked.request();
+        let mut heard = log.lock();
+        // Once it is unfenced.
+        let is_stale = request.broker_epoch == 7 && !heard.is_empty();
+        let error = match is_stale {
+            true => ErrorCode::StaleBrokerEpoch,
+            false => ErrorCode::None,
+        };
+        let answer = asked.answer(&BrokerHeartbeatResponse {
+            error_code: error.code(),
+            is_caught_up: true,
+            is_fenced: request.want_fence,
+            ..Default::default()
+        });
+        heard.push(request);
+        Some(vec![answer])
+    };
+    let (heartbeats, epoch) = join(peer(SERVED, react).await, &[]);
+    heartbeats.unfence().await.unwrap();
+    assert_eq!(epoch.load(Ordering::Relaxed), 7);
+    let has_come_back = |seen: &[BrokerHeartbeatRequest]| {
+        let last = seen.last();
+        last.is_some_and(|it| it.broker_epoch == 8 && !it.want_fence)
+    };
+    while !has_come_back(&seen.lock()) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(epoch.load(Ordering::Relaxed), 8);
+    let sentence = "the controller does not know broker 4 with epoch 7 any more: it was unregistered, or another \
+                    process has registered with its node.id; it registers again";
+    assert!(said.text().contains(sentence), "{}", said.text());
+}
+
+#[tokio::test]
+async fn what_keeps_a_broker_from_its_cluster_is_said_in_one_sentence() {
+    for (error, settings, sentence) in [
+        (
+            ErrorCode::InconsistentClusterId,
+            &[][..],
+            "belong to cluster T3R0bGFQcm9jZXNzVGVzdA, and the controllers to another one; give",
+        ),
+        (
+            ErrorCode::DuplicateBrokerRegistration,
+            &[("initial.broker.registration.timeout.ms", "300")][..],
+            "node.id=4 is in use: another broker is registered with it and lives, and goes on doing so for \
+             initial.broker.registration.timeout.ms=300; stop that one",
+        ),
+        (
+            ErrorCode::UnsupportedVersion,
+            &[][..],
+            "a feature at a level that is not known here",
+        ),
+    ] {
+        let react = move |asked: Asked| Some(vec![register(&asked, Err(error))]);
+        let (heartbeats, _) = join(peer(SERVED, react).await, settings);
+        let refused = heartbeats.unfence().await.unwrap_err();
+        assert!(refused.contains(sentence), "{refused}");
+        assert_eq!(heartbeats.failed().await, refused);
+    }
+}
+
+#[tokio::test]
+async fn controllers_that_cannot_be_reached_are_named_with_what_is_wrong() {
+    let settings = [("initial.broker.registration.timeout.ms", "300")];
+    let (heartbeats, _) = join(0, &settings);
+    let refused = heartbeats.unfence().await.unwrap_err();
+    let sentence = "node 4 cannot register within initial.broker.registration.timeout.ms=300: nobody \
+                    leads; start the controllers";
+    assert!(refused.starts_with(sentence), "{refused}");
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let (heartbeats, _) = join(port, &settings);
+    let refused = heartbeats.unfence().await.unwrap_err();
+    let reason = format!("controller 101 at 127.0.0.1:{port}: cannot be connected to");
+    assert!(refused.contains(&reason), "{refused}");
+}

@@ -1,0 +1,118 @@
+//! Against a controller that takes whatever it is given, and says what that was.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use ottla_protocol::messages::{EnvelopeRequest, EnvelopeResponse};
+use ottla_protocol::{ApiKey, Message, Reader, decode_request_header};
+use ottla_types::BrokerId;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::controller::channel::{ActiveController, ControllerChannel};
+use ottla_context::NodeContext;
+use ottla_testkit::peer::{Asked, broker_only_config, client_context, peer};
+
+const VERSION: i16 = 1;
+const SERVED: &[(ApiKey, i16)] = &[(ApiKey::Envelope, 0)];
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+
+fn change(
+    kind: i8,
+    of: &'static str,
+    key: &'static str,
+    value: &'static str,
+) -> AlterConfigsResource {
+    AlterConfigsResource {
+        resource_type: kind,
+        resource_name: ByteString::from_static(of),
+        configs: vec![AlterableConfig {
+            name: ByteString::from_static(key),
+            value: Some(ByteString::from_static(value)),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// Answers as if all was done; `seen` gets what was asked for.
+fn take(asked: &Asked, seen: &Mutex<Vec<ByteString>>) -> Bytes {
+    let envelope: EnvelopeRequest = asked.request();
+    let mut reader = Reader::new(envelope.request_data);
+    let (api, header) = decode_request_header(&mut reader).unwrap();
+    let request = IncrementalAlterConfigsRequest::decode(&mut reader.clone(), VERSION).unwrap();
+    let response = IncrementalAlterConfigsResponse {
+        responses: request
+            .resources
+            .iter()
+            .map(|resource| AlterConfigsResourceResponse {
+                resource_type: resource.resource_type,
+                resource_name: resource.resource_name.clone(),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    };
+    let names = request.resources.into_iter().map(|it| it.resource_name);
+    seen.lock().extend(names);
+    let inner = Asked::of(api, header, reader).answer(&response);
+    asked.answer(&EnvelopeResponse {
+        response_data: Some(inner.slice(4..)),
+        ..Default::default()
+    })
+}
+
+/// The codes that come back, in their order, and what the controller was asked for.
+async fn alter(resources: Vec<AlterConfigsResource>) -> (Vec<ErrorCode>, Vec<ByteString>) {
+    let seen = Arc::<Mutex<Vec<ByteString>>>::default();
+    let log = Arc::clone(&seen);
+    let port = peer(SERVED, move |asked| Some(vec![take(&asked, &log)])).await;
+    let config = broker_only_config(&[]);
+    let who_leads = move || {
+        Ok(ActiveController {
+            id: BrokerId(101),
+            host: ByteString::from_static("127.0.0.1"),
+            port,
+        })
+    };
+    let channel = ControllerChannel::new(&config, Box::new(who_leads));
+    let node = Node::new(Arc::new(NodeContext::new(config)));
+    let context = client_context(ApiKey::IncrementalAlterConfigs, VERSION);
+    let request = IncrementalAlterConfigsRequest {
+        resources,
+        ..Default::default()
+    };
+    let hand_on = async |request| channel.forward(&context, &request).await;
+    let response = incremental_alter_configs(&node, request, hand_on).await;
+    let codes = response.unwrap().responses.into_iter();
+    let codes = codes.map(|it| ErrorCode::from_code(it.error_code));
+    let seen = seen.lock().clone();
+    (codes.collect(), seen)
+}
+
+#[tokio::test]
+async fn what_this_broker_cannot_take_is_refused_here_and_the_rest_goes_on() {
+    let (codes, seen) = alter(vec![
+        change(BROKER, "4", "log.cleaner.threads", "none"),
+        change(TOPIC, "orders", "retention.ms", "1000"),
+        // Of another broker, which alone could say.
+        change(BROKER, "5", "log.cleaner.threads", "2"),
+        change(BROKER, "", "log.cleaner.threads", "2"),
+    ])
+    .await;
+    let invalid = ErrorCode::InvalidRequest;
+    assert_eq!(codes, [invalid, ErrorCode::None, invalid, ErrorCode::None]);
+    assert_eq!(seen, ["orders", ""]);
+}
+
+#[tokio::test]
+async fn a_request_of_which_nothing_is_left_is_answered_here() {
+    let (codes, seen) = alter(vec![change(BROKER, "4", "log.cleaner.threads", "none")]).await;
+    assert_eq!(codes, [ErrorCode::InvalidRequest]);
+    assert!(seen.is_empty());
+}

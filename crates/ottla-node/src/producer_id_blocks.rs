@@ -1,0 +1,51 @@
+//! Producer ids of this broker: handed out from a block that the controller gave it.
+//!
+//! Kafka: `RPCProducerIdManager`.
+
+use ottla_protocol::messages::AllocateProducerIdsRequest;
+use std::sync::Arc;
+
+use ottla_types::{ErrorCode, ProducerId};
+use tokio::sync::Mutex;
+
+use crate::node::Node;
+
+/// The block that is being used up. Ids left over at a stop are never given out.
+#[derive(Debug)]
+pub struct ProducerIdBlocks {
+    node: Arc<Node>,
+    /// The next id, and the end of the block, exclusive.
+    block: Mutex<(i64, i64)>,
+}
+
+impl ProducerIdBlocks {
+    pub fn new(node: Arc<Node>) -> ProducerIdBlocks {
+        ProducerIdBlocks {
+            node,
+            block: Mutex::default(),
+        }
+    }
+
+    /// An id that no other producer of the cluster has.
+    pub async fn next_producer_id(&self) -> Result<ProducerId, ErrorCode> {
+        // Whoever finds the block used up asks for the next; the others wait for it here.
+        let mut block = self.block.lock().await;
+        if block.0 >= block.1 {
+            let request = AllocateProducerIdsRequest {
+                broker_id: self.node.context.broker_id().value(),
+                broker_epoch: self.node.broker_epoch().value(),
+                ..Default::default()
+            };
+            let response = self.node.ask_controller(request).await?;
+            ErrorCode::from_code(response.error_code).into_result()?;
+            let end = response
+                .producer_id_start
+                .checked_add(i64::from(response.producer_id_len))
+                .ok_or(ErrorCode::UnknownServerError)?;
+            *block = (response.producer_id_start, end);
+        }
+        let id = block.0;
+        block.0 += 1;
+        Ok(ProducerId(id))
+    }
+}

@@ -1,0 +1,195 @@
+//! Sends the requests of the quorum to the other nodes and brings the answers back to its thread.
+//!
+//! One connection a node, opened when there is something to send; each request is a task of its own that ends
+//! with an answer or a failure, so the state machine hears of every request once, or has given it up. A node
+//! that cannot be connected to is left alone for a while that grows, as Kafka's client does it: the state
+//! machine's own back-off of 20 ms is meant for answers, and would try fifty times a second.
+//!
+//! Never touches: the log, the state machine, whom to ask and when.
+//!
+//! In Kafka: `KafkaNetworkChannel`, `InterBrokerSendThread`, `NetworkClient`'s reconnect back-off.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak, mpsc};
+use std::time::{Duration, Instant};
+
+use bytestring::ByteString;
+use ottla_config::BrokerConfig;
+use ottla_raft::{Node, Request};
+use ottla_types::ErrorCode;
+use tokio::sync::Mutex;
+
+use super::outgoing::{WireRequest, WireResponse};
+use super::work::{Answered, Failure, Work};
+use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSettings};
+
+/// `reconnect.backoff.ms` and `reconnect.backoff.max.ms` of Kafka's channel between the nodes of a quorum.
+const RECONNECT_BACKOFF: Duration = Duration::from_millis(50);
+const RECONNECT_BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// A batch comes whole, and a request may be told of a limit that is smaller than it.
+const RECEIVE_LIMIT: usize = 100 * 1024 * 1024;
+/// Addresses that are remembered. They come from the network: those that are not in use are forgotten first.
+const MAX_PEERS: usize = 64;
+
+pub struct QuorumNetwork {
+    /// Back to the thread, as long as anybody else can reach it.
+    work: Weak<mpsc::Sender<Work>>,
+    runtime: tokio::runtime::Handle,
+    settings: PeerSettings,
+    cluster_id: ByteString,
+    peers: HashMap<(ByteString, u16), Arc<Peer>>,
+}
+
+/// One address.
+struct Peer {
+    host: ByteString,
+    port: u16,
+    settings: PeerSettings,
+    link: Mutex<Link>,
+}
+
+#[derive(Default)]
+struct Link {
+    connection: Option<Arc<PeerConnection>>,
+    /// Why the last attempt to connect failed, when the next may be made, and how long it waits.
+    failed: Option<(String, Instant, Duration)>,
+}
+
+impl QuorumNetwork {
+    /// Has to be called within the runtime that is to run the connections.
+    pub fn new(
+        config: &BrokerConfig,
+        cluster_id: &str,
+        work: &Arc<mpsc::Sender<Work>>,
+    ) -> QuorumNetwork {
+        let request_timeout = positive_ms(config.controller_quorum_request_timeout_ms);
+        QuorumNetwork {
+            work: Arc::downgrade(work),
+            runtime: tokio::runtime::Handle::current(),
+            settings: PeerSettings {
+                client_id: ByteString::from(format!("raft-client-{}", config.node_id)),
+                request_timeout,
+                // The state machine has given a request up by then.
+                connection_setup_timeout: request_timeout,
+                receive_limit: RECEIVE_LIMIT,
+            },
+            cluster_id: ByteString::from(cluster_id),
+            peers: HashMap::new(),
+        }
+    }
+
+    /// The answer comes as `Work::Answered`.
+    pub fn send(&mut self, to: Node, correlation_id: u64, request: Request) {
+        let request = WireRequest::new(request, &self.cluster_id);
+        let peer = self.peer(&to);
+        let work = Weak::clone(&self.work);
+        self.runtime.spawn(async move {
+            let outcome = peer.exchange(&request).await;
+            if let Some(work) = work.upgrade() {
+                // The thread may have ended.
+                let _ = work.send(Work::Answered(Answered {
+                    from: to,
+                    correlation_id,
+                    outcome,
+                }));
+            }
+        });
+    }
+
+    fn peer(&mut self, node: &Node) -> Arc<Peer> {
+        let key = (node.host.clone(), node.port);
+        if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&key) {
+            self.peers.retain(|_, peer| Arc::strong_count(peer) > 1);
+        }
+        let peer = self.peers.entry(key).or_insert_with(|| {
+            Arc::new(Peer {
+                host: node.host.clone(),
+                port: node.port,
+                settings: self.settings.clone(),
+                link: Mutex::default(),
+            })
+        });
+        Arc::clone(peer)
+    }
+}
+
+fn positive_ms(ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or_default().max(1))
+}
+
+impl Peer {
+    async fn exchange(&self, request: &WireRequest) -> Result<WireResponse, Failure> {
+        let connection = self.connection().await?;
+        macro_rules! sent {
+            ($kind:ident, $request:expr) => {
+                connection.send($request).await.map(WireResponse::$kind)
+            };
+        }
+        let answer = match request {
+            WireRequest::Vote(request) => sent!(Vote, request),
+            WireRequest::BeginQuorumEpoch(request) => sent!(BeginQuorumEpoch, request),
+            WireRequest::EndQuorumEpoch(request) => sent!(EndQuorumEpoch, request),
+            WireRequest::Fetch(request) => sent!(Fetch, request),
+            WireRequest::FetchSnapshot(request) => sent!(FetchSnapshot, request),
+            WireRequest::UpdateVoter(request) => sent!(UpdateVoter, request),
+            WireRequest::AddVoter(request) => sent!(AddVoter, request),
+            WireRequest::RemoveVoter(request) => sent!(RemoveVoter, request),
+            WireRequest::ApiVersions(request) => sent!(ApiVersions, request),
+        };
+        answer.map_err(|error| Failure::from(&error))
+    }
+
+    /// The connection, opened if there is none that works.
+    async fn connection(&self) -> Result<Arc<PeerConnection>, Failure> {
+        let mut link = self.link.lock().await;
+        if let Some(connection) = &link.connection
+            && !connection.is_closed()
+        {
+            return Ok(Arc::clone(connection));
+        }
+        link.connection = None;
+        if let Some((reason, retry_at, _)) = &link.failed
+            && Instant::now() < *retry_at
+        {
+            return Err(Failure {
+                error: ErrorCode::BrokerNotAvailable,
+                reason: reason.clone(),
+            });
+        }
+        match PeerConnection::open(&self.host, self.port, &self.settings).await {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                *link = Link {
+                    connection: Some(Arc::clone(&connection)),
+                    failed: None,
+                };
+                Ok(connection)
+            }
+            Err(error) => {
+                let backoff = match &link.failed {
+                    Some((_, _, before)) => (*before * 2).min(RECONNECT_BACKOFF_MAX),
+                    None => RECONNECT_BACKOFF,
+                };
+                link.failed = Some((error.to_string(), Instant::now() + backoff, backoff));
+                Err(Failure::from(&error))
+            }
+        }
+    }
+}
+
+impl From<&PeerError> for Failure {
+    fn from(error: &PeerError) -> Failure {
+        let code = match &error.failure {
+            PeerFailure::Unsupported { .. } => ErrorCode::UnsupportedVersion,
+            PeerFailure::Unreachable(_)
+            | PeerFailure::Closed(_)
+            | PeerFailure::TimedOut { .. }
+            | PeerFailure::Unreadable(_)
+            | PeerFailure::Unsendable { .. } => ErrorCode::BrokerNotAvailable,
+        };
+        Failure {
+            error: code,
+            reason: error.to_string(),
+        }
+    }
+}

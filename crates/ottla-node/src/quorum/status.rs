@@ -1,0 +1,68 @@
+//! The metadata quorum as this node knows it, for everybody who asks.
+
+use bytestring::ByteString;
+use ottla_raft::{KRaftVersion, Quorum, VoterSet};
+use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp};
+
+/// The metadata quorum as this node knows it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QuorumStatus {
+    pub leader: Option<BrokerId>,
+    /// Host and port of the leader, at the listener by which the nodes of the quorum reach each other.
+    pub leader_endpoint: Option<(ByteString, u16)>,
+    pub epoch: LeaderEpoch,
+    /// Exclusive.
+    pub high_watermark: Offset,
+    pub log_end_offset: Offset,
+    pub kraft_version: KRaftVersion,
+    pub voters: VoterSet,
+    /// This node is the active controller: it decides requests.
+    pub is_active: bool,
+    /// Everything that a leader called committed has been applied here, once since the start.
+    pub is_caught_up: bool,
+    /// Why nobody is followed, as far as is known: a sentence for people without a full stop.
+    pub trouble: Option<String>,
+    /// All of the nodes that this one was given to ask belong to another cluster.
+    pub is_of_other_cluster: bool,
+    /// When the status was taken.
+    pub updated: Timestamp,
+}
+
+impl QuorumStatus {
+    pub fn of(quorum: &Quorum, updated: Timestamp) -> QuorumStatus {
+        QuorumStatus {
+            leader: quorum.leader(),
+            leader_endpoint: quorum.leader_node().map(|node| (node.host, node.port)),
+            epoch: quorum.epoch(),
+            high_watermark: quorum.high_watermark().unwrap_or(Offset(-1)),
+            log_end_offset: quorum.log_end().offset,
+            kraft_version: quorum.kraft_version(),
+            voters: quorum.voters().clone(),
+            is_active: quorum.is_active_leader(),
+            is_caught_up: false,
+            trouble: None,
+            is_of_other_cluster: false,
+            updated,
+        }
+    }
+}
+
+#[cfg(test)]
+impl QuorumStatus {
+    pub fn of_nobody() -> QuorumStatus {
+        QuorumStatus {
+            leader: None,
+            leader_endpoint: None,
+            epoch: LeaderEpoch(0),
+            high_watermark: Offset(-1),
+            log_end_offset: Offset::ZERO,
+            kraft_version: KRaftVersion::V0,
+            voters: VoterSet::empty(),
+            is_active: false,
+            is_caught_up: false,
+            trouble: None,
+            is_of_other_cluster: false,
+            updated: Timestamp(0),
+        }
+    }
+}

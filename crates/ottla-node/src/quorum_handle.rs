@@ -1,0 +1,159 @@
+//! How the rest of the node reaches the thread of the quorum.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytestring::ByteString;
+use ottla_metadata::MetadataImage;
+use ottla_raft::{Request, Response};
+use ottla_types::Offset;
+use tokio::sync::oneshot;
+
+use crate::controller_thread::{Controller, Publish};
+use crate::quorum::network::QuorumNetwork;
+use crate::quorum::served::{QuorumDescription, ServedData};
+use crate::quorum::status::QuorumStatus;
+use crate::quorum::work::Work;
+
+/// Reaches the thread. Cheap to clone; the thread ends when the last is dropped.
+#[derive(Clone)]
+pub struct QuorumHandle {
+    work: Arc<mpsc::Sender<Work>>,
+    status: Arc<ArcSwap<QuorumStatus>>,
+    cluster_id: ByteString,
+    /// The thread looks at it while it waits for something else than work.
+    stop_requested: Arc<AtomicBool>,
+    /// The thread does nothing any more.
+    has_ended: Arc<AtomicBool>,
+}
+
+/// The thread of the quorum is not there any more.
+#[derive(Debug)]
+pub struct ThreadEnded;
+
+/// Starts the thread; has to be called within the runtime. Nothing is published before
+/// [`QuorumHandle::begin_publishing`]. `on_failure` is told why the log cannot be used any more; the node must stop then.
+pub fn start(
+    mut controller: Controller,
+    publish: Publish,
+    on_failure: impl FnOnce(String) + Send + 'static,
+) -> Result<QuorumHandle, String> {
+    let runtime = tokio::runtime::Handle::current();
+    let (sender, receiver) = mpsc::channel();
+    let work = Arc::new(sender);
+    let handle = QuorumHandle {
+        work: Arc::clone(&work),
+        status: controller.status(),
+        cluster_id: ByteString::from(controller.cluster_id()),
+        stop_requested: controller.stop_requested(),
+        has_ended: Arc::default(),
+    };
+    let has_ended = Arc::clone(&handle.has_ended);
+    controller.set_network(|config, cluster_id| QuorumNetwork::new(config, cluster_id, &work));
+    drop(work);
+    thread::Builder::new()
+        .name("controller".to_owned())
+        .spawn(move || {
+            // What is published starts tasks: coordinators load, partitions flush.
+            let _runtime = runtime.enter();
+            controller.run(&receiver, publish, on_failure);
+            has_ended.store(true, Ordering::Release);
+        })
+        .map_err(|error| format!("cannot start the thread of the controller: {error}"))?;
+    Ok(handle)
+}
+
+impl QuorumHandle {
+    /// The quorum as of the last commit, or the last change of who leads.
+    pub fn status(&self) -> Arc<QuorumStatus> {
+        self.status.load_full()
+    }
+
+    /// Which cluster it is the quorum of.
+    pub fn cluster_id(&self) -> &ByteString {
+        &self.cluster_id
+    }
+
+    /// Whether nothing will be done any more: the node stops.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// The work is dropped where the thread has ended.
+    pub fn send(&self, work: Work) -> Result<(), ThreadEnded> {
+        self.work.send(work).map_err(|_| ThreadEnded)
+    }
+
+    /// Has a request of another node answered; `None` where the thread has ended.
+    pub async fn ask(&self, request: Request) -> Option<(Response, ServedData)> {
+        let (respond, answer) = oneshot::channel();
+        self.send(Work::Asked { request, respond }).ok()?;
+        answer.await.ok()
+    }
+
+    /// The quorum as its leader sees it; `None` where that is another node.
+    pub async fn describe(&self) -> Option<QuorumDescription> {
+        let (sender, description) = oneshot::channel();
+        self.send(Work::Describe(sender)).ok()?;
+        description.await.ok()?
+    }
+
+    /// The committed image, as soon as everything that the leader calls committed is in it. `None` where the
+    /// thread has ended.
+    pub async fn caught_up(&self) -> Option<MetadataImage> {
+        let (sender, image) = oneshot::channel();
+        self.send(Work::CatchUp(sender)).ok()?;
+        image.await.ok()
+    }
+
+    /// Has everything that is committed published as one change, as soon as the record at `offset` is in it, and each change
+    /// of it from then on. Returns when the first is published, or the thread has ended.
+    pub async fn begin_publishing(&self, offset: Offset) {
+        let (sender, published) = oneshot::channel();
+        if self.send(Work::BeginPublishing(offset, sender)).is_ok() {
+            let _ = published.await;
+        }
+    }
+
+    /// Ends the thread; returns when its log is closed and what is published to has been let go. A leader tries for so long to
+    /// give the lead away. May be asked again while it is under way, with less time.
+    pub async fn stop(&self, timeout: Duration) {
+        let (sender, stopped) = oneshot::channel();
+        self.stop_requested.store(true, Ordering::Release);
+        let work = Work::Stop {
+            timeout_ms: timeout.as_millis() as u64,
+            stopped: sender,
+        };
+        if self.send(work).is_ok() {
+            // An error means that the thread has ended, which is what was asked for.
+            let _ = stopped.await;
+        }
+    }
+}
+
+impl fmt::Debug for QuorumHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumHandle")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl QuorumHandle {
+    /// Of a node that knows nobody, and never will.
+    pub fn of_nobody() -> QuorumHandle {
+        let (work, _) = mpsc::channel();
+        QuorumHandle {
+            work: Arc::new(work),
+            status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of_nobody())),
+            cluster_id: ByteString::new(),
+            stop_requested: Arc::default(),
+            has_ended: Arc::default(),
+        }
+    }
+}

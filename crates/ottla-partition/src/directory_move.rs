@@ -1,0 +1,665 @@
+//! Moving replicas between log directories while they are served (KIP-113, KIP-858).
+//!
+//! 1. A copy is begun in the other directory, and a task fills it from the log, in rounds on a blocking
+//!    thread, no faster than `replica.alter.log.dirs.io.max.bytes.per.second` and for no more replicas at
+//!    once than `num.replica.alter.log.dirs.threads`.
+//! 2. When it has caught up, appends are held back, and the little that is missing is copied and forced to disk.
+//! 3. The controller is told that the replica lies there from now on.
+//! 4. When the controller has written that down, the copy takes the place of the log between two steps of the
+//!    partition: directories are renamed, and appends go on.
+//!
+//! Invariant: from when the controller may believe that the replica lies in the new directory until it does, the log
+//! holds nothing that the copy lacks, or the copy has a name under which no start takes it for one. A start after a crash
+//! may put a copy in place of the log, whatever it holds: Kafka does (`LogManager.recoverAbandonedFutureLogs`).
+//!
+//! The move is given up by taking the copy out of the register of [`LogDirs`]; the task finds out.
+//!
+//! Kafka: `ReplicaManager.alterReplicaLogDirs`, `ReplicaAlterLogDirsThread`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_config::BrokerConfig;
+use ottla_log::{Log, LogReader};
+use ottla_types::{DirectoryId, ErrorCode, TopicPartition};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::task::JoinHandle;
+
+use ottla_node::dir_assignments::DirAssignments;
+use ottla_storage::log_dirs::{LogDirs, OpenSettings, PromoteError};
+
+use crate::partition::host::PartitionHost;
+use crate::partition::{AppendHold, Home, Partition};
+use crate::partitions::Partitions;
+
+mod copying;
+#[cfg(test)]
+mod tests;
+
+use copying::{Copied, CopyError, copy_round, flush};
+
+/// What is copied before other replicas have their turn.
+const ROUND_BYTES: u64 = 4 * 1024 * 1024;
+/// What may be missing when appends are held back to copy the rest.
+const MAX_LAST_BYTES: u64 = 256 * 1024;
+/// How soon a copy that was outrun tries again to end.
+const OUTRUN: Duration = Duration::from_millis(20);
+/// How long appends are held at most for the controller's answer. Producers and coordinators wait longer.
+const MAX_HOLD: Duration = Duration::from_secs(3);
+/// How long a copy waits when the controller did not answer in time.
+const UNANSWERED: Duration = Duration::from_secs(30);
+/// How long a copy waits that could not be written or read.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The moves that are under way.
+#[derive(Debug)]
+pub struct DirectoryMoves {
+    host: Arc<PartitionHost>,
+    partitions: Arc<Partitions>,
+    dir_assignments: Arc<DirAssignments>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// `num.replica.alter.log.dirs.threads`
+    turns: Semaphore,
+    /// When the next bytes may be copied.
+    next_round: Mutex<Instant>,
+}
+
+impl DirectoryMoves {
+    pub fn new(
+        host: Arc<PartitionHost>,
+        partitions: Arc<Partitions>,
+        dir_assignments: Arc<DirAssignments>,
+        config: &BrokerConfig,
+    ) -> DirectoryMoves {
+        let threads = config.num_replica_alter_log_dirs_threads;
+        let threads = threads.and_then(|threads| usize::try_from(threads).ok());
+        DirectoryMoves {
+            host,
+            partitions,
+            dir_assignments,
+            tasks: Mutex::default(),
+            turns: Semaphore::new(threads.unwrap_or(config.log_dirs.len()).max(1)),
+            next_round: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Waits until every task has brought its copy to rest. The broker is stopping.
+    pub async fn stop(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            // A panic has been reported where it happened.
+            let _ = task.await;
+        }
+    }
+
+    /// Takes the turn of one replica, as a copy does for each round.
+    pub async fn take_turn(&self) -> SemaphorePermit<'_> {
+        self.turns.acquire().await.expect("never closed")
+    }
+
+    /// How long to wait after so many bytes, so that all moves together keep to the rate.
+    fn throttle(&self, bytes: u64, bytes_per_second: i64) -> Duration {
+        let now = Instant::now();
+        let mut next_round = self.next_round.lock();
+        let rate = bytes_per_second.max(1) as f64;
+        // A rate that means "no limit" adds nothing; one that means "not now" must not overflow.
+        let takes = Duration::from_secs_f64((bytes as f64 / rate).min(3600.0));
+        *next_round = (*next_round).max(now) + takes;
+        *next_round - now
+    }
+    /// Has a replica moved to the log directory at `path`, gives a move to another one up, or remembers the
+    /// wish for a replica that does not exist yet. Blocks.
+    pub fn alter_replica_log_dir(
+        self: &Arc<Self>,
+        topic_partition: &TopicPartition,
+        path: &str,
+    ) -> Result<(), ErrorCode> {
+        // Partitions come and go under this lock.
+        let _changing = self.partitions.changing.lock();
+        let log_dirs = self.host.log_dirs().ok_or(ErrorCode::KafkaStorageError)?;
+        if !LogDirs::may_have_future(topic_partition) {
+            return Err(ErrorCode::InvalidTopicException);
+        }
+        let directory = log_dirs.destination(path)?;
+        let partition = match self.partitions.local(
+            &self.host.context,
+            &topic_partition.topic,
+            topic_partition.partition.value(),
+        ) {
+            Ok(partition) => partition,
+            Err(ErrorCode::KafkaStorageError) => return Err(ErrorCode::KafkaStorageError),
+            Err(code) => {
+                log_dirs.prefer(topic_partition, directory);
+                return Err(match code {
+                    ErrorCode::NotLeaderOrFollower => ErrorCode::ReplicaNotAvailable,
+                    code => code,
+                });
+            }
+        };
+        if !log_dirs.is_online(&partition.reader()) {
+            return Err(ErrorCode::KafkaStorageError);
+        }
+        match log_dirs.future_directory_of(topic_partition) {
+            Some(under_way) if under_way == directory => return Ok(()),
+            Some(_) => log_dirs.remove_future(topic_partition),
+            None => {}
+        }
+        if log_dirs.directory_of(topic_partition) == Some(directory) {
+            return Ok(());
+        }
+        let settings = OpenSettings {
+            config: partition.reader().config(),
+            producer_id_expiration_ms: self.host.context.config().producer_id_expiration_ms.into(),
+            now: self.host.context.timestamp(),
+            is_new: true,
+        };
+        let created =
+            log_dirs.create_future(topic_partition, partition.topic_id, directory, settings);
+        let future = created.map_err(|error| {
+            tracing::warn!(%topic_partition, "the replica cannot be moved: {error}");
+            ErrorCode::KafkaStorageError
+        })?;
+        self.start_move(partition, future, directory);
+        Ok(())
+    }
+
+    /// Goes on with the moves that a stop has interrupted.
+    pub fn resume_moves(self: &Arc<Self>) {
+        let Some(log_dirs) = self.host.log_dirs() else {
+            return;
+        };
+        for (topic_partition, topic_id, future) in log_dirs.take_waiting_futures() {
+            let partition = self.partitions.find(&topic_partition);
+            let partition = partition.filter(|partition| partition.topic_id == topic_id);
+            let directory = log_dirs.future_directory_of(&topic_partition);
+            match (partition, directory) {
+                (Some(partition), Some(directory)) => {
+                    tracing::info!(%topic_partition, "the move to another directory goes on");
+                    self.start_move(partition, future, directory);
+                }
+                // Of a topic that had the name before.
+                _ => log_dirs.remove_future(&topic_partition),
+            }
+        }
+    }
+
+    fn start_move(
+        self: &Arc<Self>,
+        partition: Arc<Partition>,
+        future: Log,
+        directory: DirectoryId,
+    ) {
+        let replica_move = Move {
+            moves: Arc::clone(self),
+            host: Arc::clone(&self.host),
+            original: self
+                .host
+                .log_dirs()
+                .and_then(|dirs| dirs.directory_of(&partition.topic_partition)),
+            reader: future.reader(),
+            future: Some(future),
+            partition,
+            directory,
+            is_told: false,
+            is_hidden: false,
+        };
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(tokio::spawn(replica_move.run()));
+    }
+}
+
+/// One replica on its way.
+struct Move {
+    moves: Arc<DirectoryMoves>,
+    host: Arc<PartitionHost>,
+    partition: Arc<Partition>,
+    /// `None` while a thread works on it, and when it has taken its place.
+    future: Option<Log>,
+    /// Of the copy.
+    reader: LogReader,
+    directory: DirectoryId,
+    original: Option<DirectoryId>,
+    /// The controller may believe that the replica lies in the new directory.
+    is_told: bool,
+    /// The copy has a name under which a start deletes it.
+    is_hidden: bool,
+}
+
+/// How a move ended.
+enum Outcome {
+    Moved,
+    GivenUp,
+    /// It goes on at the next start.
+    Stopped,
+}
+
+impl Move {
+    async fn run(mut self) {
+        let topic_partition = self.partition.topic_partition.clone();
+        let log_dirs = self.host.log_dirs().map(Arc::clone);
+        let pause = {
+            let topic_partition = topic_partition.clone();
+            let pause = move || log_dirs.map(|dirs| dirs.pause_cleaning(&topic_partition));
+            // What the cleaner took out of the log while it is copied might be in the copy already. Who waits for
+            // the cleaner must hold neither the run token nor the lock under which partitions come and go.
+            tokio::task::spawn_blocking(pause).await
+        };
+        let ended = self.go().await;
+        match ended {
+            Outcome::Moved => {
+                tracing::info!(%topic_partition, "the replica was moved to another directory");
+            }
+            Outcome::GivenUp => self.revert(),
+            Outcome::Stopped => self.rest().await,
+        }
+        drop(pause);
+    }
+
+    async fn go(&mut self) -> Outcome {
+        loop {
+            if !self.is_wanted() {
+                return Outcome::GivenUp;
+            }
+            let host = Arc::clone(&self.host);
+            let copied = match self.copy().await {
+                Ok(copied) if copied.is_at_end => match self.exchange().await {
+                    Ok(Exchange::Done) => return Outcome::Moved,
+                    Ok(Exchange::Again(wait)) => Ok((copied, wait)),
+                    Err(error) => Err(error),
+                },
+                Ok(copied) => Ok((copied, Duration::ZERO)),
+                Err(error) => Err(error),
+            };
+            let wait = match copied {
+                Ok((copied, wait)) => {
+                    let rate = host
+                        .context
+                        .config()
+                        .replica_alter_log_dirs_io_max_bytes_per_second;
+                    wait.max(self.moves.throttle(copied.bytes, rate))
+                }
+                Err(error) if error.is_final() => {
+                    let topic_partition = &self.partition.topic_partition;
+                    tracing::error!(%topic_partition, "the replica cannot be moved and stays where it is: {error}");
+                    self.remove().await;
+                    return Outcome::GivenUp;
+                }
+                Err(error) => {
+                    self.report(&error);
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = host.context.stopping() => return Outcome::Stopped,
+            }
+        }
+    }
+
+    fn report(&self, error: &CopyError) {
+        let topic_partition = &self.partition.topic_partition;
+        tracing::warn!(%topic_partition, "the copy in the new directory waits: {error}");
+        if let (Some(storage), Some(log_dirs)) = (error.storage(), self.host.log_dirs()) {
+            let of = match error {
+                CopyError::Read(_) => self.partition.reader().clone(),
+                _ => self.reader.clone(),
+            };
+            log_dirs.on_partition_error(&of, storage);
+        }
+    }
+
+    /// Whether the copy may still take the place of the log.
+    fn is_wanted(&self) -> bool {
+        let Some(log_dirs) = self.host.log_dirs() else {
+            return false;
+        };
+        log_dirs.is_future(&self.reader) && log_dirs.is_online(&self.partition.reader())
+    }
+
+    /// Copies some of what is missing.
+    async fn copy(&mut self) -> Result<Copied, CopyError> {
+        let host = Arc::clone(&self.host);
+        let space = host
+            .log_dirs()
+            .map(|log_dirs| log_dirs.space_of(&self.reader));
+        if space.as_ref().is_some_and(|space| !space.is_open()) {
+            return Err(CopyError::NoSpace);
+        }
+        let moves = Arc::clone(&self.moves);
+        let turn = moves.take_turn().await;
+        let rate = host
+            .context
+            .config()
+            .replica_alter_log_dirs_io_max_bytes_per_second;
+        let max_bytes = ROUND_BYTES.min(rate.max(1) as u64);
+        let now = host.context.timestamp();
+        let current = self.partition.reader().clone();
+        let copied = self
+            .on_copy(move |future| copy_round(future, &current, max_bytes, now))
+            .await;
+        drop(turn);
+        if let (Some(space), Ok(copied)) = (space, &copied) {
+            space.take(copied.bytes);
+        }
+        copied
+    }
+
+    /// Works on the copy on a thread that may wait.
+    async fn on_copy<R: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Log) -> R + Send + 'static,
+    ) -> R {
+        let mut future = self.future.take().expect("no other thread has it");
+        let working = tokio::task::spawn_blocking(move || {
+            let result = work(&mut future);
+            (future, result)
+        });
+        // A panic has left the copy in an unknown state: the move ends with it.
+        let (future, result) = working.await.expect("the copy is made without a panic");
+        self.future = Some(future);
+        result
+    }
+
+    /// Brings a copy that has all but caught up into the place of its log.
+    async fn exchange(&mut self) -> Result<Exchange, CopyError> {
+        // What is on disk before does not keep appends waiting.
+        self.on_copy(flush).await?;
+        let partition = Arc::clone(&self.partition);
+        let hold = partition.hold_appends(&self.host).await;
+        let deadline = tokio::time::Instant::now() + MAX_HOLD;
+        let hold = match self.complete(hold, deadline).await? {
+            Some(hold) => hold,
+            None => return Ok(Exchange::Again(OUTRUN)),
+        };
+        let is_written_down = self.tell(deadline).await;
+        // Whether a controller that can be asked no more has written it down is not known, and the copy lacks
+        // nothing: the next start tells it where the replica lies.
+        let is_last_chance = self.host.context.is_stopping();
+        let is_done = (is_written_down || is_last_chance) && self.take_place(is_written_down).await;
+        if !is_done {
+            self.hide().await;
+        }
+        let topic_partition = &self.partition.topic_partition;
+        let held = hold.lasts();
+        drop(hold);
+        if is_done {
+            tracing::info!(%topic_partition, ?held, "appends were held while the log was exchanged for its copy");
+            return Ok(Exchange::Done);
+        }
+        tracing::warn!(
+            %topic_partition, ?held, is_written_down,
+            "appends were held and the log could not be exchanged for its copy, which is tried again"
+        );
+        self.take_back().await;
+        Ok(Exchange::Again(match is_written_down {
+            true => RETRY,
+            false => UNANSWERED,
+        }))
+    }
+
+    /// Copies what is missing and forces it to disk. `None` where that took too long.
+    async fn complete(
+        &mut self,
+        hold: AppendHold,
+        deadline: tokio::time::Instant,
+    ) -> Result<Option<AppendHold>, CopyError> {
+        let current = self.partition.reader().clone();
+        let now = self.host.context.timestamp();
+        let space = self
+            .host
+            .log_dirs()
+            .map(|log_dirs| log_dirs.space_of(&self.reader));
+        let completing = self.on_copy(move |future| {
+            let copied = copy_round(future, &current, ROUND_BYTES, now)?;
+            flush(future)?;
+            let is_complete = future.log_end_offset() == current.log_end_offset();
+            Ok((copied, is_complete))
+        });
+        tokio::pin!(completing);
+        let mut hold = Some(hold);
+        let completed: Result<_, CopyError> = tokio::select! {
+            completed = &mut completing => completed,
+            () = tokio::time::sleep_until(deadline) => {
+                // The controller knows of nothing yet.
+                hold = None;
+                completing.await
+            }
+        };
+        let (copied, is_complete) = completed?;
+        if let Some(space) = space {
+            space.take(copied.bytes);
+        }
+        Ok(hold.filter(|_| is_complete))
+    }
+
+    /// Has the controller told where the replica lies from now on. Returns whether it has written that down.
+    async fn tell(&mut self, deadline: tokio::time::Instant) -> bool {
+        self.show().await;
+        self.is_told = true;
+        let written_down = self.assign(self.directory);
+        self.moves.dir_assignments.hurry();
+        tokio::select! {
+            written_down = written_down => written_down.is_ok(),
+            () = tokio::time::sleep_until(deadline) => false,
+            () = self.host.context.stopping() => false,
+        }
+    }
+
+    fn assign(&self, directory: DirectoryId) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.moves.dir_assignments.assign(
+            self.partition.topic_id,
+            self.partition.topic_partition.partition,
+            directory,
+            // Nobody waits any more where the move was given up.
+            Some(Box::new(move || {
+                let _ = sender.send(());
+            })),
+        );
+        receiver
+    }
+
+    /// Keeps a start from putting the copy in the place of the log, to which appends go on.
+    async fn hide(&mut self) {
+        // What was begun with is gone where the partition was lost.
+        let Some(log_dirs) = self.host.log_dirs().filter(|_| self.future.is_some()) else {
+            return;
+        };
+        let log_dirs = Arc::clone(log_dirs);
+        let hidden = self.on_copy(move |future| log_dirs.hide_future(&future.reader()));
+        if let Err(error) = hidden.await {
+            self.report(&CopyError::Storage(error));
+        } else {
+            self.is_hidden = true;
+        }
+    }
+
+    /// The controller is about to be told of the copy, or knows that the log is where it was.
+    async fn show(&mut self) {
+        let Some(log_dirs) = self.host.log_dirs().filter(|_| self.is_hidden) else {
+            return;
+        };
+        let log_dirs = Arc::clone(log_dirs);
+        let shown = self.on_copy(move |future| log_dirs.show_future(&future.reader()));
+        if let Err(error) = shown.await {
+            self.report(&CopyError::Storage(error));
+        } else {
+            self.is_hidden = false;
+        }
+    }
+
+    /// Has the controller told where the log lies, since it may believe in the new directory. Appends go on
+    /// meanwhile, and the copy is hidden. Ends early where the copy is not wanted any more, or the host stops.
+    async fn take_back(&mut self) {
+        let Some(original) = self.original else {
+            return;
+        };
+        let mut written_down = self.assign(original);
+        self.moves.dir_assignments.hurry();
+        while self.is_wanted() {
+            tokio::select! {
+                written_down = &mut written_down => {
+                    self.is_told = written_down.is_err();
+                    if !self.is_told {
+                        self.show().await;
+                    }
+                    return;
+                }
+                () = tokio::time::sleep(RETRY) => {}
+                () = self.host.context.stopping() => return,
+            }
+        }
+    }
+
+    /// Lets the copy take the place of the log. Returns whether it has.
+    async fn take_place(&mut self, is_written_down: bool) -> bool {
+        let future = self.future.take().expect("no other thread has it");
+        let (sender, receiver) = oneshot::channel();
+        let host = Arc::clone(&self.host);
+        self.partition.replace_log(&self.host, move |current| {
+            let mut future = future;
+            let home = replace(&host, current, &mut future, is_written_down);
+            // What is left is the old log, whose handles readers may hold, or the copy as it was.
+            drop(sender.send((future, home.is_some())));
+            home
+        });
+        match receiver.await {
+            Ok((_, true)) => true,
+            Ok((future, false)) => {
+                self.future = Some(future);
+                false
+            }
+            // The partition is lost, and the copy was dropped with the event: nothing to go on with.
+            Err(_) => {
+                self.forget();
+                false
+            }
+        }
+    }
+
+    /// Deletes the copy, unless another move has begun.
+    async fn remove(&mut self) {
+        self.future = None;
+        let log_dirs = self.host.log_dirs().map(Arc::clone);
+        let (reader, topic_partition) =
+            (self.reader.clone(), self.reader.topic_partition().clone());
+        let removing = tokio::task::spawn_blocking(move || {
+            if let Some(log_dirs) = log_dirs.filter(|log_dirs| log_dirs.is_future(&reader)) {
+                log_dirs.remove_future(&topic_partition);
+            }
+        });
+        // A panic has been reported where it happened.
+        let _ = removing.await;
+    }
+
+    fn forget(&self) {
+        if let Some(log_dirs) = self.host.log_dirs()
+            && log_dirs.is_future(&self.reader)
+        {
+            log_dirs.forget_future(&self.partition.topic_partition);
+        }
+    }
+
+    /// The controller must not go on believing that the replica is in the new directory. Of one that is gone
+    /// it forgets it by itself.
+    fn revert(&self) {
+        let topic_partition = &self.partition.topic_partition;
+        tracing::info!(%topic_partition, "the move to another directory was given up");
+        let log_dirs = self.host.log_dirs();
+        let is_online = log_dirs.is_some_and(|dirs| dirs.is_online(&self.partition.reader()));
+        if let Some(original) = self.original.filter(|_| self.is_told && is_online) {
+            self.moves.dir_assignments.assign(
+                self.partition.topic_id,
+                topic_partition.partition,
+                original,
+                None,
+            );
+        }
+    }
+
+    /// Brings the copy to rest, so that the next start goes on with it; or into the place of the log, where the
+    /// next start might do so although it lacks records.
+    async fn rest(mut self) {
+        if self.is_told && self.is_wanted() {
+            match self.exchange().await {
+                Ok(Exchange::Done) => return,
+                Ok(Exchange::Again(_)) => {}
+                Err(error) => self.report(&error),
+            }
+        }
+        let Some(mut future) = self.future.take() else {
+            return;
+        };
+        let closing = tokio::task::spawn_blocking(move || future.close_job().run());
+        let closed = closing.await;
+        if !matches!(closed, Ok(Ok(_)))
+            && let Some(log_dirs) = self.host.log_dirs()
+        {
+            log_dirs.on_future_unclosed(&self.reader);
+        }
+    }
+}
+
+/// How an attempt to end a move went.
+enum Exchange {
+    Done,
+    /// To be tried again, after so long.
+    Again(Duration),
+}
+
+/// Puts the copy in the place of the log, of which it has all. `None` leaves all as it was. Runs between two steps of the partition, on a thread that may wait.
+fn replace(
+    host: &Arc<PartitionHost>,
+    current: &mut Log,
+    future: &mut Log,
+    is_written_down: bool,
+) -> Option<Home> {
+    let log_dirs = host.log_dirs()?;
+    let topic_partition = current.topic_partition().clone();
+    let failed = |error: CopyError, of: LogReader| {
+        tracing::warn!(%topic_partition, "the copy could not take the place of the log: {error}");
+        if let Some(storage) = error.storage() {
+            log_dirs.on_partition_error(&of, storage);
+        }
+    };
+    let now = host.context.timestamp();
+    // No records are missing, but the log may start elsewhere by now.
+    if let Err(error) = copy_round(future, &current.reader(), MAX_LAST_BYTES, now) {
+        failed(error, future.reader());
+        return None;
+    }
+    if future.log_end_offset() != current.log_end_offset() {
+        return None;
+    }
+    // An epoch that has begun, of which there are no records yet.
+    if let Some(latest) = current.leader_epochs().latest() {
+        future.assign_leader_epoch(latest.epoch, latest.start_offset);
+    }
+    future.set_config(Arc::clone(current.config()));
+    if let Err(error) = flush(future) {
+        failed(error, future.reader());
+        return None;
+    }
+    match log_dirs.promote(&future.reader(), is_written_down) {
+        Ok(()) => {
+            std::mem::swap(current, future);
+            Some(Home {
+                pace: host.append_pace(&current.dir()),
+                space: log_dirs.space_of(&current.reader()),
+                threads: log_dirs.threads_of(&current.reader()),
+                reader: current.reader(),
+            })
+        }
+        Err(PromoteError::GivenUp) => None,
+        Err(PromoteError::Log(error)) => {
+            failed(error.into(), current.reader());
+            None
+        }
+        Err(PromoteError::Copy(error)) => {
+            failed(error.into(), future.reader());
+            None
+        }
+    }
+}

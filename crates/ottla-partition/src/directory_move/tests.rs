@@ -1,0 +1,197 @@
+use std::path::Path;
+
+use ottla_config::TopicConfig;
+use ottla_log::OpenParams;
+use ottla_records::{Compression, CompressionType, RecordBatch, RecordBatchBuilder};
+use ottla_types::{LeaderEpoch, Offset, Timestamp};
+
+use super::*;
+use ottla_testkit::old_message;
+
+const NOW: Timestamp = Timestamp(1_000_000);
+
+fn open(dir: &Path) -> Log {
+    let config = TopicConfig {
+        segment_bytes: 1024 * 1024,
+        ..Default::default()
+    };
+    let params = OpenParams {
+        dir: dir.to_owned(),
+        topic_partition: TopicPartition::new("orders", 0),
+        config: Arc::new(config),
+        recovery_point: Offset::ZERO,
+        log_start_offset: Offset::ZERO,
+        clean_shutdown: false,
+        now: NOW,
+        producer_id_expiration_ms: 86_400_000,
+        random_seed: 7,
+    };
+    Log::open(params).unwrap().0
+}
+
+/// Appends batches of 100 kB in an epoch, all of it committed.
+fn append_to(log: &mut Log, epoch: i32, batches: usize) {
+    for _ in 0..batches {
+        let end = log.log_end_offset();
+        let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(end);
+        builder.append(NOW, None, Some(&[7; 100_000]), &[]);
+        let mut batch = builder.build();
+        batch.assign_offset(end, LeaderEpoch(epoch));
+        log.append(&[batch], NOW).unwrap();
+    }
+    log.set_high_watermark(log.log_end_offset());
+}
+
+fn round(future: &mut Log, current: &Log) -> Copied {
+    copy_round(future, &current.reader(), ROUND_BYTES, NOW).unwrap()
+}
+
+#[test]
+fn rounds_bring_a_copy_to_the_end_of_its_log() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 50);
+    append_to(&mut current, 3, 10);
+    current.increment_log_start_offset(Offset(5)).unwrap();
+    let first = round(&mut future, &current);
+    assert!(!first.is_at_end);
+    assert!(first.bytes > ROUND_BYTES / 2 && first.bytes <= ROUND_BYTES + 100_200);
+    while !round(&mut future, &current).is_at_end {}
+    let read = |log: &Log| {
+        let reader = log.reader();
+        let mut bytes = Vec::new();
+        let mut from = log.log_start_offset();
+        while let Some(region) = reader
+            .read(from, 1 << 20, log.log_end_offset(), true)
+            .unwrap()
+            .region
+        {
+            let records = region.read().unwrap();
+            for batch in RecordBatch::read_all(records.clone()).map_while(Result::ok) {
+                from = batch.header.next_offset();
+                bytes.extend_from_slice(&batch.to_bytes());
+            }
+        }
+        bytes
+    };
+    assert!(read(&future) == read(&current));
+    assert_eq!(future.log_start_offset(), Offset(5));
+    assert_eq!(future.high_watermark(), Offset(60));
+    let of_epoch = |log: &Log| log.reader().end_offset_for_epoch(LeaderEpoch(0));
+    assert_eq!(of_epoch(&future), of_epoch(&current));
+    assert_eq!(future.latest_epoch(), Some(LeaderEpoch(3)));
+}
+
+#[test]
+fn a_copy_takes_back_what_its_log_does_not_have() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 3);
+    round(&mut future, &current);
+    // The log was truncated and went on in another epoch while the copy was offline.
+    append_to(&mut future, 0, 4);
+    append_to(&mut current, 1, 2);
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(future.log_end_offset(), Offset(5));
+    assert_eq!(
+        future.reader().end_offset_for_epoch(LeaderEpoch(0)),
+        Some((LeaderEpoch(0), Offset(3)))
+    );
+}
+
+#[test]
+fn a_copy_begins_anew_where_its_log_starts_behind_it() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 2);
+    round(&mut future, &current);
+    append_to(&mut current, 0, 40);
+    current.increment_log_start_offset(Offset(30)).unwrap();
+    current.delete_old_segments(NOW).unwrap();
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.log_start_offset(), Offset(30));
+    assert_eq!(future.log_end_offset(), Offset(42));
+    assert_eq!(future.reader().segment_base_offsets()[0], Offset(30));
+}
+
+#[test]
+fn a_log_that_starts_within_a_batch_is_copied_with_all_of_that_batch() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    for _ in 0..2 {
+        let end = current.log_end_offset();
+        let mut builder = RecordBatchBuilder::new(Compression::None).base_offset(end);
+        for _ in 0..10 {
+            builder.append(NOW, None, Some(b"value"), &[]);
+        }
+        let mut batch = builder.build();
+        batch.assign_offset(end, LeaderEpoch(0));
+        current.append(&[batch], NOW).unwrap();
+    }
+    current.set_high_watermark(Offset(20));
+    current.increment_log_start_offset(Offset(4)).unwrap();
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(future.log_start_offset(), Offset(4));
+    assert_eq!(future.log_end_offset(), Offset(20));
+    let read = future
+        .reader()
+        .read(Offset(4), 1 << 20, Offset(20), true)
+        .unwrap();
+    let records = read.region.unwrap().read().unwrap();
+    let first = RecordBatch::read_all(records).next().unwrap().unwrap();
+    assert_eq!(first.header.base_offset, Offset(0), "it holds offset 4");
+    // And once more when more has come.
+    append_to(&mut current, 0, 1);
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(future.log_end_offset(), Offset(21));
+}
+
+#[test]
+fn messages_of_old_formats_are_copied_as_they_are() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let inside: Vec<u8> = (0..3)
+        .flat_map(|n| old_message(1, 0, n, b"inside"))
+        .collect();
+    let gzip = Compression::from(CompressionType::Gzip);
+    let messages = [
+        old_message(0, 0, 0, b"first"),
+        old_message(1, 0, 1, &[7; 600_000]),
+        // A wrapper of three, which lie at 2 to 4.
+        old_message(1, 1, 4, &gzip.compress(&inside)),
+        old_message(1, 0, 5, &[8; 600_000]),
+        old_message(1, 0, 5 + (1 << 31), b"far behind"),
+    ];
+    // A segment takes 1 MiB, and offsets that lie less than 2^31 apart.
+    let segments: [(i64, Vec<u8>); 3] = [
+        (0, messages[..3].concat()),
+        (5, messages[3].clone()),
+        (5 + (1 << 31), messages[4].clone()),
+    ];
+    for (base, bytes) in &segments {
+        std::fs::write(dirs[0].path().join(format!("{base:020}.log")), bytes).unwrap();
+    }
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    let end = Offset(6 + (1 << 31));
+    assert_eq!(current.log_end_offset(), end);
+    // What is written today follows.
+    append_to(&mut current, 4, 2);
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.log_end_offset(), end.plus(2));
+    assert_eq!(future.latest_epoch(), Some(LeaderEpoch(4)));
+    let bytes_of = |log: &Log| -> Vec<u8> {
+        let bases = log.reader().segment_base_offsets();
+        let file = |base: &Offset| log.dir().join(format!("{:020}.log", base.0));
+        bases
+            .iter()
+            .flat_map(|base| std::fs::read(file(base)).unwrap())
+            .collect()
+    };
+    assert!(bytes_of(&future) == bytes_of(&current));
+    // It is not known where a message begins: a segment begins at the end of the one before, and reaches 2^31 offsets.
+    let bases = [0, 5, 6, end.0].map(Offset);
+    assert_eq!(future.reader().segment_base_offsets(), bases);
+    // And a start finds all of it.
+    future.close().unwrap();
+    let reader = open(dirs[1].path());
+    assert_eq!(reader.log_end_offset(), end.plus(2));
+}

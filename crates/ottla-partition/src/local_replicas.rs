@@ -1,0 +1,421 @@
+//! Follows the metadata: which partitions this broker has, leads and follows, and with which settings.
+//!
+//! Called by whoever publishes a new image, one change after the other. New partitions can be found
+//! before the image that names them is in force, so that a client that learns of a partition finds it.
+//!
+//! Kafka does the same in `BrokerMetadataPublisher` and `ReplicaManager.applyDelta`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashSet;
+use ottla_config::TopicConfig;
+use ottla_log::Log;
+use ottla_metadata::{
+    ConfigResource, ConfigResourceType, LocalReplica, LocalReplicaChanges, MetadataDelta,
+    MetadataImage, PartitionRegistration,
+};
+use ottla_node::dir_assignments::DirAssignments;
+use ottla_replica::{Event, Leadership, ReplicaBroker, ReplicaConfig};
+use ottla_storage::log_dirs::OpenSettings;
+use ottla_types::{BrokerId, TopicPartition};
+use parking_lot::MutexGuard;
+
+use crate::partition::host::PartitionHost;
+use crate::partition::{Ack, Partition, PartitionSettings};
+use crate::partitions::{LocalTopic, PartitionMap, Partitions};
+use crate::replication::Replication;
+
+/// Opens, changes and deletes the partitions of this broker.
+#[derive(Debug)]
+pub struct LocalReplicas {
+    host: Arc<PartitionHost>,
+    partitions: Arc<Partitions>,
+    replication: Arc<Replication>,
+    dir_assignments: Arc<DirAssignments>,
+}
+
+/// A change of the metadata that is being put in force. No other is, and no replica is moved, while this is held.
+pub struct Change<'a> {
+    replicas: &'a LocalReplicas,
+    _changing: MutexGuard<'a, ()>,
+    changes: LocalReplicaChanges,
+    /// Their roles are given when the image is in force, where fetchers look for the addresses of the leaders.
+    followers: Vec<(Arc<Partition>, Event<Ack>)>,
+    removed: Vec<Arc<Partition>>,
+}
+
+impl LocalReplicas {
+    pub fn new(
+        host: Arc<PartitionHost>,
+        partitions: Arc<Partitions>,
+        replication: Arc<Replication>,
+        dir_assignments: Arc<DirAssignments>,
+    ) -> LocalReplicas {
+        LocalReplicas {
+            host,
+            partitions,
+            replication,
+            dir_assignments,
+        }
+    }
+
+    fn broker_id(&self) -> BrokerId {
+        self.host.context.broker_id()
+    }
+
+    /// Begins to put a new image in force: deletes and opens logs, and gives leaders their role. Not for a thread that
+    /// serves connections. The image is to be in force before [`Change::finish`].
+    pub fn begin_change(&self, delta: &MetadataDelta) -> Change<'_> {
+        let changing = self.partitions.changing.lock();
+        let changes = delta.local_changes(self.broker_id());
+        let mut map = PartitionMap::clone(&self.partitions.load());
+        let mut removed = Vec::new();
+        for deleted in &changes.deleted {
+            let Some(partition) = map.remove(deleted.topic_id, deleted.partition) else {
+                continue;
+            };
+            // At once: a topic of the same name may be created with the same change.
+            if let Some(log_dirs) = self.host.log_dirs() {
+                log_dirs.delete_log(&partition.topic_partition);
+            }
+            removed.push(partition);
+        }
+        let leaders = changes.leaders.iter().map(|replica| (replica, true));
+        let followers = changes.followers.iter().map(|replica| (replica, false));
+        // At the start all of them are in the delta, and may have been here before.
+        let is_start = delta.before.cluster.broker(self.broker_id()).is_none();
+        let before = Some(&delta.before).filter(|_| !is_start);
+        let followers = self.take_up(map, leaders.chain(followers), before, &delta.after);
+        Change {
+            replicas: self,
+            _changing: changing,
+            changes,
+            followers,
+            removed,
+        }
+    }
+
+    /// Opens what is not open yet, puts the map in force, and gives leaders their role: whether a replica leads stands
+    /// beside it. Returns the roles of the others. Those that `before` does not have are new here.
+    fn take_up<'a>(
+        &self,
+        mut map: PartitionMap,
+        replicas: impl Iterator<Item = (&'a LocalReplica, bool)>,
+        before: Option<&MetadataImage>,
+        image: &MetadataImage,
+    ) -> Vec<(Arc<Partition>, Event<Ack>)> {
+        let mut elected = Vec::new();
+        for (replica, is_leader) in replicas {
+            let is_new = before.is_some_and(|before| {
+                let known = known_before(before, replica);
+                known.is_none_or(|known| !known.is_replica(self.broker_id()))
+            });
+            match self.partition_of(&mut map, replica, is_new, image) {
+                Ok(partition) => elected.push((partition, replica, is_leader)),
+                Err(error) => {
+                    let (topic, partition) = (&replica.topic, replica.partition);
+                    tracing::error!("{topic}-{partition} cannot be opened: {error}");
+                    let is_incomplete = &self.partitions.is_incomplete;
+                    is_incomplete.store(true, Ordering::Release);
+                }
+            }
+        }
+        self.partitions.replace(map);
+        let is_directory_told = image.metadata_version().is_directory_assignment_supported();
+        let mut followers = Vec::new();
+        let mut is_newly_leading = false;
+        for (partition, replica, is_leader) in elected {
+            if is_directory_told {
+                self.tell_directory(&partition, replica);
+            }
+            if is_leader {
+                is_newly_leading |= before.is_none_or(|before| {
+                    let now = &replica.registration;
+                    known_before(before, replica).is_none_or(|known| {
+                        known.leader_epoch != now.leader_epoch || known.replicas != now.replicas
+                    })
+                });
+                let elected = Event::LeaderElected {
+                    leadership: leadership(&partition, replica, image),
+                    now_ms: self.host.context.now_ms(),
+                };
+                self.give_role(&partition, elected);
+            } else {
+                let role = Event::FollowerOf {
+                    leader: replica.registration.leader,
+                    leader_epoch: replica.registration.leader_epoch,
+                    partition_epoch: replica.registration.partition_epoch,
+                    settings: partition.settings().replica,
+                };
+                followers.push((partition, role));
+            }
+        }
+        if is_newly_leading {
+            self.replication.new_leaderships.note();
+        }
+        followers
+    }
+
+    fn give_role(&self, partition: &Arc<Partition>, role: Event<Ack>) {
+        partition.notify(&self.host, role);
+        // Its directory may have failed before the partition could be found and told.
+        if let Some(log_dirs) = self.host.log_dirs()
+            && !log_dirs.is_online(&partition.reader())
+        {
+            partition.notify(&self.host, Event::LogLost);
+        }
+    }
+
+    /// Tells leaders of the registrations that changed of brokers which hold their replicas. Those that have a new
+    /// registration of their own were told with it.
+    fn tell_brokers(&self, delta: &MetadataDelta, changes: &LocalReplicaChanges) {
+        if delta.brokers.is_empty() {
+            return;
+        }
+        let told: HashSet<_> = changes
+            .leaders
+            .iter()
+            .map(|told| (told.topic_id, told.partition))
+            .collect();
+        let map = self.partitions.load();
+        for partition in map.iter() {
+            let topic = delta.after.topics.by_id(partition.topic_id);
+            let index = partition.topic_partition.partition;
+            let Some(registration) = topic.and_then(|topic| topic.partition(index)) else {
+                continue;
+            };
+            let mut followers = registration.replicas.iter();
+            if registration.leader == self.broker_id()
+                && followers.any(|replica| delta.brokers.contains(replica))
+                && !told.contains(&(partition.topic_id, index))
+            {
+                let brokers = replica_brokers(registration, &delta.after);
+                partition.notify(&self.host, Event::BrokersChanged(brokers));
+            }
+        }
+    }
+
+    /// Has the controller told where a replica lies, if it does not know.
+    fn tell_directory(&self, partition: &Partition, replica: &LocalReplica) {
+        let known = replica.registration.directory(self.broker_id());
+        let actual = self
+            .host
+            .log_dirs()
+            .and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
+        // One that is about to be moved is where the controller was told that it will be.
+        let next = self
+            .host
+            .log_dirs()
+            .and_then(|log_dirs| log_dirs.future_directory_of(&partition.topic_partition));
+        if next.is_some() && next == known {
+            return;
+        }
+        if let Some(actual) = actual.filter(|actual| known != Some(*actual)) {
+            self.dir_assignments
+                .assign(replica.topic_id, replica.partition, actual, None);
+        }
+    }
+
+    /// Tries again to open what could not be opened when the metadata named it, as on a full disk.
+    /// `on_leader_opened` is called for each that this broker leads. Blocks.
+    pub fn open_missing_partitions(&self, on_leader_opened: impl FnMut(&LocalReplica)) {
+        let _changing = self.partitions.changing.lock();
+        if !self.partitions.is_incomplete.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let image = self.host.context.metadata();
+        let map = PartitionMap::clone(&self.partitions.load());
+        let mut missing = Vec::new();
+        for topic in image.topics.iter() {
+            for (partition, registration) in topic.partitions() {
+                let known = map.topic_by_id(topic.id);
+                let is_here = known.is_some_and(|known| known.partition(partition.0).is_some());
+                if !is_here && registration.replicas.contains(&self.broker_id()) {
+                    missing.push(LocalReplica {
+                        topic: topic.name.clone(),
+                        topic_id: topic.id,
+                        partition,
+                        registration: registration.clone(),
+                    });
+                }
+            }
+        }
+        let leads = |replica: &LocalReplica| replica.registration.leader == self.broker_id();
+        let replicas = missing.iter().map(|replica| (replica, leads(replica)));
+        for (partition, role) in self.take_up(map, replicas, None, &image) {
+            self.give_role(&partition, role);
+        }
+        missing
+            .iter()
+            .filter(|replica| leads(replica))
+            .for_each(on_leader_opened);
+    }
+
+    /// The settings of a topic: the broker's, with those of the topic over them.
+    pub fn topic_config(&self, image: &MetadataImage, topic: &str) -> Arc<TopicConfig> {
+        let resource = ConfigResource::topic(topic.to_owned());
+        let overrides = image.configs.entries(&resource);
+        let overrides = overrides.map(|(key, value)| (&**key, &**value));
+        let (config, errors) =
+            TopicConfig::resolve_leniently(&self.host.context.config().topic_defaults, overrides);
+        for error in errors {
+            tracing::warn!(%topic, "a setting of the topic is left out: {error}");
+        }
+        Arc::new(config)
+    }
+
+    fn apply_topic_configs(&self, delta: &MetadataDelta) {
+        let map = self.partitions.load();
+        for resource in &delta.configs {
+            if resource.kind != ConfigResourceType::Topic {
+                continue;
+            }
+            let Some(topic) = map.topic(&resource.name) else {
+                continue;
+            };
+            self.apply_topic_config(topic, &delta.after);
+        }
+    }
+
+    /// Puts the broker's changed defaults for topics in force everywhere.
+    pub fn apply_topic_defaults(&self) {
+        let image = self.host.context.metadata();
+        for topic in self.partitions.load().topics() {
+            self.apply_topic_config(topic, &image);
+        }
+    }
+
+    fn apply_topic_config(&self, topic: &LocalTopic, image: &MetadataImage) {
+        let config = self.topic_config(image, &topic.name);
+        for partition in topic.partitions() {
+            partition.set_config(&self.host, Arc::clone(&config));
+        }
+    }
+
+    /// The partition of a replica, opened or created if it is not here yet.
+    fn partition_of(
+        &self,
+        map: &mut PartitionMap,
+        replica: &LocalReplica,
+        is_new: bool,
+        image: &MetadataImage,
+    ) -> Result<Arc<Partition>, String> {
+        let known = map.topic_by_id(replica.topic_id);
+        if let Some(known) = known.and_then(|topic| topic.partition(replica.partition.0)) {
+            return Ok(Arc::clone(known));
+        }
+        let config = self.topic_config(image, &replica.topic);
+        let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
+        let mut log = self.open_log(&topic_partition, replica, is_new, &config)?;
+        log.set_writeback_bytes(self.host.context.config().ottla_writeback_bytes.max(0) as u64);
+        let pace = self.host.append_pace(&log.dir());
+        let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
+        let space = log_dirs.space_of(&log.reader());
+        let threads = log_dirs.threads_of(&log.reader());
+        let replica_config = ReplicaConfig {
+            broker_id: self.broker_id(),
+            replica_lag_time_max_ms: self.host.context.config().replica_lag_time_max_ms.max(0)
+                as u64,
+            replica_fetch_backoff_ms: self.host.context.config().replica_fetch_backoff_ms.max(0)
+                as u64,
+        };
+        let partition = Partition::new(
+            replica_config,
+            topic_partition,
+            replica.topic_id,
+            log,
+            pace,
+            space,
+            threads,
+            self.host.context.metrics.topics().of_topic(&replica.topic),
+            PartitionSettings::new(
+                &config,
+                self.host.context.config().socket_request_max_bytes,
+                replica.partition,
+                self.broker_id(),
+            ),
+        );
+        if log_dirs.lacks_topic_id(&partition.reader()) {
+            partition.lacks_topic_id(&self.host);
+        }
+        map.insert(Arc::clone(&partition));
+        Ok(partition)
+    }
+
+    fn open_log(
+        &self,
+        topic_partition: &TopicPartition,
+        replica: &LocalReplica,
+        is_new: bool,
+        config: &Arc<TopicConfig>,
+    ) -> Result<Log, String> {
+        let directory = replica.registration.directory(self.broker_id());
+        let settings = OpenSettings {
+            config: Arc::clone(config),
+            producer_id_expiration_ms: self.host.context.config().producer_id_expiration_ms.into(),
+            now: self.host.context.timestamp(),
+            is_new,
+        };
+        let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
+        log_dirs
+            .open_log(topic_partition, replica.topic_id, directory, settings)
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl Change<'_> {
+    /// The image is in force: followers get their roles, topics their settings, leaders what changed of brokers, and
+    /// what is no longer here ends.
+    pub fn finish(&mut self, delta: &MetadataDelta) {
+        let host = &self.replicas.host;
+        for (partition, role) in self.followers.drain(..) {
+            self.replicas.give_role(&partition, role);
+        }
+        self.replicas.apply_topic_configs(delta);
+        self.replicas.tell_brokers(delta, &self.changes);
+        for partition in self.removed.drain(..) {
+            partition.notify(host, Event::LogLost);
+            partition.wake_all();
+        }
+    }
+}
+
+fn known_before<'a>(
+    before: &'a MetadataImage,
+    replica: &LocalReplica,
+) -> Option<&'a PartitionRegistration> {
+    let topic = before.topics.by_name(&replica.topic);
+    let topic = topic.filter(|topic| topic.id == replica.topic_id);
+    topic.and_then(|topic| topic.partition(replica.partition))
+}
+
+fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataImage) -> Leadership {
+    let settings = partition.settings();
+    let registration = &replica.registration;
+    Leadership {
+        leader_epoch: registration.leader_epoch,
+        partition_epoch: registration.partition_epoch,
+        replicas: registration.replicas.clone(),
+        isr: registration.isr.clone(),
+        brokers: replica_brokers(registration, image),
+        settings: settings.replica,
+    }
+}
+
+/// The registrations of the brokers that hold a partition's replicas.
+fn replica_brokers(
+    registration: &PartitionRegistration,
+    image: &MetadataImage,
+) -> Vec<ReplicaBroker> {
+    let brokers = registration.replicas.iter().filter_map(|&broker_id| {
+        let broker = image.cluster.broker(broker_id)?;
+        Some(ReplicaBroker {
+            broker_id,
+            broker_epoch: broker.epoch,
+            is_fenced: broker.fenced,
+            is_in_controlled_shutdown: broker.in_controlled_shutdown,
+        })
+    });
+    brokers.collect()
+}

@@ -1,0 +1,252 @@
+//! What is done to the logs from time to time.
+//!
+//! A task for each log directory keeps its schedule, so that one whose disk hangs holds only its own. What needs a log
+//! is put into the inbox of its partition and is short; what it leads to on disk, and the checkpoints, run on the threads
+//! of the directory.
+//!
+//! Kafka: the tasks that `LogManager.startup` and `ReplicaManager` schedule.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_config::BrokerConfig;
+use ottla_log::Log;
+use ottla_types::{Timestamp, TopicPartition};
+use tokio::task::{JoinHandle, JoinSet};
+
+use ottla_storage::log_dirs::{LogDir, LogDirs};
+
+use crate::partition::Partition;
+use crate::partition::host::PartitionHost;
+use crate::partitions::Partitions;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Chore {
+    Retention,
+    Flush,
+    RecoveryPoints,
+    LogStartOffsets,
+    HighWatermarks,
+    ProducerExpiry,
+}
+
+impl Chore {
+    const ALL: [Chore; 6] = [
+        Chore::Retention,
+        Chore::Flush,
+        Chore::RecoveryPoints,
+        Chore::LogStartOffsets,
+        Chore::HighWatermarks,
+        Chore::ProducerExpiry,
+    ];
+
+    fn interval_ms(self, config: &BrokerConfig) -> u64 {
+        let interval_ms = match self {
+            Chore::Retention => config.log_retention_check_interval_ms,
+            Chore::Flush => config.log_flush_scheduler_interval_ms,
+            Chore::RecoveryPoints => config.log_flush_offset_checkpoint_interval_ms.into(),
+            Chore::LogStartOffsets => config.log_flush_start_offset_checkpoint_interval_ms.into(),
+            Chore::HighWatermarks => config.replica_high_watermark_checkpoint_interval_ms,
+            Chore::ProducerExpiry => config.producer_id_expiration_check_interval_ms.into(),
+        };
+        u64::try_from(interval_ms).unwrap_or(0).max(1)
+    }
+
+    /// How long after the start the chore is first done.
+    fn first_ms(self, config: &BrokerConfig) -> u64 {
+        match self {
+            // Kafka lets the cluster come to rest before it begins with these.
+            Chore::Retention | Chore::Flush | Chore::RecoveryPoints | Chore::LogStartOffsets => {
+                u64::try_from(config.log_initial_task_delay_ms).unwrap_or(0)
+            }
+            Chore::HighWatermarks | Chore::ProducerExpiry => self.interval_ms(config),
+        }
+    }
+}
+
+/// The logs that `flush.ms` says something of.
+#[derive(Default)]
+struct Unflushed {
+    /// Since when logs have had something to flush, on the broker's own clock.
+    since_ms: HashMap<TopicPartition, u64>,
+    /// Flushes under way, of which a slow disk may keep some for long while the schedule goes on.
+    running: HashMap<TopicPartition, JoinHandle<()>>,
+}
+
+/// Keeps the schedules of the logs of a broker.
+#[derive(Debug)]
+pub struct Maintenance {
+    host: Arc<PartitionHost>,
+    partitions: Arc<Partitions>,
+    log_dirs: Arc<LogDirs>,
+}
+
+impl Maintenance {
+    pub fn new(
+        host: Arc<PartitionHost>,
+        partitions: Arc<Partitions>,
+        log_dirs: Arc<LogDirs>,
+    ) -> Maintenance {
+        Maintenance {
+            host,
+            partitions,
+            log_dirs,
+        }
+    }
+
+    /// Keeps the schedules until the broker stops.
+    pub async fn maintain(self: Arc<Self>) {
+        let mut schedules = JoinSet::new();
+        for dir in self.log_dirs.dirs() {
+            schedules.spawn(Arc::clone(&self).maintain_dir(Arc::clone(dir)));
+        }
+        while schedules.join_next().await.is_some() {}
+    }
+
+    /// Keeps the schedule of a directory until it fails or the broker stops.
+    async fn maintain_dir(self: Arc<Self>, dir: Arc<LogDir>) {
+        let context = Arc::clone(&self.host.context);
+        let mut unflushed = Unflushed::default();
+        let started = context.now_ms();
+        let mut due = Chore::ALL.map(|chore| {
+            let first_ms = chore.first_ms(&context.config());
+            (started.saturating_add(first_ms), chore)
+        });
+        loop {
+            let next = due.iter_mut().min_by_key(|(due_ms, _)| *due_ms);
+            let (due_ms, chore) = next.expect("there are chores");
+            let wait = Duration::from_millis(due_ms.saturating_sub(context.now_ms()));
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = context.stopping() => return,
+            }
+            if !dir.is_online() {
+                return;
+            }
+            match chore {
+                Chore::Retention => self.delete_old_segments(&dir).await,
+                Chore::Flush => self.flush_overdue(&dir, &mut unflushed).await,
+                Chore::RecoveryPoints => {
+                    self.write(&dir, LogDirs::checkpoint_recovery_points).await;
+                }
+                Chore::LogStartOffsets => {
+                    self.write(&dir, LogDirs::checkpoint_log_start_offsets)
+                        .await;
+                }
+                Chore::HighWatermarks => {
+                    self.write(&dir, LogDirs::checkpoint_high_watermarks).await;
+                }
+                Chore::ProducerExpiry => self.expire_producers(&dir).await,
+            }
+            *due_ms = context
+                .now_ms()
+                .saturating_add(chore.interval_ms(&context.config()));
+        }
+    }
+
+    async fn write(&self, dir: &Arc<LogDir>, checkpoint: fn(&LogDirs, &Arc<LogDir>)) {
+        let (dirs, written) = (Arc::clone(&self.log_dirs), Arc::clone(dir));
+        // A panic has been reported where it happened; the schedule goes on.
+        let _ = dir
+            .threads
+            .jobs
+            .run(move || checkpoint(&dirs, &written))
+            .await;
+    }
+
+    /// The partitions in a directory at this moment, so that the map is not held while each is worked on.
+    fn partitions_in(&self, dir: &Arc<LogDir>) -> Vec<Arc<Partition>> {
+        let partitions = self.partitions.load();
+        let is_in = |partition: &&Arc<Partition>| {
+            let of = self.log_dirs.dir_of(&partition.reader());
+            of.is_some_and(|of| Arc::ptr_eq(of, dir))
+        };
+        partitions.iter().filter(is_in).map(Arc::clone).collect()
+    }
+
+    /// What retention lets go of, the partition's own jobs rename and unlink.
+    async fn delete_old_segments(&self, dir: &Arc<LogDir>) {
+        let now = self.host.context.timestamp();
+        for partition in self.partitions_in(dir) {
+            // Those of compacted logs the cleaner deletes, between two cleanings.
+            if !partition.reader().config().cleanup_policy.compact {
+                delete_old_segments_of(&self.host, &self.log_dirs, &partition, now).await;
+            }
+        }
+    }
+
+    /// Flushes logs whose records have waited for `flush.ms`.
+    async fn flush_overdue(&self, dir: &Arc<LogDir>, unflushed: &mut Unflushed) {
+        let now_ms = self.host.context.now_ms();
+        unflushed.running.retain(|_, flush| !flush.is_finished());
+        for partition in self.partitions_in(dir) {
+            let reader = partition.reader();
+            let topic_partition = &partition.topic_partition;
+            if unflushed.running.contains_key(topic_partition) {
+                continue;
+            }
+            if reader.recovery_point() >= reader.log_end_offset() {
+                unflushed.since_ms.remove(topic_partition);
+                continue;
+            }
+            let since_ms = unflushed.since_ms.entry(topic_partition.clone());
+            let since_ms = *since_ms.or_insert(now_ms);
+            let flush_ms = u64::try_from(reader.config().flush_ms).unwrap_or(u64::MAX);
+            if now_ms - since_ms < flush_ms {
+                continue;
+            }
+            unflushed.since_ms.remove(topic_partition);
+            let topic_partition = topic_partition.clone();
+            let (log_dirs, host) = (Arc::clone(&self.log_dirs), Arc::clone(&self.host));
+            let flush = flush(log_dirs, host, partition.clone());
+            let flush = tokio::spawn(flush);
+            unflushed.running.insert(topic_partition, flush);
+        }
+    }
+
+    async fn expire_producers(&self, dir: &Arc<LogDir>) {
+        let context = &self.host.context;
+        let now = context.timestamp();
+        let expiration_ms = context.config().producer_id_expiration_ms.into();
+        for partition in self.partitions_in(dir) {
+            let expire = move |log: &mut Log| {
+                log.set_producer_id_expiration_ms(expiration_ms);
+                log.remove_expired_producers(now)
+            };
+            partition.with_log(&self.host, expire).await;
+        }
+    }
+}
+
+/// Lets go of what retention does; the partition's own jobs rename and unlink it.
+pub(crate) async fn delete_old_segments_of(
+    host: &Arc<PartitionHost>,
+    log_dirs: &LogDirs,
+    partition: &Arc<Partition>,
+    now: Timestamp,
+) {
+    let work = move |log: &mut Log| log.delete_old_segments(now);
+    let topic_partition = &partition.topic_partition;
+    match partition.with_log(host, work).await {
+        None | Some(Ok(0)) => {}
+        Some(Ok(count)) => {
+            tracing::info!(%topic_partition, count, "old segments are deleted");
+        }
+        Some(Err(error)) => log_dirs.on_partition_log_error(&partition.reader(), &error),
+    }
+}
+
+async fn flush(log_dirs: Arc<LogDirs>, host: Arc<PartitionHost>, partition: Arc<Partition>) {
+    let reader = partition.reader().clone();
+    let Some(Some(job)) = partition.with_log(&host, Log::flush_job).await else {
+        return;
+    };
+    let threads = log_dirs.threads_of(&reader).jobs;
+    match threads.run(move || job.run()).await {
+        Ok(Ok(_)) => partition.on_flushed(&host),
+        Ok(Err(error)) => log_dirs.on_partition_error(&reader, &error),
+        // The panic has been reported where it happened.
+        Err(_) => {}
+    }
+}

@@ -1,0 +1,188 @@
+//! How fast a log directory takes appends, and whether the threads that serve connections may wait for it.
+//!
+//! An append goes into the page cache and is over in microseconds, unless the kernel makes the writer
+//! wait because too much is dirty. One such wait costs the other connections of the thread some time; a
+//! directory where they follow each other would stop them all. So waits are counted, and a directory
+//! that had several of them in a row gets its appends from threads of their own for a while.
+//!
+//! A thread that was kept from its processor by others has not waited for the disk, and other threads would fare no
+//! better. The two are told apart by the thread's voluntary context switches. Asking for those is a call to the kernel,
+//! so it is done for a while after an append that took long, and that one itself is let pass.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+/// From here on an append has taken long.
+const STALL: Duration = Duration::from_millis(10);
+/// So many stalls, with fewer quick appends between them than `FORGIVEN_BY`, make a directory slow.
+const STALLS: u32 = 3;
+/// So many quick appends undo one stall.
+const FORGIVEN_BY: u32 = 64;
+/// How long a directory stays slow after its last stall, and appends are looked at closely after one that took long.
+const SLOW_MS: u64 = 10_000;
+
+/// The pace of one log directory, shared by its partitions.
+#[derive(Debug, Default)]
+pub struct AppendPace {
+    stalls: AtomicU32,
+    quick: AtomicU32,
+    /// On the broker's own clock, as the other.
+    slow_until_ms: AtomicU64,
+    suspect_until_ms: AtomicU64,
+}
+
+/// An append that has begun, on this thread.
+#[derive(Debug)]
+pub struct TimedAppend {
+    started: Instant,
+    /// How often this thread had waited for something, where it is asked.
+    waits: Option<i64>,
+}
+
+/// How an append went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AppendTime {
+    Quick,
+    /// It took long, and it is not known why, or others had the processor.
+    Long,
+    /// The kernel made it wait.
+    Stalled(Duration),
+}
+
+impl AppendPace {
+    pub fn begin(&self, now_ms: impl FnOnce() -> u64) -> TimedAppend {
+        let suspect_until_ms = self.suspect_until_ms.load(Ordering::Relaxed);
+        let is_suspect = suspect_until_ms > 0 && now_ms() < suspect_until_ms;
+        TimedAppend {
+            started: Instant::now(),
+            waits: is_suspect.then(waits_of_this_thread).flatten(),
+        }
+    }
+
+    /// The append is over. What stalled is worth telling somebody.
+    pub fn end(&self, append: &TimedAppend, now_ms: u64) -> AppendTime {
+        let took = append.started.elapsed();
+        let time = match append.waits {
+            _ if took < STALL => AppendTime::Quick,
+            Some(before) if waits_of_this_thread().is_some_and(|waits| waits > before) => {
+                AppendTime::Stalled(took)
+            }
+            _ => AppendTime::Long,
+        };
+        self.note(time, now_ms);
+        time
+    }
+
+    pub fn note(&self, time: AppendTime, now_ms: u64) {
+        if time == AppendTime::Quick {
+            if self.stalls.load(Ordering::Relaxed) > 0
+                && self.quick.fetch_add(1, Ordering::Relaxed) + 1 >= FORGIVEN_BY
+            {
+                self.quick.store(0, Ordering::Relaxed);
+                self.stalls.fetch_sub(1, Ordering::Relaxed);
+            }
+            return;
+        }
+        self.suspect_until_ms
+            .store(now_ms + SLOW_MS, Ordering::Relaxed);
+        if time == AppendTime::Long {
+            return;
+        }
+        self.quick.store(0, Ordering::Relaxed);
+        // Stays at the limit, so that what is forgiven later is not more than what makes it slow.
+        let stalls = self
+            .stalls
+            .load(Ordering::Relaxed)
+            .saturating_add(1)
+            .min(STALLS);
+        self.stalls.store(stalls, Ordering::Relaxed);
+        if stalls >= STALLS {
+            self.slow_until_ms
+                .store(now_ms + SLOW_MS, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether appends have to leave the threads that serve connections.
+    pub fn is_slow(&self, now_ms: impl FnOnce() -> u64) -> bool {
+        let slow_until_ms = self.slow_until_ms.load(Ordering::Relaxed);
+        slow_until_ms > 0 && now_ms() < slow_until_ms
+    }
+}
+
+/// How often this thread has given its processor away to wait for something; `None` where the kernel does not say.
+fn waits_of_this_thread() -> Option<i64> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
+    Some(usage.voluntary_context_switches())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STALLED: AppendTime = AppendTime::Stalled(Duration::from_millis(30));
+
+    #[test]
+    fn single_stalls_are_forgiven_and_a_row_of_them_is_not() {
+        let pace = AppendPace::default();
+        for _ in 0..5 {
+            pace.note(STALLED, 0);
+            for _ in 0..FORGIVEN_BY {
+                pace.note(AppendTime::Quick, 0);
+            }
+        }
+        assert!(!pace.is_slow(|| 0));
+        for now_ms in [100, 110, 120] {
+            pace.note(STALLED, now_ms);
+        }
+        assert!(pace.is_slow(|| 120 + SLOW_MS - 1));
+        assert!(!pace.is_slow(|| 120 + SLOW_MS));
+    }
+
+    /// An append at `now_ms` that does nothing but `work`.
+    fn append(pace: &AppendPace, now_ms: u64, work: impl FnOnce()) -> AppendTime {
+        let append = pace.begin(|| now_ms);
+        work();
+        pace.end(&append, now_ms)
+    }
+
+    fn wait() {
+        std::thread::sleep(STALL);
+    }
+
+    fn compute() {
+        let started = Instant::now();
+        while started.elapsed() < STALL {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn only_who_waited_has_stalled_and_only_after_one_that_took_long() {
+        let pace = AppendPace::default();
+        assert_eq!(append(&pace, 1, || ()), AppendTime::Quick);
+        assert_eq!(append(&pace, 1, wait), AppendTime::Long, "nobody looked");
+        assert_eq!(append(&pace, 2, compute), AppendTime::Long);
+        let stalled = append(&pace, 3, wait);
+        assert!(matches!(stalled, AppendTime::Stalled(took) if took >= STALL));
+        assert_eq!(
+            append(&pace, 3 + SLOW_MS, wait),
+            AppendTime::Long,
+            "forgotten"
+        );
+    }
+
+    #[test]
+    fn threads_that_compete_for_a_processor_do_not_make_a_directory_slow() {
+        let pace = AppendPace::default();
+        for now_ms in 1..10 {
+            append(&pace, now_ms, compute);
+        }
+        assert!(!pace.is_slow(|| 10));
+        for now_ms in 10..13 {
+            append(&pace, now_ms, wait);
+        }
+        assert!(pace.is_slow(|| 13));
+    }
+}

@@ -1,0 +1,589 @@
+//! Executes the effects of a replica's steps, one match over them, and gives the results back as events.
+//!
+//! Appends are not written one by one: `WriteLog` collects them, and they go to the log in one call when
+//! the inbox is empty, or when something comes that has to see them written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_log::{
+    AppendErrorReason, AppendOrigin, Job, JobOutcome, Log, LogReader, ProducerStage, StorageError,
+    Verifications, WrittenPages,
+};
+use ottla_records::RecordBatch;
+use ottla_records::legacy::LegacyMessage;
+use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict, Replica};
+use ottla_types::{ErrorCode, Offset};
+
+use super::append_pace::AppendTime;
+use super::held_appends::HeldAppends;
+use super::{Ack, Home, Partition, PartitionEvent, PendingAppend};
+use crate::partition::host::PartitionHost;
+use ottla_metrics::Metric;
+use ottla_metrics::stalls;
+
+mod replicating;
+#[cfg(test)]
+mod tests;
+mod topic_id_file;
+mod transactions;
+mod unverified;
+
+use replicating::Replicating;
+pub(super) use replicating::Truncation;
+pub(super) use topic_id_file::TopicIdEvent;
+use topic_id_file::TopicIdFile;
+pub use transactions::OfTransaction;
+pub(super) use transactions::{BeginVerification, Verified};
+use unverified::Unverified;
+
+/// How long a flush that found the disk full waits for space.
+const FLUSH_RETRY: Duration = Duration::from_secs(1);
+
+/// What only the holder of the run token touches.
+pub(super) struct Stepped {
+    pub(super) replica: Replica<Ack>,
+    log: Log,
+    /// Batches that `WriteLog` asked for and that are not written.
+    unwritten: Vec<RecordBatch>,
+    /// The same of old formats. Only a follower has them, and never both.
+    unwritten_legacy: Vec<LegacyMessage>,
+    /// What `unwritten` will have made of the producers.
+    stage: ProducerStage,
+    /// Kept for its capacity.
+    effects: Vec<Effect<Ack>>,
+    flush: FlushState,
+    /// Taken out of the inbox by a thread that may not wait for the disk.
+    deferred: Option<PartitionEvent>,
+    pub(super) held: HeldAppends,
+    topic_id_file: TopicIdFile,
+    verifications: Verifications,
+    unverified: Unverified,
+    replicating: Replicating,
+}
+
+/// Flushes of one log run one at a time, so that those who wait for the same bytes share one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FlushState {
+    Idle,
+    /// One is under way, or waits for space on the disk; another is wanted up to here where there is an
+    /// offset.
+    Running(Option<Offset>),
+}
+
+impl Stepped {
+    pub(super) fn new(replica: Replica<Ack>, log: Log) -> Self {
+        Stepped {
+            replica,
+            log,
+            unwritten: Vec::new(),
+            unwritten_legacy: Vec::new(),
+            stage: ProducerStage::default(),
+            effects: Vec::new(),
+            flush: FlushState::Idle,
+            deferred: None,
+            held: HeldAppends::default(),
+            topic_id_file: TopicIdFile::default(),
+            verifications: Verifications::default(),
+            unverified: Unverified::default(),
+            replicating: Replicating::default(),
+        }
+    }
+
+    pub(super) fn defer(&mut self, event: PartitionEvent) {
+        self.deferred = Some(event);
+    }
+
+    pub(super) fn take_deferred(&mut self) -> Option<PartitionEvent> {
+        self.deferred.take()
+    }
+
+    /// The next append that was held and is held no more. A lost replica has an answer for each.
+    pub(super) fn take_let_go(&mut self) -> Option<PartitionEvent> {
+        if self.replica.is_lost() {
+            self.held.let_all_go();
+        }
+        self.held.pop()
+    }
+
+    /// Steps the replica with one event. Appends may stay unwritten until `finish`.
+    pub(super) fn take(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        event: PartitionEvent,
+    ) {
+        if self.topic_id_file.is_missing() && event.brings_records() {
+            self.get_topic_id(partition, host);
+        }
+        match event {
+            PartitionEvent::Append(_) | PartitionEvent::LeaderAnswered(_)
+                if self.held.is_holding() =>
+            {
+                partition.inbox.count(event.bytes());
+                self.held.push(event);
+            }
+            PartitionEvent::Append(append) => self.on_append(partition, host, append),
+            PartitionEvent::HoldAppends(in_force) => {
+                self.write(partition, host);
+                self.held.hold();
+                // Nobody waits any more where the receiver is gone, and then the end of it follows.
+                let _ = in_force.send(());
+            }
+            PartitionEvent::LetAppendsGo => self.held.let_go(),
+            PartitionEvent::TopicId(event) => self.on_topic_id(partition, host, event),
+            PartitionEvent::Replica(event) => {
+                self.write(partition, host);
+                self.note_answer(host, &event);
+                self.step(partition, host, event);
+            }
+            PartitionEvent::FollowerFetch(fetch, turn) => {
+                self.write(partition, host);
+                self.on_follower_fetch(partition, host, fetch, turn);
+            }
+            PartitionEvent::LeaderAnswered(answer) => {
+                self.write(partition, host);
+                self.on_leader_answered(partition, host, answer);
+            }
+            PartitionEvent::Truncate(truncation) => self.truncate(partition, host, truncation),
+            PartitionEvent::BeginVerification(begin) => self.on_begin_verification(host, begin),
+            PartitionEvent::TransactionVerified(verified) => self.on_verified(verified),
+            PartitionEvent::Look(look) => {
+                self.write(partition, host);
+                look(&self.replica, &self.log);
+            }
+            PartitionEvent::Work(work) => {
+                self.write(partition, host);
+                let watched = stalls::watch();
+                work(&mut self.log);
+                watched.end("work on the log", &partition.topic_partition);
+            }
+            PartitionEvent::Replace(replace) => {
+                self.write(partition, host);
+                if !self.replica.is_lost()
+                    && let Some(home) = replace(&mut self.log)
+                {
+                    self.on_replaced(partition, host, home);
+                }
+            }
+            PartitionEvent::JobDone(log, outcome) => {
+                if log.is_of_same_log(&partition.reader()) {
+                    self.log.on_job_done(outcome);
+                }
+            }
+            PartitionEvent::FlushEnded { log, up_to, result } => {
+                self.write(partition, host);
+                if log.is_of_same_log(&partition.reader()) {
+                    self.on_flush_ended(partition, host, up_to, result);
+                } else if let Err(error) = result {
+                    // The log was moved meanwhile, and what took its place has been flushed. The directory that it lay in
+                    // may still be in use for others.
+                    report(host, &log, &error);
+                }
+            }
+            PartitionEvent::Flushed => {
+                self.write(partition, host);
+                self.tell_flushed(partition, host);
+            }
+            PartitionEvent::FlushDue => {
+                self.write(partition, host);
+                self.on_flush_due(partition, host);
+            }
+            PartitionEvent::JobFailed(log, error) => {
+                self.write(partition, host);
+                if log.is_of_same_log(&partition.reader()) {
+                    self.on_job_failed(partition, host, &error);
+                } else {
+                    report(host, &log, &error);
+                }
+            }
+        }
+    }
+
+    /// Writes what is unwritten, and lets readers know how the replica stands.
+    pub(super) fn finish(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
+        self.write(partition, host);
+        partition.publish(&self.replica);
+        if self.log.has_jobs() {
+            for job in self.log.take_jobs() {
+                start_job(partition, host, job);
+            }
+        }
+        if let Some(deadline_ms) = self.replica.next_deadline_ms() {
+            partition.set_timer(host, deadline_ms);
+        }
+    }
+
+    fn on_append(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        append: PendingAppend,
+    ) {
+        let Some(mut append) = self.admit(partition, host, append) else {
+            return;
+        };
+        let of_transaction = append.of_transaction.clone();
+        let origin = match append.ack {
+            Ack::Request { .. } => AppendOrigin::Client,
+            Ack::Internal(_) => AppendOrigin::Coordinator,
+        };
+        let batch = &mut append.batch;
+        batch.assign_offset(self.replica.next_offset(), self.replica.leader_epoch());
+        let is_of_producer = batch.header.has_producer_id();
+        let segment_bytes = partition.reader().config().effective_segment_bytes();
+        let verdict = match is_of_producer {
+            // The log would refuse it, and with it all that is written in the same call. It was measured
+            // when it came in, but the setting may have changed since.
+            _ if batch.size_in_bytes() as i64 > i64::from(segment_bytes) => {
+                ProducerVerdict::Refused(ErrorCode::RecordListTooLarge)
+            }
+            true => self.verdict(batch, origin, &of_transaction),
+            false => ProducerVerdict::InSequence,
+        };
+        let unwritten = self.unwritten.len();
+        let append = Append {
+            batch: append.batch,
+            required_acks: append.required_acks,
+            expected_leader_epoch: append.expected_leader_epoch,
+            deadline_ms: append.deadline_ms,
+            verdict,
+            ack: append.ack,
+        };
+        self.step(partition, host, Event::Append(append));
+        // The stage took the batch for one that will be in the file. Where the replica refused it for
+        // other reasons, the stage has to forget it, and with it all that is not written yet.
+        if is_of_producer
+            && verdict == ProducerVerdict::InSequence
+            && self.unwritten.len() == unwritten
+        {
+            self.write(partition, host);
+            self.stage.clear();
+        }
+    }
+
+    fn verdict(
+        &mut self,
+        batch: &RecordBatch,
+        origin: AppendOrigin,
+        of_transaction: &OfTransaction,
+    ) -> ProducerVerdict {
+        if let Err(error) = self.check_verified(&batch.header, of_transaction, origin) {
+            return ProducerVerdict::Refused(error);
+        }
+        let version = of_transaction.version_of_marker();
+        let checked = self
+            .log
+            .check_producer(&mut self.stage, batch, origin, version);
+        match checked {
+            Ok(ottla_log::ProducerVerdict::InSequence) => ProducerVerdict::InSequence,
+            Ok(ottla_log::ProducerVerdict::Duplicate(duplicate)) => ProducerVerdict::Duplicate {
+                base_offset: duplicate.first_offset(),
+                last_offset: duplicate.last_offset,
+                log_append_time: duplicate.timestamp,
+            },
+            Err(error) => {
+                tracing::info!(partition = %self.log.topic_partition(), "append refused: {error}");
+                ProducerVerdict::Refused(error.error_code())
+            }
+        }
+    }
+
+    fn step(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, event: Event<Ack>) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.replica.step(event, &mut effects);
+        for effect in effects.drain(..) {
+            self.execute(partition, host, effect);
+        }
+        self.effects = effects;
+    }
+
+    fn execute(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        effect: Effect<Ack>,
+    ) {
+        match effect {
+            Effect::AssignLeaderEpoch {
+                leader_epoch,
+                start_offset,
+            } => self.log.assign_leader_epoch(leader_epoch, start_offset),
+            Effect::WriteLog { batch } => {
+                // Not before the replica has taken it: what it refuses leaves the transaction where it was.
+                self.verifications.on_appended(&batch.header);
+                self.unwritten.push(batch);
+            }
+            Effect::WriteLegacy { message } => self.unwritten_legacy.push(message),
+            Effect::Flush { up_to } => self.flush(partition, host, up_to),
+            Effect::AdvanceHighWatermark { high_watermark }
+            | Effect::FollowHighWatermark { high_watermark } => {
+                self.log.set_high_watermark(high_watermark);
+                partition.waiters.on_end_moved(high_watermark);
+            }
+            Effect::ReleaseAck { ack, outcome } => ack.release(outcome),
+            Effect::TruncateLog { to } => self.put_truncation_off(Truncation::To(to)),
+            Effect::TruncateLogFully { start_at } => {
+                self.put_truncation_off(Truncation::FullyAndStartAt(start_at));
+            }
+            Effect::IncrementLogStartOffset { log_start_offset } => {
+                if let Err(error) = self.log.increment_log_start_offset(log_start_offset) {
+                    tracing::warn!(partition = %partition.topic_partition, "{error}");
+                }
+            }
+            Effect::Fetch(position) => self.order_fetch(partition, host, position),
+            Effect::StopFetching => self.stop_fetching(partition),
+            Effect::ListLeaderOffsets {
+                leader,
+                leader_epoch,
+            } => self.list_leader_offsets(partition, host, leader, leader_epoch),
+            Effect::AlterPartition(proposal) => self.propose(partition, host, proposal),
+            Effect::MoveLowWatermark { .. } => partition.low_watermark_moved.notify_waiters(),
+        }
+    }
+
+    /// Writes what `WriteLog` asked for and tells the replica how far that went.
+    fn write(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
+        if self.unwritten.is_empty() && self.unwritten_legacy.is_empty() {
+            return;
+        }
+        let mut batches = std::mem::take(&mut self.unwritten);
+        let messages = std::mem::take(&mut self.unwritten_legacy);
+        let bytes = batches.iter().map(RecordBatch::size_in_bytes);
+        let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
+        let bytes = bytes.sum::<usize>() as u64;
+        if self.has_no_topic_id() || !partition.home.load().space.take(bytes) {
+            batches.clear();
+            self.unwritten = batches;
+            self.stage.clear();
+            let log_end_offset = self.log.log_end_offset();
+            return self.step(partition, host, Event::WriteRefused { log_end_offset });
+        }
+        let watched = stalls::watch();
+        let home = partition.home.load();
+        let timed = home.pace.begin(|| host.context.now_ms());
+        let written = match messages.is_empty() {
+            true => self.log.append(&batches, host.context.timestamp()),
+            false => self.log.append_legacy(&messages, host.context.timestamp()),
+        };
+        let has_rolled = written.as_ref().is_ok_and(|info| info.rolled);
+        let operation = match has_rolled {
+            true => "append with a roll",
+            false => "append",
+        };
+        watched.end(operation, &partition.topic_partition);
+        if let AppendTime::Stalled(took) = home.pace.end(&timed, host.context.now_ms()) {
+            host.context.metrics.add(Metric::StalledAppends, 1);
+            tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
+        }
+        batches.clear();
+        self.unwritten = batches;
+        self.stage.clear();
+        let log_end_offset = self.log.log_end_offset();
+        // Followers fetch what is in the file while its acknowledgements are worked out.
+        partition.followers.on_end_moved(log_end_offset);
+        match written {
+            Ok(_) => self.step(partition, host, Event::LogWritten { log_end_offset }),
+            Err(error) => {
+                self.step(partition, host, Event::WriteRefused { log_end_offset });
+                match error.reason {
+                    AppendErrorReason::Storage(error) => self.lose(partition, host, &error),
+                    reason => tracing::warn!(
+                        partition = %partition.topic_partition,
+                        "append refused: {reason}"
+                    ),
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, up_to: Offset) {
+        if let FlushState::Running(_) = self.flush {
+            self.flush = FlushState::Running(Some(up_to));
+            return;
+        }
+        let Some(job) = self.log.flush_job() else {
+            self.tell_flushed(partition, host);
+            return;
+        };
+        self.flush = FlushState::Running(None);
+        let (partition, host) = (Arc::clone(partition), Arc::clone(host));
+        let log = self.log.reader();
+        let threads = partition.home.load().threads.jobs.clone();
+        threads.start(move || {
+            let up_to = job.up_to();
+            let result = job.run().map(|_| ());
+            partition.put(&host, PartitionEvent::FlushEnded { log, up_to, result });
+        });
+    }
+
+    fn on_flush_ended(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        up_to: Offset,
+        result: Result<(), StorageError>,
+    ) {
+        let wanted = match self.flush {
+            FlushState::Running(wanted) => wanted,
+            FlushState::Idle => None,
+        };
+        match result {
+            Ok(()) => {
+                self.flush = FlushState::Idle;
+                let flushed_end = partition.reader().recovery_point();
+                if let Some(up_to) = wanted.filter(|&up_to| up_to > flushed_end) {
+                    self.flush(partition, host, up_to);
+                }
+                self.tell_flushed(partition, host);
+            }
+            // What waits for the flush goes on waiting, as long as its deadlines allow. It was a write that failed
+            // and can be made again: a failed fsync is no full disk, and loses the log.
+            Err(error) if error.is_disk_full() => {
+                tracing::warn!(partition = %partition.topic_partition, "flush put off: {error}");
+                self.flush = FlushState::Running(wanted.max(Some(up_to)));
+                let (partition, host) = (Arc::clone(partition), Arc::clone(host));
+                tokio::spawn(async move {
+                    tokio::time::sleep(FLUSH_RETRY).await;
+                    partition.put(&host, PartitionEvent::FlushDue);
+                });
+            }
+            Err(error) => {
+                self.flush = FlushState::Idle;
+                self.lose(partition, host, &error);
+            }
+        }
+    }
+
+    /// Tells the replica what is on the disk of what its log holds now.
+    fn tell_flushed(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
+        let up_to = partition.reader().recovery_point();
+        self.step(partition, host, Event::Flushed { up_to });
+    }
+
+    /// Another log holds the same now, and is on disk up to its end.
+    fn on_replaced(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, home: Home) {
+        partition.home.store(Arc::new(home));
+        self.on_log_replaced();
+        self.stage.clear();
+        let up_to = self.log.log_end_offset();
+        self.flush = FlushState::Idle;
+        self.step(partition, host, Event::Flushed { up_to });
+    }
+
+    fn on_flush_due(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
+        let FlushState::Running(Some(up_to)) = self.flush else {
+            return;
+        };
+        self.flush = FlushState::Idle;
+        if !self.replica.is_lost() {
+            self.flush(partition, host, up_to);
+        }
+    }
+
+    fn on_job_failed(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        error: &StorageError,
+    ) {
+        if error.is_disk_full() {
+            // What it was to do is done by a later flush or roll, or not needed.
+            tracing::warn!(partition = %partition.topic_partition, "maintenance put off: {error}");
+        } else {
+            self.lose(partition, host, error);
+        }
+    }
+
+    /// The log directory has failed: nobody is told that anything is safe any more.
+    fn lose(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        error: &StorageError,
+    ) {
+        if let Some(log_dirs) = host.log_dirs() {
+            log_dirs.on_partition_error(&partition.reader(), error);
+        }
+        self.step(partition, host, Event::LogLost);
+        partition.wake_all();
+    }
+}
+
+/// A file of a log failed that the partition has no more.
+fn report(host: &PartitionHost, log: &LogReader, error: &StorageError) {
+    if let Some(log_dirs) = host.log_dirs() {
+        log_dirs.on_partition_error(log, error);
+    }
+}
+
+/// Runs maintenance work of a log on a thread of its directory, and gives the log what it leaves.
+fn start_job(partition: &Arc<Partition>, host: &Arc<PartitionHost>, job: Job) {
+    let (partition, host) = (Arc::clone(partition), Arc::clone(host));
+    let is_spare = matches!(job, Job::PrepareSpare(_));
+    let log = partition.reader().clone();
+    let threads = partition.home.load().threads.jobs.clone();
+    tokio::spawn(async move {
+        let Ok(mut result) = threads.run(move || job.run()).await else {
+            return;
+        };
+        if let Ok(JobOutcome::Unlink(unlink)) = result {
+            tokio::time::sleep(Duration::from_millis(unlink.delay_ms().max(0) as u64)).await;
+            let unlinked = threads.run(move || unlink.run()).await;
+            result = unlinked.unwrap_or(Ok(())).map(|()| JobOutcome::Done);
+        }
+        let event = match result {
+            Ok(JobOutcome::Done) => return,
+            Ok(JobOutcome::WrittenBack(pages)) => {
+                return drop_surplus(&partition, &host, pages).await;
+            }
+            Ok(outcome) => PartitionEvent::JobDone(log, outcome),
+            Err(error) => {
+                if is_spare {
+                    let refused = Box::new(Log::on_spare_refused);
+                    partition.put(&host, PartitionEvent::Work(refused));
+                }
+                PartitionEvent::JobFailed(log, error)
+            }
+        };
+        partition.put(&host, event);
+    });
+}
+
+/// Adds pages to those that appends have left in the page cache, and drops the oldest where these are too
+/// many. A failure is that of the partition whose pages they are.
+async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pages: WrittenPages) {
+    let max_bytes = host.context.config().ottla_page_cache_max_bytes;
+    let surplus = host
+        .page_cache
+        .add(partition, pages, max_bytes, host.context.now_ms());
+    if surplus.is_empty() {
+        return;
+    }
+    for (partition, pages) in surplus {
+        let Some(log) = pages.log() else {
+            continue;
+        };
+        let threads = partition.home.load().threads.jobs.clone();
+        // A panic has been reported where it happened.
+        if let Ok(Err(error)) = threads.run(move || pages.drop_from_cache()).await {
+            partition.put(host, PartitionEvent::JobFailed(log, error));
+        }
+    }
+}
+
+/// What somebody is told who waits for an append to a partition that is gone.
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.replica.step(Event::LogLost, &mut effects);
+        for effect in effects {
+            if let Effect::ReleaseAck { ack, .. } = effect {
+                ack.release(AckOutcome::NotLeader);
+            }
+        }
+        for append in self.unverified.take_all() {
+            append.ack.release(AckOutcome::NotLeader);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What a partition does for replication: as a leader it serves its followers' fetches, as a follower it hands its orders
+//! to a fetcher, takes what that brings, and cuts its log.
+//!
+//! A truncation copies the part of a segment that is kept and forces it to disk, so it runs on a thread of the log's
+//! directory: it is put off as an event that only such a thread may take, and nothing comes before it.
+//!
+//! Kafka: `Partition.fetchRecords`, `ReplicaFetcherThread.processPartitionData`, `ReplicaFetcherThread.truncate`.
+
+use std::sync::Arc;
+
+use ottla_log::LogError;
+use ottla_replica::{AlterPartition, EpochEnd, Event, FetchPosition, Fetched, FollowerFetch};
+use ottla_types::{BrokerId, LeaderEpoch, Offset};
+
+use super::Stepped;
+use crate::partition::follower_fetches::Turn;
+use crate::partition::host::LeaderFetcher;
+use crate::partition::host::PartitionHost;
+use crate::partition::leader_answer::{Answered, LeaderAnswer};
+use crate::partition::{FollowerVerdict, Partition, PartitionEvent};
+use ottla_metrics::Metric;
+
+/// What of a log has to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Truncation {
+    /// All records from here on.
+    To(Offset),
+    /// All records; the log goes on here.
+    FullyAndStartAt(Offset),
+}
+
+/// What a partition has going with others about replication.
+#[derive(Debug, Default)]
+pub(super) struct Replicating {
+    /// Who has the order of this follower.
+    fetcher: Option<Arc<dyn LeaderFetcher>>,
+    /// The proposal that the controller refused last.
+    refused: Option<AlterPartition>,
+    /// The proposal that was made last adds a replica.
+    proposes_more: bool,
+}
+
+impl Stepped {
+    /// Decides whether a follower's fetch is served, and takes note of what the follower has.
+    pub(super) fn on_follower_fetch(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        mut fetch: FollowerFetch,
+        turn: Turn,
+    ) {
+        fetch.leader_log_start_offset = self.log.log_start_offset();
+        let last_fetched = fetch.last_fetched_epoch;
+        fetch.end_of_last_fetched_epoch = last_fetched.and_then(|epoch| self.end_of(epoch));
+        let verdict = match self.replica.check_follower_fetch(&fetch) {
+            Ok(()) => {
+                self.step(partition, host, Event::FollowerFetched(fetch));
+                let is_in_sync = self.replica.isr().contains(&fetch.replica_id);
+                FollowerVerdict::Served { is_in_sync }
+            }
+            Err(refusal) => FollowerVerdict::Refused(refusal),
+        };
+        turn.decide(partition, verdict);
+    }
+
+    /// Takes what the leader answered to an order.
+    pub(super) fn on_leader_answered(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        answer: LeaderAnswer,
+    ) {
+        let result = answer.result.map(|answered| match answered {
+            Answered::Records {
+                batches,
+                high_watermark,
+                log_start_offset,
+            } => Fetched::Records {
+                batches,
+                high_watermark,
+                log_start_offset,
+                local_log_start_offset: self.log.log_start_offset(),
+            },
+            Answered::Diverging(leader) => Fetched::Diverging {
+                leader,
+                local: self.end_of(leader.leader_epoch),
+            },
+        });
+        let event = Event::FetchAnswered {
+            order: answer.order,
+            result,
+            now_ms: host.context.now_ms(),
+        };
+        self.step(partition, host, event);
+    }
+
+    /// Where an epoch ended in the log here.
+    fn end_of(&self, epoch: LeaderEpoch) -> Option<EpochEnd> {
+        let (epochs, log_end_offset) = (self.log.leader_epochs(), self.log.log_end_offset());
+        let (leader_epoch, end_offset) = epochs.end_offset_for(epoch, log_end_offset)?;
+        Some(EpochEnd {
+            leader_epoch,
+            end_offset,
+        })
+    }
+
+    pub(super) fn order_fetch(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        position: FetchPosition,
+    ) {
+        if let Some(fetcher) = self.fetcher_of(partition, host, position.leader) {
+            fetcher.order(partition, position);
+        }
+    }
+
+    pub(super) fn stop_fetching(&mut self, partition: &Partition) {
+        if let Some(fetcher) = self.replicating.fetcher.take() {
+            fetcher.stop(partition);
+        }
+    }
+
+    pub(super) fn list_leader_offsets(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+    ) {
+        if let Some(fetcher) = self.fetcher_of(partition, host, leader) {
+            fetcher.list_leader_offsets(partition, leader_epoch);
+        }
+    }
+
+    /// The fetcher of a leader, which has the orders of this partition from here on. `None` where the broker is gone.
+    fn fetcher_of(
+        &mut self,
+        partition: &Partition,
+        host: &PartitionHost,
+        leader: BrokerId,
+    ) -> Option<&dyn LeaderFetcher> {
+        let topic_partition = &partition.topic_partition;
+        let known = self.replicating.fetcher.take();
+        let fetcher = match known {
+            Some(known) if known.is_for(leader, topic_partition) => known,
+            known => {
+                if let Some(known) = known {
+                    known.stop(partition);
+                }
+                host.replication()?.fetcher(leader, topic_partition)
+            }
+        };
+        Some(&**self.replicating.fetcher.insert(fetcher))
+    }
+
+    pub(super) fn propose(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        proposal: AlterPartition,
+    ) {
+        self.replicating.proposes_more = proposal.new_isr.len() > self.replica.isr().len();
+        let is_again = self.replicating.refused.take().as_ref() == Some(&proposal);
+        if let Some(replication) = host.replication() {
+            replication.propose(partition, proposal, is_again);
+        }
+    }
+
+    /// Notes what the controller said of a proposal. After a refusal the same one, made again at once, is held back a little.
+    pub(super) fn note_answer(&mut self, host: &PartitionHost, event: &Event<super::Ack>) {
+        let Event::PartitionAltered { proposal, result } = event else {
+            return;
+        };
+        let metric = match result {
+            Ok(_) if self.replicating.proposes_more => Metric::IsrExpands,
+            Ok(_) => Metric::IsrShrinks,
+            Err(_) => {
+                self.replicating.refused = Some(proposal.clone());
+                Metric::FailedIsrUpdates
+            }
+        };
+        host.context.metrics.add(metric, 1);
+    }
+
+    /// Has the log cut next, before anything else.
+    pub(super) fn put_truncation_off(&mut self, truncation: Truncation) {
+        assert!(
+            self.deferred.is_none(),
+            "what is put off is taken before anything else"
+        );
+        self.deferred = Some(PartitionEvent::Truncate(truncation));
+    }
+
+    /// Cuts the log and tells the replica what is left. Waits for the disk.
+    pub(super) fn truncate(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        truncation: Truncation,
+    ) {
+        if self.replica.is_lost() {
+            return;
+        }
+        let before = self.log.log_end_offset();
+        let committed = self.replica.high_watermark();
+        let now = host.context.timestamp();
+        let truncated = match truncation {
+            Truncation::To(to) => self.log.truncate_to(to, now).map(|_| ()),
+            Truncation::FullyAndStartAt(start) => {
+                self.log.truncate_fully_and_start_at(start, None, now)
+            }
+        };
+        match truncated {
+            Ok(()) => {
+                let after = self.log.log_end_offset();
+                let partition_name = &partition.topic_partition;
+                if after < committed {
+                    tracing::warn!(
+                        partition = %partition_name,
+                        "the log was cut from {before} to {after}, where the leader's left it, though all below \
+                         {committed} was committed: the leader was elected without that, and it is lost"
+                    );
+                } else {
+                    tracing::info!(
+                        partition = %partition_name,
+                        "the log was cut from {before} to {after}, where the leader's left it"
+                    );
+                }
+                let event = Event::LogTruncated {
+                    log_start_offset: self.log.log_start_offset(),
+                    log_end_offset: after,
+                    latest_epoch: self.log.latest_epoch(),
+                };
+                self.step(partition, host, event);
+            }
+            Err(error) => self.on_truncation_failed(partition, host, &error),
+        }
+    }
+
+    fn on_truncation_failed(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        error: &LogError,
+    ) {
+        if let Some(log_dirs) = host.log_dirs() {
+            log_dirs.on_partition_log_error(&partition.reader(), error);
+        }
+        self.step(partition, host, Event::LogLost);
+        partition.wake_all();
+    }
+}

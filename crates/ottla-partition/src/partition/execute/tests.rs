@@ -1,0 +1,207 @@
+//! What becomes of flushes and maintenance when the disk is full or fails, and of what a leader does not have.
+
+use std::io::ErrorKind;
+use std::time::Instant;
+
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::Timestamp;
+
+use super::*;
+use crate::tests::TestHost;
+use ottla_testkit::said::Said;
+
+fn error(kind: ErrorKind) -> StorageError {
+    StorageError::new("create", "spare.log.deleted".as_ref(), kind.into())
+}
+
+/// A partition with a flush under way and another wanted up to here.
+async fn flushing(wanted: Option<Offset>) -> (TestHost, Arc<Partition>) {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    partition.stepped.lock().flush = FlushState::Running(wanted);
+    (host, partition)
+}
+
+fn flush_of(partition: &Partition) -> FlushState {
+    partition.stepped.lock().flush
+}
+
+#[tokio::test]
+async fn maintenance_that_fails_leaves_the_flush_alone() {
+    let (host, partition) = flushing(Some(Offset(5))).await;
+    let failed =
+        PartitionEvent::JobFailed(partition.reader().clone(), error(ErrorKind::StorageFull));
+    partition.put(&host.host, failed);
+    assert_eq!(flush_of(&partition), FlushState::Running(Some(Offset(5))));
+    assert!(partition.is_leader());
+    let failed = PartitionEvent::JobFailed(partition.reader().clone(), error(ErrorKind::Other));
+    partition.put(&host.host, failed);
+    assert!(!partition.is_leader());
+}
+
+#[tokio::test]
+async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_meanwhile() {
+    for (wanted, kept) in [(None, 3), (Some(Offset(7)), 7)] {
+        let (host, partition) = flushing(wanted).await;
+        let refused = PartitionEvent::FlushEnded {
+            log: partition.reader().clone(),
+            up_to: Offset(3),
+            result: Err(error(ErrorKind::StorageFull)),
+        };
+        partition.put(&host.host, refused);
+        assert_eq!(
+            flush_of(&partition),
+            FlushState::Running(Some(Offset(kept)))
+        );
+        let deadline = Instant::now() + 10 * FLUSH_RETRY;
+        while flush_of(&partition) != FlushState::Idle {
+            assert!(Instant::now() < deadline, "nobody tries again");
+            tokio::time::sleep(2 * FLUSH_RETRY).await;
+        }
+        assert!(partition.is_leader());
+    }
+}
+
+/// A batch of one record, and its acknowledgement.
+fn append_to(
+    host: &TestHost,
+    partition: &Arc<Partition>,
+    value: &[u8],
+) -> tokio::sync::oneshot::Receiver<AckOutcome> {
+    let mut builder = RecordBatchBuilder::new(Compression::None);
+    builder.append(Timestamp(0), None, Some(value), &[]);
+    let (released, outcome) = tokio::sync::oneshot::channel();
+    let append = PendingAppend {
+        batch: builder.build(),
+        required_acks: ottla_replica::RequiredAcks::Leader,
+        expected_leader_epoch: None,
+        of_transaction: crate::partition::OfTransaction::No,
+        deadline_ms: u64::MAX,
+        ack: Ack::Internal(released),
+    };
+    partition.append(&host.host, append);
+    outcome
+}
+
+#[tokio::test]
+async fn a_flush_that_a_truncation_has_overtaken_is_made_again() {
+    let host = TestHost::start();
+    let partition = host.lead(&[("flush.messages", "1")]);
+    // One is under way, of records that were cut off, with the same offsets as the one that comes now.
+    partition.stepped.lock().flush = FlushState::Running(None);
+    let mut acknowledged = append_to(&host, &partition, b"x");
+    let ended = PartitionEvent::FlushEnded {
+        log: partition.reader().clone(),
+        up_to: Offset(1),
+        result: Ok(()),
+    };
+    assert!(acknowledged.try_recv().is_err());
+    partition.put(&host.host, ended);
+    acknowledged.await.expect("it is released");
+    assert_eq!(partition.reader().recovery_point(), Offset(1));
+}
+
+#[tokio::test]
+async fn a_batch_larger_than_a_segment_is_refused_alone() {
+    let host = TestHost::start();
+    let partition = host.lead(&[("segment.bytes", "1048576")]);
+    // Both wait in the inbox, and so are written in one call if they are written.
+    let turn = partition.reserve(&host.host, 1);
+    let mut outcomes = Vec::new();
+    for value_bytes in [10, 2 << 20, 10] {
+        outcomes.push(append_to(&host, &partition, &vec![b'x'; value_bytes]));
+    }
+    drop(turn);
+    let mut released = Vec::new();
+    for outcome in outcomes {
+        released.push(outcome.await.expect("is released"));
+    }
+    assert_eq!(
+        released,
+        [
+            AckOutcome::Appended {
+                base_offset: Offset(0)
+            },
+            AckOutcome::RefusedForProducer(ErrorCode::RecordListTooLarge),
+            AckOutcome::Appended {
+                base_offset: Offset(1)
+            },
+        ]
+    );
+}
+
+/// Set for the process that is to panic.
+const PANIC: &str = "OTTLA_TEST_PANIC";
+
+#[tokio::test]
+async fn a_panic_while_a_partition_is_stepped_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+
+    if std::env::var_os(PANIC).is_some() {
+        let host = TestHost::start();
+        let panic = Box::new(|_: &mut Log| panic!("a broken invariant"));
+        let partition = host.lead(&[]);
+        partition.put(&host.host, PartitionEvent::Work(panic));
+        return;
+    }
+    let this = std::thread::current();
+    let name = this.name().expect("tests run on threads of their name");
+    let status = std::process::Command::new(std::env::current_exe().expect("a binary"))
+        .args(["--exact", name])
+        .env(PANIC, "1")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .expect("it can be started");
+    const ABORTED: i32 = 6;
+    assert_eq!(status.signal(), Some(ABORTED), "{status}");
+}
+
+/// Who had them acknowledged has lost them, after an unclean election.
+#[tokio::test]
+async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    for _ in 0..3 {
+        let acknowledged = append_to(&host, &partition, b"x");
+        acknowledged.await.expect("it is released");
+    }
+    host.take_leader_away();
+    let said = Said::listen();
+    let cut_to = |offset| {
+        let cut = Truncation::To(Offset(offset));
+        let mut stepped = partition.stepped.lock();
+        stepped.truncate(&partition, &host.host, cut);
+    };
+    cut_to(1);
+    let sentence =
+        "the log was cut from 3 to 1, where the leader's left it, though all below 3 was committed";
+    let text = said.text();
+    assert!(text.contains("WARN") && text.contains(sentence), "{text}");
+    // What is left is committed, and all of it stays.
+    cut_to(1);
+    assert_eq!(said.text().matches("WARN").count(), 1, "{}", said.text());
+}
+
+#[tokio::test]
+async fn nothing_is_written_to_a_log_whose_file_cannot_be_written() {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    partition.ensure_topic_id(&host.host).await;
+    for (is_on_disk, outcome, end) in [
+        (false, AckOutcome::StorageError, 0),
+        (
+            true,
+            AckOutcome::Appended {
+                base_offset: Offset(0),
+            },
+            1,
+        ),
+    ] {
+        let tried = TopicIdEvent::Tried { is_on_disk };
+        partition.put(&host.host, PartitionEvent::TopicId(tried));
+        let released = append_to(&host, &partition, b"a").await;
+        assert_eq!(released, Ok(outcome));
+        assert_eq!(partition.reader().log_end_offset(), Offset(end));
+    }
+}

@@ -1,0 +1,195 @@
+//! Batches of transactions: the first of each is written only after the coordinator has said that this partition is
+//! part of the transaction (KIP-890). Until it has, the producer's batches are set aside; everybody else's go on.
+//!
+//! Kafka: `ReplicaManager.maybeStartTransactionVerificationForPartition`,
+//! `UnifiedLog.maybeStartTransactionVerification`, `UnifiedLog.batchMissingRequiredVerification`.
+
+use std::sync::Arc;
+
+use ottla_coordinator::TransactionalProducer;
+use ottla_log::{AppendOrigin, TransactionStart, TransactionVersion};
+use ottla_records::BatchHeader;
+use ottla_replica::AckOutcome;
+use ottla_types::{ErrorCode, Sequence};
+use tokio::sync::oneshot;
+
+use super::super::{Partition, PartitionEvent, PendingAppend};
+use super::Stepped;
+use crate::partition::host::PartitionHost;
+use crate::partition::producer_transaction::ProducerTransaction;
+
+/// What a batch has to do with a transaction.
+#[derive(Clone, Debug)]
+pub enum OfTransaction {
+    No,
+    /// It is part of one, and nobody asks whether the coordinator knows that.
+    Unverified,
+    /// The coordinator is asked, where this is the first batch.
+    ToVerify(Arc<ProducerTransaction>),
+    /// The coordinator was asked, under this guard; `None` where the transaction had begun already.
+    Verified(Option<u64>),
+    /// The coordinator was asked, and this partition is not part of the transaction.
+    Refused(ErrorCode),
+    /// It is the marker that ends one, by this `transaction.version`.
+    Marker(i16),
+}
+
+impl OfTransaction {
+    pub(super) fn version_of_marker(&self) -> TransactionVersion {
+        match self {
+            OfTransaction::Marker(version) => TransactionVersion(*version),
+            _ => TransactionVersion::default(),
+        }
+    }
+}
+
+/// A coordinator of this broker is about to append to a transaction.
+pub struct BeginVerification {
+    pub producer: TransactionalProducer,
+    pub raises_epoch: bool,
+    pub done: oneshot::Sender<Result<Option<u64>, ErrorCode>>,
+}
+
+/// What came of asking the coordinator.
+pub struct Verified {
+    pub producer: TransactionalProducer,
+    pub guard: u64,
+    pub result: Result<(), ErrorCode>,
+}
+
+impl Stepped {
+    /// The batch, if it may be looked at now. One that has to wait is set aside, and one that is not part of its
+    /// transaction is refused.
+    pub(super) fn admit(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        append: PendingAppend,
+    ) -> Option<PendingAppend> {
+        let header = &append.batch.header;
+        // Who leads no more refuses everything.
+        let is_checked = header.has_producer_id()
+            && header.is_transactional()
+            && !header.is_control()
+            && self.replica.is_leader();
+        if !is_checked {
+            return Some(append);
+        }
+        match append.of_transaction.clone() {
+            OfTransaction::No
+            | OfTransaction::Unverified
+            | OfTransaction::Verified(_)
+            | OfTransaction::Marker(_) => Some(append),
+            OfTransaction::Refused(error) => refuse(append, error),
+            OfTransaction::ToVerify(transaction) => {
+                let sequence = header.base_sequence;
+                let producer = transaction.producer;
+                let is_asked = self.unverified.is_waiting(producer);
+                let raises_epoch = transaction.adds_partitions();
+                match self.begin_verification(host, producer, sequence, raises_epoch) {
+                    // The batches ahead of it wait as well.
+                    Ok(None) if !is_asked => Some(append),
+                    Ok(guard) => {
+                        partition.inbox.count(append.bytes());
+                        self.unverified.wait(producer, append);
+                        if let Some(guard) = guard.filter(|_| !is_asked) {
+                            ask(partition, host, transaction, guard);
+                        }
+                        None
+                    }
+                    Err(error) => refuse(append, error),
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_begin_verification(&mut self, host: &PartitionHost, begin: BeginVerification) {
+        let BeginVerification {
+            producer,
+            raises_epoch,
+            done,
+        } = begin;
+        let begun = match self.replica.is_leader() {
+            true => self.begin_verification(host, producer, Sequence::NONE, raises_epoch),
+            false => Err(ErrorCode::NotLeaderOrFollower),
+        };
+        // Who does not wait any more has lost the connection.
+        let _ = done.send(begun);
+    }
+
+    /// What was set aside goes on, in its order.
+    pub(super) fn on_verified(&mut self, verified: Verified) {
+        let Verified {
+            producer,
+            guard,
+            result,
+        } = verified;
+        if let Err(error) = result {
+            self.verifications.on_refused(producer.id, guard, error);
+        }
+        for mut append in self.unverified.take_waiting(producer) {
+            append.of_transaction = match result {
+                Ok(()) => OfTransaction::Verified(Some(guard)),
+                Err(error) => OfTransaction::Refused(error),
+            };
+            self.held.push(PartitionEvent::Append(append));
+        }
+    }
+
+    /// `None` where the transaction has begun in this log.
+    fn begin_verification(
+        &mut self,
+        host: &PartitionHost,
+        producer: TransactionalProducer,
+        sequence: Sequence,
+        raises_epoch: bool,
+    ) -> Result<Option<u64>, ErrorCode> {
+        let start = TransactionStart {
+            producer_id: producer.id,
+            producer_epoch: producer.epoch,
+            sequence,
+            raises_epoch,
+        };
+        let expiration_ms = host.context.config().producer_id_expiration_ms.max(0) as u64;
+        let known = self.log.staged_producer(&self.stage, producer.id);
+        self.verifications
+            .begin(known, start, host.context.now_ms(), expiration_ms)
+    }
+
+    /// Whether a batch whose transaction was verified is part of one that has begun here, or may begin it.
+    pub(super) fn check_verified(
+        &self,
+        header: &BatchHeader,
+        of_transaction: &OfTransaction,
+        origin: AppendOrigin,
+    ) -> Result<(), ErrorCode> {
+        let OfTransaction::Verified(guard) = of_transaction else {
+            return Ok(());
+        };
+        let known = self.log.staged_producer(&self.stage, header.producer_id);
+        self.verifications.check(known, header, *guard, origin)
+    }
+}
+
+fn refuse(append: PendingAppend, error: ErrorCode) -> Option<PendingAppend> {
+    append.ack.release(AckOutcome::RefusedForProducer(error));
+    None
+}
+
+fn ask(
+    partition: &Arc<Partition>,
+    host: &Arc<PartitionHost>,
+    transaction: Arc<ProducerTransaction>,
+    guard: u64,
+) {
+    let producer = transaction.producer;
+    let (asking, telling) = (Arc::clone(partition), Arc::clone(host));
+    let answer: Box<dyn FnOnce(Result<(), ErrorCode>) + Send> = Box::new(move |result| {
+        asking.on_transaction_verified(&telling, producer, guard, result);
+    });
+    let topic_partition = partition.topic_partition.clone();
+    match host.verifier() {
+        Some(verifier) => verifier.verify(transaction, topic_partition, answer),
+        None => answer(Err(ErrorCode::CoordinatorNotAvailable)),
+    }
+}

@@ -1,0 +1,142 @@
+//! What a partition calls: its surroundings, and the two services above it.
+//!
+//! A partition knows no other partition, no request and no coordinator. What it wants of replication and of the
+//! coordinators of transactions goes through [`Replicate`] and [`VerifyTransactions`], which those who provide them put
+//! in place before the first partition is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+
+use hashbrown::HashMap;
+use ottla_context::NodeContext;
+use ottla_replica::{AlterPartition, FetchPosition};
+use ottla_storage::log_dirs::LogDirs;
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, TopicPartition};
+use parking_lot::Mutex;
+
+use super::Partition;
+use super::append_pace::AppendPace;
+use super::page_cache::PageCache;
+use super::producer_transaction::ProducerTransaction;
+use super::topic_ids::TopicIdsToWrite;
+
+/// What the partitions of a broker share.
+pub struct PartitionHost {
+    pub context: Arc<NodeContext>,
+    /// Set once, before the broker joins its cluster.
+    log_dirs: OnceLock<Arc<LogDirs>>,
+    /// They hold this host; a partition that outlives them asks nobody.
+    replication: OnceLock<Weak<dyn Replicate>>,
+    verifier: OnceLock<Weak<dyn VerifyTransactions>>,
+    /// By log directory.
+    append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
+    pub(super) page_cache: PageCache,
+    pub(super) topic_ids: TopicIdsToWrite,
+}
+
+/// What partitions ask of replication.
+pub trait Replicate: Send + Sync {
+    /// The fetcher that fetches this partition from that leader.
+    fn fetcher(
+        self: Arc<Self>,
+        leader: BrokerId,
+        topic_partition: &TopicPartition,
+    ) -> Arc<dyn LeaderFetcher>;
+
+    /// Has the controller asked for another ISR; the partition receives what it answers as an event. `is_again` where the
+    /// same was refused before: it waits a little.
+    fn propose(
+        self: Arc<Self>,
+        partition: &Arc<Partition>,
+        proposal: AlterPartition,
+        is_again: bool,
+    );
+}
+
+/// Fetches from one leader for the followers on this broker.
+pub trait LeaderFetcher: std::fmt::Debug + Send + Sync {
+    /// Whether this is the fetcher that fetches the partition from that leader.
+    fn is_for(&self, leader: BrokerId, topic_partition: &TopicPartition) -> bool;
+
+    /// Gives a standing order, which replaces the one before.
+    fn order(&self, partition: &Arc<Partition>, position: FetchPosition);
+
+    /// Takes the order of a partition back.
+    fn stop(&self, partition: &Partition);
+
+    /// Has the leader asked where its log starts and ends.
+    fn list_leader_offsets(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch);
+}
+
+/// Asks the coordinators of transactions.
+pub trait VerifyTransactions: Send + Sync {
+    /// Asks whether the partition is part of the transaction, or makes it part. `answer` is called once, whatever becomes
+    /// of the coordinator.
+    fn verify(
+        self: Arc<Self>,
+        transaction: Arc<ProducerTransaction>,
+        partition: TopicPartition,
+        answer: Box<dyn FnOnce(Result<(), ErrorCode>) + Send>,
+    );
+}
+
+impl PartitionHost {
+    pub fn new(context: Arc<NodeContext>) -> PartitionHost {
+        PartitionHost {
+            context,
+            log_dirs: OnceLock::new(),
+            replication: OnceLock::new(),
+            verifier: OnceLock::new(),
+            append_paces: Mutex::default(),
+            page_cache: PageCache::default(),
+            topic_ids: TopicIdsToWrite::default(),
+        }
+    }
+
+    /// Takes the log directories into use.
+    pub fn set_log_dirs(&self, log_dirs: Arc<LogDirs>) {
+        let is_first = self.log_dirs.set(log_dirs).is_ok();
+        assert!(is_first, "the log directories are taken into use once");
+    }
+
+    /// The log directories; `None` before the broker has taken them into use.
+    pub fn log_dirs(&self) -> Option<&Arc<LogDirs>> {
+        self.log_dirs.get()
+    }
+
+    pub fn set_replication(&self, replication: Weak<dyn Replicate>) {
+        let is_first = self.replication.set(replication).is_ok();
+        assert!(is_first, "replication is put in place once");
+    }
+
+    /// `None` where the broker is gone.
+    pub(super) fn replication(&self) -> Option<Arc<dyn Replicate>> {
+        self.replication.get()?.upgrade()
+    }
+
+    pub fn set_verifier(&self, verifier: Weak<dyn VerifyTransactions>) {
+        let is_first = self.verifier.set(verifier).is_ok();
+        assert!(is_first, "the verifier is put in place once");
+    }
+
+    /// `None` where the broker is gone.
+    pub(super) fn verifier(&self) -> Option<Arc<dyn VerifyTransactions>> {
+        self.verifier.get()?.upgrade()
+    }
+
+    /// The pace of the log directory in which a partition's directory is.
+    pub fn append_pace(&self, partition_dir: &Path) -> Arc<AppendPace> {
+        let log_dir = partition_dir.parent().unwrap_or(partition_dir);
+        let mut paces = self.append_paces.lock();
+        Arc::clone(paces.entry(log_dir.to_owned()).or_default())
+    }
+}
+
+impl std::fmt::Debug for PartitionHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PartitionHost")
+            .field("log_dirs", &self.log_dirs)
+            .field("page_cache", &self.page_cache)
+            .finish_non_exhaustive()
+    }
+}

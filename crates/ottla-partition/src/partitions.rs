@@ -1,0 +1,165 @@
+//! The partitions of which this broker has a replica, by the name and by the id of their topic.
+//!
+//! The map is immutable and replaced as a whole when the metadata changes, so that looking a partition up
+//! takes no lock.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arc_swap::{ArcSwap, Guard};
+use hashbrown::HashMap;
+use ottla_context::NodeContext;
+use ottla_metadata::PartitionRegistration;
+use ottla_types::{ErrorCode, PartitionIndex, TopicId, TopicName, TopicPartition};
+use parking_lot::Mutex;
+
+use crate::partition::Partition;
+
+#[derive(Debug, Default)]
+pub struct Partitions {
+    map: ArcSwap<PartitionMap>,
+    /// Held by whoever changes the map from what it reads in it.
+    pub changing: Mutex<()>,
+    /// A replica of this broker could not be opened and is not in the map.
+    pub is_incomplete: AtomicBool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct PartitionMap {
+    by_name: HashMap<TopicName, Arc<LocalTopic>>,
+    by_id: HashMap<TopicId, Arc<LocalTopic>>,
+}
+
+/// The partitions of one topic that are here.
+#[derive(Clone, Debug)]
+pub struct LocalTopic {
+    pub name: TopicName,
+    pub id: TopicId,
+    /// By partition index; `None` where the partition is not here.
+    partitions: Vec<Option<Arc<Partition>>>,
+}
+
+impl LocalTopic {
+    /// The partitions that are here.
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.partitions.iter().flatten()
+    }
+
+    pub fn partition(&self, index: i32) -> Option<&Arc<Partition>> {
+        self.partitions.get(usize::try_from(index).ok()?)?.as_ref()
+    }
+}
+
+impl PartitionMap {
+    pub fn topic(&self, name: &str) -> Option<&Arc<LocalTopic>> {
+        self.by_name.get(name)
+    }
+
+    pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<LocalTopic>> {
+        self.by_id.get(&id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.by_name.values().flat_map(|topic| topic.partitions())
+    }
+
+    pub fn topics(&self) -> impl Iterator<Item = &Arc<LocalTopic>> {
+        self.by_name.values()
+    }
+
+    pub fn insert(&mut self, partition: Arc<Partition>) {
+        let name = partition.topic_partition.topic.clone();
+        let known = self.by_name.get(&name);
+        let mut topic = match known.is_some_and(|topic| topic.id == partition.topic_id) {
+            true => self.take_out(partition.topic_id),
+            false => None,
+        }
+        .unwrap_or_else(|| LocalTopic {
+            name,
+            id: partition.topic_id,
+            partitions: Vec::new(),
+        });
+        let index = partition.topic_partition.partition.0.max(0) as usize;
+        if topic.partitions.len() <= index {
+            topic.partitions.resize(index + 1, None);
+        }
+        topic.partitions[index] = Some(partition);
+        self.put(topic);
+    }
+
+    /// Takes a partition out and returns it.
+    pub fn remove(&mut self, id: TopicId, index: PartitionIndex) -> Option<Arc<Partition>> {
+        let mut topic = self.take_out(id)?;
+        let place = usize::try_from(index.0).ok();
+        let place = place.and_then(|index| topic.partitions.get_mut(index));
+        let removed = place.and_then(Option::take);
+        if topic.partitions.iter().any(Option::is_some) {
+            self.put(topic);
+        }
+        removed
+    }
+
+    /// Takes a topic out, to be changed and put back. It is copied only where another map has it too, so that a topic of
+    /// thousands of partitions is copied once and not with each of them.
+    fn take_out(&mut self, id: TopicId) -> Option<LocalTopic> {
+        let topic = self.by_id.remove(&id)?;
+        if self.by_name.get(&topic.name).is_some_and(|it| it.id == id) {
+            self.by_name.remove(&topic.name);
+        }
+        Some(Arc::unwrap_or_clone(topic))
+    }
+
+    fn put(&mut self, topic: LocalTopic) {
+        let topic = Arc::new(topic);
+        self.by_id.insert(topic.id, Arc::clone(&topic));
+        self.by_name.insert(topic.name.clone(), topic);
+    }
+}
+
+impl Partitions {
+    /// All partitions as they are now.
+    pub fn load(&self) -> Guard<Arc<PartitionMap>> {
+        self.map.load()
+    }
+
+    pub fn get(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
+        self.load().topic(topic)?.partition(index).cloned()
+    }
+
+    /// A partition of which this broker has a replica, or what to answer where it has none.
+    pub fn local(
+        &self,
+        context: &NodeContext,
+        topic: &str,
+        index: i32,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        if let Some(partition) = self.get(topic, index) {
+            return Ok(partition);
+        }
+        let metadata = context.metadata();
+        let known = metadata.topics.by_name(topic);
+        Err(
+            match known.and_then(|topic| topic.partition(index.into())) {
+                Some(registration) => why_missing(context, registration),
+                None => ErrorCode::UnknownTopicOrPartition,
+            },
+        )
+    }
+
+    pub fn find(&self, topic_partition: &TopicPartition) -> Option<Arc<Partition>> {
+        self.get(&topic_partition.topic, topic_partition.partition.0)
+    }
+
+    pub fn replace(&self, map: PartitionMap) {
+        self.map.store(Arc::new(map));
+    }
+}
+
+/// What to answer about a partition that is not in the map: one that this broker should have could not be opened.
+pub fn why_missing(context: &NodeContext, registration: &PartitionRegistration) -> ErrorCode {
+    if registration.replicas.contains(&context.broker_id()) {
+        ErrorCode::KafkaStorageError
+    } else {
+        ErrorCode::NotLeaderOrFollower
+    }
+}

@@ -1,0 +1,123 @@
+//! Replication between brokers: what the replicas of this broker have to be told and fetched over the network.
+//!
+//! What a replica does is decided in `ottla-replica` and carried out in `partition/execute.rs`; here is what no single
+//! partition owns: the fetchers that ask leaders for many partitions at once ([`Fetchers`]), the proposals to the
+//! controller that go in one request ([`AlterPartitions`]), and the clock.
+//!
+//! Never touches: a log. Everything that comes back is an event in the inbox of its partition.
+//!
+//! Kafka: `ReplicaFetcherManager`, `ReplicaFetcherThread`, `DefaultAlterPartitionManager`, and the tasks that
+//! `ReplicaManager` schedules.
+
+mod alter_partitions;
+mod fetch_session;
+mod fetcher;
+mod fetchers;
+mod leader_offsets;
+mod new_leaderships;
+mod orders;
+mod throttle;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_replica::{AlterPartition, Event};
+use tokio::sync::watch;
+
+use ottla_node::Node;
+use ottla_types::{BrokerId, TopicPartition};
+
+use crate::partition::Partition;
+use crate::partition::host::{LeaderFetcher, PartitionHost, Replicate};
+use crate::partitions::Partitions;
+use alter_partitions::AlterPartitions;
+use fetchers::Fetchers;
+use new_leaderships::NewLeaderships;
+
+pub use fetcher::Fetcher;
+pub use throttle::ReplicationThrottle;
+
+/// What the partitions of this broker share about replication.
+#[derive(Debug)]
+pub struct Replication {
+    host: Arc<PartitionHost>,
+    node: Arc<Node>,
+    pub fetchers: Fetchers,
+    alter_partitions: AlterPartitions,
+    /// What goes to followers.
+    pub leader_throttle: ReplicationThrottle,
+    /// What comes from leaders.
+    pub follower_throttle: ReplicationThrottle,
+    pub new_leaderships: NewLeaderships,
+    /// Becomes true when nothing is to be fetched any more.
+    ended: watch::Sender<bool>,
+}
+
+impl Replication {
+    pub fn new(host: Arc<PartitionHost>, node: Arc<Node>) -> Replication {
+        Replication {
+            host,
+            node,
+            fetchers: Fetchers::default(),
+            alter_partitions: AlterPartitions::default(),
+            leader_throttle: ReplicationThrottle::default(),
+            follower_throttle: ReplicationThrottle::default(),
+            new_leaderships: NewLeaderships::default(),
+            ended: watch::Sender::new(false),
+        }
+    }
+
+    /// Ends fetching and asking the controller. A broker that stops in order does so when it has given its partitions
+    /// away: until then it is in sync, and others wait for it.
+    pub fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Waits for the end.
+    async fn ended(&self) {
+        let mut ended = self.ended.subscribe();
+        // The sender lives as long as the broker, so waiting cannot fail.
+        let _ = ended.wait_for(|&ended| ended).await;
+    }
+}
+
+impl Replicate for Replication {
+    fn fetcher(
+        self: Arc<Self>,
+        leader: BrokerId,
+        topic_partition: &TopicPartition,
+    ) -> Arc<dyn LeaderFetcher> {
+        self.fetchers.of(&self, leader, topic_partition)
+    }
+
+    fn propose(
+        self: Arc<Self>,
+        partition: &Arc<Partition>,
+        proposal: AlterPartition,
+        is_again: bool,
+    ) {
+        AlterPartitions::submit(&self, partition, proposal, is_again);
+    }
+}
+
+/// Tells the leaders that have followers what time it is, twice within `replica.lag.time.max.ms`, so that those that
+/// lag leave the ISR (Kafka: `ReplicaManager.maybeShrinkIsr`). Ends when the broker stops.
+pub async fn keep_isr_current(host: Arc<PartitionHost>, partitions: Arc<Partitions>) {
+    loop {
+        let lag_max_ms = host.context.config().replica_lag_time_max_ms.max(2) as u64;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(lag_max_ms / 2)) => {}
+            () = host.context.stopping() => return,
+        }
+        let (image, partitions) = (host.context.metadata().clone(), partitions.load());
+        for partition in partitions.iter().filter(|partition| partition.is_leader()) {
+            let topic = image.topics.by_id(partition.topic_id);
+            let registration =
+                topic.and_then(|topic| topic.partition(partition.topic_partition.partition));
+            if registration.is_some_and(|registration| registration.replicas.len() > 1) {
+                let now_ms = host.context.now_ms();
+                partition.notify(&host, Event::ClockTicked { now_ms });
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Proposals of other in-sync replicas to the controller, those of all partitions together.
+//!
+//! One request is under way at a time, with the oldest unanswered proposal of each partition; what comes meanwhile goes
+//! with the next. A request that failed as a whole is sent again, without end: nobody but the controller may say of a
+//! proposal that it was not applied.
+//!
+//! Kafka: `DefaultAlterPartitionManager`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_protocol::messages::alter_partition_request::{BrokerState, PartitionData, TopicData};
+use ottla_protocol::messages::{AlterPartitionRequest, AlterPartitionResponse};
+use ottla_replica::{AlterPartition, AlteredPartition, Event};
+use ottla_types::{
+    BrokerId, ErrorCode, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicIdPartition,
+};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Replication;
+use crate::partition::Partition;
+
+/// How long a request that failed, and a proposal that was refused, waits until it is sent again.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// The proposals that the controller has not answered.
+#[derive(Debug, Default)]
+pub struct AlterPartitions {
+    queue: Mutex<Queue>,
+    submitted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// By partition, the oldest first.
+    proposals: BTreeMap<TopicIdPartition, VecDeque<Proposal>>,
+    /// A task sends them.
+    is_sending: bool,
+}
+
+#[derive(Debug)]
+struct Proposal {
+    partition: Arc<Partition>,
+    proposal: AlterPartition,
+    /// Not to be sent before.
+    ready_at: Instant,
+}
+
+type Results = BTreeMap<TopicIdPartition, Result<AlteredPartition, ErrorCode>>;
+
+impl AlterPartitions {
+    /// Has the controller asked; the partition is told what it says. One that `is_again`, because it was refused, waits
+    /// a little.
+    pub fn submit(
+        replication: &Arc<Replication>,
+        partition: &Arc<Partition>,
+        proposal: AlterPartition,
+        is_again: bool,
+    ) {
+        let of_broker = &replication.alter_partitions;
+        let now = Instant::now();
+        let proposal = Proposal {
+            partition: Arc::clone(partition),
+            proposal,
+            ready_at: if is_again { now + RETRY } else { now },
+        };
+        let has_sender = {
+            let mut queue = of_broker.queue.lock();
+            let key = partition.topic_id_partition();
+            queue.proposals.entry(key).or_default().push_back(proposal);
+            std::mem::replace(&mut queue.is_sending, true)
+        };
+        if has_sender {
+            of_broker.submitted.notify_one();
+            return;
+        }
+        let replication = Arc::clone(replication);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = send_all(&replication) => {}
+                () = replication.ended() => {}
+            }
+        });
+    }
+}
+
+/// Sends until everything is answered.
+async fn send_all(replication: &Arc<Replication>) {
+    let of_broker = &replication.alter_partitions;
+    let mut has_complained = false;
+    loop {
+        let next = of_broker.queue.lock().next(Instant::now());
+        let sent = match next {
+            Next::Nothing => return,
+            Next::Wait(until) => {
+                tokio::select! {
+                    () = tokio::time::sleep_until(until) => {}
+                    () = of_broker.submitted.notified() => {}
+                }
+                continue;
+            }
+            Next::Send(sent) => sent,
+        };
+        let request = request_of(replication, &sent);
+        let error = match replication.node.ask_controller(request).await {
+            Ok(response) => match ErrorCode::from_code(response.error_code) {
+                ErrorCode::None => {
+                    has_complained = false;
+                    let results = results_of(&response);
+                    if on_results(replication, sent, results) {
+                        continue;
+                    }
+                    ErrorCode::UnknownServerError
+                }
+                error => error,
+            },
+            Err(error) => error,
+        };
+        if !std::mem::replace(&mut has_complained, true) {
+            tracing::warn!(
+                "the controller did not take a change of in-sync replicas, which is tried again: {error}"
+            );
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// What can be sent.
+enum Next {
+    Nothing,
+    Wait(Instant),
+    Send(Vec<(TopicIdPartition, AlterPartition)>),
+}
+
+impl Queue {
+    /// The first proposals of all partitions, as far as it is time for them. With nothing left, whoever sends has ended.
+    fn next(&mut self, now: Instant) -> Next {
+        let mut first_ready: Option<Instant> = None;
+        let mut ready = Vec::new();
+        for (key, proposals) in &self.proposals {
+            let Some(first) = proposals.front() else {
+                continue;
+            };
+            if first.ready_at <= now {
+                ready.push((*key, first.proposal.clone()));
+            } else {
+                let earlier = first_ready.map_or(first.ready_at, |at| at.min(first.ready_at));
+                first_ready = Some(earlier);
+            }
+        }
+        match first_ready {
+            _ if !ready.is_empty() => Next::Send(ready),
+            Some(at) => Next::Wait(at),
+            None => {
+                self.is_sending = false;
+                Next::Nothing
+            }
+        }
+    }
+
+    /// Takes out what was answered.
+    fn take(&mut self, key: TopicIdPartition) -> Option<Proposal> {
+        let proposals = self.proposals.get_mut(&key)?;
+        let first = proposals.pop_front();
+        if proposals.is_empty() {
+            self.proposals.remove(&key);
+        }
+        first
+    }
+}
+
+/// Tells the partitions what became of their proposals. Returns whether all were answered; the others stay.
+fn on_results(
+    replication: &Arc<Replication>,
+    sent: Vec<(TopicIdPartition, AlterPartition)>,
+    mut results: Results,
+) -> bool {
+    let mut are_all_answered = true;
+    for (key, proposal) in sent {
+        let Some(result) = results.remove(&key) else {
+            are_all_answered = false;
+            continue;
+        };
+        let taken = replication.alter_partitions.queue.lock().take(key);
+        let Some(first) = taken else {
+            continue;
+        };
+        if let Err(error) = &result {
+            tracing::info!(
+                partition = %first.partition.topic_partition,
+                "the controller refused {:?}: {error}", proposal.new_isr
+            );
+        }
+        let event = Event::PartitionAltered { proposal, result };
+        first.partition.notify(&replication.host, event);
+    }
+    are_all_answered
+}
+
+fn request_of(
+    replication: &Replication,
+    proposals: &[(TopicIdPartition, AlterPartition)],
+) -> AlterPartitionRequest {
+    let mut topics: Vec<TopicData> = Vec::new();
+    for (key, proposal) in proposals {
+        let members = proposal.new_isr.iter().map(|member| BrokerState {
+            broker_id: member.broker_id.0,
+            broker_epoch: member.broker_epoch.0,
+            ..Default::default()
+        });
+        let partition = PartitionData {
+            partition_index: key.partition.0,
+            leader_epoch: proposal.leader_epoch.0,
+            new_isr_with_epochs: members.collect(),
+            partition_epoch: proposal.partition_epoch.0,
+            ..Default::default()
+        };
+        match topics.last_mut() {
+            Some(topic) if topic.topic_id == key.topic_id => topic.partitions.push(partition),
+            _ => topics.push(TopicData {
+                topic_id: key.topic_id,
+                partitions: vec![partition],
+                ..Default::default()
+            }),
+        }
+    }
+    AlterPartitionRequest {
+        broker_id: replication.host.context.broker_id().0,
+        broker_epoch: replication.node.broker_epoch().0,
+        topics,
+        ..Default::default()
+    }
+}
+
+fn results_of(response: &AlterPartitionResponse) -> Results {
+    let mut results = Results::new();
+    for topic in &response.topics {
+        for partition in &topic.partitions {
+            let key = TopicIdPartition {
+                topic_id: topic.topic_id,
+                partition: PartitionIndex(partition.partition_index),
+            };
+            let result = match ErrorCode::from_code(partition.error_code) {
+                ErrorCode::None => Ok(AlteredPartition {
+                    leader_epoch: LeaderEpoch(partition.leader_epoch),
+                    partition_epoch: PartitionEpoch(partition.partition_epoch),
+                    isr: partition.isr.iter().copied().map(BrokerId).collect(),
+                }),
+                error => Err(error),
+            };
+            results.insert(key, result);
+        }
+    }
+    results
+}

@@ -1,0 +1,431 @@
+//! One fetcher: asks one leader for the partitions that it has orders for, in one session over one connection, and
+//! puts what is answered into their inboxes.
+//!
+//! One request is under way at a time. What it brings is appended on the fetcher's thread where the partition is free,
+//! as a Produce is on its connection's, and each append leads to the next order; so the next request asks for all
+//! again. A partition that is busy at that moment is waited for a little: a request that leaves it out may wait at the
+//! leader for `replica.fetch.wait.max.ms`.
+//!
+//! A leader that cannot be reached leaves the orders standing; it is asked again after `replica.fetch.backoff.ms`.
+//!
+//! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`, `BrokerBlockingSender`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ottla_config::BrokerConfig;
+use ottla_protocol::Records;
+use ottla_protocol::messages::FetchRequest;
+use ottla_protocol::messages::fetch_request::{FetchPartition, ReplicaState};
+use ottla_protocol::messages::fetch_response::PartitionData;
+use ottla_records::BatchError;
+use ottla_records::legacy::AnyBatch;
+use ottla_replica::{EpochEnd, FetchPosition};
+use ottla_types::{
+    BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicIdPartition, TopicPartition,
+};
+
+use super::Replication;
+use super::fetch_session::{Change, FetchSession, Unusable};
+use super::fetchers::fetcher_number;
+use super::leader_offsets::Questions;
+use super::orders::{Order, Orders};
+use crate::partition::Partition;
+use crate::partition::host::LeaderFetcher;
+use crate::partition::leader_answer::{Answered, LeaderAnswer};
+use ottla_context::NodeContext;
+use ottla_metrics::Metric;
+use ottla_net::{PeerConnection, PeerError, PeerSettings};
+
+/// How long a partition is waited for that was given records and has not asked for more.
+const REORDER_WAIT: Duration = Duration::from_millis(10);
+/// A connection that was not used for so long is closed, and a fetcher that no partition has any more ends.
+const IDLE: Duration = Duration::from_secs(60);
+/// After so many bytes other tasks of the thread have their turn.
+const YIELD_BYTES: usize = 1024 * 1024;
+/// The first version of Fetch that says who asks beside the request, with the epoch of its broker.
+const REPLICA_STATE_VERSION: i16 = 15;
+
+/// Fetches from one leader.
+#[derive(Debug)]
+pub struct Fetcher {
+    context: Arc<NodeContext>,
+    leader: BrokerId,
+    /// Among the fetchers of this leader.
+    number: u32,
+    orders: Orders,
+    questions: Questions,
+    /// Requests that it has sent, and bytes of records that came.
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Why nothing was fetched.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the metadata names no address of it for {0}")]
+    NoEndpoint(String),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error("it answered {0}")]
+    Refused(ErrorCode),
+    #[error("it answered for other partitions than it was asked for")]
+    WrongPartitions,
+}
+
+impl Fetcher {
+    /// Begins with nothing to fetch. Ends with the replication, or when nobody needs it.
+    pub(super) fn start(
+        replication: &Arc<Replication>,
+        leader: BrokerId,
+        number: u32,
+    ) -> Arc<Fetcher> {
+        let fetcher = Arc::new(Fetcher {
+            context: Arc::clone(&replication.host.context),
+            leader,
+            number,
+            orders: Orders::default(),
+            questions: Questions::default(),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        });
+        let (running, replication) = (Arc::clone(&fetcher), Arc::clone(replication));
+        tokio::spawn(async move {
+            tokio::select! {
+                () = running.fetch_on_order(&replication) => {}
+                () = replication.ended() => {}
+            }
+        });
+        fetcher
+    }
+
+    /// By what the fetchers of a broker are told apart.
+    pub fn key(&self) -> (BrokerId, u32) {
+        (self.leader, self.number)
+    }
+
+    /// How many requests it has sent, and how many bytes of records came.
+    pub fn counts(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.requests), read(&self.bytes))
+    }
+
+    async fn fetch_on_order(self: &Arc<Self>, replication: &Arc<Replication>) {
+        let mut connection = None;
+        let mut session = FetchSession::default();
+        let mut has_complained = false;
+        let mut held_back = Vec::new();
+        loop {
+            if self.orders.is_empty() && self.questions.is_empty() {
+                let ordered = self.orders.ordered();
+                if tokio::time::timeout(IDLE, ordered).await.is_err() {
+                    connection = None;
+                    session = FetchSession::default();
+                    if replication.fetchers.forget_unused(self) {
+                        return;
+                    }
+                }
+                continue;
+            }
+            match self
+                .exchange(replication, &mut connection, &mut session, &mut held_back)
+                .await
+            {
+                Ok(()) => has_complained = false,
+                Err(trouble) => {
+                    let (leader, number) = (self.leader.0, self.number);
+                    if std::mem::replace(&mut has_complained, true) {
+                        tracing::debug!(
+                            leader,
+                            number,
+                            "cannot fetch from replication {leader}: {trouble}"
+                        );
+                    } else {
+                        tracing::warn!(
+                            leader,
+                            number,
+                            "cannot fetch from replication {leader}, which is tried again: {trouble}"
+                        );
+                    }
+                    connection = None;
+                    session.on_failure();
+                    self.questions.give_up(replication);
+                    self.back_off(replication).await;
+                }
+            }
+        }
+    }
+
+    /// One request, and what follows from its answer.
+    async fn exchange(
+        &self,
+        replication: &Arc<Replication>,
+        connection: &mut Option<PeerConnection>,
+        session: &mut FetchSession,
+        held_back: &mut Vec<TopicIdPartition>,
+    ) -> Result<(), Trouble> {
+        let connection = match connection.take().filter(|open| !open.is_closed()) {
+            Some(open) => connection.insert(open),
+            None => {
+                // Nothing is known there of a session that another connection had, if it is another process.
+                session.on_failure();
+                connection.insert(self.connect(replication).await?)
+            }
+        };
+        self.questions.ask(replication, connection).await?;
+        // What was held back may go on by now.
+        self.orders.look_again(held_back.drain(..));
+        let orders = match session.is_full() {
+            true => self.orders.take_all(),
+            false => self.orders.take_changed(),
+        };
+        let config = replication.host.context.config().clone();
+        let wanted = orders.into_iter().map(|(key, order)| {
+            let wanted = order.and_then(|order| {
+                if is_held_back(replication, &config, &order) {
+                    held_back.push(key);
+                    return None;
+                }
+                Some((order.position, request_of(&order, &config)))
+            });
+            (key, wanted)
+        });
+        let Some(change) = session.change(wanted) else {
+            if !held_back.is_empty() {
+                self.back_off(replication).await;
+            }
+            return Ok(());
+        };
+        let request = |version| self.request(replication, &config, session, change, version);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let response = connection.send_with(request).await?;
+        match session.on_answer(&response) {
+            Ok(()) => {}
+            Err(Unusable::SessionLost) => return Ok(()),
+            Err(Unusable::Refused(code)) => return Err(Trouble::Refused(code)),
+            Err(Unusable::WrongPartitions) => return Err(Trouble::WrongPartitions),
+        }
+        let mut busy = Vec::new();
+        let mut bytes = 0;
+        for topic in response.responses {
+            for data in topic.partitions {
+                let key = TopicIdPartition {
+                    topic_id: topic.topic_id,
+                    partition: PartitionIndex(data.partition_index),
+                };
+                // Of an order that is in force no more, nobody wants to hear.
+                let Some(&order) = session.position(&key) else {
+                    continue;
+                };
+                let Some(partition) = self.orders.answer(key, &order) else {
+                    continue;
+                };
+                let result = read_answer(&partition, data);
+                let answer = LeaderAnswer { order, result };
+                let size = answer.size_in_bytes();
+                bytes += size;
+                self.bytes.fetch_add(size as u64, Ordering::Relaxed);
+                replication
+                    .host
+                    .context
+                    .metrics
+                    .add(Metric::ReplicationBytesIn, size as u64);
+                if partition.settings().is_throttled_as_follower {
+                    let throttle = &replication.follower_throttle;
+                    throttle.record(&config, size as u64, replication.host.context.now_ms());
+                }
+                partition.on_leader_answered(&replication.host, answer);
+                if size > 0 && !self.orders.is_standing(&key) {
+                    busy.push(key);
+                }
+                if bytes >= YIELD_BYTES {
+                    bytes = 0;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        self.wait_for_orders(busy).await;
+        Ok(())
+    }
+
+    async fn connect(&self, replication: &Replication) -> Result<PeerConnection, Trouble> {
+        let (config, image) = (
+            replication.host.context.config().clone(),
+            replication.host.context.metadata().clone(),
+        );
+        let listener = &config.inter_broker_listener_name;
+        let registration = image.cluster.broker(self.leader);
+        let endpoint = registration.and_then(|registration| registration.listener(listener));
+        let endpoint = endpoint.ok_or_else(|| Trouble::NoEndpoint(listener.clone()))?;
+        let settings = PeerSettings {
+            client_id: format!(
+                "replication-{}-fetcher-{}",
+                replication.host.context.broker_id().0,
+                self.number
+            )
+            .into(),
+            request_timeout: Duration::from_millis(config.replica_socket_timeout_ms.max(1) as u64),
+            connection_setup_timeout: Duration::from_millis(
+                config.socket_connection_setup_timeout_ms.max(1) as u64,
+            ),
+            // The first batch comes whatever its size is, and a topic may allow any.
+            receive_limit: i32::MAX as usize,
+        };
+        Ok(PeerConnection::open(&endpoint.host, endpoint.port, &settings).await?)
+    }
+
+    fn request(
+        &self,
+        replication: &Replication,
+        config: &BrokerConfig,
+        session: &FetchSession,
+        change: Change,
+        version: i16,
+    ) -> FetchRequest {
+        let mut request = FetchRequest {
+            max_wait_ms: config.replica_fetch_wait_max_ms,
+            min_bytes: config.replica_fetch_min_bytes,
+            max_bytes: config.replica_fetch_response_max_bytes,
+            session_id: session.id,
+            session_epoch: session.epoch,
+            topics: change.topics,
+            forgotten_topics_data: change.forgotten,
+            ..Default::default()
+        };
+        if version >= REPLICA_STATE_VERSION {
+            request.replica_state = ReplicaState {
+                replica_id: replication.host.context.broker_id().0,
+                replica_epoch: replication.node.broker_epoch().0,
+                ..Default::default()
+            };
+        } else {
+            request.replica_id = replication.host.context.broker_id().0;
+        }
+        request
+    }
+
+    /// Waits a little for the next orders of partitions that somebody else steps at the moment.
+    async fn wait_for_orders(&self, mut busy: Vec<TopicIdPartition>) {
+        if busy.is_empty() {
+            return;
+        }
+        let wait = async {
+            loop {
+                busy.retain(|key| !self.orders.is_standing(key));
+                if busy.is_empty() {
+                    return;
+                }
+                self.orders.ordered().await;
+            }
+        };
+        // One that takes longer is left out of the next request.
+        let _ = tokio::time::timeout(REORDER_WAIT, wait).await;
+    }
+
+    async fn back_off(&self, replication: &Replication) {
+        let backoff_ms = replication
+            .host
+            .context
+            .config()
+            .replica_fetch_backoff_ms
+            .max(1) as u64;
+        tokio::time::sleep(Duration::from_millis(backoff_ms)).await;
+    }
+}
+
+impl LeaderFetcher for Fetcher {
+    fn is_for(&self, leader: BrokerId, topic_partition: &TopicPartition) -> bool {
+        let fetchers = self.context.config().num_replica_fetchers;
+        self.leader == leader && self.number == fetcher_number(topic_partition, fetchers)
+    }
+
+    fn order(&self, partition: &Arc<Partition>, position: FetchPosition) {
+        self.orders.put(partition, position);
+    }
+
+    fn stop(&self, partition: &Partition) {
+        self.orders.take_back(partition.topic_id_partition());
+    }
+
+    fn list_leader_offsets(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch) {
+        self.questions.put(partition, leader_epoch);
+        self.orders.wake();
+    }
+}
+
+/// Whether an order has to wait because throttled replicas have been too fast.
+fn is_held_back(replication: &Replication, config: &BrokerConfig, order: &Order) -> bool {
+    let quota = config.follower_replication_throttled_rate;
+    let (throttle, now_ms) = (
+        &replication.follower_throttle,
+        replication.host.context.now_ms(),
+    );
+    order.partition.settings().is_throttled_as_follower
+        && throttle.holds_back(config, order.position.is_in_sync, quota, now_ms)
+}
+
+/// What is asked of the partition of an order.
+fn request_of(order: &Order, config: &BrokerConfig) -> FetchPartition {
+    let position = &order.position;
+    FetchPartition {
+        partition: order.partition.topic_partition.partition.0,
+        current_leader_epoch: position.leader_epoch.0,
+        fetch_offset: position.fetch_offset.0,
+        last_fetched_epoch: position.last_fetched_epoch.map_or(-1, |epoch| epoch.0),
+        log_start_offset: order.partition.reader().log_start_offset().0,
+        partition_max_bytes: config.replica_fetch_max_bytes,
+        ..Default::default()
+    }
+}
+
+/// What a leader said of a partition. Its batches stay slices of the answer.
+fn read_answer(partition: &Partition, data: PartitionData) -> Result<Answered, ErrorCode> {
+    match ErrorCode::from_code(data.error_code) {
+        ErrorCode::None => {}
+        code => {
+            tracing::debug!(partition = %partition.topic_partition, "the leader answered {code}");
+            return Err(code);
+        }
+    }
+    if data.diverging_epoch.epoch >= 0 {
+        return Ok(Answered::Diverging(EpochEnd {
+            leader_epoch: LeaderEpoch(data.diverging_epoch.epoch),
+            end_offset: Offset(data.diverging_epoch.end_offset),
+        }));
+    }
+    let records = match data.records {
+        Some(Records::Bytes(bytes)) => bytes,
+        // Decoding never gives a file region.
+        Some(Records::File(_)) | None => Bytes::new(),
+    };
+    let batches = read_batches(records).map_err(|error| {
+        tracing::error!(
+            partition = %partition.topic_partition,
+            "what the leader sent is damaged, and is fetched again: {error}"
+        );
+        ErrorCode::CorruptMessage
+    })?;
+    Ok(Answered::Records {
+        batches,
+        high_watermark: Offset(data.high_watermark),
+        log_start_offset: Offset(data.log_start_offset),
+    })
+}
+
+/// A batch that is cut off at the end is left out.
+fn read_batches(mut records: Bytes) -> Result<Vec<AnyBatch>, BatchError> {
+    let mut batches = Vec::new();
+    while !records.is_empty() {
+        match AnyBatch::read(&mut records) {
+            Ok(batch) => {
+                batch.verify_crc()?;
+                batches.push(batch);
+            }
+            Err(BatchError::TruncatedHeader { .. } | BatchError::TruncatedBatch { .. }) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(batches)
+}

@@ -1,0 +1,142 @@
+//! Asking a leader where its log starts and ends, for followers whose position lies outside of it.
+//!
+//! Kafka: `RemoteLeaderEndPoint.fetchLatestOffset`, `RemoteLeaderEndPoint.fetchEarliestOffset`.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use ottla_protocol::messages::ListOffsetsRequest;
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_replica::{Event, LeaderOffsets};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicPartition};
+use parking_lot::Mutex;
+
+use super::Replication;
+use crate::partition::Partition;
+use ottla_net::{PeerConnection, PeerError};
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+
+/// The followers of one leader that wait to hear where its logs start and end.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    waiting: Mutex<Vec<Question>>,
+}
+
+#[derive(Debug)]
+struct Question {
+    partition: Arc<Partition>,
+    leader_epoch: LeaderEpoch,
+}
+
+/// By partition, what the leader answered to one time.
+type Offsets = HashMap<TopicPartition, Result<Offset, ErrorCode>>;
+
+impl Questions {
+    pub(super) fn put(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch) {
+        self.waiting.lock().push(Question {
+            partition: Arc::clone(partition),
+            leader_epoch,
+        });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
+    /// Asks what is to be asked, and tells whoever waits. First for the ends: a log that was cut back there would lie
+    /// before a start that was asked for earlier.
+    pub(super) async fn ask(
+        &self,
+        replication: &Arc<Replication>,
+        connection: &PeerConnection,
+    ) -> Result<(), PeerError> {
+        let questions = std::mem::take(&mut *self.waiting.lock());
+        if questions.is_empty() {
+            return Ok(());
+        }
+        let asked = async {
+            let ends = list(replication, connection, &questions, LATEST).await?;
+            let starts = list(replication, connection, &questions, EARLIEST).await?;
+            Ok((ends, starts))
+        };
+        let (offsets, failure) = match asked.await {
+            Ok(offsets) => (Some(offsets), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        for question in questions {
+            let topic_partition = &question.partition.topic_partition;
+            let of = |offsets: &Offsets| {
+                let found = offsets.get(topic_partition).copied();
+                found.unwrap_or(Err(ErrorCode::UnknownServerError))
+            };
+            let result = match &offsets {
+                None => Err(ErrorCode::NetworkException),
+                Some((ends, starts)) => of(ends).and_then(|log_end_offset| {
+                    Ok(LeaderOffsets {
+                        log_end_offset,
+                        log_start_offset: of(starts)?,
+                    })
+                }),
+            };
+            question.answer(replication, result);
+        }
+        failure
+    }
+
+    /// The leader cannot be asked.
+    pub(super) fn give_up(&self, replication: &Arc<Replication>) {
+        let questions = std::mem::take(&mut *self.waiting.lock());
+        for question in questions {
+            question.answer(replication, Err(ErrorCode::NetworkException));
+        }
+    }
+}
+
+impl Question {
+    fn answer(self, replication: &Arc<Replication>, result: Result<LeaderOffsets, ErrorCode>) {
+        let event = Event::LeaderOffsetsListed {
+            leader_epoch: self.leader_epoch,
+            result,
+            now_ms: replication.host.context.now_ms(),
+        };
+        self.partition.notify(&replication.host, event);
+    }
+}
+
+async fn list(
+    replication: &Replication,
+    connection: &PeerConnection,
+    questions: &[Question],
+    timestamp: i64,
+) -> Result<Offsets, PeerError> {
+    let topics = questions.iter().map(|question| ListOffsetsTopic {
+        name: question.partition.topic_partition.topic.clone(),
+        partitions: vec![ListOffsetsPartition {
+            partition_index: question.partition.topic_partition.partition.0,
+            current_leader_epoch: question.leader_epoch.0,
+            timestamp,
+            ..Default::default()
+        }],
+        ..Default::default()
+    });
+    let request = ListOffsetsRequest {
+        replica_id: replication.host.context.broker_id().0,
+        topics: topics.collect(),
+        ..Default::default()
+    };
+    let response = connection.send(&request).await?;
+    let mut offsets = Offsets::new();
+    for topic in response.topics {
+        for partition in topic.partitions {
+            let key = TopicPartition::new(topic.name.clone(), partition.partition_index);
+            let found = match ErrorCode::from_code(partition.error_code) {
+                ErrorCode::None => Ok(Offset(partition.offset)),
+                code => Err(code),
+            };
+            offsets.insert(key, found);
+        }
+    }
+    Ok(offsets)
+}

@@ -1,0 +1,102 @@
+//! How long a follower's fetch waits here when this broker has just begun to lead partitions.
+//!
+//! A follower asks for all partitions of a leader in one request, and that waits for `replica.fetch.wait.max.ms` where
+//! nothing is written. A partition that the follower is given meanwhile is not in it, and its first write with
+//! `acks=all` would wait for the request to end: half a second after an election, where the election takes a few
+//! milliseconds. Kafka's leaders let it wait.
+//!
+//! Both learn of an election at about the same time, in either order. So a fetch that waits is answered when this broker
+//! begins to lead, and the ones that follow wait no longer than that is ago: ten of them until all is as it was, and none
+//! that makes a follower twice as late as it is itself.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The shortest wait, and what each partition of the fetch adds: all are looked at with each fetch, and that must not be
+/// what a broker does when thousands of partitions have moved.
+const SHORTEST_WAIT: Duration = Duration::from_millis(5);
+const FOR_EACH_PARTITION: Duration = Duration::from_micros(20);
+
+/// When this broker last began to lead a partition.
+#[derive(Debug, Default)]
+pub struct NewLeaderships {
+    last: watch::Sender<Option<Instant>>,
+}
+
+impl NewLeaderships {
+    pub fn note(&self) {
+        self.last.send_replace(Some(Instant::now()));
+    }
+
+    /// Waits until a follower, which asked for so many partitions and is waiting from now on, is to ask again.
+    pub async fn until_asked_again(&self, partitions: usize) {
+        let parked = Instant::now();
+        let mut last = self.last.subscribe();
+        loop {
+            let began = *last.borrow_and_update();
+            let mut changed = pin!(last.changed());
+            match began {
+                None => {
+                    // The sender lives as long as the broker, so waiting cannot fail.
+                    let _ = changed.await;
+                }
+                Some(began) => {
+                    let wait = longest_wait(parked.saturating_duration_since(began), partitions);
+                    tokio::select! {
+                        _ = &mut changed => {}
+                        () = tokio::time::sleep_until(parked + wait) => return,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long a fetch waits that came so long after the beginning of a leadership.
+fn longest_wait(since: Duration, partitions: usize) -> Duration {
+    since.max(SHORTEST_WAIT + FOR_EACH_PARTITION * partitions as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fetches_behind_a_new_leadership_wait_longer_and_longer() {
+        let mut since = Duration::ZERO;
+        let mut fetches = 0;
+        while since < Duration::from_millis(500) {
+            since += longest_wait(since, 1);
+            fetches += 1;
+        }
+        assert!((5..=10).contains(&fetches), "{fetches} fetches");
+    }
+
+    #[test]
+    fn a_fetch_of_many_partitions_is_not_repeated_at_once() {
+        let wait = longest_wait(Duration::ZERO, 10_000);
+        assert!(wait >= Duration::from_millis(200), "{wait:?}");
+    }
+
+    #[test]
+    fn long_after_a_leadership_began_a_fetch_waits_as_long_as_it_likes() {
+        let wait = longest_wait(Duration::from_secs(3600), 10_000);
+        assert_eq!(wait, Duration::from_secs(3600));
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_waits_is_answered_when_a_leadership_begins() {
+        let leaderships = NewLeaderships::default();
+        let asked_again = leaderships.until_asked_again(1);
+        let mut asked_again = pin!(asked_again);
+        let little = Duration::from_millis(50);
+        let waited = tokio::time::timeout(little, &mut asked_again).await;
+        assert!(waited.is_err(), "nothing has begun");
+        leaderships.note();
+        let waited = tokio::time::timeout(Duration::from_secs(10), asked_again).await;
+        assert!(waited.is_ok());
+    }
+}

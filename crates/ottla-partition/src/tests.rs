@@ -1,0 +1,149 @@
+//! A host with partitions of its own, without a node around it: for tests that look inside a partition.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ottla_config::{BrokerConfig, single_node_properties};
+use ottla_context::NodeContext;
+use ottla_metadata::{MetadataLoader, MetadataVersion, Provenance};
+use ottla_node::Node;
+use ottla_node::dir_assignments::DirAssignments;
+use ottla_protocol::metadata_records::{
+    ConfigRecord, FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord,
+    RegisterBrokerRecord, TopicRecord,
+};
+use ottla_storage::format::{format_standalone, read_identity};
+use ottla_storage::log_dirs::{DirLocks, LoadSettings, Loading, LogDirs};
+use ottla_types::{Timestamp, TopicPartition, Uuid};
+use parking_lot::Mutex;
+
+use crate::local_replicas::LocalReplicas;
+use crate::partition::Partition;
+use crate::partition::host::PartitionHost;
+use crate::partitions::Partitions;
+use crate::replication::Replication;
+
+const TOPIC: &str = "orders";
+const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+pub(crate) struct TestHost {
+    pub(crate) host: Arc<PartitionHost>,
+    partitions: Arc<Partitions>,
+    replicas: LocalReplicas,
+    loader: Mutex<MetadataLoader>,
+    /// Fetchers and proposals, which nobody answers.
+    _replication: Arc<Replication>,
+    _data: tempfile::TempDir,
+}
+
+impl TestHost {
+    /// Within a tokio runtime.
+    pub(crate) fn start() -> TestHost {
+        let data = tempfile::tempdir().expect("a directory");
+        let config = config_in(data.path());
+        format_standalone(&config).expect("formats");
+        let identity = read_identity(&config).expect("reads").expect("formatted");
+        let locks = DirLocks::take(&config).expect("nobody else has them");
+        let log_dirs = Arc::new(LogDirs::new(locks, &identity));
+        log_dirs
+            .load(&LoadSettings {
+                topic_config: &|_| Arc::default(),
+                assigned: &|_| None,
+                producer_id_expiration_ms: 86_400_000,
+                threads_per_dir: 1,
+                loading: &Loading::default(),
+                now: Timestamp(0),
+            })
+            .expect("there is nothing to load");
+        let context = Arc::new(NodeContext::new(config));
+        let node = Arc::new(Node::new(Arc::clone(&context)));
+        let host = Arc::new(PartitionHost::new(context));
+        host.set_log_dirs(log_dirs);
+        let replication = Arc::new(Replication::new(Arc::clone(&host), Arc::clone(&node)));
+        let partitions = Arc::new(Partitions::default());
+        let replicas = LocalReplicas::new(
+            Arc::clone(&host),
+            Arc::clone(&partitions),
+            Arc::clone(&replication),
+            Arc::new(DirAssignments::new(node)),
+        );
+        TestHost {
+            host,
+            partitions,
+            replicas,
+            loader: Mutex::default(),
+            _replication: replication,
+            _data: data,
+        }
+    }
+
+    /// The only partition of a topic, led here; settings are `key=value`.
+    pub(crate) fn lead(&self, settings: &[(&'static str, &'static str)]) -> Arc<Partition> {
+        let mut records = vec![
+            MetadataRecord::FeatureLevel(FeatureLevelRecord {
+                name: MetadataVersion::FEATURE_NAME.into(),
+                feature_level: MetadataVersion::LATEST_PRODUCTION.feature_level(),
+                ..Default::default()
+            }),
+            MetadataRecord::RegisterBroker(RegisterBrokerRecord {
+                broker_id: 1,
+                ..Default::default()
+            }),
+            MetadataRecord::Topic(TopicRecord {
+                name: TOPIC.into(),
+                topic_id: TOPIC_ID,
+                ..Default::default()
+            }),
+            MetadataRecord::Partition(PartitionRecord {
+                partition_id: 0,
+                topic_id: TOPIC_ID,
+                replicas: vec![1],
+                isr: vec![1],
+                leader: 1,
+                ..Default::default()
+            }),
+        ];
+        records.extend(settings.iter().map(|(key, value)| {
+            MetadataRecord::Config(ConfigRecord {
+                resource_type: 2,
+                resource_name: TOPIC.into(),
+                name: (*key).into(),
+                value: Some((*value).into()),
+                ..Default::default()
+            })
+        }));
+        self.apply(records);
+        let found = self.partitions.find(&TopicPartition::new(TOPIC, 0));
+        found.expect("the partition is here")
+    }
+
+    /// Nobody leads the partition any more.
+    pub(crate) fn take_leader_away(&self) {
+        self.apply(vec![MetadataRecord::PartitionChange(
+            PartitionChangeRecord {
+                partition_id: 0,
+                topic_id: TOPIC_ID,
+                leader: -1,
+                ..Default::default()
+            },
+        )]);
+    }
+
+    fn apply(&self, records: Vec<MetadataRecord>) {
+        let loaded = self.loader.lock().load_batch(records, Provenance::EMPTY);
+        let delta = loaded
+            .expect("good records")
+            .expect("they change something");
+        let mut change = self.replicas.begin_change(&delta);
+        self.host.context.set_metadata(delta.after.clone());
+        change.finish(&delta);
+    }
+}
+
+fn config_in(data: &Path) -> BrokerConfig {
+    let data = data.to_str().expect("a path of characters");
+    let properties = single_node_properties(data, "127.0.0.1:0", "127.0.0.1:0");
+    BrokerConfig::from_properties(&properties)
+        .expect("good settings")
+        .0
+}

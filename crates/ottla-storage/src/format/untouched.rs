@@ -1,0 +1,72 @@
+//! What may lie in a directory that is formatted without having been asked for by name: nothing that anybody misses.
+//!
+//! `meta.properties` may have been lost, and everything else be there: a new one would begin a new cluster over the data
+//! of the old, whose logs would become strays.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use ottla_config::BrokerConfig;
+use ottla_log::checkpoint::META_PROPERTIES;
+
+use super::{FormatError, directories};
+use crate::metadata::metadata_log::METADATA_DIR;
+use crate::metadata::snapshot_file::BOOTSTRAP_FILE;
+
+/// Made by a file system, by the lock, and by a formatting that was interrupted.
+const OF_NO_VALUE: [&str; 3] = ["lost+found", ".lock", BOOTSTRAP_FILE];
+/// With these a formatting begins, and the snapshot of the first voters.
+const PARTS: [&str; 2] = [".tmp", ".part"];
+const FIRST_SNAPSHOT: &str = "00000000000000000000-0000000000";
+
+/// Refuses directories that hold more than a formatting that was interrupted leaves.
+pub fn check_empty(config: &BrokerConfig) -> Result<(), FormatError> {
+    for dir in directories(config) {
+        let found = first_of_value(&dir)
+            .map_err(|error| FormatError(format!("cannot read {}: {error}", dir.display())))?;
+        if let Some(name) = found {
+            return Err(FormatError(format!(
+                "{} has no {META_PROPERTIES}, but it is not empty: it holds {name}; restore {META_PROPERTIES} \
+                 with the cluster.id, node.id and directory.id that it had, or give an empty directory",
+                dir.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn first_of_value(dir: &Path) -> io::Result<Option<String>> {
+    let of_value = |name: &str| {
+        let is_part = PARTS.iter().any(|part| name.ends_with(part));
+        !is_part && !OF_NO_VALUE.contains(&name)
+    };
+    for name in names(dir)? {
+        if name == METADATA_DIR {
+            let log = dir.join(&name);
+            let inside = names(&log)?;
+            let other = inside
+                .into_iter()
+                .find(|inside| !inside.starts_with(FIRST_SNAPSHOT));
+            if other.is_some() {
+                return Ok(Some(name));
+            }
+        } else if of_value(&name) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Sorted, so that the same directory gives the same sentence.
+fn names(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<io::Result<Vec<String>>>()?;
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,178 @@
+//! The checkpoint files of the directories. One directory is written at a time: another that hangs is not waited for.
+//!
+//! Kafka: `LogManager.checkpointLogRecoveryOffsets`, `ReplicaManager.checkpointHighWatermarks`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ottla_log::checkpoint::{
+    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_log::{LogReader, StorageError};
+use ottla_types::{Offset, TopicPartition};
+use parking_lot::Mutex;
+
+use super::log_dir::{LogDir, Written};
+use super::{FailedLog, LogDirs};
+
+impl LogDirs {
+    /// Up to where each log is on disk, and before that, where each starts: a start that moves on raises the
+    /// recovery point over records that were never forced to disk, and they must not come back unchecked.
+    pub fn checkpoint_recovery_points(&self, dir: &Arc<LogDir>) {
+        let before = self.recovery_points(dir);
+        self.checkpoint_log_start_offsets(dir);
+        let value = |reader: &LogReader| {
+            let now = reader.recovery_point();
+            // Not what it has been raised to since, and yet what it has been lowered to.
+            let before = before.get(reader.topic_partition());
+            Some(before.map_or(Offset::ZERO, |before| now.min(*before)))
+        };
+        let kept = |failed: &FailedLog| failed.recovery_point;
+        self.checkpoint(
+            dir,
+            RECOVERY_POINT_CHECKPOINT,
+            |w| &w.recovery_points,
+            value,
+            kept,
+        );
+    }
+
+    /// Of the logs in a directory that are not on their way to take the place of others.
+    fn recovery_points(&self, dir: &Arc<LogDir>) -> HashMap<TopicPartition, Offset> {
+        let loaded = self.loaded.lock();
+        let loaded = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let mut readers: Vec<LogReader> = loaded.map(|log| log.log.reader()).collect();
+        let hosted = self.hosted.read();
+        let hosted = hosted.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        readers.extend(hosted.map(|log| log.reader.clone()));
+        let points = readers.iter();
+        points
+            .map(|reader| (reader.topic_partition().clone(), reader.recovery_point()))
+            .collect()
+    }
+
+    /// Where each log starts whose start is not that of its first segment.
+    pub fn checkpoint_log_start_offsets(&self, dir: &Arc<LogDir>) {
+        let value = |reader: &LogReader| {
+            let start = reader.log_start_offset();
+            let first = reader.segment_base_offsets().first().copied();
+            Some(start).filter(|start| first.is_some_and(|first| *start > first))
+        };
+        let kept = |failed: &FailedLog| failed.log_start_offset;
+        self.checkpoint(
+            dir,
+            LOG_START_OFFSET_CHECKPOINT,
+            |w| &w.log_start_offsets,
+            value,
+            kept,
+        );
+    }
+
+    pub fn checkpoint_high_watermarks(&self, dir: &Arc<LogDir>) {
+        let value = |reader: &LogReader| Some(reader.high_watermark());
+        let kept = |failed: &FailedLog| failed.high_watermark;
+        self.checkpoint(
+            dir,
+            REPLICATION_OFFSET_CHECKPOINT,
+            |w| &w.high_watermarks,
+            value,
+            kept,
+        );
+    }
+
+    /// Takes out of the files of a directory what they say of a log that is gone, before another is made there under
+    /// its name: after a kill that one would be taken for the old one, start where that started, and lose its records.
+    pub(super) fn forget_predecessor(
+        &self,
+        dir: &LogDir,
+        topic_partition: &TopicPartition,
+    ) -> Result<(), StorageError> {
+        let files = [
+            (RECOVERY_POINT_CHECKPOINT, &dir.written.recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, &dir.written.log_start_offsets),
+            (REPLICATION_OFFSET_CHECKPOINT, &dir.written.high_watermarks),
+        ];
+        for (file, written) in files {
+            let path = dir.path.join(file);
+            let mut last = written.lock();
+            if last.is_none() {
+                *last = OffsetCheckpoint::read(&path).ok();
+            }
+            // What cannot be read counts as empty.
+            let names_it = |known: &&OffsetCheckpoint| known.offsets.contains_key(topic_partition);
+            let Some(mut kept) = last.as_ref().filter(names_it).cloned() else {
+                continue;
+            };
+            kept.offsets.remove(topic_partition);
+            // The others that are gone as well, so that the topics that follow find nothing to do.
+            kept.offsets.retain(|partition, _| self.is_known(partition));
+            kept.write(&path)?;
+            *last = Some(kept);
+        }
+        Ok(())
+    }
+
+    fn is_known(&self, partition: &TopicPartition) -> bool {
+        self.hosted.read().contains_key(partition)
+            || self.loaded.lock().contains_key(partition)
+            || self.failed.lock().contains_key(partition)
+            || self.futures.read().contains_key(partition)
+    }
+
+    fn checkpoint(
+        &self,
+        dir: &Arc<LogDir>,
+        file: &str,
+        written: impl Fn(&Written) -> &Mutex<Option<OffsetCheckpoint>>,
+        value: impl Fn(&LogReader) -> Option<Offset>,
+        kept: impl Fn(&FailedLog) -> Option<Offset>,
+    ) {
+        if !dir.is_online() {
+            return;
+        }
+        // Held over the write, so that two that come at once write one after the other.
+        let mut last = written(&dir.written).lock();
+        let mut offsets = self.offsets_in(dir, &value);
+        for (partition, failed) in self.failed.lock().iter() {
+            if let Some(offset) = kept(failed).filter(|_| Arc::ptr_eq(&failed.dir, dir)) {
+                offsets.insert(partition.clone(), offset);
+            }
+        }
+        let checkpoint = OffsetCheckpoint { offsets };
+        if last.as_ref() == Some(&checkpoint) {
+            return;
+        }
+        match checkpoint.write(&dir.path.join(file)) {
+            Ok(()) => *last = Some(checkpoint),
+            Err(error) => self.on_storage_error(dir, &error),
+        }
+    }
+
+    fn offsets_in(
+        &self,
+        dir: &Arc<LogDir>,
+        value: impl Fn(&LogReader) -> Option<Offset>,
+    ) -> BTreeMap<TopicPartition, Offset> {
+        let mut offsets = BTreeMap::new();
+        let loaded = self.loaded.lock();
+        let unclaimed = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let unclaimed: Vec<LogReader> = unclaimed.map(|log| log.log.reader()).collect();
+        drop(loaded);
+        let hosted = self.hosted.read();
+        let hosted = hosted.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let futures = self.futures.read();
+        let futures = futures.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let futures = futures.map(|log| &log.reader);
+        for reader in hosted
+            .map(|log| &log.reader)
+            .chain(&unclaimed)
+            .chain(futures)
+        {
+            if let Some(offset) = value(reader) {
+                offsets.insert(reader.topic_partition().clone(), offset);
+            }
+        }
+        offsets
+    }
+}

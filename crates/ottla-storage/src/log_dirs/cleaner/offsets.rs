@@ -1,0 +1,88 @@
+//! Up to where each log is clean: `cleaner-offset-checkpoint` in every log directory.
+//!
+//! Kafka: `LogCleanerManager.allCleanerCheckpoints`, `LogCleanerManager.updateCheckpoints`.
+
+use std::sync::Arc;
+
+use ottla_log::LogReader;
+use ottla_log::checkpoint::{CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint};
+use ottla_types::{Offset, TopicPartition};
+
+use crate::log_dirs::LogDirs;
+use crate::log_dirs::log_dir::LogDir;
+
+impl LogDirs {
+    /// Up to where a log is clean; `None` where it was never cleaned.
+    pub fn clean_offset(&self, log: &LogReader) -> Option<Offset> {
+        let dir = self.dir_of(log)?;
+        let mut written = dir.written.clean_offsets.lock();
+        let offsets = &read_once(dir, &mut written).offsets;
+        offsets.get(log.topic_partition()).copied()
+    }
+
+    /// Notes up to where a log is clean.
+    pub fn set_clean_offset(&self, log: &LogReader, offset: Offset) {
+        if let Some(dir) = self.dir_of(log).filter(|dir| dir.is_online()).cloned() {
+            self.change_clean_offset(&dir, log.topic_partition(), Some(offset));
+        }
+    }
+
+    /// Takes what is known of a log along into another directory. Nobody cleans it meanwhile.
+    pub(in crate::log_dirs) fn move_clean_offset(
+        &self,
+        topic_partition: &TopicPartition,
+        from: &Arc<LogDir>,
+        to: &Arc<LogDir>,
+    ) {
+        let offset = {
+            let mut written = from.written.clean_offsets.lock();
+            let offsets = &read_once(from, &mut written).offsets;
+            offsets.get(topic_partition).copied()
+        };
+        self.change_clean_offset(from, topic_partition, None);
+        self.change_clean_offset(to, topic_partition, offset);
+    }
+
+    /// Writes the file of a directory anew with another offset of a partition, or without it, and without
+    /// those that have gone. What could not be loaded goes on saying what it said.
+    pub(in crate::log_dirs) fn change_clean_offset(
+        &self,
+        dir: &Arc<LogDir>,
+        topic_partition: &TopicPartition,
+        offset: Option<Offset>,
+    ) {
+        let mut written = dir.written.clean_offsets.lock();
+        let mut checkpoint = read_once(dir, &mut written).clone();
+        let is_known = |partition: &TopicPartition| {
+            self.hosted.read().contains_key(partition)
+                || self.loaded.lock().contains_key(partition)
+                || self.failed.lock().contains_key(partition)
+        };
+        checkpoint
+            .offsets
+            .retain(|partition, _| is_known(partition));
+        match offset {
+            Some(offset) => checkpoint.offsets.insert(topic_partition.clone(), offset),
+            None => checkpoint.offsets.remove(topic_partition),
+        };
+        if written.as_ref() == Some(&checkpoint) {
+            return;
+        }
+        match checkpoint.write(&dir.path.join(CLEANER_OFFSET_CHECKPOINT)) {
+            Ok(()) => *written = Some(checkpoint),
+            Err(error) => self.on_storage_error(dir, &error),
+        }
+    }
+}
+
+/// What the file holds, read when it is first asked for. One that cannot be read holds nothing: the logs are
+/// then cleaned from their starts.
+fn read_once<'a>(dir: &LogDir, written: &'a mut Option<OffsetCheckpoint>) -> &'a OffsetCheckpoint {
+    written.get_or_insert_with(|| {
+        let path = dir.path.join(CLEANER_OFFSET_CHECKPOINT);
+        OffsetCheckpoint::read(&path).unwrap_or_else(|error| {
+            tracing::error!("logs will be cleaned from their starts: {error}");
+            OffsetCheckpoint::default()
+        })
+    })
+}

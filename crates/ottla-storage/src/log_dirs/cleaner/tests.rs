@@ -1,0 +1,61 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_types::TopicPartition;
+
+use super::LogCleaner;
+
+fn partition() -> TopicPartition {
+    TopicPartition::new("orders", 0)
+}
+
+#[test]
+fn a_paused_partition_is_taken_when_all_have_resumed_it() {
+    let cleaner = LogCleaner::default();
+    cleaner.abort_and_pause(&partition());
+    cleaner.abort_and_pause(&partition());
+    assert!(cleaner.take(&partition()).is_none());
+    cleaner.resume(&partition());
+    assert!(!cleaner.is_free(&partition()));
+    cleaner.resume(&partition());
+    assert!(cleaner.take(&partition()).is_some());
+    assert!(cleaner.is_free(&partition()), "it was given back");
+}
+
+#[test]
+fn who_pauses_waits_for_the_cleaning_to_end() {
+    let cleaner = Arc::new(LogCleaner::default());
+    let taken = cleaner.take(&partition()).unwrap();
+    assert!(cleaner.take(&partition()).is_none());
+    assert!(!taken.is_to_stop());
+    let theirs = Arc::clone(&cleaner);
+    let pausing = std::thread::spawn(move || theirs.abort_and_pause(&partition()));
+    while !taken.is_to_stop() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!pausing.is_finished());
+    drop(taken);
+    pausing.join().unwrap();
+    assert!(cleaner.take(&partition()).is_none());
+    cleaner.resume(&partition());
+    assert!(cleaner.take(&partition()).is_some());
+}
+
+#[test]
+fn what_is_given_up_is_not_taken_until_it_is_deleted() {
+    let cleaner = LogCleaner::default();
+    cleaner.mark_uncleanable(&partition());
+    assert!(cleaner.is_uncleanable(&partition()));
+    assert!(cleaner.take(&partition()).is_none());
+    cleaner.forget(&partition());
+    assert!(!cleaner.is_uncleanable(&partition()));
+    assert!(cleaner.take(&partition()).is_some());
+}
+
+#[test]
+fn a_stop_is_told_to_all() {
+    let cleaner = LogCleaner::default();
+    let taken = cleaner.take(&partition()).unwrap();
+    cleaner.stop();
+    assert!(taken.is_to_stop());
+}

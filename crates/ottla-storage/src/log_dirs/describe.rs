@@ -1,0 +1,100 @@
+//! What DescribeLogDirs tells. Kafka: `ReplicaManager.describeLogDirs`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ottla_types::{DirectoryId, TopicPartition};
+use rustix::fs::StatVfs;
+
+use super::LogDirs;
+use super::log_dir::LogDir;
+
+/// One directory and what lies in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogDirDescription {
+    pub path: PathBuf,
+    pub directory_id: DirectoryId,
+    pub is_online: bool,
+    pub is_cordoned: bool,
+    /// Of the file system, -1 where it cannot be asked.
+    pub total_bytes: i64,
+    pub usable_bytes: i64,
+    /// Partitions in it whose logs could not be cleaned.
+    pub uncleanable_partitions: usize,
+    pub partitions: Vec<PartitionSize>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionSize {
+    pub topic_partition: TopicPartition,
+    /// Of all segments' `.log` files.
+    pub size_bytes: i64,
+    /// How far the log end is behind the high watermark: the followers' lag. Of a copy, how far it is
+    /// behind the log whose place it is to take.
+    pub offset_lag: i64,
+    /// A copy that is to take the place of the log in another directory.
+    pub is_future: bool,
+}
+
+impl LogDirs {
+    /// All directories; an offline one has no partitions.
+    pub fn describe(&self) -> Vec<LogDirDescription> {
+        // Asked before anything is locked: a disk may hang.
+        let space = |dir: &Arc<LogDir>| rustix::fs::statvfs(&dir.path).ok();
+        let spaces: Vec<_> = self.dirs.iter().map(space).collect();
+        let hosted = self.hosted.read();
+        let futures = self.futures.read();
+        let describe = |(dir, space): (&Arc<LogDir>, Option<StatVfs>)| {
+            let is_online = dir.is_online();
+            let space = space.filter(|_| is_online);
+            let bytes = |blocks: u64, size: u64| {
+                i64::try_from(blocks.saturating_mul(size)).unwrap_or(i64::MAX)
+            };
+            let logs = hosted
+                .iter()
+                .filter(|(_, log)| is_online && Arc::ptr_eq(&log.dir, dir));
+            let uncleanable = logs
+                .clone()
+                .filter(|(topic_partition, _)| self.cleaner.is_uncleanable(topic_partition))
+                .count();
+            let mut partitions: Vec<PartitionSize> = logs
+                .map(|(topic_partition, log)| PartitionSize {
+                    topic_partition: topic_partition.clone(),
+                    size_bytes: i64::try_from(log.reader.size()).unwrap_or(i64::MAX),
+                    offset_lag: log
+                        .reader
+                        .high_watermark()
+                        .since(log.reader.log_end_offset())
+                        .max(0),
+                    is_future: false,
+                })
+                .collect();
+            let copies = futures
+                .iter()
+                .filter(|(_, copy)| is_online && Arc::ptr_eq(&copy.dir, dir));
+            partitions.extend(copies.map(|(topic_partition, copy)| {
+                let log = hosted.get(topic_partition);
+                let end = log.map(|log| log.reader.log_end_offset());
+                PartitionSize {
+                    topic_partition: topic_partition.clone(),
+                    size_bytes: i64::try_from(copy.reader.size()).unwrap_or(i64::MAX),
+                    // -1 where the log is offline.
+                    offset_lag: end.map_or(-1, |end| end.since(copy.reader.log_end_offset())),
+                    is_future: true,
+                }
+            }));
+            partitions.sort_by(|a, b| a.topic_partition.cmp(&b.topic_partition));
+            LogDirDescription {
+                path: dir.path.clone(),
+                directory_id: dir.directory_id,
+                is_online,
+                is_cordoned: dir.is_cordoned(),
+                total_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_blocks, s.f_frsize)),
+                usable_bytes: space.as_ref().map_or(-1, |s| bytes(s.f_bavail, s.f_frsize)),
+                uncleanable_partitions: uncleanable,
+                partitions,
+            }
+        };
+        self.dirs.iter().zip(spaces).map(describe).collect()
+    }
+}

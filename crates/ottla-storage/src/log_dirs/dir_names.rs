@@ -1,0 +1,107 @@
+//! What the directories in a log directory are, by their names.
+//!
+//! Kafka: `LocalLog.parseTopicPartitionName`, `LocalLog.logDeleteDirName`.
+
+use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
+use ottla_types::TopicPartition;
+
+/// The metadata log, which is not a partition of a topic.
+pub const METADATA_TOPIC: &str = "__cluster_metadata";
+/// Of tiered storage.
+const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
+/// What file systems allow for a name.
+const MAX_NAME_BYTES: usize = 255;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum DirKind {
+    Partition(TopicPartition),
+    /// Was being deleted.
+    Deleted,
+    /// Was found not to belong here, and is kept for people to look at.
+    Stray,
+    /// The copy of a replica that is moved between directories.
+    Future(TopicPartition),
+    /// Not a partition's, and not touched.
+    Other,
+}
+
+impl DirKind {
+    /// `None` for a name that nothing in a log directory has.
+    pub(super) fn of(name: &str) -> Option<DirKind> {
+        if name == REMOTE_INDEX_CACHE {
+            return Some(DirKind::Other);
+        }
+        let kinds: [(&str, fn(TopicPartition) -> DirKind); 3] = [
+            (DELETE_DIR_SUFFIX, |_| DirKind::Deleted),
+            (STRAY_DIR_SUFFIX, |_| DirKind::Stray),
+            (FUTURE_DIR_SUFFIX, DirKind::Future),
+        ];
+        for (suffix, kind) in kinds {
+            // `<topic>-<partition>.<unique id>-delete`: without the id, it is a topic with such a name.
+            if let Some(rest) = name.strip_suffix(suffix)
+                && let Some((partition, id)) = rest.rsplit_once('.')
+                && !id.is_empty()
+                && let Ok(partition) = TopicPartition::from_dir_name(partition)
+            {
+                return Some(kind(partition));
+            }
+        }
+        let partition = TopicPartition::from_dir_name(name).ok()?;
+        Some(match &*partition.topic {
+            METADATA_TOPIC => DirKind::Other,
+            _ => DirKind::Partition(partition),
+        })
+    }
+}
+
+/// A name for the directory of a partition that is deleted or found stray: unique, and cut to what a file
+/// system allows.
+pub(super) fn suffixed(topic_partition: &TopicPartition, id: u128, suffix: &str) -> String {
+    let end = format!("-{}.{id:032x}{suffix}", topic_partition.partition);
+    let topic = &topic_partition.topic;
+    let kept = topic.len().min(MAX_NAME_BYTES - end.len());
+    // Topic names are ASCII.
+    format!("{}{end}", topic.get(..kept).unwrap_or(topic))
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_types::TopicPartition;
+
+    use super::{DirKind, suffixed};
+
+    #[test]
+    fn names_tell_the_kind() {
+        let partition =
+            |topic, partition| Some(DirKind::Partition(TopicPartition::new(topic, partition)));
+        let id = "0123456789abcdef0123456789abcdef";
+        for (name, kind) in [
+            ("orders-0".to_owned(), partition("orders", 0)),
+            ("or.ders-eu-12".to_owned(), partition("or.ders-eu", 12)),
+            (format!("orders-0.{id}-delete"), Some(DirKind::Deleted)),
+            (format!("orders-0.{id}-stray"), Some(DirKind::Stray)),
+            (
+                format!("or.ders-eu-0.{id}-future"),
+                Some(DirKind::Future(TopicPartition::new("or.ders-eu", 0))),
+            ),
+            ("__cluster_metadata-0".to_owned(), Some(DirKind::Other)),
+            ("remote-log-index-cache".to_owned(), Some(DirKind::Other)),
+            ("orders-delete".to_owned(), None),
+            ("lost+found".to_owned(), None),
+            ("orders".to_owned(), None),
+        ] {
+            assert_eq!(DirKind::of(&name), kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn suffixed_names_are_known_again_and_not_too_long() {
+        let short = TopicPartition::new("orders", 3);
+        let name = suffixed(&short, 0xab, "-delete");
+        assert_eq!(name, "orders-3.000000000000000000000000000000ab-delete");
+        let long = TopicPartition::new("x".repeat(249), 3);
+        let name = suffixed(&long, 0xab, "-delete");
+        assert_eq!(name.len(), 255);
+        assert_eq!(DirKind::of(&name), Some(DirKind::Deleted));
+    }
+}

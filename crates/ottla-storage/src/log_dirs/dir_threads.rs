@@ -1,0 +1,142 @@
+//! How many of the threads for work that waits for a disk one log directory may hold at once.
+//!
+//! The threads are shared by all directories, recompression and the metrics. A disk that hangs, rather than fails, keeps
+//! every thread that waits for it: without shares of its own it would come to hold them all, and the directories that
+//! are well would wait with it. What is over a share waits without a thread, in the order in which it came.
+//!
+//! A directory has a share for each kind of work, so that a consumer that reads far behind does not keep flushes
+//! waiting, nor a row of flushes the appends that they are for.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
+
+/// A disk gains nothing from more flushes side by side.
+const JOBS: usize = 8;
+const READS: usize = 12;
+/// Writers of one disk wait for each other.
+const APPENDS: usize = 4;
+const TOPIC_IDS: usize = 4;
+
+/// So many threads each log directory can hold. A process needs more than that for all of them together.
+pub const THREADS_PER_DIRECTORY: usize = JOBS + READS + APPENDS + TOPIC_IDS;
+
+/// The shares of one log directory.
+#[derive(Clone, Debug)]
+pub struct DirThreads {
+    /// Flushes, writeback, unlinking, checkpoints.
+    pub jobs: Share,
+    /// Reads of what is not in the page cache.
+    pub reads: Share,
+    /// Appends, while the kernel makes them wait.
+    pub appends: Share,
+    /// Writes of what says of which topic a log is, which its first append waits for.
+    pub topic_ids: Share,
+}
+
+impl Default for DirThreads {
+    fn default() -> DirThreads {
+        DirThreads {
+            jobs: Share::of(JOBS),
+            reads: Share::of(READS),
+            appends: Share::of(APPENDS),
+            topic_ids: Share::of(TOPIC_IDS),
+        }
+    }
+}
+
+/// The threads that a directory may hold for one kind of work.
+#[derive(Clone, Debug)]
+pub struct Share(Arc<Semaphore>);
+
+impl Share {
+    fn of(threads: usize) -> Share {
+        Share(Arc::new(Semaphore::new(threads)))
+    }
+
+    /// Whether both are of the same directory, and for the same.
+    pub fn is(&self, other: &Share) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Runs work that may wait for the directory's disk. The error is a panic of the work, or the end of the runtime.
+    pub async fn run<R: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, JoinError> {
+        let place = Arc::clone(&self.0).acquire_owned().await;
+        let place = place.expect("the semaphore is never closed");
+        tokio::task::spawn_blocking(in_place(place, work)).await
+    }
+
+    /// The same for whoever does not wait for its end: at once where the directory has a thread left.
+    pub fn start(&self, work: impl FnOnce() + Send + 'static) {
+        match Arc::clone(&self.0).try_acquire_owned() {
+            Ok(place) => drop(tokio::task::spawn_blocking(in_place(place, work))),
+            Err(_) => {
+                let threads = self.clone();
+                // A panic has been reported where it happened.
+                tokio::spawn(async move { drop(threads.run(work).await) });
+            }
+        }
+    }
+}
+
+/// The place is given back by the thread, not by whoever waits for it: it is the thread that is held.
+fn in_place<R>(place: OwnedSemaphorePermit, work: impl FnOnce() -> R) -> impl FnOnce() -> R {
+    move || {
+        let _place = place;
+        work()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::{DirThreads, THREADS_PER_DIRECTORY};
+
+    /// The binary has threads for all its directories and some more.
+    fn runtime(directories: usize) -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(directories * THREADS_PER_DIRECTORY)
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    }
+
+    #[test]
+    fn a_directory_that_hangs_leaves_threads_to_the_others() {
+        let runtime = runtime(2);
+        let (hung, well) = (DirThreads::default(), DirThreads::default());
+        let (release, released) = mpsc::channel::<()>();
+        let released = std::sync::Arc::new(parking_lot::Mutex::new(released));
+        runtime.block_on(async {
+            let mut last = Vec::new();
+            for job in 0..3 * THREADS_PER_DIRECTORY {
+                let share = [&hung.jobs, &hung.reads, &hung.appends][job % 3].clone();
+                let released = std::sync::Arc::clone(&released);
+                let wait = move || {
+                    let _ = released.lock().recv();
+                };
+                match job % 2 {
+                    0 => share.start(wait),
+                    _ => last.push(tokio::spawn(async move { share.run(wait).await.is_ok() })),
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            for share in [&well.jobs, &well.reads, &well.appends] {
+                let ran = tokio::time::timeout(Duration::from_secs(10), share.run(|| 7)).await;
+                assert_eq!(ran.expect("there is a thread").expect("no panic"), 7);
+            }
+            // What waited for a thread runs when the disk is back.
+            drop(release);
+            for job in last {
+                assert!(job.await.expect("no panic"));
+            }
+        });
+    }
+}

@@ -1,0 +1,87 @@
+//! How much may still be appended in a log directory: the free space of its file system without the reserve
+//! (`ottla.disk.reserve.bytes`).
+//!
+//! The free space is asked for every second, and what is appended meanwhile is subtracted, so that records
+//! do not reach the reserve between two looks. What else is written into the directory, the metadata log,
+//! checkpoints, snapshots, indexes, is not asked here and may use the reserve: a node on a full disk can
+//! delete, answer its administrators, stop and start. See `docs/decisions/0010-disk-reserve.md`.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// The reserve is at most this part of a file system, or little would be left of a small one.
+const MAX_SHARE: i64 = 8;
+
+/// What is left in one log directory.
+#[derive(Debug)]
+pub struct DiskSpace {
+    /// Bytes; negative where the reserve has been reached.
+    left: AtomicI64,
+    is_short: AtomicBool,
+}
+
+impl Default for DiskSpace {
+    /// Before the first look, nothing is refused.
+    fn default() -> DiskSpace {
+        DiskSpace {
+            left: AtomicI64::new(i64::MAX),
+            is_short: AtomicBool::new(false),
+        }
+    }
+}
+
+impl DiskSpace {
+    /// Whether so many bytes may be appended; they are counted as appended then.
+    pub fn take(&self, bytes: u64) -> bool {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if self.left.load(Ordering::Relaxed) < bytes {
+            return false;
+        }
+        // Several that look at once may go a little below the reserve together: it is not the last byte.
+        self.left.fetch_sub(bytes, Ordering::Relaxed) >= bytes
+    }
+
+    /// Whether anything may be appended at all.
+    pub fn is_open(&self) -> bool {
+        self.left.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes over what the file system says. Returns whether the directory has become short of space, or has
+    /// enough again.
+    pub(super) fn on_look(&self, usable: i64, total: i64, reserve: i64) -> Option<bool> {
+        let reserve = reserve.min(total / MAX_SHARE);
+        self.left.store(usable - reserve, Ordering::Relaxed);
+        let is_short = usable <= reserve;
+        (self.is_short.swap(is_short, Ordering::Relaxed) != is_short).then_some(is_short)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DiskSpace;
+
+    const MIB: i64 = 1 << 20;
+
+    #[test]
+    fn appends_end_where_the_reserve_begins_and_go_on_when_there_is_space() {
+        let space = DiskSpace::default();
+        assert!(space.take(u64::MAX), "nothing is known yet");
+        assert_eq!(space.on_look(10 * MIB, 1000 * MIB, 9 * MIB), None);
+        assert!(space.take(MIB as u64 - 1));
+        assert!(!space.take(2), "two bytes would reach into the reserve");
+        assert!(space.take(1));
+        assert!(!space.is_open());
+        assert_eq!(space.on_look(9 * MIB, 1000 * MIB, 9 * MIB), Some(true));
+        assert_eq!(space.on_look(8 * MIB, 1000 * MIB, 9 * MIB), None);
+        assert!(!space.take(1));
+        assert_eq!(space.on_look(20 * MIB, 1000 * MIB, 9 * MIB), Some(false));
+        assert!(space.take(1));
+    }
+
+    #[test]
+    fn a_small_file_system_keeps_most_for_records() {
+        let space = DiskSpace::default();
+        space.on_look(16 * MIB, 16 * MIB, 32 * MIB);
+        assert!(space.take(14 * MIB as u64));
+        assert!(!space.take(1));
+    }
+}

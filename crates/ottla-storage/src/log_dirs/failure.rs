@@ -1,0 +1,147 @@
+//! The decision that a log directory has failed, and who is told.
+//!
+//! A full disk is no failure, and neither is a missing file of a log that was deleted meanwhile. Anything
+//! else that a file operation runs into takes its directory offline for good: what its page cache holds may
+//! not be what the disk holds. The first reason is the one that is told.
+//!
+//! Kafka: `LogDirFailureChannel`, `LogManager.handleLogDirFailure`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_log::{LogError, LogReader, StorageError};
+use ottla_types::TopicPartition;
+
+use super::log_dir::LogDir;
+use super::{DirThreads, LogDirs};
+
+/// Told once for each directory that fails.
+pub(super) type FailureListener = Box<dyn Fn(&DirFailure) + Send + Sync>;
+
+/// A directory that went offline, and with it the logs in it.
+pub struct DirFailure {
+    pub partitions: Vec<TopicPartition>,
+    /// Why the broker cannot go on, for people: no directory is left, or the metadata log was in it.
+    pub is_fatal: Option<String>,
+}
+
+impl LogDirs {
+    /// Sets who is told when a directory fails.
+    pub fn set_failure_listener(&self, listener: impl Fn(&DirFailure) + Send + Sync + 'static) {
+        let is_first = self.on_failure.set(Box::new(listener)).is_ok();
+        assert!(is_first, "one listener hears of failed directories");
+    }
+
+    /// Whether a partition still has this log: another of the same name does not count.
+    pub fn is_hosted(&self, log: &LogReader) -> bool {
+        let hosted = self.hosted.read();
+        let of_name = hosted.get(log.topic_partition());
+        of_name.is_some_and(|hosted| hosted.reader.is_of_same_log(log))
+    }
+
+    /// Whether the directory in which a log lies is in use.
+    pub fn is_online(&self, log: &LogReader) -> bool {
+        self.dir_of(log).is_some_and(|dir| dir.is_online())
+    }
+
+    /// In which directory a log lies, whether it is in use or deleted.
+    pub fn dir_of(&self, log: &LogReader) -> Option<&Arc<LogDir>> {
+        let path = log.dir();
+        self.dirs
+            .iter()
+            .find(|dir| path.parent() == Some(&dir.path))
+    }
+
+    /// Runs file work on the directory in which a log lies, after a while. Nothing where the directory has none of it.
+    pub fn submit_file_work(
+        &self,
+        log: &LogReader,
+        delay: Duration,
+        work: impl FnOnce() + Send + 'static,
+    ) {
+        if let Some(dir) = self.dir_of(log) {
+            dir.files.submit(delay, work);
+        }
+    }
+
+    /// The threads of the directory in which a log lies.
+    pub fn threads_of(&self, log: &LogReader) -> DirThreads {
+        let dir = self.dir_of(log);
+        dir.map(|dir| dir.threads.clone()).unwrap_or_default()
+    }
+
+    /// An operation on a log failed: its directory goes offline, unless the disk is only full. That a
+    /// file of a deleted log is not there says nothing about the directory.
+    pub fn on_partition_error(&self, log: &LogReader, error: &StorageError) {
+        if error.error.kind() == std::io::ErrorKind::NotFound && !self.is_hosted(log) {
+            return;
+        }
+        if let Some(dir) = self.dir_of(log) {
+            self.on_storage_error(dir, error);
+        }
+    }
+
+    pub fn on_partition_log_error(&self, log: &LogReader, error: &LogError) {
+        match error {
+            LogError::Storage(error) => self.on_partition_error(log, error),
+            LogError::Checkpoint(_) => {
+                if let Some(dir) = self.dir_of(log) {
+                    self.on_log_error(dir, error);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_log_error(&self, dir: &Arc<LogDir>, error: &LogError) {
+        match error {
+            LogError::Storage(error) => self.on_storage_error(dir, error),
+            LogError::Checkpoint(error) => self.fail(dir, &error.to_string()),
+        }
+    }
+
+    pub(super) fn on_storage_error(&self, dir: &Arc<LogDir>, error: &StorageError) {
+        if error.is_disk_full() {
+            tracing::warn!(dir = %dir.path.display(), "{error}");
+        } else {
+            self.fail(dir, &error.to_string());
+        }
+    }
+
+    /// Takes a directory offline.
+    fn fail(&self, dir: &Arc<LogDir>, reason: &str) {
+        if !dir.fail(reason) {
+            return;
+        }
+        tracing::error!(dir = %dir.path.display(), reason, "the log directory goes offline");
+        let is_in = |log: &Arc<LogDir>| Arc::ptr_eq(log, dir);
+        let partitions = {
+            let hosted = self.hosted.read();
+            let lost = hosted.iter().filter(|(_, log)| is_in(&log.dir));
+            lost.map(|(partition, _)| partition.clone()).collect()
+        };
+        self.loaded.lock().retain(|_, log| !is_in(&log.dir));
+        self.forget_futures_in(dir);
+        let failure = DirFailure {
+            partitions,
+            is_fatal: self.why_fatal(dir, reason),
+        };
+        if let Some(listener) = self.on_failure.get() {
+            listener(&failure);
+        }
+    }
+
+    fn why_fatal(&self, dir: &LogDir, reason: &str) -> Option<String> {
+        if self.online().next().is_none() {
+            Some(format!(
+                "all log directories have failed, the last one with: {reason}"
+            ))
+        } else if dir.holds_metadata {
+            let path = dir.path.display();
+            Some(format!(
+                "the directory of the metadata log, {path}, has failed: {reason}"
+            ))
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Logs that are to take the place of others, which lie in another directory (KIP-113).
+//!
+//! A future log lies in `<topic>-<partition>.<id>-future`. It is filled by the task that moves the replica,
+//! which owns the [`Log`]; here stands which there are, so that checkpoints and DescribeLogDirs have them.
+//! A task whose log is not registered here any more has nothing left to do: the move was given up, the topic
+//! deleted, or the directory has failed.
+//!
+//! Kafka: `LogManager.futureLogs`, `LogManager.replaceCurrentWithFutureLog`, `recoverAbandonedFutureLogs`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_log::checkpoint::{
+    LOG_START_OFFSET_CHECKPOINT, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX};
+use ottla_log::{Log, LogError, LogReader, OpenParams, StorageError};
+use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
+
+use super::load::{LoadSettings, read_checkpoint};
+use super::log_dir::LogDir;
+use super::{Hosted, LoadedLog, LogDirs, OpenLogError, OpenSettings, dir_names, remove_dir};
+
+/// The name of a directory must fit: Kafka does not cut that of a future log.
+const MAX_NAME_BYTES: usize = 255;
+
+/// Wishes for logs that do not exist yet; further ones are not remembered.
+const MAX_PREFERRED: usize = 100_000;
+
+/// A copy that is being made.
+pub(super) struct Future {
+    pub(super) reader: LogReader,
+    pub(super) dir: Arc<LogDir>,
+    pub(super) topic_id: TopicId,
+    /// Found at start, and not taken up by a task yet.
+    pub(super) waiting: Option<Log>,
+}
+
+impl std::fmt::Debug for Future {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Future({})", self.reader.dir().display())
+    }
+}
+
+impl LogDirs {
+    /// The directory that AlterReplicaLogDirs names, which must be able to take a replica.
+    pub fn destination(&self, path: &str) -> Result<DirectoryId, ErrorCode> {
+        // Kafka compares with `getAbsolutePath`, in which no separator stands at the end; a path to which one was added
+        // names no directory for it.
+        let shown = |dir: &LogDir| dir.path.components().as_path().as_os_str() == path;
+        let dir = self.dirs.iter().find(|dir| shown(dir));
+        match dir {
+            None => Err(ErrorCode::LogDirNotFound),
+            Some(dir) if !dir.is_online() => Err(ErrorCode::KafkaStorageError),
+            Some(dir) if dir.is_cordoned() => Err(ErrorCode::InvalidReplicaAssignment),
+            Some(dir) => Ok(dir.directory_id),
+        }
+    }
+
+    /// Whether the name of the partition's directory leaves room for that of a future log.
+    pub fn may_have_future(topic_partition: &TopicPartition) -> bool {
+        let id_bytes = 32;
+        topic_partition.dir_name().len() + 1 + id_bytes + FUTURE_DIR_SUFFIX.len() <= MAX_NAME_BYTES
+    }
+
+    /// Where a log is to go when it is created; forgotten when it is.
+    pub fn prefer(&self, topic_partition: &TopicPartition, directory: DirectoryId) {
+        let is_there = self.directory_of(topic_partition) == Some(directory)
+            || self.future_directory_of(topic_partition) == Some(directory);
+        if !is_there {
+            let mut preferred = self.preferred.lock();
+            if preferred.len() < MAX_PREFERRED || preferred.contains_key(topic_partition) {
+                preferred.insert(topic_partition.clone(), directory);
+            }
+        }
+    }
+
+    /// In which directory the copy of a log lies that is to take its place.
+    pub fn future_directory_of(&self, topic_partition: &TopicPartition) -> Option<DirectoryId> {
+        let futures = self.futures.read();
+        Some(futures.get(topic_partition)?.dir.directory_id)
+    }
+
+    /// Whether a log is still to take the place of another.
+    pub fn is_future(&self, log: &LogReader) -> bool {
+        let futures = self.futures.read();
+        let of_name = futures.get(log.topic_partition());
+        of_name.is_some_and(|future| future.reader.is_of_same_log(log))
+    }
+
+    /// Begins a copy in another directory. Blocks.
+    pub fn create_future(
+        &self,
+        topic_partition: &TopicPartition,
+        topic_id: TopicId,
+        directory: DirectoryId,
+        settings: OpenSettings,
+    ) -> Result<Log, OpenLogError> {
+        self.preferred.lock().remove(topic_partition);
+        // It might be in there that a copy was begun before.
+        if let Some(offline) = self.dirs.iter().find(|dir| !dir.is_online()) {
+            let path = offline.path.display().to_string();
+            return Err(OpenLogError::MayBeOffline { path });
+        }
+        let dir = self.dirs.iter().find(|dir| dir.directory_id == directory);
+        let dir = dir.ok_or(OpenLogError::NoDirectory)?;
+        let name = dir_names::suffixed(topic_partition, rand::random(), FUTURE_DIR_SUFFIX);
+        let path = dir.path.join(name);
+        let opened = self
+            .forget_predecessor(dir, topic_partition)
+            .map_err(LogError::from)
+            .and_then(|()| Log::open(settings.without_checkpoints(path.clone(), topic_partition)));
+        let written = opened.and_then(|(log, _)| {
+            // At once: Kafka does not start with a future log whose topic it does not know.
+            PartitionMetadata { topic_id }.write(&path)?;
+            Ok(log)
+        });
+        let log = written.inspect_err(|error| self.on_log_error(dir, error))?;
+        let future = Future {
+            reader: log.reader(),
+            dir: Arc::clone(dir),
+            topic_id,
+            waiting: None,
+        };
+        self.futures.write().insert(topic_partition.clone(), future);
+        Ok(log)
+    }
+
+    /// Gives a copy up and deletes it. Blocks.
+    pub fn remove_future(&self, topic_partition: &TopicPartition) {
+        let _ending = self.moves_end.lock();
+        let removed = self.futures.write().remove(topic_partition);
+        if let Some(Future { reader, dir, .. }) = removed {
+            self.delete_dir(&reader, &dir);
+        }
+    }
+
+    /// Renames the directory of a log, so that its name is free, and deletes it after a while.
+    pub(super) fn delete_dir(&self, log: &LogReader, dir: &Arc<LogDir>) {
+        match rename_to(log, dir, DELETE_DIR_SUFFIX) {
+            Ok(path) => remove_later(log, dir, path),
+            Err(error) => self.on_storage_error(dir, &error),
+        }
+    }
+
+    /// Gives a copy a name under which no start puts it in the place of its log, and under which it is deleted.
+    /// Blocks.
+    pub fn hide_future(&self, future: &LogReader) -> Result<(), StorageError> {
+        self.rename_future(future, DELETE_DIR_SUFFIX)
+    }
+
+    /// Takes that back. Blocks.
+    pub fn show_future(&self, future: &LogReader) -> Result<(), StorageError> {
+        self.rename_future(future, FUTURE_DIR_SUFFIX)
+    }
+
+    fn rename_future(&self, future: &LogReader, suffix: &str) -> Result<(), StorageError> {
+        let _ending = self.moves_end.lock();
+        match self.dir_of_future(future) {
+            Some(dir) => rename_to(future, &dir, suffix).map(drop),
+            // It was given up, and is being deleted.
+            None => Ok(()),
+        }
+    }
+
+    fn dir_of_future(&self, future: &LogReader) -> Option<Arc<LogDir>> {
+        let futures = self.futures.read();
+        let of_name = futures.get(future.topic_partition())?;
+        let is_same = of_name.reader.is_of_same_log(future);
+        is_same.then(|| Arc::clone(&of_name.dir))
+    }
+
+    /// Puts a copy that holds all that the log holds, and is on disk, in its place. The old files are deleted
+    /// after a while. Nothing has changed where that fails. Called by whoever steps the partition. Blocks.
+    ///
+    /// A kill may come between the two renames. Where the controller is known to have written down that the replica
+    /// lies there (`is_written_down`), the log gives its name up first: a start then finds a copy in the directory that
+    /// the controller names, and no log, and Ottla and Kafka both put it in place. Otherwise the copy takes the name
+    /// first, which is Kafka's order: with two logs of one name Kafka does not start, but it loses nothing.
+    pub fn promote(&self, future: &LogReader, is_written_down: bool) -> Result<(), PromoteError> {
+        let topic_partition = future.topic_partition();
+        // Held, so that the copy cannot be given up meanwhile. The register itself is not: it is asked by
+        // threads that must not wait for the disk.
+        let _ending = self.moves_end.lock();
+        let Some(dir) = self.dir_of_future(future) else {
+            return Err(PromoteError::GivenUp);
+        };
+        let old = match self.hosted.read().get(topic_partition) {
+            Some(hosted) if is_written_down => {
+                Some((hosted.reader.clone(), Arc::clone(&hosted.dir)))
+            }
+            _ => None,
+        };
+        let mut set_aside = None;
+        if let Some((reader, from)) = &old {
+            let path = rename_to(reader, from, DELETE_DIR_SUFFIX);
+            set_aside = Some(path.map_err(PromoteError::Log)?);
+        }
+        let name = topic_partition.dir_name();
+        if let Err(error) = future.rename_dir_job(dir.path.join(&name)).run() {
+            if let Some((reader, from)) = &old
+                && let Err(second) = reader.rename_dir_job(from.path.join(&name)).run()
+            {
+                self.on_storage_error(from, &second);
+            }
+            return Err(PromoteError::Copy(error));
+        }
+        self.futures.write().remove(topic_partition);
+        let promoted = Hosted {
+            reader: future.clone(),
+            dir: Arc::clone(&dir),
+        };
+        let replaced = match self.hosted.write().get_mut(topic_partition) {
+            Some(current) => Some(std::mem::replace(current, promoted)),
+            None => None,
+        };
+        match replaced {
+            Some(Hosted { reader, dir: from }) => {
+                self.move_clean_offset(topic_partition, &from, &dir);
+                match set_aside {
+                    Some(path) => remove_later(&reader, &from, path),
+                    None => self.delete_dir(&reader, &from),
+                }
+                // What the directory's checkpoints say must not outlive the log.
+                for dir in [&dir, &from] {
+                    self.checkpoint_recovery_points(dir);
+                }
+                Ok(())
+            }
+            // The topic was deleted between the two.
+            None => {
+                self.delete_dir(future, &dir);
+                Err(PromoteError::GivenUp)
+            }
+        }
+    }
+
+    /// Opens the copies that were found at start. What keeps one from being opened says of its directory what
+    /// it would say of a log there.
+    pub(super) fn load_futures(&self, settings: &LoadSettings<'_>) {
+        for dir in self.dirs.iter().filter(|dir| dir.is_online()) {
+            for (topic_partition, path) in std::mem::take(&mut *dir.futures_found.lock()) {
+                match load_future(dir, &topic_partition, &path, settings) {
+                    Ok(Some(future)) => {
+                        let second = self.futures.write().insert(topic_partition, future);
+                        if let Some(second) = second {
+                            tracing::warn!(dir = %second.reader.dir().display(), "a second unfinished move of the same replica is given up");
+                            self.delete_dir(&second.reader, &second.dir);
+                        }
+                    }
+                    Ok(None) => {
+                        tracing::warn!(dir = %path.display(), "an unfinished move does not say of which topic it is, and is left alone");
+                    }
+                    Err(error) => {
+                        tracing::error!(dir = %path.display(), "an unfinished move cannot go on: {error}");
+                        // The next start must not take it for one that was brought to rest.
+                        dir.set_unclean();
+                        self.on_log_error(dir, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A copy that the controller had been told of before the stop, and that holds all that the log holds: only
+    /// its name had still to be changed. Returns it under its new name.
+    ///
+    /// Between telling the controller and changing names, records may have been acknowledged that only the log
+    /// has. Then the log stays in use and the move goes on. Kafka 4.3 puts the copy in place whatever it holds,
+    /// and loses them (`LogManager.recoverAbandonedFutureLogs`).
+    pub(super) fn recover_promoted(
+        &self,
+        topic_partition: &TopicPartition,
+        topic_id: TopicId,
+        directory: Option<DirectoryId>,
+    ) -> Option<LoadedLog> {
+        // It is not known what a log holds that could not be loaded.
+        let is_unknown = self.failed.lock().contains_key(topic_partition);
+        let mut futures = self.futures.write();
+        let future = futures.get(topic_partition).filter(|_| !is_unknown)?;
+        let is_all_but_ended = Some(future.dir.directory_id) == directory
+            && future.topic_id == topic_id
+            && future.waiting.is_some();
+        let lacks_records = self.loaded.lock().get(topic_partition).is_some_and(|log| {
+            log.topic_id.is_none_or(|id| id == topic_id)
+                && log.log.log_end_offset() > future.reader.log_end_offset()
+        });
+        if !is_all_but_ended || lacks_records {
+            return None;
+        }
+        let future = futures.remove(topic_partition)?;
+        drop(futures);
+        let log = future.waiting?;
+        if let Some(current) = self.loaded.lock().remove(topic_partition) {
+            self.delete_dir(&current.log.reader(), &current.dir);
+        }
+        let name = future.dir.path.join(topic_partition.dir_name());
+        if let Err(error) = future.reader.rename_dir_job(name).run() {
+            self.on_storage_error(&future.dir, &error);
+            return None;
+        }
+        tracing::info!(%topic_partition, "a move that had all but ended was ended");
+        Some(LoadedLog {
+            log,
+            dir: future.dir,
+            topic_id: Some(topic_id),
+        })
+    }
+
+    /// The copies that were found at start and whose logs are in use, with their topics: their moves go on.
+    pub fn take_waiting_futures(&self) -> Vec<(TopicPartition, TopicId, Log)> {
+        let hosted = self.hosted.read();
+        let mut futures = self.futures.write();
+        let waiting = futures
+            .iter_mut()
+            .filter(|(topic_partition, _)| hosted.contains_key(*topic_partition));
+        waiting
+            .filter_map(|(topic_partition, future)| {
+                let log = future.waiting.take()?;
+                Some((topic_partition.clone(), future.topic_id, log))
+            })
+            .collect()
+    }
+
+    /// The copies that were found at start and belong to no partition of this broker.
+    pub(super) fn take_stray_futures(&self) -> Vec<LoadedLog> {
+        // The log of a replica that is moved may lie in a directory that is offline.
+        if self.dirs.iter().any(|dir| !dir.is_online()) {
+            return Vec::new();
+        }
+        let hosted = self.hosted.read();
+        let mut futures = self.futures.write();
+        let strays: Vec<_> = futures
+            .extract_if(|topic_partition, future| {
+                future.waiting.is_some() && !hosted.contains_key(topic_partition)
+            })
+            .collect();
+        drop((hosted, futures));
+        strays
+            .into_iter()
+            .filter_map(|(_, future)| {
+                Some(LoadedLog {
+                    log: future.waiting?,
+                    dir: future.dir,
+                    topic_id: Some(future.topic_id),
+                })
+            })
+            .collect()
+    }
+
+    /// Forgets a copy; what is on disk stays.
+    pub fn forget_future(&self, topic_partition: &TopicPartition) {
+        self.futures.write().remove(topic_partition);
+    }
+
+    /// Forgets the copies in a directory that has failed; what is on disk stays.
+    pub(super) fn forget_futures_in(&self, dir: &Arc<LogDir>) {
+        let mut futures = self.futures.write();
+        futures.retain(|_, future| !Arc::ptr_eq(&future.dir, dir));
+    }
+
+    /// A copy could not be brought to rest at a stop: its directory is recovered at the next start.
+    pub fn on_future_unclosed(&self, log: &LogReader) {
+        if let Some(dir) = self.dir_of(log) {
+            dir.set_unclean();
+        }
+    }
+}
+
+/// Why a copy has not taken the place of its log.
+#[derive(Debug)]
+pub enum PromoteError {
+    /// It is not registered any more.
+    GivenUp,
+    /// The directory of the log refused.
+    Log(StorageError),
+    /// That of the copy did.
+    Copy(StorageError),
+}
+
+/// Gives the directory of a log a name of its own with such an ending.
+fn rename_to(log: &LogReader, dir: &LogDir, suffix: &str) -> Result<PathBuf, StorageError> {
+    let name = dir_names::suffixed(log.topic_partition(), rand::random(), suffix);
+    let to = dir.path.join(name);
+    log.rename_dir_job(to.clone()).run()?;
+    Ok(to)
+}
+
+/// Deletes what has been renamed, when nobody opens files in it any more.
+fn remove_later(log: &LogReader, dir: &LogDir, path: PathBuf) {
+    let delay_ms = log.config().file_delete_delay_ms;
+    let delay = Duration::from_millis(u64::try_from(delay_ms).unwrap_or_default());
+    dir.files.submit(delay, move || remove_dir(&path));
+}
+
+/// `None` where the files do not say of which topic they are.
+fn load_future(
+    dir: &Arc<LogDir>,
+    topic_partition: &TopicPartition,
+    path: &Path,
+    settings: &LoadSettings<'_>,
+) -> Result<Option<Future>, LogError> {
+    let Some(metadata) = PartitionMetadata::read(path)? else {
+        return Ok(None);
+    };
+    let offset = |checkpoint: &str| {
+        let read = read_checkpoint(&dir.path.join(checkpoint));
+        let offset = read.offsets.get(topic_partition).copied();
+        offset.unwrap_or_default().max(Offset::ZERO)
+    };
+    let (mut log, _) = Log::open(OpenParams {
+        dir: path.to_path_buf(),
+        topic_partition: topic_partition.clone(),
+        config: (settings.topic_config)(&topic_partition.topic),
+        recovery_point: offset(RECOVERY_POINT_CHECKPOINT),
+        log_start_offset: offset(LOG_START_OFFSET_CHECKPOINT),
+        clean_shutdown: dir.was_clean(),
+        now: settings.now,
+        producer_id_expiration_ms: settings.producer_id_expiration_ms,
+        random_seed: rand::random(),
+    })?;
+    log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT));
+    Ok(Some(Future {
+        reader: log.reader(),
+        dir: Arc::clone(dir),
+        topic_id: metadata.topic_id,
+        waiting: Some(log),
+    }))
+}

@@ -1,0 +1,349 @@
+//! Loading the logs of all directories at start, several at a time.
+//!
+//! A directory whose files cannot be read goes offline; the others go on. What is no log at all refuses the
+//! start, as in Kafka: somebody may have set `log.dirs` to the wrong place.
+//!
+//! Kafka: `LogManager.loadLogs`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ottla_config::TopicConfig;
+use ottla_log::checkpoint::{
+    LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_log::file_names::STRAY_DIR_SUFFIX;
+use ottla_log::{Log, LogError, OpenParams, RecoveryProgress, StorageError};
+use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
+use parking_lot::Mutex;
+
+use super::dir_names::{self, DirKind};
+use super::log_dir::LogDir;
+use super::recovery_progress::{DirProgress, Loading, Teller, bytes_to_recover};
+use super::{FailedLog, LoadedLog, LogDirs, remove_dir};
+
+/// How logs are loaded.
+pub struct LoadSettings<'a> {
+    /// The settings of a topic, from the metadata as the node left it when it stopped.
+    pub topic_config: &'a (dyn Fn(&str) -> Arc<TopicConfig> + Sync),
+    /// Of which topic a replica is and in which directory it lies, from the same metadata.
+    pub assigned: &'a (dyn Fn(&TopicPartition) -> Option<(TopicId, DirectoryId)> + Sync),
+    pub producer_id_expiration_ms: i64,
+    /// `num.recovery.threads.per.data.dir`
+    pub threads_per_dir: usize,
+    /// Where others see how far it has come.
+    pub loading: &'a Loading,
+    pub now: Timestamp,
+}
+
+/// What loading a directory needs at hand.
+struct DirLoad {
+    dir: Arc<LogDir>,
+    clean_shutdown: bool,
+    recovery_points: OffsetCheckpoint,
+    log_start_offsets: OffsetCheckpoint,
+    high_watermarks: OffsetCheckpoint,
+    partitions: Vec<(TopicPartition, PathBuf)>,
+    next: AtomicUsize,
+    progress: Arc<DirProgress>,
+    rebuilt: Mutex<RebuiltIndexes>,
+}
+
+/// Segments of a directory whose indexes were built again, told of in one line: a broker that was killed leaves one
+/// in each log.
+#[derive(Default)]
+struct RebuiltIndexes {
+    segments: usize,
+    /// A log and where the segment starts in it.
+    first: Option<(TopicPartition, Offset)>,
+}
+
+impl LogDirs {
+    /// Opens all logs, which partitions then claim with [`LogDirs::open_log`]. The error is one sentence
+    /// for people. Blocks.
+    pub fn load(&self, settings: &LoadSettings<'_>) -> Result<(), String> {
+        // All are looked at before the first marker of a clean stop is taken: a start that is refused costs
+        // no recovery.
+        let mut listed = Vec::new();
+        for dir in &self.dirs {
+            match list(dir) {
+                Ok(partitions) => listed.push((dir, partitions)),
+                Err(ListError::Refused(sentence)) => return Err(sentence),
+                Err(ListError::Failed(error)) => self.on_storage_error(dir, &error),
+            }
+        }
+        for (number, index) in superseded(&listed, settings)?.into_iter().rev() {
+            let (dir, partitions) = &mut listed[number];
+            let (topic_partition, path) = partitions.remove(index);
+            if let Err(error) = set_superseded_aside(dir, &topic_partition, &path) {
+                self.on_storage_error(dir, &error);
+            }
+        }
+        let mut loads = Vec::new();
+        for (dir, partitions) in listed {
+            match DirLoad::begin(dir, partitions, settings.threads_per_dir.max(1)) {
+                Ok(load) => loads.push(load),
+                Err(error) => self.on_storage_error(dir, &error),
+            }
+        }
+        let progress = loads.iter().map(|load| Arc::clone(&load.progress));
+        settings.loading.store(Arc::new(progress.collect()));
+        let teller = Teller::default();
+        std::thread::scope(|scope| {
+            let dirs = loads.iter().map(|load| &*load.progress);
+            scope.spawn(|| teller.run(dirs, || loads.iter().for_each(DirLoad::measure)));
+            let mut threads = Vec::new();
+            for load in &loads {
+                for progress in &load.progress.threads {
+                    threads.push(scope.spawn(|| self.load_some(load, progress, settings)));
+                }
+            }
+            let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            teller.stop();
+            if let Some(panic) = results.into_iter().find_map(Result::err) {
+                std::panic::resume_unwind(panic);
+            }
+        });
+        settings.loading.store(Arc::default());
+        loads.iter().for_each(DirLoad::tell_of_rebuilt_indexes);
+        self.load_futures(settings);
+        let failed = self.failed.lock();
+        for load in &loads {
+            // With a log that could not be loaded, it is as clean as it was.
+            if !failed.values().any(|log| Arc::ptr_eq(&log.dir, &load.dir)) {
+                load.dir.set_loaded();
+            }
+        }
+        drop(failed);
+        match self.online().next() {
+            Some(_) => Ok(()),
+            None => Err("all log directories have failed; see the errors above".to_owned()),
+        }
+    }
+
+    /// Opens logs until there are none left.
+    fn load_some(&self, load: &DirLoad, progress: &RecoveryProgress, settings: &LoadSettings<'_>) {
+        while load.dir.is_online() {
+            let number = load.next.fetch_add(1, Ordering::Relaxed);
+            let Some((topic_partition, path)) = load.partitions.get(number) else {
+                return;
+            };
+            let opened = load.open(topic_partition, path, settings, progress);
+            load.progress.on_log();
+            match opened {
+                Ok(loaded) => {
+                    let mut all = self.loaded.lock();
+                    all.insert(topic_partition.clone(), loaded);
+                }
+                Err(error) => {
+                    tracing::error!(%topic_partition, "the log could not be loaded: {error}");
+                    let failed = load.failed(topic_partition);
+                    self.failed.lock().insert(topic_partition.clone(), failed);
+                    self.on_log_error(&load.dir, &error);
+                }
+            }
+        }
+    }
+}
+
+enum ListError {
+    Refused(String),
+    Failed(StorageError),
+}
+
+impl DirLoad {
+    /// Takes the marker of a clean stop: from here on the directory is in use.
+    fn begin(
+        dir: &Arc<LogDir>,
+        partitions: Vec<(TopicPartition, PathBuf)>,
+        threads: usize,
+    ) -> Result<DirLoad, StorageError> {
+        let clean_shutdown = dir.take_clean_shutdown()?;
+        let threads = threads.min(partitions.len());
+        let progress =
+            DirProgress::new(dir.path.clone(), !clean_shutdown, partitions.len(), threads);
+        Ok(DirLoad {
+            progress: Arc::new(progress),
+            clean_shutdown,
+            recovery_points: read_checkpoint(&dir.path.join(RECOVERY_POINT_CHECKPOINT)),
+            log_start_offsets: read_checkpoint(&dir.path.join(LOG_START_OFFSET_CHECKPOINT)),
+            high_watermarks: read_checkpoint(&dir.path.join(REPLICATION_OFFSET_CHECKPOINT)),
+            partitions,
+            next: AtomicUsize::new(0),
+            rebuilt: Mutex::default(),
+            dir: Arc::clone(dir),
+        })
+    }
+
+    fn tell_of_rebuilt_indexes(&self) {
+        let rebuilt = self.rebuilt.lock();
+        if let Some((topic_partition, base_offset)) = &rebuilt.first {
+            tracing::warn!(
+                dir = %self.dir.path.display(), segments = rebuilt.segments,
+                "indexes were missing or corrupt and were built again, the first that of segment {base_offset} of {topic_partition}"
+            );
+        }
+    }
+
+    /// Finds out how much there is to recover.
+    fn measure(&self) {
+        let bytes = self.partitions.iter().map(|(partition, path)| {
+            let recovery_point = self.recovery_points.offsets.get(partition);
+            bytes_to_recover(path, recovery_point.copied().unwrap_or_default())
+        });
+        self.progress.set_bytes_to_recover(bytes.sum());
+    }
+
+    fn failed(&self, topic_partition: &TopicPartition) -> FailedLog {
+        let offset =
+            |checkpoint: &OffsetCheckpoint| checkpoint.offsets.get(topic_partition).copied();
+        FailedLog {
+            dir: Arc::clone(&self.dir),
+            recovery_point: offset(&self.recovery_points),
+            log_start_offset: offset(&self.log_start_offsets),
+            high_watermark: offset(&self.high_watermarks),
+        }
+    }
+
+    fn open(
+        &self,
+        topic_partition: &TopicPartition,
+        path: &Path,
+        settings: &LoadSettings<'_>,
+        progress: &RecoveryProgress,
+    ) -> Result<LoadedLog, LogError> {
+        let offset = |checkpoint: &OffsetCheckpoint| {
+            let offset = checkpoint.offsets.get(topic_partition).copied();
+            offset.unwrap_or_default().max(Offset::ZERO)
+        };
+        let metadata = PartitionMetadata::read(path)?;
+        let params = OpenParams {
+            dir: path.to_owned(),
+            topic_partition: topic_partition.clone(),
+            config: (settings.topic_config)(&topic_partition.topic),
+            recovery_point: offset(&self.recovery_points),
+            log_start_offset: offset(&self.log_start_offsets),
+            clean_shutdown: self.clean_shutdown,
+            now: settings.now,
+            producer_id_expiration_ms: settings.producer_id_expiration_ms,
+            random_seed: rand::random(),
+        };
+        let (mut log, report) = Log::open_with_progress(params, progress)?;
+        if report.bytes_truncated > 0 || report.segments_deleted > 0 {
+            tracing::warn!(%topic_partition, ?report, "the log was recovered");
+        }
+        if let Some(base_offset) = report.first_rebuilt {
+            let mut rebuilt = self.rebuilt.lock();
+            rebuilt.segments += report.indexes_rebuilt;
+            let first = || (topic_partition.clone(), base_offset);
+            rebuilt.first.get_or_insert_with(first);
+        }
+        log.set_high_watermark(offset(&self.high_watermarks));
+        Ok(LoadedLog {
+            log,
+            dir: Arc::clone(&self.dir),
+            topic_id: metadata.map(|metadata| metadata.topic_id),
+        })
+    }
+}
+
+/// The partitions in a directory. What was being deleted is deleted further.
+fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> {
+    let failed = |error| ListError::Failed(StorageError::new("list", &dir.path, error));
+    let mut partitions = Vec::new();
+    for entry in std::fs::read_dir(&dir.path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_type().map_err(failed)?.is_dir() {
+            continue;
+        }
+        let path = entry.path();
+        match DirKind::of(&entry.file_name().to_string_lossy()) {
+            Some(DirKind::Partition(partition)) => partitions.push((partition, path)),
+            Some(DirKind::Deleted) => {
+                dir.files
+                    .submit(std::time::Duration::ZERO, move || remove_dir(&path));
+            }
+            Some(DirKind::Future(partition)) => {
+                dir.futures_found.lock().push((partition, path));
+            }
+            Some(DirKind::Stray | DirKind::Other) => {}
+            None => {
+                return Err(ListError::Refused(format!(
+                    "{} is in a log directory, but is no partition; log directories hold only what Kafka or Ottla wrote: move it away, or set other log.dirs",
+                    path.display()
+                )));
+            }
+        }
+    }
+    partitions.sort();
+    Ok(partitions)
+}
+
+/// A checkpoint that cannot be read counts as empty, as in Kafka: recovery then looks at everything.
+pub(super) fn read_checkpoint(path: &Path) -> OffsetCheckpoint {
+    OffsetCheckpoint::read(path).unwrap_or_else(|error| {
+        tracing::warn!("{error}; going on without it");
+        OffsetCheckpoint::default()
+    })
+}
+
+/// The logs, by directory and place in it, ascending, whose place another has taken: a move between directories
+/// renames the copy first, which is complete by then and is where the controller was told that the replica
+/// lies, and a crash came before the log that it replaces was renamed. Any other two of a name refuse the
+/// start.
+fn superseded(
+    listed: &[(&Arc<LogDir>, Vec<(TopicPartition, PathBuf)>)],
+    settings: &LoadSettings<'_>,
+) -> Result<Vec<(usize, usize)>, String> {
+    let mut seen: HashMap<&TopicPartition, (usize, usize)> = HashMap::new();
+    let mut superseded = Vec::new();
+    for (number, (_, partitions)) in listed.iter().enumerate() {
+        for (index, (partition, path)) in partitions.iter().enumerate() {
+            let Some(other) = seen.insert(partition, (number, index)) else {
+                continue;
+            };
+            let (other_dir, others) = &listed[other.0];
+            let other_path = &others[other.1].1;
+            let assigned = (settings.assigned)(partition).filter(|(topic_id, _)| {
+                [path, other_path].iter().all(|path| {
+                    let metadata = PartitionMetadata::read(path).ok().flatten();
+                    metadata.is_some_and(|metadata| metadata.topic_id == *topic_id)
+                })
+            });
+            let directory = assigned.map(|(_, directory)| directory);
+            if directory == Some(listed[number].0.directory_id) {
+                superseded.push(other);
+            } else if directory == Some(other_dir.directory_id) {
+                superseded.push((number, index));
+                seen.insert(partition, other);
+            } else {
+                return Err(format!(
+                    "partition {partition} lies in both {} and {}, and the metadata names neither; delete the one in the directory that failed last",
+                    other_path.display(),
+                    path.display()
+                ));
+            }
+        }
+    }
+    superseded.sort_unstable();
+    Ok(superseded)
+}
+
+/// Keeps for people what another log has taken the place of: nothing is deleted on what a crash has left.
+fn set_superseded_aside(
+    dir: &LogDir,
+    topic_partition: &TopicPartition,
+    path: &Path,
+) -> Result<(), StorageError> {
+    let name = dir_names::suffixed(topic_partition, rand::random(), STRAY_DIR_SUFFIX);
+    std::fs::rename(path, dir.path.join(&name))
+        .map_err(|error| StorageError::new("rename", path, error))?;
+    tracing::warn!(
+        %topic_partition, dir = %dir.path.display(), renamed_to = name,
+        "the partition was moved to another directory, and a crash came before the old log was deleted; it was set aside and can be removed"
+    );
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! One log directory.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ottla_log::StorageError;
+use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
+use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
+use parking_lot::Mutex;
+
+use super::dir_threads::DirThreads;
+use super::disk_space::DiskSpace;
+use super::lock::DirLock;
+use super::worker::Worker;
+
+#[derive(Debug)]
+pub struct LogDir {
+    /// As `log.dirs` names it.
+    pub(super) configured: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) directory_id: DirectoryId,
+    /// The metadata log lies here too: without it the node cannot go on.
+    pub(super) holds_metadata: bool,
+    lock: Mutex<Option<DirLock>>,
+    /// It gets no new logs (`cordoned.log.dirs`).
+    is_cordoned: AtomicBool,
+    /// Why it is offline; the first reason stays.
+    failure: OnceLock<String>,
+    /// What the marker of the last clean stop said, once it has been looked for.
+    clean_shutdown: OnceLock<Option<CleanShutdown>>,
+    /// Unfinished moves into the directory, found at start.
+    pub(super) futures_found: Mutex<Vec<(TopicPartition, PathBuf)>>,
+    /// Something in it could not be brought to rest.
+    is_unclean: AtomicBool,
+    /// All logs that lay here at start have been loaded.
+    is_loaded: AtomicBool,
+    /// What may still be appended.
+    pub(super) space: Arc<DiskSpace>,
+    /// On which flushes and other work on its logs wait for its disk.
+    pub threads: DirThreads,
+    /// Where directories of deleted partitions are removed, and small files written.
+    pub(super) files: Worker,
+    pub(super) written: Written,
+}
+
+/// What the checkpoint files hold, so that they are written only where something has changed.
+#[derive(Default, Debug)]
+pub(super) struct Written {
+    pub(super) recovery_points: Mutex<Option<OffsetCheckpoint>>,
+    pub(super) log_start_offsets: Mutex<Option<OffsetCheckpoint>>,
+    pub(super) high_watermarks: Mutex<Option<OffsetCheckpoint>>,
+    /// Also read from here.
+    pub(super) clean_offsets: Mutex<Option<OffsetCheckpoint>>,
+}
+
+impl LogDir {
+    pub(super) fn new(
+        configured: PathBuf,
+        path: PathBuf,
+        directory_id: DirectoryId,
+        holds_metadata: bool,
+        lock: DirLock,
+    ) -> LogDir {
+        LogDir {
+            configured,
+            path,
+            directory_id,
+            holds_metadata,
+            lock: Mutex::new(Some(lock)),
+            is_cordoned: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            clean_shutdown: OnceLock::new(),
+            futures_found: Mutex::default(),
+            is_unclean: AtomicBool::new(false),
+            is_loaded: AtomicBool::new(false),
+            space: Arc::default(),
+            threads: DirThreads::default(),
+            files: Worker::start("log-files"),
+            written: Written::default(),
+        }
+    }
+
+    pub fn is_online(&self) -> bool {
+        self.failure.get().is_none()
+    }
+
+    pub(super) fn is_cordoned(&self) -> bool {
+        self.is_cordoned.load(Ordering::Acquire)
+    }
+
+    /// Returns whether that is a change.
+    pub(super) fn set_cordoned(&self, is_cordoned: bool) -> bool {
+        self.is_cordoned.swap(is_cordoned, Ordering::AcqRel) != is_cordoned
+    }
+
+    /// Returns whether it was online until now.
+    pub(super) fn fail(&self, reason: &str) -> bool {
+        self.failure.set(reason.to_owned()).is_ok()
+    }
+
+    /// Reads the marker of the last clean stop and deletes it: from here on a crash leads to recovery.
+    /// Returns whether there was one.
+    pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
+        let found = CleanShutdown::read(&self.path)?;
+        CleanShutdown::delete(&self.path)?;
+        let found = self.clean_shutdown.get_or_init(|| found);
+        Ok(found.is_some())
+    }
+
+    pub(super) fn previous_broker_epoch(&self) -> Option<BrokerEpoch> {
+        self.clean_shutdown.get().copied().flatten()?.broker_epoch
+    }
+
+    /// What the marker of the last clean stop says, without taking it.
+    pub(super) fn epoch_of_clean_stop(&self) -> Option<BrokerEpoch> {
+        // One that cannot be read is told of when it is taken.
+        CleanShutdown::read(&self.path).ok().flatten()?.broker_epoch
+    }
+
+    /// Whether there was a marker of a clean stop when it was looked for.
+    pub(super) fn was_clean(&self) -> bool {
+        self.clean_shutdown.get().copied().flatten().is_some()
+    }
+
+    /// No marker of a clean stop is written.
+    pub(super) fn set_unclean(&self) {
+        self.is_unclean.store(true, Ordering::Release);
+    }
+
+    pub(super) fn set_loaded(&self) {
+        self.is_loaded.store(true, Ordering::Release);
+    }
+
+    /// Writes the marker of a clean stop, but not where a start was broken off before all logs were
+    /// loaded and the directory had not been clean before.
+    pub(super) fn mark_clean(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
+        let is_unclean = self.is_unclean.load(Ordering::Acquire);
+        if !is_unclean && (self.was_clean() || self.is_loaded.load(Ordering::Acquire)) {
+            CleanShutdown::write(&self.path, broker_epoch)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn unlock(&self) {
+        *self.lock.lock() = None;
+    }
+}

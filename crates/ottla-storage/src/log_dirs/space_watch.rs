@@ -1,0 +1,80 @@
+//! Asks the file systems of the log directories every second how much is free.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_context::NodeContext;
+use ottla_log::LogReader;
+use tokio::task::JoinSet;
+
+use super::LogDirs;
+use super::disk_space::DiskSpace;
+use super::log_dir::LogDir;
+
+/// How often the free space is asked for: so long may it take until appends resume.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl LogDirs {
+    /// What is left in the directory in which a log lies.
+    pub fn space_of(&self, log: &LogReader) -> Arc<DiskSpace> {
+        let dir = self.dir_of(log);
+        dir.map(|dir| Arc::clone(&dir.space)).unwrap_or_default()
+    }
+
+    /// Asks the file systems how much is free. Blocks.
+    pub fn look_at_space(&self, reserve_bytes: i64) {
+        for dir in self.online() {
+            look_at(dir, reserve_bytes);
+        }
+    }
+
+    /// Keeps looking until the broker stops, at each directory by itself: one may hang.
+    pub async fn watch_space(self: Arc<Self>, context: Arc<NodeContext>) {
+        let mut watches = JoinSet::new();
+        for dir in &self.dirs {
+            watches.spawn(watch(Arc::clone(dir), Arc::clone(&context)));
+        }
+        while watches.join_next().await.is_some() {}
+    }
+}
+
+async fn watch(dir: Arc<LogDir>, context: Arc<NodeContext>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = context.stopping() => return,
+        }
+        if !dir.is_online() {
+            return;
+        }
+        let asked = Arc::clone(&dir);
+        let reserve_bytes = context.config().ottla_disk_reserve_bytes;
+        let look = move || look_at(&asked, reserve_bytes);
+        // A panic has been reported where it happened; the next look may do better.
+        let _ = dir.threads.jobs.run(look).await;
+    }
+}
+
+fn look_at(dir: &LogDir, reserve_bytes: i64) {
+    // A directory that cannot be asked fails where it is written to.
+    let Ok(found) = rustix::fs::statvfs(&dir.path) else {
+        return;
+    };
+    let bytes =
+        |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
+    let usable = bytes(found.f_bavail);
+    let path = dir.path.display();
+    match dir
+        .space
+        .on_look(usable, bytes(found.f_blocks), reserve_bytes)
+    {
+        Some(true) => tracing::error!(
+            dir = %path, usable, reserve_bytes,
+            "the disk is full up to the reserve: appends are refused until there is space"
+        ),
+        Some(false) => {
+            tracing::warn!(dir = %path, usable, "there is space again: appends are taken");
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,573 @@
+//! `__cluster_metadata-0`: the log of the cluster's metadata with its snapshots and `quorum-state`.
+//!
+//! Owned by the thread of the controller. The log is opened as after a crash, whatever the stop was: it
+//! is scanned whole, as Kafka does, since nothing else vouches for it. What comes from another node, and what
+//! is given to one, is in `replicated`.
+//!
+//! In Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
+use ottla_log::checkpoint::PartitionMetadata;
+use ottla_log::{
+    AppendError, AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError, whole_segments,
+};
+use ottla_metadata::{MetadataLoader, Provenance};
+use ottla_raft::{
+    ControlRecord, ControlRecordHistory, ElectionState, EpochStart, KRaftVersion, LogState,
+    SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
+};
+use ottla_records::RecordBatch;
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition, Uuid};
+
+use super::record_batches::{ControlValue, MetadataBatch, MetadataBatchContent};
+use super::snapshot_file::{Snapshot, read_snapshot};
+
+mod replicated;
+
+use replicated::PartialSnapshot;
+
+pub const METADATA_DIR: &str = "__cluster_metadata-0";
+pub const QUORUM_STATE_FILE: &str = "quorum-state";
+/// Bytes of the log that are read at a time when it is loaded.
+const LOAD_CHUNK_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Why the metadata log cannot be used; a sentence for people.
+#[derive(Debug, thiserror::Error)]
+#[error("the metadata log in {dir}: {reason}")]
+pub struct MetadataLogError {
+    dir: String,
+    reason: String,
+    /// Nothing was written, and the log is as it was: it can go on when there is space again.
+    pub is_disk_full: bool,
+}
+
+/// The log, open for its one writer.
+pub struct MetadataLog {
+    dir: PathBuf,
+    log: Log,
+    /// Oldest first.
+    snapshots: BTreeMap<SnapshotId, StoredSnapshot>,
+    /// The snapshot that is being fetched.
+    partial_snapshot: Option<PartialSnapshot>,
+    /// With what the disk answers the next append, and the next flush.
+    #[cfg(any(test, feature = "fault-injection"))]
+    pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
+}
+
+/// What log and snapshots say.
+pub struct LoadedMetadata {
+    /// The newest snapshot; what was applied of the log as well.
+    pub loader: MetadataLoader,
+    /// What the log holds behind the newest snapshot, committed or not, and is not applied.
+    pub tail: VecDeque<MetadataBatch>,
+    /// Who votes and the level of `kraft.version`, by the newest snapshot and the log behind it. Configured
+    /// voters are not in it.
+    pub control_records: ControlRecordHistory,
+    pub election: Option<ElectionState>,
+    /// Bytes of the log behind the newest snapshot.
+    pub bytes_since_snapshot: u64,
+}
+
+impl MetadataLog {
+    /// Opens the log in `metadata.log.dir` and reads all of it.
+    pub fn open(
+        config: &BrokerConfig,
+        now: Timestamp,
+    ) -> Result<(MetadataLog, LoadedMetadata), MetadataLogError> {
+        let dir = Path::new(&config.metadata_log_dir).join(METADATA_DIR);
+        let fail = |reason: String| MetadataLogError {
+            dir: dir.display().to_string(),
+            reason,
+            is_disk_full: false,
+        };
+        fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
+        let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
+        // Recovery cuts the log at the first bad byte, and nobody else has what would be cut off.
+        whole_segments(&dir).map_err(|error| fail(error.to_string()))?;
+        let (log, _) = Log::open(OpenParams {
+            dir: dir.clone(),
+            topic_partition: TopicPartition::new("__cluster_metadata", 0),
+            config: Arc::new(log_config(config)),
+            recovery_point: Offset::ZERO,
+            log_start_offset: Offset::ZERO,
+            clean_shutdown: false,
+            now,
+            producer_id_expiration_ms: i64::from(i32::MAX),
+            random_seed: rand::random(),
+        })
+        .map_err(|error| fail(error.to_string()))?;
+        let mut metadata_log = MetadataLog {
+            dir: dir.clone(),
+            log,
+            snapshots: BTreeMap::new(),
+            partial_snapshot: None,
+            #[cfg(any(test, feature = "fault-injection"))]
+            faults: (None, None),
+        };
+        let log_start_offset = metadata_log.log.log_start_offset();
+        snapshots.retain(|id| id.end_offset >= log_start_offset);
+        if log_start_offset > Offset::ZERO && snapshots.is_empty() {
+            return Err(fail(format!(
+                "it begins at offset {log_start_offset}, and there is no snapshot of what was before; \
+                 restore the missing .checkpoint file"
+            )));
+        }
+        if let Some(&newest) = snapshots.last()
+            && metadata_log.is_behind(newest)
+        {
+            // Everything in the log is in it: the snapshot was fetched, and the log not yet cut; or the log was
+            // cut short, and what stood behind the snapshot is gone.
+            tracing::warn!(
+                dir = %dir.display(), log_end_offset = %metadata_log.log.log_end_offset(),
+                snapshot_end_offset = %newest.end_offset,
+                "the metadata log ends before its newest snapshot, and goes on behind that"
+            );
+            metadata_log
+                .log
+                .truncate_fully_and_start_at(newest.end_offset, None, now)
+                .map_err(|error| fail(error.to_string()))?;
+        }
+        let loaded = metadata_log.load(&snapshots).map_err(fail)?;
+        Ok((metadata_log, loaded))
+    }
+
+    fn load(&mut self, snapshots: &[SnapshotId]) -> Result<LoadedMetadata, String> {
+        let election = self.read_election_state()?;
+        let mut loaded = LoadedMetadata::new(election);
+        let mut next_offset = self.log.log_start_offset();
+        for &id in snapshots {
+            let path = self.dir.join(id.file_name());
+            let size_bytes = fs::metadata(&path)
+                .map_err(|error| error.to_string())?
+                .len();
+            let is_newest = Some(&id) == snapshots.last();
+            let snapshot = match read_snapshot(&path) {
+                Ok(snapshot) => Some(snapshot),
+                Err(error) if is_newest => return Err(error.to_string()),
+                Err(error) => {
+                    tracing::warn!("{error}; a newer snapshot holds all that was in it");
+                    None
+                }
+            };
+            let written_at = |snapshot: &Snapshot| snapshot.last_contained_log_time;
+            self.snapshots.insert(
+                id,
+                StoredSnapshot {
+                    id,
+                    size_bytes,
+                    last_contained_log_time: snapshot.as_ref().map_or(Timestamp(0), written_at),
+                },
+            );
+            let Some(snapshot) = snapshot.filter(|_| is_newest) else {
+                continue;
+            };
+            loaded.set_control_records(id, snapshot.kraft_version, snapshot.voters);
+            if id != SnapshotId::BOOTSTRAP {
+                let provenance = Provenance {
+                    last_contained_offset: id.end_offset.plus(-1),
+                    last_contained_epoch: id.epoch,
+                    last_contained_log_time: snapshot.last_contained_log_time,
+                };
+                loaded
+                    .loader
+                    .load_snapshot(&snapshot.records, provenance)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+            next_offset = id.end_offset;
+        }
+        while next_offset < self.log.log_end_offset() {
+            for batch in self.read_batches(next_offset)? {
+                if batch.last_offset < next_offset {
+                    continue;
+                }
+                next_offset = batch.last_offset.plus(1);
+                loaded.add(batch)?;
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Whether everything that the log holds is in the snapshot, and more: it was fetched, and the log not yet
+    /// cut; or the log was cut short. In Kafka: `KafkaRaftLog.truncateToLatestSnapshot`.
+    fn is_behind(&self, snapshot: SnapshotId) -> bool {
+        let is_longer = snapshot.end_offset > self.log.log_end_offset();
+        match self.log.latest_epoch() {
+            Some(last) => snapshot.epoch > last || (snapshot.epoch == last && is_longer),
+            None => is_longer,
+        }
+    }
+
+    /// Whole batches from the one that holds `from`; at least one.
+    fn read_batches(&self, from: Offset) -> Result<Vec<MetadataBatch>, String> {
+        let read = self
+            .log
+            .reader()
+            .read(from, LOAD_CHUNK_BYTES, self.log.log_end_offset(), true)
+            .map_err(|error| error.to_string())?;
+        let region = read
+            .region
+            .ok_or_else(|| format!("there is nothing at offset {from}"))?;
+        let mut bytes = vec![0; region.len as usize];
+        region
+            .file
+            .read_exact_at(&mut bytes, region.position)
+            .map_err(|error| error.to_string())?;
+        let mut rest = Bytes::from(bytes);
+        let mut batches = Vec::new();
+        while !rest.is_empty() {
+            match RecordBatch::read(&mut rest) {
+                Ok(batch) => {
+                    batches.push(MetadataBatch::read(&batch).map_err(|error| error.to_string())?)
+                }
+                // The last batch is cut off by the end of the chunk.
+                Err(_) if !batches.is_empty() => break,
+                Err(error) => {
+                    return Err(format!(
+                        "the batch at offset {from} cannot be read: {error}"
+                    ));
+                }
+            }
+        }
+        Ok(batches)
+    }
+
+    pub fn log_end_offset(&self) -> Offset {
+        self.log.log_end_offset()
+    }
+
+    /// What the quorum has to know of the log and its snapshots.
+    pub fn state(&self) -> LogState {
+        let epochs = self.log.leader_epochs().entries();
+        LogState::new(
+            self.log.log_start_offset(),
+            self.log.log_end_offset(),
+            epochs
+                .iter()
+                .map(|entry| EpochStart {
+                    epoch: entry.epoch,
+                    start_offset: entry.start_offset,
+                })
+                .collect(),
+            self.snapshots.keys().copied(),
+        )
+    }
+
+    pub fn log_start_offset(&self) -> Offset {
+        self.log.log_start_offset()
+    }
+
+    /// Oldest first.
+    pub fn snapshot_ids(&self) -> Vec<SnapshotId> {
+        self.snapshots.keys().copied().collect()
+    }
+
+    /// Notes that records of `epoch` begin at `start_offset`.
+    pub fn assign_leader_epoch(&mut self, epoch: LeaderEpoch, start_offset: Offset) {
+        self.log.assign_leader_epoch(epoch, start_offset);
+    }
+
+    /// Appends one batch; it is not on disk before `flush`. On a full disk the log stays as it was.
+    pub fn append(&mut self, batch: &RecordBatch, now: Timestamp) -> Result<(), MetadataLogError> {
+        #[cfg(any(test, feature = "fault-injection"))]
+        if let Some(kind) = self.faults.0.take() {
+            return Err(self.storage_error(&fault(kind)));
+        }
+        self.log
+            .append(std::slice::from_ref(batch), now)
+            .map(drop)
+            .map_err(|error| self.append_error(&error))
+    }
+
+    fn append_error(&self, error: &AppendError) -> MetadataLogError {
+        match &error.reason {
+            AppendErrorReason::DiskFull(storage) => self.storage_error(storage),
+            _ => self.error(error.to_string()),
+        }
+    }
+
+    /// Forces everything appended to disk and says up to where that is.
+    pub fn flush(&mut self) -> Result<Offset, MetadataLogError> {
+        let Some(job) = self.log.flush_job() else {
+            return Ok(self.log.log_end_offset());
+        };
+        #[cfg(any(test, feature = "fault-injection"))]
+        if let Some(kind) = self.faults.1.take() {
+            return Err(self.storage_error(&fault(kind)));
+        }
+        job.run().map_err(|error| self.storage_error(&error))
+    }
+
+    /// Takes back what no flush has forced to disk.
+    pub fn truncate_to(&mut self, end: Offset, now: Timestamp) -> Result<(), MetadataLogError> {
+        self.log
+            .truncate_to(end, now)
+            .map(drop)
+            .map_err(|error| self.error(error.to_string()))
+    }
+
+    /// Runs what has come up beside the records: spare files, the deletion of old segments. Nothing that
+    /// is committed depends on it, so a full disk only puts it off.
+    pub fn maintain(&mut self) -> Result<(), MetadataLogError> {
+        for job in self.log.take_jobs() {
+            let is_spare = matches!(job, Job::PrepareSpare(_));
+            let result = match job.run() {
+                // Nobody but this thread opens files of this log by name.
+                Ok(JobOutcome::Unlink(unlink)) => unlink.run(),
+                Ok(outcome) => {
+                    self.log.on_job_done(outcome);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            match result {
+                Err(error) if error.is_disk_full() => {
+                    if is_spare {
+                        self.log.on_spare_refused();
+                    }
+                }
+                result => result.map_err(|error| self.storage_error(&error))?,
+            }
+        }
+        Ok(())
+    }
+
+    pub fn set_high_watermark(&mut self, offset: Offset) {
+        self.log.set_high_watermark(offset);
+    }
+
+    /// Writes `quorum-state` durably.
+    pub fn write_election_state(
+        &self,
+        election: &ElectionState,
+        kraft_version: KRaftVersion,
+    ) -> Result<(), MetadataLogError> {
+        let path = self.dir.join(QUORUM_STATE_FILE);
+        let partial = self.dir.join("quorum-state.tmp");
+        let write = || {
+            let mut file = File::create(&partial)?;
+            file.write_all(election.to_json(kraft_version).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(|error| self.io_error("write", &path, error))
+    }
+
+    /// Writes `partition.metadata` if it is missing. Nothing here reads it; Kafka's tools may.
+    pub fn write_partition_metadata(&self) -> Result<(), MetadataLogError> {
+        let written = match PartitionMetadata::read(&self.dir) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => PartitionMetadata {
+                topic_id: Uuid::METADATA_TOPIC,
+            }
+            .write(&self.dir)
+            .map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        written.map_err(|reason| self.error(reason))
+    }
+
+    fn read_election_state(&self) -> Result<Option<ElectionState>, String> {
+        let path = self.dir.join(QUORUM_STATE_FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => ElectionState::from_json(&text)
+                .map(Some)
+                .map_err(|error| format!("quorum-state cannot be read: {error}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("quorum-state cannot be read: {error}")),
+        }
+    }
+
+    /// Writes a snapshot of what is committed.
+    pub fn write_snapshot(
+        &mut self,
+        id: SnapshotId,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Result<(), MetadataLogError> {
+        if self.snapshots.contains_key(&id) {
+            return Ok(());
+        }
+        let size_bytes = snapshot
+            .write(&self.dir, id, now)
+            .map_err(|error| self.error(format!("cannot write snapshot {id}: {error}")))?;
+        self.snapshots.insert(
+            id,
+            StoredSnapshot {
+                id,
+                size_bytes,
+                last_contained_log_time: snapshot.last_contained_log_time,
+            },
+        );
+        Ok(())
+    }
+
+    /// Deletes snapshots that need not be kept, and what of the log lies before the oldest that is.
+    pub fn clean(
+        &mut self,
+        retention: &SnapshotRetention,
+        now: Timestamp,
+    ) -> Result<(), MetadataLogError> {
+        let stored: Vec<StoredSnapshot> = self.snapshots.values().copied().collect();
+        let Some(oldest) = retention.oldest_to_keep(&stored, self.log.reader().size(), now) else {
+            return Ok(());
+        };
+        self.log
+            .increment_log_start_offset(oldest.end_offset)
+            .map_err(|error| self.error(error.to_string()))?;
+        self.log
+            .delete_old_segments(now)
+            .map_err(|error| self.error(error.to_string()))?;
+        self.maintain()?;
+        let kept = self.snapshots.split_off(&oldest);
+        for id in std::mem::replace(&mut self.snapshots, kept).into_keys() {
+            let path = self.dir.join(id.file_name());
+            fs::remove_file(&path)
+                .map_err(|error| self.error(format!("cannot delete snapshot {id}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Brings everything to the disk for an orderly stop.
+    pub fn close(self) -> Result<(), MetadataLogError> {
+        let dir = self.dir.display().to_string();
+        self.log
+            .close()
+            .map(drop)
+            .map_err(|error| MetadataLogError {
+                dir,
+                reason: error.to_string(),
+                is_disk_full: false,
+            })
+    }
+
+    pub fn error(&self, reason: String) -> MetadataLogError {
+        MetadataLogError {
+            dir: self.dir.display().to_string(),
+            reason,
+            is_disk_full: false,
+        }
+    }
+
+    fn io_error(&self, operation: &'static str, path: &Path, error: io::Error) -> MetadataLogError {
+        self.storage_error(&StorageError::new(operation, path, error))
+    }
+
+    fn storage_error(&self, error: &StorageError) -> MetadataLogError {
+        MetadataLogError {
+            is_disk_full: error.is_disk_full(),
+            ..self.error(error.to_string())
+        }
+    }
+}
+
+#[cfg(any(test, feature = "fault-injection"))]
+fn fault(kind: io::ErrorKind) -> StorageError {
+    StorageError::new("write to", METADATA_DIR.as_ref(), kind.into())
+}
+
+impl LoadedMetadata {
+    pub fn new(election: Option<ElectionState>) -> LoadedMetadata {
+        LoadedMetadata {
+            loader: MetadataLoader::default(),
+            tail: VecDeque::new(),
+            control_records: ControlRecordHistory::new(VoterSet::empty()),
+            election,
+            bytes_since_snapshot: 0,
+        }
+    }
+
+    /// Adds the next batch of the log. Its control records count at once, its records when they are applied.
+    fn add(&mut self, batch: MetadataBatch) -> Result<(), String> {
+        self.bytes_since_snapshot += batch.size_bytes;
+        if let MetadataBatchContent::Control(values) = &batch.content {
+            let mut offset = batch.base_offset;
+            for value in values {
+                self.apply_control(offset, value)?;
+                offset = offset.plus(1);
+            }
+        }
+        self.tail.push_back(batch);
+        Ok(())
+    }
+
+    /// Applies all of the log: for one who knows that it is committed.
+    pub fn apply_tail(&mut self) -> Result<(), String> {
+        while let Some(batch) = self.tail.pop_front() {
+            batch.load_into(&mut self.loader)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the next batch of the log and applies it.
+    pub fn apply(&mut self, batch: MetadataBatch) -> Result<(), String> {
+        self.add(batch)?;
+        self.apply_tail()
+    }
+
+    /// What the control records of a snapshot say: as of the last record in it.
+    pub fn set_control_records(
+        &mut self,
+        id: SnapshotId,
+        kraft_version: KRaftVersion,
+        voters: Option<VoterSet>,
+    ) {
+        let offset = id.end_offset.plus(-1);
+        self.control_records
+            .set_kraft_version(offset, kraft_version);
+        if let Some(voters) = voters {
+            self.control_records.set_voters(offset, voters);
+        }
+    }
+
+    fn apply_control(&mut self, offset: Offset, value: &ControlValue) -> Result<(), String> {
+        let record = match value {
+            ControlValue::KRaftVersion(record) => ControlRecord::KRaftVersion(record.clone()),
+            ControlValue::Voters(record) => ControlRecord::Voters(record.clone()),
+            ControlValue::LeaderChange(_)
+            | ControlValue::SnapshotHeader(_)
+            | ControlValue::SnapshotFooter(_) => return Ok(()),
+        };
+        self.control_records
+            .add(offset, &record)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// The ids of all whole snapshots, oldest first. Partial and deleted ones are removed.
+fn find_snapshots(dir: &Path) -> io::Result<Vec<SnapshotId>> {
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if let Some(id) = SnapshotId::from_file_name(name) {
+            ids.push(id);
+        } else if name.ends_with(".checkpoint.part") || name.ends_with(".checkpoint.deleted") {
+            fs::remove_file(dir.join(name))?;
+        }
+    }
+    ids.sort();
+    Ok(ids)
+}
+
+/// The metadata log keeps everything until a snapshot covers it: neither time nor size deletes.
+fn log_config(config: &BrokerConfig) -> TopicConfig {
+    TopicConfig {
+        cleanup_policy: CleanupPolicy::DELETE,
+        retention_ms: -1,
+        retention_bytes: -1,
+        segment_bytes: config.metadata_log_segment_bytes,
+        internal_segment_bytes: config.internal_metadata_log_segment_bytes,
+        segment_ms: config.metadata_log_segment_ms,
+        max_message_bytes: config.internal_metadata_max_batch_size_in_bytes,
+        ..TopicConfig::default()
+    }
+}

@@ -1,0 +1,224 @@
+//! The metadata log as one replica of several: batches and snapshots that come from the leader, and what is
+//! read for those who fetch from this node.
+//!
+//! A snapshot is fetched into a file of another name, which a start deletes, forced to disk and renamed when it
+//! is whole. Only then is the log emptied; a crash between the two leaves a snapshot that is ahead of the log,
+//! and opening the log empties it.
+//!
+//! In Kafka: `KafkaRaftLog.appendAsFollower`, `KafkaRaftLog.truncateToLatestSnapshot`, `FileRawSnapshotWriter`,
+//! `FileRawSnapshotReader`.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_log::FileRegion;
+use ottla_raft::{SnapshotId, StoredSnapshot};
+use ottla_records::RecordBatch;
+use ottla_types::{Offset, Timestamp};
+
+use super::super::record_batches::MetadataBatch;
+use super::super::snapshot_file::{Snapshot, read_snapshot};
+use super::{MetadataLog, MetadataLogError};
+
+/// A snapshot of which a part has been fetched.
+pub(super) struct PartialSnapshot {
+    id: SnapshotId,
+    path: PathBuf,
+    file: File,
+    size_bytes: u64,
+}
+
+impl MetadataLog {
+    /// Appends batches as the leader wrote them; they are not on disk before `flush`. Those that are in the log already are
+    /// left out: a full disk may have taken some and refused the rest.
+    pub fn append_fetched(
+        &mut self,
+        batches: &[RecordBatch],
+        now: Timestamp,
+    ) -> Result<(), MetadataLogError> {
+        #[cfg(any(test, feature = "fault-injection"))]
+        if let Some(kind) = self.faults.0.take() {
+            return Err(self.storage_error(&super::fault(kind)));
+        }
+        let log_end_offset = self.log.log_end_offset();
+        let is_there = |batch: &RecordBatch| batch.header.base_offset < log_end_offset;
+        let missing = batches.iter().position(|batch| !is_there(batch));
+        self.log
+            .append(&batches[missing.unwrap_or(batches.len())..], now)
+            .map(drop)
+            .map_err(|error| self.append_error(&error))
+    }
+
+    /// Everything from the batch at `from` to the end of the log.
+    pub fn batches_from(&self, from: Offset) -> Result<Vec<MetadataBatch>, MetadataLogError> {
+        let mut batches = Vec::new();
+        let mut next_offset = from;
+        while next_offset < self.log.log_end_offset() {
+            let read = self
+                .read_batches(next_offset)
+                .map_err(|reason| self.error(reason))?;
+            for batch in read {
+                if batch.last_offset >= next_offset {
+                    next_offset = batch.last_offset.plus(1);
+                    batches.push(batch);
+                }
+            }
+        }
+        Ok(batches)
+    }
+
+    /// Where the batches from `from` on lie: at least one, more only up to `max_bytes`. `None` at the end of the
+    /// log.
+    pub fn region_from(
+        &self,
+        from: Offset,
+        max_bytes: u64,
+    ) -> Result<Option<FileRegion>, MetadataLogError> {
+        let read = self
+            .log
+            .reader()
+            .read(from, max_bytes, self.log.log_end_offset(), true)
+            .map_err(|error| self.error(error.to_string()))?;
+        Ok(read.region)
+    }
+
+    /// Where at most `max_bytes` of a snapshot lie from `position` on, and how large all of it is. `None` where
+    /// the position is not in the file.
+    pub fn snapshot_region(
+        &self,
+        id: SnapshotId,
+        position: i64,
+        max_bytes: i64,
+    ) -> io::Result<Option<(FileRegion, u64)>> {
+        let file = File::open(self.dir.join(id.file_name()))?;
+        let size = file.metadata()?.len();
+        let (Ok(position), Ok(max_bytes)) = (u64::try_from(position), u64::try_from(max_bytes))
+        else {
+            return Ok(None);
+        };
+        if position >= size {
+            return Ok(None);
+        }
+        let region = FileRegion {
+            file: Arc::new(file),
+            position,
+            len: max_bytes.min(size - position),
+        };
+        Ok(Some((region, size)))
+    }
+
+    /// Begins to fetch a snapshot; what was fetched of another is given up.
+    pub fn begin_snapshot(&mut self, id: SnapshotId) -> Result<(), MetadataLogError> {
+        self.give_up_partial_snapshot();
+        let path = self.dir.join(format!(
+            "{id}-{:016x}.checkpoint.part",
+            rand::random::<u64>()
+        ));
+        let file = File::create(&path).map_err(|error| self.io_error("create", &path, error))?;
+        self.partial_snapshot = Some(PartialSnapshot {
+            id,
+            path,
+            file,
+            size_bytes: 0,
+        });
+        Ok(())
+    }
+
+    /// Appends the next part of the snapshot that is being fetched.
+    pub fn append_to_snapshot(
+        &mut self,
+        id: SnapshotId,
+        position: i64,
+        bytes: &Bytes,
+    ) -> Result<(), MetadataLogError> {
+        let partial = self.partial_snapshot.as_mut();
+        let Some(partial) = partial.filter(|it| it.id == id && it.size_bytes as i64 == position)
+        else {
+            return Err(self.error(format!("snapshot {id} was not begun at {position}")));
+        };
+        match partial.file.write_all_at(bytes, partial.size_bytes) {
+            Ok(()) => {
+                partial.size_bytes += bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                let path = partial.path.clone();
+                Err(self.io_error("write", &path, error))
+            }
+        }
+    }
+
+    /// Puts the snapshot that was fetched in the place of everything in the log. What it says is read first, so
+    /// that one that cannot be read changes nothing.
+    pub fn install_snapshot(
+        &mut self,
+        id: SnapshotId,
+        now: Timestamp,
+    ) -> Result<Snapshot, MetadataLogError> {
+        let path = self.dir.join(id.file_name());
+        if let Some(partial) = self.partial_snapshot.take_if(|partial| partial.id == id) {
+            let read = read_snapshot(&partial.path);
+            let snapshot = match read {
+                Ok(snapshot) => snapshot,
+                Err(error) => {
+                    let _ = fs::remove_file(&partial.path);
+                    return Err(self.error(format!("the leader's snapshot: {error}")));
+                }
+            };
+            let renamed = (|| {
+                partial.file.sync_all()?;
+                fs::rename(&partial.path, &path)?;
+                File::open(&self.dir)?.sync_all()
+            })();
+            renamed.map_err(|error| self.error(format!("cannot keep snapshot {id}: {error}")))?;
+            self.adopt_snapshot(id, partial.size_bytes, &snapshot, now)?;
+            return Ok(snapshot);
+        }
+        let snapshot = read_snapshot(&path).map_err(|error| self.error(error.to_string()))?;
+        let size_bytes = fs::metadata(&path)
+            .map_err(|error| self.error(error.to_string()))?
+            .len();
+        self.adopt_snapshot(id, size_bytes, &snapshot, now)?;
+        Ok(snapshot)
+    }
+
+    /// The log begins anew behind the snapshot, and older snapshots are gone.
+    fn adopt_snapshot(
+        &mut self,
+        id: SnapshotId,
+        size_bytes: u64,
+        snapshot: &Snapshot,
+        now: Timestamp,
+    ) -> Result<(), MetadataLogError> {
+        self.log
+            .truncate_fully_and_start_at(id.end_offset, None, now)
+            .map_err(|error| self.error(error.to_string()))?;
+        self.maintain()?;
+        let stored = StoredSnapshot {
+            id,
+            size_bytes,
+            last_contained_log_time: snapshot.last_contained_log_time,
+        };
+        let before = std::mem::replace(&mut self.snapshots, [(id, stored)].into());
+        for old in before.into_keys().filter(|old| *old != id) {
+            let path = self.dir.join(old.file_name());
+            fs::remove_file(&path)
+                .map_err(|error| self.error(format!("cannot delete snapshot {old}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn give_up_partial_snapshot(&mut self) {
+        if let Some(partial) = self.partial_snapshot.take() {
+            // A start deletes what is left.
+            let _ = fs::remove_file(&partial.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

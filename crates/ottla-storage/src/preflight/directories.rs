@@ -1,0 +1,274 @@
+//! The directories of a node: whose they are, whether they are in use, and whether they can be used.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ottla_config::BrokerConfig;
+use ottla_log::checkpoint::{
+    CLEANER_OFFSET_CHECKPOINT, CleanShutdown, LOG_START_OFFSET_CHECKPOINT, MetaProperties,
+    OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
+};
+use ottla_types::TopicPartition;
+use rustix::fs::{Access, StatVfsMountFlags};
+use rustix::io::Errno;
+
+use super::recovery::{self, DirSize};
+use super::{Look, Unformatted, metadata, some_of};
+use crate::format::{check_empty, directories, not_formatted, read_all, unformatted_metadata_dir};
+use crate::log_dirs::{Holder, holder_of};
+
+/// Below this there is hardly room to start and to clean up.
+const LITTLE_SPACE: u64 = 1024 * 1024 * 1024;
+
+/// A log directory and the partitions in it.
+pub(super) struct Listed {
+    pub(super) path: PathBuf,
+    pub(super) partitions: Vec<TopicPartition>,
+}
+
+pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mut Look) {
+    let all = directories(config);
+    look.facts.directories = all.iter().map(|dir| dir.display().to_string()).collect();
+    let mut is_running = false;
+    for dir in &all {
+        usable(dir, look);
+        is_running |= in_use(dir, look);
+    }
+    let found = match read_all(config) {
+        Ok(found) => found,
+        Err(error) => {
+            let sentence = error.to_string();
+            let (what, change) = sentence.rsplit_once("; ").unwrap_or((&sentence, ""));
+            return look.refuse("directories", "", what.to_owned(), change);
+        }
+    };
+    let metadata_dir = Path::new(&config.metadata_log_dir);
+    let own = found
+        .iter()
+        .find(|(dir, _)| dir == metadata_dir)
+        .and_then(|(_, properties)| properties.clone());
+    let Some(own) = own else {
+        let sentence = match found.iter().find(|(_, properties)| properties.is_some()) {
+            Some((formatted, _)) => unformatted_metadata_dir(formatted, metadata_dir),
+            None if unformatted == Unformatted::Formatted => match check_empty(config) {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+            None => not_formatted(config),
+        };
+        let (what, change) = sentence.rsplit_once("; ").unwrap_or((&sentence, ""));
+        return look.refuse("directories", "", what.to_owned(), change);
+    };
+    look.facts.cluster_id.clone_from(&own.cluster_id);
+    directory_ids(&found, look);
+    let listed: Vec<Listed> = all
+        .iter()
+        .filter(|dir| config.log_dirs.iter().any(|it| Path::new(it) == *dir))
+        .filter_map(|dir| list(dir, look))
+        .collect();
+    let mut size = DirSize::default();
+    for dir in &listed {
+        size += stop(dir, is_running, look);
+    }
+    look.facts.size_bytes = size.bytes;
+    look.facts.recovery_bytes = size.to_recover;
+    metadata::examine(config, &own, look);
+}
+
+/// Whether a directory can be read and written.
+fn usable(dir: &Path, look: &mut Look) {
+    let place = dir.display().to_string();
+    let nearest = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+    if nearest != dir {
+        look.note(
+            "directories",
+            &place,
+            "is not there and is created at the start".into(),
+            "",
+        );
+    }
+    let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    if let Err(error) = rustix::fs::access(nearest, access) {
+        let what = format!(
+            "cannot be read and written: {}",
+            std::io::Error::from(error)
+        );
+        let change = "run as the user that Kafka ran as, or give the directory to the one that Ottla runs as";
+        return look.refuse("directories", &place, what, change);
+    }
+    let Ok(space) = rustix::fs::statvfs(nearest) else {
+        return;
+    };
+    if space.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return look.refuse(
+            "directories",
+            &place,
+            "is on a file system that can only be read".into(),
+            "mount it for writing",
+        );
+    }
+    let free = space.f_bavail * space.f_frsize;
+    if free < LITTLE_SPACE {
+        let what = format!("has only {} free", size_text(free));
+        look.warn(
+            "directories",
+            &place,
+            what,
+            "make room, or lower the retention",
+        );
+    }
+}
+
+/// Whether a process works on the directory.
+fn in_use(dir: &Path, look: &mut Look) -> bool {
+    match holder_of(dir) {
+        Ok(None) => return false,
+        Ok(Some(holder)) => {
+            let place = dir.display().to_string();
+            look.refuse("directories", &place, holder.to_string(), Holder::WAY_OUT);
+            return true;
+        }
+        Err(error) => {
+            let what = format!("its lock cannot be asked for: {error}");
+            look.warn("directories", &dir.display().to_string(), what, "");
+        }
+    }
+    false
+}
+
+fn directory_ids(found: &[(PathBuf, Option<MetaProperties>)], look: &mut Look) {
+    for (index, (dir, properties)) in found.iter().enumerate() {
+        let place = dir.display().to_string();
+        let Some(properties) = properties else {
+            let what = "is not formatted and becomes a directory of this node at the start";
+            look.note("directories", &place, what.into(), "");
+            continue;
+        };
+        let Some(id) = properties.directory_id else {
+            let what = "has no directory.id, of a Kafka before 3.7, and gets one at the start";
+            look.note("directories", &place, what.into(), "");
+            continue;
+        };
+        let twin = found[..index]
+            .iter()
+            .find(|(_, other)| other.as_ref().and_then(|it| it.directory_id) == Some(id));
+        if let Some((twin, _)) = twin {
+            let what = format!("has the same directory.id as {}: {id}", twin.display());
+            look.refuse(
+                "directories",
+                &place,
+                what,
+                "a directory must not be a copy of another",
+            );
+        }
+    }
+}
+
+/// The partitions of a log directory, and whether their directories can be written.
+fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
+    let place = dir.display().to_string();
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        // One that is added is created at the start.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            let what = format!("cannot be listed: {error}");
+            look.refuse("directories", &place, what, "make it readable");
+            return None;
+        }
+    };
+    let mut partitions = Vec::new();
+    let mut closed = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let Ok(partition) = TopicPartition::from_dir_name(name) else {
+            continue;
+        };
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        closed.extend(closed_in(&entry.path(), name));
+        partitions.push(partition);
+    }
+    partitions.sort();
+    if !closed.is_empty() {
+        closed.sort();
+        let what = format!(
+            "the user that runs this cannot write to {}",
+            some_of(&closed)
+        );
+        let change =
+            "run as the user that Kafka ran as, or give them to the one that Ottla runs as";
+        look.refuse("directories", &place, what, change);
+    }
+    for name in [
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        REPLICATION_OFFSET_CHECKPOINT,
+        CLEANER_OFFSET_CHECKPOINT,
+    ] {
+        if let Err(error) = OffsetCheckpoint::read(&dir.join(name)) {
+            look.warn(
+                "directories",
+                "",
+                error.to_string(),
+                "remove it and have the logs recovered",
+            );
+        }
+    }
+    let path = dir.to_owned();
+    Some(Listed { path, partitions })
+}
+
+/// What of a partition the user that runs this cannot write: its directory, or a file in it, such as one that was
+/// made when a broker ran as another user for once.
+fn closed_in(dir: &Path, name: &str) -> Option<String> {
+    if rustix::fs::access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return Some(name.to_owned());
+    }
+    let is_closed = |file: &fs::DirEntry| {
+        let refused = rustix::fs::access(file.path(), Access::READ_OK | Access::WRITE_OK).err();
+        // While a broker runs, files go that were there a moment ago.
+        refused.is_some_and(|errno| errno != Errno::NOENT)
+    };
+    let closed = fs::read_dir(dir).ok()?.flatten().find(is_closed)?;
+    Some(format!("{name}/{}", closed.file_name().display()))
+}
+
+/// How the directory was left, unless a process is still at it.
+fn stop(dir: &Listed, is_running: bool, look: &mut Look) -> DirSize {
+    if is_running {
+        return recovery::size_of(dir, true);
+    }
+    let is_clean = match CleanShutdown::read(&dir.path) {
+        Ok(marker) => marker.is_some(),
+        Err(error) => {
+            look.warn("stop", "", error.to_string(), "");
+            false
+        }
+    };
+    let was_clean = look.facts.stopped_cleanly.unwrap_or(true);
+    look.facts.stopped_cleanly = Some(was_clean && is_clean);
+    let size = recovery::size_of(dir, is_clean);
+    if !is_clean && size.bytes > 0 {
+        let what = format!(
+            "was not stopped cleanly: the start reads about {} to recover {} of {} logs",
+            size_text(size.to_recover),
+            size.logs_to_recover,
+            dir.partitions.len()
+        );
+        let place = dir.path.display().to_string();
+        look.note("stop", &place, what, "");
+    }
+    size
+}
+
+fn size_text(bytes: u64) -> String {
+    const MIB: u64 = 1024 * 1024;
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..MIB => format!("{} KiB", bytes / 1024),
+        _ => format!("{} MiB", bytes / MIB),
+    }
+}

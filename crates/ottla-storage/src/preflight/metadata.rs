@@ -1,0 +1,461 @@
+//! What the cluster is, by its metadata log: the newest snapshot and what was written after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ottla_config::{BrokerConfig, Support, UpdateMode, broker_config, topic_config};
+use ottla_log::checkpoint::MetaProperties;
+use ottla_log::whole_segments;
+use ottla_metadata::feature::KRAFT_VERSION;
+use ottla_metadata::{
+    ConfigResource, ConfigResourceType, Feature, MetadataImage, MetadataVersion, Provenance,
+};
+use ottla_protocol::metadata_records::MetadataRecord;
+use ottla_raft::{ElectionState, SnapshotId};
+use ottla_types::{BrokerId, Offset};
+
+use super::{Look, Unserved, count, log_scan, some_of};
+use crate::metadata::metadata_log::{LoadedMetadata, METADATA_DIR, QUORUM_STATE_FILE};
+use crate::metadata::record_batches::{MetadataBatch, MetadataBatchContent};
+use crate::metadata::snapshot_file::{BOOTSTRAP_FILE, read_snapshot};
+use crate::metadata::static_voters::static_voters;
+
+/// Why the metadata cannot be read on.
+enum Unreadable {
+    /// `metadata.version` has a level that is not known.
+    Level(i16),
+    Other(String),
+}
+
+impl From<String> for Unreadable {
+    fn from(reason: String) -> Self {
+        Unreadable::Other(reason)
+    }
+}
+
+/// Looks at the metadata log of a formatted node. Returns the image, where it could be read.
+pub(super) fn examine(config: &BrokerConfig, own: &MetaProperties, look: &mut Look) {
+    let metadata_log_dir = Path::new(&config.metadata_log_dir);
+    let dir = metadata_log_dir.join(METADATA_DIR);
+    let place = dir.display().to_string();
+    let loaded = match read(metadata_log_dir, &dir) {
+        Ok(loaded) => loaded,
+        Err(Unreadable::Level(level)) => {
+            refuse_level(&place, level, look);
+            return;
+        }
+        Err(Unreadable::Other(reason)) => {
+            let change =
+                "restore it from a copy, or start the Kafka that wrote it to see what it says";
+            look.refuse("metadata log", &place, reason, change);
+            return;
+        }
+    };
+    let image = loaded.loader.image().clone();
+    look.facts.metadata_version = image.features.metadata_version().map(|it| it.to_string());
+    look.facts.topics = image.topics.len();
+    look.facts.partitions = image.topics.partition_count();
+    features(&image, &place, look);
+    // A node with one role is one of several.
+    if config.is_combined() {
+        quorum(config, own, &loaded, &place, look);
+        brokers(config, &image, &place, look);
+    }
+    security(config, &image, &place, look);
+    dynamic_settings(config, &image, look);
+    topic_settings(&image, look);
+}
+
+fn refuse_level(place: &str, level: i16, look: &mut Look) {
+    let (minimum, latest) = (MetadataVersion::MINIMUM, MetadataVersion::LATEST_PRODUCTION);
+    let range = format!(
+        "{} ({minimum}) to {} ({latest})",
+        minimum.feature_level(),
+        latest.feature_level()
+    );
+    let (what, change) = if level < minimum.feature_level() {
+        (
+            format!("metadata.version has level {level}, and {range} are known"),
+            "raise it with Kafka first: kafka-features upgrade --metadata 3.9",
+        )
+    } else {
+        (
+            format!(
+                "metadata.version has level {level}, of a Kafka after 4.3, and {range} are known"
+            ),
+            "lower it with that Kafka first, if it can: kafka-features downgrade --metadata 4.3",
+        )
+    };
+    look.refuse("metadata.version", place, what, change);
+}
+
+/// Folds the newest snapshot and the log behind it, as a start would, without opening the log.
+fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadable> {
+    let mut loaded = LoadedMetadata::new(election_state(dir)?);
+    let mut next_offset = Offset::ZERO;
+    if dir.is_dir() {
+        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+        if let Some((id, path)) = newest_snapshot(dir).map_err(unreadable)? {
+            let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
+            check_level(&snapshot.records)?;
+            loaded.set_control_records(id, snapshot.kraft_version, snapshot.voters);
+            if id != SnapshotId::BOOTSTRAP {
+                let provenance = Provenance {
+                    last_contained_offset: id.end_offset.plus(-1),
+                    last_contained_epoch: id.epoch,
+                    last_contained_log_time: snapshot.last_contained_log_time,
+                };
+                loaded
+                    .loader
+                    .load_snapshot(&snapshot.records, provenance)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+            next_offset = id.end_offset;
+        }
+        let segments: Vec<_> = whole_segments(dir)
+            .map_err(|error| error.to_string())?
+            .into_iter()
+            .map(log_scan::SegmentFile::from)
+            .collect();
+        if let Some(first) = segments.first()
+            && first.base_offset > next_offset
+        {
+            return Err(Unreadable::Other(format!(
+                "begins at offset {}, and there is no snapshot of what was before",
+                first.base_offset
+            )));
+        }
+        let mut level = None;
+        for segment in &segments {
+            log_scan::scan(segment, &mut |batch| {
+                if batch.header.last_offset() < next_offset {
+                    return Ok(());
+                }
+                let batch = MetadataBatch::read(batch).map_err(|error| {
+                    format!("{error}: it was damaged, or written by a newer Kafka")
+                })?;
+                if let MetadataBatchContent::Records(records) = &batch.content
+                    && let Err(Unreadable::Level(unknown)) = check_level(records)
+                {
+                    level = Some(unknown);
+                    return Err(String::new());
+                }
+                next_offset = batch.last_offset.plus(1);
+                loaded.apply(batch)
+            })
+            .map_err(|reason| match level {
+                Some(level) => Unreadable::Level(level),
+                None => Unreadable::Other(reason),
+            })?;
+        }
+    }
+    if loaded.loader.image().features.metadata_version().is_none() {
+        read_bootstrap(metadata_log_dir, &mut loaded)?;
+    }
+    Ok(loaded)
+}
+
+/// What a node begins with that was formatted and never started.
+fn read_bootstrap(metadata_log_dir: &Path, loaded: &mut LoadedMetadata) -> Result<(), Unreadable> {
+    let path = metadata_log_dir.join(BOOTSTRAP_FILE);
+    if !path.exists() {
+        return Ok(());
+    }
+    let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
+    check_level(&snapshot.records)?;
+    loaded
+        .loader
+        .load_batch(snapshot.records, Provenance::EMPTY)
+        .map(drop)
+        .map_err(|error| Unreadable::Other(format!("{}: {error}", path.display())))
+}
+
+fn check_level(records: &[MetadataRecord]) -> Result<(), Unreadable> {
+    for record in records {
+        if let MetadataRecord::FeatureLevel(record) = record
+            && &*record.name == MetadataVersion::FEATURE_NAME
+            && MetadataVersion::from_feature_level(record.feature_level).is_none()
+        {
+            return Err(Unreadable::Level(record.feature_level));
+        }
+    }
+    Ok(())
+}
+
+fn election_state(dir: &Path) -> Result<Option<ElectionState>, Unreadable> {
+    let path = dir.join(QUORUM_STATE_FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => ElectionState::from_json(&text)
+            .map(Some)
+            .map_err(|error| Unreadable::Other(format!("quorum-state cannot be read: {error}"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Unreadable::Other(format!(
+            "quorum-state cannot be read: {error}"
+        ))),
+    }
+}
+
+fn newest_snapshot(dir: &Path) -> std::io::Result<Option<(SnapshotId, PathBuf)>> {
+    let mut newest: Option<(SnapshotId, PathBuf)> = None;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let id = entry
+            .file_name()
+            .to_str()
+            .and_then(SnapshotId::from_file_name);
+        if let Some(id) = id
+            && newest.as_ref().is_none_or(|(newest, _)| id > *newest)
+        {
+            newest = Some((id, entry.path()));
+        }
+    }
+    Ok(newest)
+}
+
+/// Who votes: this node alone, or there is nobody to decide with.
+fn quorum(
+    config: &BrokerConfig,
+    own: &MetaProperties,
+    loaded: &LoadedMetadata,
+    place: &str,
+    look: &mut Look,
+) {
+    let voters = match loaded.control_records.last_voters() {
+        voters
+            if loaded
+                .control_records
+                .last_kraft_version()
+                .is_reconfig_supported()
+                && !voters.is_empty() =>
+        {
+            voters.clone()
+        }
+        _ => match static_voters(config) {
+            Ok(voters) => voters,
+            Err(sentence) => {
+                let (what, change) = sentence.split_once(": ").unwrap_or((&sentence, ""));
+                return look.refuse("quorum", place, what.to_owned(), change);
+            }
+        },
+    };
+    // Beside others it may be another disk of a node that is to be voted in again (KIP-853); alone it would wait for ever.
+    let mut of_quorum = voters.voters();
+    let (Some(voter), None) = (of_quorum.next(), of_quorum.next()) else {
+        return;
+    };
+    let is_own_directory = match (voter.key.directory_id, own.directory_id) {
+        (Some(voting), Some(own)) => voting == own,
+        _ => true,
+    };
+    if voter.key.id.value() == config.node_id && !is_own_directory {
+        let what = format!(
+            "the voter of the metadata quorum is node {} with another metadata directory than this one",
+            voter.key.id
+        );
+        let change = "give the metadata.log.dir that was formatted with it";
+        look.refuse("quorum", place, what, change);
+    }
+}
+
+/// Levels that are not known stand in the way.
+fn features(image: &MetadataImage, place: &str, look: &mut Look) {
+    for (name, level) in image.features.levels() {
+        let Some(feature) = Feature::from_name(name) else {
+            let what =
+                format!("{name} is finalized at level {level}, and the feature is not known");
+            let change = "disable it with the Kafka that knows it: kafka-features disable";
+            look.refuse("features", place, what, change);
+            continue;
+        };
+        if feature.name == KRAFT_VERSION.name {
+            continue;
+        }
+        let latest = feature.latest_production();
+        if level > latest {
+            let what = format!(
+                "{name} is finalized at level {level}, and levels up to {latest} are known"
+            );
+            let change = "lower it with the Kafka that knows it: kafka-features downgrade";
+            look.refuse("features", place, what, change);
+        }
+    }
+}
+
+fn brokers(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut Look) {
+    let others: Vec<BrokerId> = image
+        .cluster
+        .brokers()
+        .map(|broker| broker.id)
+        .filter(|id| id.value() != config.node_id)
+        .collect();
+    if !others.is_empty() {
+        let what = format!(
+            "{} registered besides this one: {}",
+            count(others.len(), "broker is", "brokers are"),
+            some_of(&others)
+        );
+        let change = "if they are gone for good, unregister them with kafka-cluster unregister";
+        look.note("brokers", place, what, change);
+    }
+}
+
+/// What guards the cluster in Kafka and would not here.
+fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut Look) {
+    let acls = image.kept.acls.iter().count();
+    if acls > 0 {
+        let what = format!(
+            "{} not enforced yet: whoever reaches the node may do everything",
+            count(acls, "ACL is", "ACLs are")
+        );
+        let change = "remove them with kafka-acls if that is meant";
+        look.unserved(config, Unserved::Acls, place, what, change);
+    }
+    let users: BTreeSet<&str> = image.kept.scram.iter().map(|it| &*it.name).collect();
+    if !users.is_empty() {
+        let what = format!(
+            "SCRAM credentials of {} are kept and not asked for, because there is no SASL yet: {}",
+            count(users.len(), "user", "users"),
+            some_of(&users)
+        );
+        let change = "remove them with kafka-configs if that is meant";
+        look.unserved(config, Unserved::Scram, place, what, change);
+    }
+    let tokens = image.kept.delegation_tokens.iter().count();
+    if tokens > 0 {
+        let what = format!(
+            "{} kept and cannot be used, because there is no SASL yet",
+            count(tokens, "delegation token is", "delegation tokens are")
+        );
+        let change = "let them expire with kafka-delegation-tokens";
+        look.unserved(config, Unserved::Tokens, place, what, change);
+    }
+    let quotas: BTreeSet<String> = image
+        .client_quotas
+        .iter()
+        .map(|quota| {
+            let entity = quota.entity.iter().map(|part| {
+                let name = part.entity_name.as_deref().unwrap_or("<default>");
+                format!("{} {name}", part.entity_type)
+            });
+            entity.collect::<Vec<_>>().join(" and ")
+        })
+        .collect();
+    if !quotas.is_empty() {
+        let what = format!(
+            "client quotas of {} are not enforced yet: {}",
+            count(quotas.len(), "entity", "entities"),
+            some_of(&quotas)
+        );
+        let change = "remove them with kafka-configs if that is meant";
+        look.unserved(config, Unserved::Quotas, place, what, change);
+    }
+}
+
+/// Settings that the broker was given while it ran.
+fn dynamic_settings(config: &BrokerConfig, image: &MetadataImage, look: &mut Look) {
+    let own = ConfigResource::broker(BrokerId(config.node_id));
+    for (resource, place) in [
+        (
+            ConfigResource::default_broker(),
+            "dynamic settings of all brokers",
+        ),
+        (own, "dynamic settings of this broker"),
+    ] {
+        for (key, value) in image.configs.entries(&resource) {
+            dynamic_setting(config, key, value, place, look);
+        }
+    }
+}
+
+fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, look: &mut Look) {
+    let of_listener = key
+        .strip_prefix("listener.name.")
+        .and_then(|rest| rest.split_once('.'));
+    let Some(def) = broker_config(of_listener.map_or(key, |(_, base)| base)) else {
+        let what = format!("{key} is not a setting that is known, and is kept without effect");
+        return look.note("dynamic settings", place, what, "");
+    };
+    let shown = if def.is_sensitive() {
+        "[hidden]"
+    } else {
+        value
+    };
+    let change = "remove it with kafka-configs --delete-config if that is meant";
+    let is_of_listeners = BrokerConfig::is_unserved_of_listener(key)
+        || matches!(def.name, "listeners" | "listener.security.protocol.map");
+    if is_of_listeners {
+        let what = format!(
+            "{key}={shown} changes listeners, and Ottla knows only those of its properties file"
+        );
+        look.unserved(config, Unserved::Settings, place, what, change);
+    } else if let Some(reason) = def.refusal(value) {
+        let what = format!("{key}={shown} is refused: {reason}");
+        look.unserved(config, Unserved::Settings, place, what, change);
+    } else if def.update_mode == UpdateMode::ReadOnly || def.parse(value).is_err() {
+        let what = format!("{key}={shown} is ignored, as Kafka ignores it");
+        look.note("dynamic settings", place, what, "");
+    } else if let Support::AcceptedWithoutEffect(note) = def.support
+        && def.default_text() != Some(value)
+    {
+        look.note(
+            "dynamic settings",
+            place,
+            format!("{key}={shown} has no effect: {note}"),
+            "",
+        );
+    }
+}
+
+/// Settings that topics have of their own.
+fn topic_settings(image: &MetadataImage, look: &mut Look) {
+    let mut unserved: BTreeMap<(&'static str, &'static str, bool), BTreeSet<String>> =
+        BTreeMap::new();
+    for (resource, entries) in image.configs.resources() {
+        if resource.kind != ConfigResourceType::Topic {
+            continue;
+        }
+        for (key, value) in entries {
+            let Some(def) = topic_config(key) else {
+                continue;
+            };
+            let what = match (def.support, def.refusal(value)) {
+                (_, Some(reason)) => Some((reason, true)),
+                (Support::AcceptedWithoutEffect(note), None)
+                    if def.default_text() != Some(value) =>
+                {
+                    Some((note, false))
+                }
+                _ => None,
+            };
+            if let Some((reason, is_refused)) = what {
+                let topics = unserved.entry((def.name, reason, is_refused)).or_default();
+                topics.insert(resource.name.to_string());
+            }
+        }
+    }
+    for ((key, reason, is_refused), topics) in unserved {
+        let place = format!(
+            "settings of {}: {}",
+            count(topics.len(), "topic", "topics"),
+            some_of(&topics)
+        );
+        if is_refused {
+            let change =
+                "set it back with kafka-configs, and wait until what was moved away is back";
+            look.refuse(
+                "topic settings",
+                &place,
+                format!("{key} is refused: {reason}"),
+                change,
+            );
+        } else {
+            look.note(
+                "topic settings",
+                &place,
+                format!("{key} has no effect: {reason}"),
+                "",
+            );
+        }
+    }
+}

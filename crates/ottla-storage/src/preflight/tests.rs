@@ -1,0 +1,471 @@
+//! A node of its own for each finding: what it holds, and the finding that must come of it.
+
+use std::fs;
+use std::path::Path;
+
+use ottla_config::{Properties, single_node_properties};
+use ottla_log::checkpoint::{CleanShutdown, MetaProperties};
+use ottla_protocol::coordinator_records::*;
+use ottla_protocol::metadata_records::client_quota_record::EntityData;
+use ottla_protocol::metadata_records::*;
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Timestamp, Uuid};
+
+use super::*;
+use crate::format::format_standalone;
+use crate::metadata::metadata_log::METADATA_DIR;
+use crate::metadata::record_batches::records_batch;
+
+/// A formatted node that was stopped cleanly, as much of one as a test asks for.
+struct Node {
+    dir: tempfile::TempDir,
+    properties: Properties,
+    records: Vec<MetadataRecord>,
+}
+
+impl Node {
+    fn new() -> Node {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().display().to_string();
+        let properties = single_node_properties(&data, "127.0.0.1:9092", "127.0.0.1:9093");
+        let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+        format_standalone(&config).unwrap();
+        CleanShutdown::write(dir.path(), BrokerEpoch(5)).unwrap();
+        Node {
+            dir,
+            properties,
+            records: vec![level("metadata.version", 30)],
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn setting(mut self, key: &str, value: &str) -> Node {
+        self.properties.set(key, value);
+        self
+    }
+
+    fn records(mut self, records: impl IntoIterator<Item = MetadataRecord>) -> Node {
+        self.records.extend(records);
+        self
+    }
+
+    /// A partition's log with one record, or a tombstone.
+    fn coordinator(self, dir: &str, records: &[(bytes::Bytes, Option<bytes::Bytes>)]) -> Node {
+        let mut builder = RecordBatchBuilder::new(Compression::Zstd { level: 3 });
+        for (key, value) in records {
+            builder.append(Timestamp(1), Some(key), value.as_deref(), &[]);
+        }
+        let dir = self.path().join(dir);
+        fs::create_dir(&dir).unwrap();
+        let bytes = builder.build().to_bytes();
+        fs::write(dir.join("00000000000000000000.log"), bytes).unwrap();
+        self
+    }
+
+    fn look(&self) -> Preflight {
+        let log = self
+            .path()
+            .join(METADATA_DIR)
+            .join("00000000000000000000.log");
+        let version = ottla_metadata::MetadataVersion::LATEST_PRODUCTION;
+        let batch = records_batch(
+            ottla_types::Offset(0),
+            LeaderEpoch(1),
+            Timestamp(1),
+            &self.records,
+            version,
+        );
+        fs::write(log, batch.unwrap().to_bytes()).unwrap();
+        Preflight::of(&self.properties, Unformatted::Refused)
+    }
+
+    /// The look must come to this finding, as part of its sentence.
+    #[track_caller]
+    fn finds(&self, severity: Severity, sentence: &str) {
+        let preflight = self.look();
+        let found = preflight
+            .findings
+            .iter()
+            .any(|it| it.severity == severity && it.to_string().contains(sentence));
+        assert!(
+            found,
+            "{severity:?} {sentence}: not in {:#?}",
+            preflight.findings
+        );
+        assert_eq!(preflight.is_possible(), severity != Severity::Refuses);
+    }
+
+    #[track_caller]
+    fn refuses(&self, sentence: &str) {
+        self.finds(Severity::Refuses, sentence);
+    }
+}
+
+fn level(name: &'static str, feature_level: i16) -> MetadataRecord {
+    MetadataRecord::FeatureLevel(FeatureLevelRecord {
+        name: name.into(),
+        feature_level,
+        ..Default::default()
+    })
+}
+
+fn config_of(
+    kind: i8,
+    resource: &'static str,
+    key: &'static str,
+    value: &'static str,
+) -> MetadataRecord {
+    MetadataRecord::Config(ConfigRecord {
+        resource_type: kind,
+        resource_name: resource.into(),
+        name: key.into(),
+        value: Some(value.into()),
+        ..Default::default()
+    })
+}
+
+fn topic(name: &'static str, replicas: Vec<i32>) -> [MetadataRecord; 2] {
+    let topic_id = Uuid::from_u128(77);
+    [
+        MetadataRecord::Topic(TopicRecord {
+            name: name.into(),
+            topic_id,
+            ..Default::default()
+        }),
+        MetadataRecord::Partition(PartitionRecord {
+            topic_id,
+            isr: replicas.clone(),
+            directories: vec![Uuid::DIRECTORY_UNASSIGNED; replicas.len()],
+            replicas,
+            leader: 1,
+            ..Default::default()
+        }),
+    ]
+}
+
+#[test]
+fn a_node_that_kafka_left_with_its_defaults_can_be_taken_over() {
+    let levels = [
+        level("group.version", 1),
+        level("transaction.version", 2),
+        level("share.version", 1),
+        level("streams.version", 1),
+        level("eligible.leader.replicas.version", 1),
+    ];
+    let node = Node::new()
+        .records(levels)
+        .records(topic("orders", vec![1]));
+    assert_eq!(node.look().findings, []);
+    let facts = node.look().facts;
+    assert_eq!(facts.node_id, Some(1));
+    assert_eq!(facts.metadata_version.as_deref(), Some("4.3-IV0"));
+    assert_eq!((facts.topics, facts.partitions), (1, 1));
+    assert_eq!(facts.stopped_cleanly, Some(true));
+}
+
+#[test]
+fn nothing_is_touched() {
+    let node = Node::new();
+    node.look();
+    let listing = || {
+        let mut entries: Vec<_> = fs::read_dir(node.path())
+            .unwrap()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                (
+                    entry.file_name(),
+                    entry.metadata().unwrap().modified().unwrap(),
+                )
+            })
+            .collect();
+        entries.sort();
+        entries
+    };
+    let before = listing();
+    let metadata_log = node.path().join(METADATA_DIR);
+    let files = || fs::read_dir(&metadata_log).unwrap().count();
+    let count = files();
+    Preflight::of(&node.properties, Unformatted::Refused);
+    assert_eq!((listing(), files()), (before, count));
+    assert!(!node.path().join(".lock").exists());
+}
+
+#[test]
+fn every_problem_of_the_file_stands_in_the_way() {
+    let node = Node::new()
+        .setting("authorizer.class.name", "org.example.Authorizer")
+        .setting("metric.reporters", "org.example.Reporter")
+        .setting("remote.log.storage.system.enable", "true")
+        .setting("num.partitions", "many");
+    assert_eq!(node.look().refusals().count(), 4, "{:#?}", node.look());
+    Node::new()
+        .setting("num.io.threads", "3")
+        .finds(Severity::Notes, "num.io.threads=3 has no effect");
+    Node::new()
+        .setting("num.prtitions", "3")
+        .finds(Severity::Warns, "did you mean num.partitions?");
+}
+
+#[test]
+fn a_controller_alone_may_share_its_quorum() {
+    let node = Node::new()
+        .setting("process.roles", "controller")
+        .setting("listeners", "CONTROLLER://127.0.0.1:9093");
+    assert!(node.look().is_possible(), "{:#?}", node.look());
+}
+
+#[test]
+fn levels_that_are_not_known_stand_in_the_way() {
+    let mut old = Node::new();
+    old.records = vec![level("metadata.version", 6)];
+    old.refuses(
+        "metadata.version has level 6, and 7 (3.3-IV3) to 30 (4.3-IV0) are known; raise it",
+    );
+    let mut new = Node::new();
+    new.records = vec![level("metadata.version", 31)];
+    new.refuses("metadata.version has level 31, of a Kafka after 4.3");
+    Node::new()
+        .records([level("group.version", 2)])
+        .refuses("group.version is finalized at level 2, and levels up to 1 are known");
+    Node::new()
+        .records([level("colour.version", 1)])
+        .refuses("colour.version is finalized at level 1, and the feature is not known");
+}
+
+#[test]
+fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
+    let node = Node::new();
+    node.look();
+    let log = node
+        .path()
+        .join(METADATA_DIR)
+        .join("00000000000000000000.log");
+    let whole = fs::read(&log).unwrap();
+    let mut bytes = whole.clone();
+    *bytes.last_mut().unwrap() ^= 1;
+    // Behind it comes a whole batch, or it would be the torn end of a crash, which is cut off.
+    bytes.extend_from_slice(&whole);
+    let offset = bytes.len() - whole.len();
+    bytes[offset..offset + 8].copy_from_slice(&100_i64.to_be_bytes());
+    fs::write(&log, bytes).unwrap();
+    let preflight = Preflight::of(&node.properties, Unformatted::Refused);
+    let said = preflight.refusals().next().unwrap().to_string();
+    assert!(said.contains("is damaged at byte 0"), "{said}");
+    let mut bytes = whole;
+    bytes[..8].copy_from_slice(&7_i64.to_be_bytes());
+    fs::write(&log, bytes).unwrap();
+    let begins_late = log.with_file_name("00000000000000000007.log");
+    fs::rename(&log, begins_late).unwrap();
+    let preflight = Preflight::of(&node.properties, Unformatted::Refused);
+    let said = preflight.refusals().next().unwrap().to_string();
+    assert!(
+        said.contains("there is no snapshot of what was before"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_guards_the_cluster_must_not_stop_to_hold_unsaid() {
+    let acl = MetadataRecord::AccessControlEntry(AccessControlEntryRecord {
+        id: Uuid::from_u128(9),
+        ..Default::default()
+    });
+    let scram = MetadataRecord::UserScramCredential(UserScramCredentialRecord {
+        name: "bob".into(),
+        mechanism: 1,
+        ..Default::default()
+    });
+    let token = MetadataRecord::DelegationToken(DelegationTokenRecord {
+        token_id: "token".into(),
+        ..Default::default()
+    });
+    let quota = MetadataRecord::ClientQuota(ClientQuotaRecord {
+        entity: vec![EntityData {
+            entity_type: "user".into(),
+            entity_name: None,
+            ..Default::default()
+        }],
+        key: "producer_byte_rate".into(),
+        value: 1.0,
+        ..Default::default()
+    });
+    for (record, accept, sentence) in [
+        (acl, "acls", "1 ACL is not enforced yet"),
+        (scram, "scram", "because there is no SASL yet: bob"),
+        (token, "tokens", "1 delegation token is kept"),
+        (
+            quota,
+            "quotas",
+            "client quotas of 1 entity are not enforced yet: user <default>",
+        ),
+    ] {
+        let node = Node::new().records([record]);
+        node.refuses(sentence);
+        node.refuses(&format!("with ottla.accept.unserved={accept}"));
+        node.setting("ottla.accept.unserved", accept)
+            .finds(Severity::Warns, sentence);
+    }
+}
+
+#[test]
+fn dynamic_settings_of_the_broker_are_looked_at() {
+    let broker = |resource, key, value| Node::new().records([config_of(4, resource, key, value)]);
+    broker("1", "listeners", "PLAINTEXT://:1,OTHER://:2").refuses("listeners=PLAINTEXT");
+    broker(
+        "1",
+        "listener.name.external.ssl.keystore.password",
+        "secret",
+    )
+    .refuses("ssl.keystore.password=[hidden] changes listeners");
+    let limit = broker("", "listener.name.external.max.connections", "5").look();
+    assert!(limit.is_possible(), "it is followed: {:#?}", limit.findings);
+    broker("", "metric.reporters", "org.example.Reporter")
+        .refuses("is refused: a metrics reporter");
+    broker("", "metric.reporters", "org.example.Reporter")
+        .setting("ottla.accept.unserved", "settings")
+        .finds(Severity::Warns, "is refused: a metrics reporter");
+    broker("", "num.io.threads", "3").finds(Severity::Notes, "num.io.threads=3 has no effect");
+    broker("1", "my.setting", "3")
+        .finds(Severity::Notes, "my.setting is not a setting that is known");
+    broker("1", "log.dirs", "/x").finds(Severity::Notes, "is ignored, as Kafka ignores it");
+    // Of another broker: nothing of ours.
+    assert_eq!(broker("2", "listeners", "x").look().refusals().count(), 0);
+}
+
+#[test]
+fn topics_that_need_more_than_this_node_stand_in_the_way() {
+    let shared = Node::new().records(topic("orders", vec![1, 2])).look();
+    assert!(shared.is_possible(), "{:#?}", shared.findings);
+    Node::new()
+        .records([config_of(2, "orders", "remote.storage.enable", "true")])
+        .refuses("remote.storage.enable is refused: tiered storage is not served yet");
+    Node::new()
+        .records([config_of(2, "orders", "local.retention.ms", "1000")])
+        .finds(
+            Severity::Notes,
+            "settings of 1 topic: orders: local.retention.ms",
+        );
+}
+
+#[test]
+fn other_brokers_are_named() {
+    let broker = MetadataRecord::RegisterBroker(RegisterBrokerRecord {
+        broker_id: 7,
+        ..Default::default()
+    });
+    Node::new().records([broker]).finds(
+        Severity::Notes,
+        "1 broker is registered besides this one: 7",
+    );
+}
+
+#[test]
+fn more_voters_than_the_node_itself_do_not_stand_in_the_way() {
+    let voters = "1@localhost:9093,2@localhost:9094,3@localhost:9095";
+    let node = Node::new().setting("controller.quorum.voters", voters);
+    // Without the snapshot that names the voters, the quorum is the configured one.
+    let snapshot = "00000000000000000000-0000000000.checkpoint";
+    fs::remove_file(node.path().join(METADATA_DIR).join(snapshot)).unwrap();
+    let found = node.look();
+    assert!(found.is_possible(), "{:#?}", found.findings);
+}
+
+#[test]
+fn transactional_ids_do_not_stand_in_the_way() {
+    let key = TransactionRecordKey::TransactionLog(TransactionLogKey {
+        transactional_id: "payments".into(),
+    });
+    let value = TransactionRecordValue::TransactionLog(TransactionLogValue {
+        transaction_status: 1,
+        ..Default::default()
+    });
+    let records = [(key.encode().unwrap(), Some(value.encode(1).unwrap()))];
+    let node = Node::new().coordinator("__transaction_state-0", &records);
+    assert_eq!(node.look().refusals().count(), 0);
+}
+
+#[test]
+fn directories_of_others_are_refused() {
+    Node::new()
+        .setting("node.id", "2")
+        .refuses("the directory belongs to node 1, but node.id is 2");
+    let node = Node::new();
+    let second = tempfile::tempdir().unwrap();
+    let dirs = format!("{},{}", node.path().display(), second.path().display());
+    let node = node.setting("log.dirs", &dirs);
+    node.finds(
+        Severity::Notes,
+        "is not formatted and becomes a directory of this node",
+    );
+    let mut other = MetaProperties::read(node.path()).unwrap().unwrap();
+    other.write(second.path()).unwrap();
+    node.refuses("has the same directory.id as");
+    other.cluster_id = Some("another".to_owned());
+    other.node_id = Some(BrokerId(1));
+    other.write(second.path()).unwrap();
+    node.refuses("to cluster another");
+}
+
+#[test]
+fn a_directory_that_holds_nothing_is_told_how_to_format_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("not").join("there");
+    let properties = single_node_properties(
+        &data.display().to_string(),
+        "127.0.0.1:9092",
+        "127.0.0.1:9093",
+    );
+    let preflight = Preflight::of(&properties, Unformatted::Refused);
+    let said = preflight.refusals().next().unwrap().to_string();
+    assert!(said.contains("ottla storage format --standalone"), "{said}");
+    assert!(Preflight::of(&properties, Unformatted::Formatted).is_possible());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_directory_in_use_is_told_by_whom() {
+    let node = Node::new();
+    let lock = crate::log_dirs::DirLocks::take(
+        &BrokerConfig::from_properties(&node.properties).unwrap().0,
+    );
+    node.refuses("is in use by another Ottla process; stop it, or set other log.dirs");
+    drop(lock);
+    assert!(node.look().is_possible());
+}
+
+#[test]
+fn an_unclean_stop_is_a_note_with_what_recovery_reads() {
+    let node = Node::new();
+    let log = node.path().join("orders-0");
+    fs::create_dir(&log).unwrap();
+    for (name, size) in [
+        ("00000000000000000000.log", 5_000),
+        ("00000000000000000010.log", 3_000),
+    ] {
+        fs::write(log.join(name), vec![0; size]).unwrap();
+    }
+    assert_eq!(node.look().facts.recovery_bytes, 0);
+    fs::remove_file(node.path().join(".kafka_cleanshutdown")).unwrap();
+    fs::write(
+        node.path().join("recovery-point-offset-checkpoint"),
+        "0\n1\norders 0 12\n",
+    )
+    .unwrap();
+    node.finds(
+        Severity::Notes,
+        "was not stopped cleanly: the start reads about",
+    );
+    let facts = node.look().facts;
+    assert_eq!(facts.stopped_cleanly, Some(false));
+    // The first segment ends before the recovery point; the metadata log is always read whole.
+    let metadata_log = node
+        .path()
+        .join(METADATA_DIR)
+        .join("00000000000000000000.log");
+    let metadata_bytes = fs::metadata(metadata_log).unwrap().len();
+    assert_eq!(facts.recovery_bytes, 3_000 + metadata_bytes);
+    assert_eq!(facts.size_bytes, 8_000 + metadata_bytes);
+}

@@ -1,0 +1,12 @@
+//! Ids that nobody else has.
+
+use ottla_types::Uuid;
+
+/// A random id that is none of the reserved ones.
+pub fn random_uuid() -> Uuid {
+    loop {
+        if let Some(id) = Uuid::from_random(rand::random()) {
+            return id;
+        }
+    }
+}

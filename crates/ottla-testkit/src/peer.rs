@@ -1,0 +1,160 @@
+//! Another node, which answers as a test says.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use bytestring::ByteString;
+use ottla_config::{BrokerConfig, Properties, SecurityProtocol};
+use ottla_protocol::messages::api_versions_response::ApiVersion;
+use ottla_protocol::messages::{ApiVersionsResponse, RequestHeader, ResponseHeader};
+use ottla_protocol::{ApiKey, ApiMessage, Message, Reader, decode_request_header};
+use ottla_types::ErrorCode;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use ottla_net::{Connection, ListenerInfo, RequestContext};
+
+/// What a broker is given whose controllers are other processes, on top of these settings.
+pub fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
+    let mut properties = Properties::new("the test");
+    let own = [
+        ("process.roles", "broker"),
+        ("node.id", "4"),
+        ("controller.listener.names", "CONTROLLER"),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        ),
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+        ("log.dirs", "/nowhere"),
+        ("broker.heartbeat.interval.ms", "200"),
+    ];
+    for (key, value) in own.iter().chain(settings) {
+        properties.set(key, value);
+    }
+    let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+    config
+}
+
+/// A request of a client at 10.0.0.9.
+pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
+    let listener = ListenerInfo {
+        name: "PLAINTEXT".to_owned(),
+        protocol: SecurityProtocol::Plaintext,
+        local_addr: ([127, 0, 0, 1], 9092).into(),
+        is_controller: false,
+    };
+    let from = ([10, 0, 0, 9], 50_000).into();
+    RequestContext {
+        api_key,
+        api_version,
+        correlation_id: 77,
+        client_id: Some(ByteString::from_static("admin")),
+        connection: Arc::new(Connection::new(1, Arc::new(listener), from, 0)),
+        received_at_ms: 0,
+        waited: Default::default(),
+    }
+}
+
+/// A request that has come.
+pub struct Asked {
+    pub api: ApiKey,
+    pub header: RequestHeader,
+    body: Reader,
+}
+
+impl Asked {
+    pub fn of(api: ApiKey, header: RequestHeader, body: Reader) -> Asked {
+        Asked { api, header, body }
+    }
+
+    pub fn request<R: ApiMessage>(&self) -> R {
+        assert_eq!(self.api, R::API_KEY);
+        let version = self.header.request_api_version;
+        R::decode(&mut self.body.clone(), version).expect("a request")
+    }
+
+    /// The frame that answers it.
+    pub fn answer<M: ApiMessage>(&self, response: &M) -> Bytes {
+        self.answer_in(response, self.header.request_api_version)
+    }
+
+    fn answer_in<M: ApiMessage>(&self, response: &M, version: i16) -> Bytes {
+        let header = ResponseHeader {
+            correlation_id: self.header.correlation_id,
+            ..Default::default()
+        };
+        let header_version = M::API_KEY.response_header_version(version);
+        let header = header.encode_to_bytes(header_version).expect("a header");
+        let body = response.encode_to_bytes(version).expect("a response");
+        let mut frame = BytesMut::new();
+        frame.put_u32((header.len() + body.len()) as u32);
+        frame.extend_from_slice(&header);
+        frame.extend_from_slice(&body);
+        frame.freeze()
+    }
+}
+
+/// Listens, says that it serves these APIs up to these versions, and sends the frames that `react` gives for each
+/// request; `None` closes the connection. Returns the port.
+pub async fn peer(
+    served: &'static [(ApiKey, i16)],
+    react: impl FnMut(Asked) -> Option<Vec<Bytes>> + Send + 'static,
+) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let react = Arc::new(Mutex::new(react));
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let react = Arc::clone(&react);
+            tokio::spawn(async move {
+                while let Some(asked) = receive(&mut socket).await {
+                    let frames = match asked.api {
+                        ApiKey::ApiVersions => Some(vec![api_versions(&asked, served)]),
+                        _ => react.lock()(asked),
+                    };
+                    let Some(frames) = frames else { return };
+                    for frame in frames {
+                        socket
+                            .write_all(&frame)
+                            .await
+                            .expect("the other side reads");
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+async fn receive(socket: &mut TcpStream) -> Option<Asked> {
+    let length = socket.read_u32().await.ok()?;
+    let mut frame = BytesMut::zeroed(length as usize);
+    socket.read_exact(&mut frame).await.ok()?;
+    let mut body = Reader::new(frame.freeze());
+    let (api, header) = decode_request_header(&mut body).expect("a header");
+    Some(Asked { api, header, body })
+}
+
+fn api_versions(asked: &Asked, served: &[(ApiKey, i16)]) -> Bytes {
+    let mut response = ApiVersionsResponse {
+        api_keys: served
+            .iter()
+            .map(|(api, max_version)| ApiVersion {
+                api_key: api.code(),
+                max_version: *max_version,
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    };
+    let known = served.iter().find(|(api, _)| *api == ApiKey::ApiVersions);
+    match known {
+        Some((_, newest)) if *newest < asked.header.request_api_version => {
+            response.error_code = ErrorCode::UnsupportedVersion.code();
+            asked.answer_in(&response, 0)
+        }
+        _ => asked.answer(&response),
+    }
+}
