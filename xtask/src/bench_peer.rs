@@ -39,7 +39,7 @@ use table::Results;
 enum Group {
     /// One node on an empty directory: throughput, CPU, latency, start-up and memory, row by row.
     Node,
-    /// Start after an orderly stop with 2,000 partitions (--partitions).
+    /// Start after a clean stop with 2,000 partitions (--partitions).
     #[value(name = "start-2000")]
     Start,
     /// Start after kill -9 with as many partitions and 10 GB (--gigabytes) behind the recovery point.

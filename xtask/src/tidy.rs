@@ -75,7 +75,10 @@ pub fn run_all() -> Result<Tally> {
             "API versions where they belong",
             sources::api_versions(&files),
         ),
-        ("ARCHITECTURE.md's names", architecture::check(&files)),
+        (
+            "names in ARCHITECTURE.md and docs/format.md",
+            architecture::check(&files),
+        ),
         ("licence", licence::check(&files)),
     ];
     let mut tally = Tally::default();

@@ -23,7 +23,7 @@ pub fn api_table_markdown() -> String {
         let note = match ours.is_empty() {
             true => "not yet",
             false if is_telemetry_api(key) => {
-                "offered where the metrics go somewhere: with `ottla.http.listener` or `ottla.metrics.reporter.dir`"
+                "advertised only if metrics are exported, by `ottla.http.listener` or `ottla.metrics.reporter.dir`"
             }
             false => "",
         };

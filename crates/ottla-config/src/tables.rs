@@ -120,70 +120,71 @@ pub fn client_metrics_config(name: &str) -> Option<&'static ConfigDef> {
 
 const SUPPORTED: Support = Support::Supported;
 const THREADS: Support =
-    Support::AcceptedWithoutEffect("threads are sized by the machine, not by the setting");
+    Support::AcceptedWithoutEffect("the machine determines the number of threads, not the setting");
 const PURGATORY: Support =
-    Support::AcceptedWithoutEffect("waiting requests are dropped when they are answered");
+    Support::AcceptedWithoutEffect("a waiting request is removed as soon as it is answered");
 const APPENDS_AT_ONCE: Support = Support::AcceptedWithoutEffect(
-    "the controller writes what waits together, and waits for no more",
+    "the controller writes everything that is waiting in one batch and does not wait for more",
 );
 const REBALANCE: Support = Support::AcceptedWithoutEffect(
-    "the controller does not move leaders back by itself yet: `leader-election` does it",
+    "the controller does not move leaders back automatically yet; use `leader-election`",
 );
 const BY_CHANGE: Support =
-    Support::AcceptedWithoutEffect("elections follow from changes and not from the time");
+    Support::AcceptedWithoutEffect("elections are triggered by changes, not by time");
 const STARTED_LISTENERS: Support = Support::AcceptedWithoutEffect(
-    "a listener accepts connections as soon as what is behind it works",
+    "each listener opens as soon as the node can serve its requests",
 );
 const CONNECTION_SETUP: Support = Support::AcceptedWithoutEffect(
-    "each attempt to connect to another node has socket.connection.setup.timeout.ms",
+    "every attempt to connect to another node uses socket.connection.setup.timeout.ms",
 );
 const KERNEL_BUFFER: Support =
     Support::AcceptedWithoutEffect("the kernel sizes the buffers of connections to other nodes");
 const COORDINATOR_BUFFERS: Support =
-    Support::AcceptedWithoutEffect("coordinators write without an extra buffer or delay");
+    Support::AcceptedWithoutEffect("coordinators write without an additional buffer or delay");
 const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
 const METRICS: Support = Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
-const REMOTE: Support = Support::AcceptedWithoutEffect("tiered storage is not served yet");
-const TLS: Support = Support::AcceptedWithoutEffect("TLS listeners are refused for now");
-const SASL: Support = Support::AcceptedWithoutEffect("SASL listeners are refused for now");
+const REMOTE: Support = Support::AcceptedWithoutEffect("tiered storage is not supported yet");
+const TLS: Support =
+    Support::AcceptedWithoutEffect("TLS is not supported yet; TLS listeners are refused");
+const SASL: Support =
+    Support::AcceptedWithoutEffect("SASL is not supported yet; SASL listeners are refused");
 const TOKENS: Support =
-    Support::AcceptedWithoutEffect("delegation tokens need SASL, which is not served yet");
+    Support::AcceptedWithoutEffect("delegation tokens need SASL, which is not supported yet");
 const IDLE: Support =
-    Support::AcceptedWithoutEffect("nothing is written to the metadata log while nothing happens");
+    Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
 const QUEUE: Support = Support::AcceptedWithoutEffect(
-    "there is no queue of requests: each connection is bounded, and queued.max.request.bytes bounds \
-     all of them",
+    "there is no request queue: each connection is bounded, and queued.max.request.bytes bounds \
+     all of them together",
 );
-const UNSTABLE: Support = Support::AcceptedWithoutEffect("what Kafka marks unstable is not served");
-const UNUSED: Support = Support::AcceptedWithoutEffect("there is nothing to tune with it here");
+const UNSTABLE: Support =
+    Support::AcceptedWithoutEffect("what Kafka marks as unstable is not supported");
+const UNUSED: Support = Support::AcceptedWithoutEffect("nothing here depends on it");
 
 const PLUGIN: Support = Support::Refused {
-    reason: "it names a class to be loaded into a Java process, and this is none; \
-             remove the line",
+    reason: "it names a Java class, which Ottla cannot load; remove the line",
     except: &[],
 };
 const AUTHORIZER: Support = Support::Refused {
-    reason: "access control lists are not enforced yet, and starting without them would leave \
-             the data open to everyone; remove the line if that is meant",
+    reason: "ACLs are not enforced yet, and starting without them would leave the data open to \
+             everyone; if that is intended, remove the line",
     except: &[],
 };
 const REPORTERS: Support = Support::Refused {
-    reason: "a metrics reporter is a class to be loaded into a Java process, and this is none; \
-             remove the line",
+    reason: "a metrics reporter is a Java class, which Ottla cannot load; remove the line",
     except: &["org.apache.kafka.common.metrics.JmxReporter"],
 };
 const REPLICA_SELECTOR: Support = Support::Refused {
     reason: "only org.apache.kafka.common.replica.RackAwareReplicaSelector and \
-             org.apache.kafka.common.replica.LeaderSelector are known; other selectors are Java \
-             classes, which cannot be loaded here",
+             org.apache.kafka.common.replica.LeaderSelector are supported; others are Java \
+             classes, which Ottla cannot load",
     except: &[
         "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         "org.apache.kafka.common.replica.LeaderSelector",
     ],
 };
 const CONSUMER_ASSIGNORS: Support = Support::Refused {
-    reason: "only the assignors uniform and range are known; others are Java classes, which \
-             cannot be loaded here",
+    reason: "only the assignors uniform and range are supported; others are Java classes, which \
+             Ottla cannot load",
     except: &[
         "uniform",
         "range",
@@ -193,15 +194,14 @@ const CONSUMER_ASSIGNORS: Support = Support::Refused {
     ],
 };
 const SHARE_ASSIGNORS: Support = Support::Refused {
-    reason: "only the assignor simple is known; others are Java classes, which cannot be loaded \
-             here",
+    reason: "only the assignor simple is supported; others are Java classes, which Ottla cannot load",
     except: &[],
 };
 const REMOTE_ENABLE: Support = Support::Refused {
-    reason: "tiered storage is not served yet; give false, or remove the line",
+    reason: "tiered storage is not supported yet; give false, or remove the line",
     except: &["FALSE", "False"],
 };
 const REMOTE_TOPIC: Support = Support::Refused {
-    reason: "tiered storage is not served yet",
+    reason: "tiered storage is not supported yet",
     except: &["FALSE", "False"],
 };

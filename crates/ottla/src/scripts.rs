@@ -17,7 +17,7 @@ pub use table::{Outcome, SCRIPTS, Script, markdown};
 pub enum Called {
     /// A command line of the binary's own.
     As(Vec<String>),
-    /// A script that is not served; the sentence says why, and what there is instead.
+    /// A script that is not supported; the sentence says why, and what to use instead.
     NotServed(String),
 }
 
@@ -35,7 +35,7 @@ pub fn called(mut arguments: Vec<String>) -> Called {
                 Called::As(arguments)
             }
             Outcome::NotServed(reason) => Called::NotServed(format!(
-                "{}.sh is not served: {reason}. {}",
+                "{}.sh is not supported: {reason}. {}",
                 script.name,
                 served_list()
             )),
@@ -73,7 +73,7 @@ fn served_list() -> String {
         .iter()
         .filter(|script| matches!(script.outcome, Outcome::Serves(..)))
         .map(|script| format!("{}.sh", script.name));
-    format!("Served are {}.", served.collect::<Vec<String>>().join(", "))
+    format!("Supported: {}.", served.collect::<Vec<String>>().join(", "))
 }
 
 /// `kafka-run-class.sh [-daemon] [-name NAME] [-loggc] CLASS ARGUMENTS`: the script of that class. Options
@@ -121,7 +121,7 @@ fn run_class(arguments: Vec<String>) -> Called {
             Called::As(line)
         }
         Some((script, Outcome::NotServed(reason))) => Called::NotServed(format!(
-            "kafka-run-class.sh: {class} is not served ({}.sh): {reason}. {}",
+            "kafka-run-class.sh: {class} is not supported ({}.sh): {reason}. {}",
             script.name,
             served_list()
         )),

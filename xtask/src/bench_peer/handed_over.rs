@@ -24,7 +24,7 @@ const TOPIC_PARTITIONS: usize = 500;
 /// A partition's files beside its records, on a file system of 4 KiB blocks.
 const PARTITION_BYTES: u64 = 64 << 10;
 
-/// Start after an orderly stop, with a few records in each partition.
+/// Start after a clean stop, with a few records in each partition.
 pub fn start(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let partitions = setting.options.directory_partitions();
     let name = format!("start-{partitions}");
@@ -36,7 +36,7 @@ pub fn start(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         stop(&mut node)?;
         let stopped = began.elapsed();
         took.add_to(&name, side, round, results);
-        let measure = format!("{name}: orderly stop, ms");
+        let measure = format!("{name}: clean stop, ms");
         results.add(side, round, measure, stopped.as_secs_f64() * 1e3);
         Ok(())
     })
@@ -183,7 +183,7 @@ pub fn stop(node: &mut Node) -> Result<()> {
         );
     }
     let status = node.stop()?;
-    // The Java virtual machine ends with 128 + SIGTERM after an orderly stop.
+    // The Java virtual machine ends with 128 + SIGTERM after a clean stop.
     ensure!(
         status.success() || status.code() == Some(143),
         "asked to stop, the broker ended with {status}:\n{}",

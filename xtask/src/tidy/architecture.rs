@@ -1,15 +1,19 @@
-//! ARCHITECTURE.md names stops of the paths of a request as `file:function`; each must exist.
+//! ARCHITECTURE.md and docs/format.md name code as `file.rs:item`; each item must exist.
 
 use super::{Complaint, SourceFile};
 
-const PAGE: &str = "ARCHITECTURE.md";
+const PAGES: [&str; 2] = ["ARCHITECTURE.md", "docs/format.md"];
 
 pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
-    let Some(page) = files.iter().find(|file| file.path == PAGE) else {
-        return vec![Complaint::new(
-            PAGE,
-            "is missing; it maps the code for newcomers",
-        )];
+    PAGES
+        .iter()
+        .flat_map(|page| check_page(page, files))
+        .collect()
+}
+
+fn check_page(name: &str, files: &[SourceFile]) -> Vec<Complaint> {
+    let Some(page) = files.iter().find(|file| file.path == name) else {
+        return vec![Complaint::new(name, "is missing")];
     };
     let mut complaints = Vec::new();
     let mut stops = 0;
@@ -20,29 +24,29 @@ pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
                 continue;
             };
             stops += 1;
-            let place = format!("{PAGE}:{}", index + 1);
+            let place = format!("{}:{}", page.path, index + 1);
             let ending = format!("/{path}.rs");
             let found: Vec<&SourceFile> = files
                 .iter()
                 .filter(|file| file.path == format!("{path}.rs") || file.path.ends_with(&ending))
                 .collect();
-            let name = function
+            let item = function
                 .trim_end_matches(['.', ':'])
                 .rsplit("::")
                 .next()
                 .unwrap_or_default();
             if found.is_empty() {
                 complaints.push(Complaint::new(place, format!("there is no file {path}.rs")));
-            } else if !found.iter().any(|file| defines(&file.text, name)) {
+            } else if !found.iter().any(|file| defines(&file.text, item)) {
                 complaints.push(Complaint::new(
                     place,
-                    format!("{path}.rs has no function `{name}`"),
+                    format!("{path}.rs has no item `{item}`"),
                 ));
             }
         }
     }
     if stops == 0 {
-        complaints.push(Complaint::new(PAGE, "names no stop as `file.rs:function`"));
+        complaints.push(Complaint::new(name, "names no code as `file.rs:item`"));
     }
     complaints
 }
@@ -68,8 +72,12 @@ mod tests {
     fn files(page: &str) -> Vec<SourceFile> {
         vec![
             SourceFile {
-                path: PAGE.to_owned(),
+                path: PAGES[0].to_owned(),
                 text: page.to_owned(),
+            },
+            SourceFile {
+                path: PAGES[1].to_owned(),
+                text: "`connection.rs:C::read_frame`".to_owned(),
             },
             SourceFile {
                 path: "crates/x/src/net/connection.rs".to_owned(),
@@ -93,6 +101,6 @@ mod tests {
     #[test]
     fn a_page_without_stops_and_no_page_are_found() {
         assert_eq!(check(&files("words")).len(), 1);
-        assert_eq!(check(&[]).len(), 1);
+        assert_eq!(check(&[]).len(), 2);
     }
 }

@@ -118,21 +118,24 @@ fn java_plugins_are_refused() {
     for (line, part) in [
         (
             "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "access control",
+            "ACLs are not enforced",
         ),
         (
             "client.quota.callback.class=com.example.Quotas",
-            "Java process",
+            "a Java class, which Ottla cannot load",
         ),
-        ("metric.reporters=com.example.Reporter", "Java process"),
+        (
+            "metric.reporters=com.example.Reporter",
+            "a Java class, which Ottla cannot load",
+        ),
         (
             "create.topic.policy.class.name=com.example.Policy",
-            "Java process",
+            "a Java class, which Ottla cannot load",
         ),
         ("remote.log.storage.system.enable=true", "tiered storage"),
         (
             "principal.builder.class=com.example.Principals",
-            "Java process",
+            "a Java class, which Ottla cannot load",
         ),
         (
             "group.consumer.assignors=com.example.Assignor",
@@ -165,7 +168,7 @@ fn secure_listeners_are_refused_for_now() {
     refused(
         "listener.security.protocol.map=PLAINTEXT:SSL,CONTROLLER:PLAINTEXT\n\
          security.inter.broker.protocol=PLAINTEXT",
-        "server.properties line 3: listener PLAINTEXT uses SSL, which is not served yet; give it \
+        "server.properties line 3: listener PLAINTEXT uses SSL, which is not supported yet; give it \
          PLAINTEXT in listener.security.protocol.map, and reach it through a tunnel or a private \
          network",
     );

@@ -327,7 +327,7 @@ fn unserved_listeners(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigE
         .filter(|listener| listener.protocol != SecurityProtocol::Plaintext);
     let problem = |listener: &Listener| {
         let message = format!(
-            "listener {} uses {}, which is not served yet; give it PLAINTEXT in \
+            "listener {} uses {}, which is not supported yet; give it PLAINTEXT in \
              listener.security.protocol.map, and reach it through a tunnel or a private network",
             listener.name,
             listener.protocol.name()

@@ -341,7 +341,7 @@ fn topics_that_need_more_than_this_node_stand_in_the_way() {
     assert!(shared.is_possible(), "{:#?}", shared.findings);
     Node::new()
         .records([config_of(2, "orders", "remote.storage.enable", "true")])
-        .refuses("remote.storage.enable is refused: tiered storage is not served yet");
+        .refuses("remote.storage.enable is refused: tiered storage is not supported yet");
     Node::new()
         .records([config_of(2, "orders", "local.retention.ms", "1000")])
         .finds(

@@ -14,7 +14,7 @@ pub struct Script {
 /// What becomes of a script.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
-    /// The command of ours that does it, and what is to be known about it, if anything.
+    /// The command of ours that does it, and remarks about it, if anything.
     Serves(&'static str, &'static str),
     /// Why it does nothing.
     NotServed(&'static str),
@@ -30,8 +30,9 @@ const fn script(name: &'static str, class: &'static str, outcome: Outcome) -> Sc
     }
 }
 
-const CONNECT: &str = "Kafka Connect is a Java framework that runs beside brokers; run Kafka's own against this broker";
-const VERIFIABLE: &str = "it serves Kafka's own system tests; run Kafka's own against this broker";
+const CONNECT: &str = "Kafka Connect is a Java framework that runs outside the broker; run Kafka's own script against this broker";
+const VERIFIABLE: &str =
+    "it is part of Kafka's system tests; run Kafka's own script against this broker";
 
 /// In the order of their names.
 #[rustfmt::skip]
@@ -40,7 +41,7 @@ pub const SCRIPTS: &[Script] = &[
     script("connect-mirror-maker", "org.apache.kafka.connect.mirror.MirrorMaker", NotServed(CONNECT)),
     script("connect-plugin-path", "org.apache.kafka.tools.ConnectPluginPath", NotServed(CONNECT)),
     script("connect-standalone", "org.apache.kafka.connect.cli.ConnectStandalone", NotServed(CONNECT)),
-    script("kafka-acls", "org.apache.kafka.tools.AclCommand", NotServed("there is no authorizer yet, so that every client may do everything; Kafka's own script gets the same answer from this broker as from a Kafka without one")),
+    script("kafka-acls", "org.apache.kafka.tools.AclCommand", NotServed("there is no authorizer yet, so every client may do everything; Kafka's own script gets the same answer as from a Kafka broker without an authorizer")),
     script("kafka-broker-api-versions", "org.apache.kafka.tools.BrokerApiVersionsCommand", Serves("broker-api-versions", "")),
     script("kafka-client-metrics", "org.apache.kafka.tools.ClientMetricsCommand", Serves("client-metrics", "")),
     script("kafka-cluster", "org.apache.kafka.tools.ClusterTool", Serves("cluster", "")),
@@ -50,46 +51,45 @@ pub const SCRIPTS: &[Script] = &[
     script("kafka-console-share-consumer", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", Serves("console-share-consumer", "Java formatters and deserializers other than Kafka's own are refused")),
     script("kafka-consumer-groups", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", Serves("consumer-groups", "")),
     script("kafka-consumer-perf-test", "org.apache.kafka.tools.ConsumerPerformance", Serves("consumer-perf-test", "")),
-    script("kafka-delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand", NotServed("delegation tokens are for clients that log in, and SASL is not served yet")),
+    script("kafka-delegation-tokens", "org.apache.kafka.tools.DelegationTokenCommand", NotServed("delegation tokens need SASL, which is not supported yet")),
     script("kafka-delete-records", "org.apache.kafka.tools.DeleteRecordsCommand", Serves("delete-records", "")),
     script("kafka-dump-log", "org.apache.kafka.tools.DumpLogSegments", Serves("dump-log", "Java decoder classes other than Kafka's own are refused")),
-    script("kafka-e2e-latency", "org.apache.kafka.tools.EndToEndLatency", Serves("e2e-latency", "joins no group and commits nothing")),
+    script("kafka-e2e-latency", "org.apache.kafka.tools.EndToEndLatency", Serves("e2e-latency", "joins no group and commits no offsets")),
     script("kafka-features", "org.apache.kafka.tools.FeatureCommand", Serves("features", "")),
     script("kafka-get-offsets", "org.apache.kafka.tools.GetOffsetShell", Serves("get-offsets", "")),
     script("kafka-groups", "org.apache.kafka.tools.GroupsCommand", Serves("groups", "")),
-    script("kafka-jmx", "org.apache.kafka.tools.JmxTool", NotServed("it reads the metrics of a Java process, and this is none")),
+    script("kafka-jmx", "org.apache.kafka.tools.JmxTool", NotServed("it reads JMX metrics of a Java process")),
     script("kafka-leader-election", "org.apache.kafka.tools.LeaderElectionCommand", Serves("leader-election", "")),
     script("kafka-log-dirs", "org.apache.kafka.tools.LogDirsCommand", Serves("log-dirs", "")),
     script("kafka-metadata-quorum", "org.apache.kafka.tools.MetadataQuorumCommand", Serves("metadata-quorum", "")),
-    script("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", NotServed("the metadata log is shown by `ottla dump-log --cluster-metadata-decoder --files FILE`")),
-    script("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance", Serves("producer-perf-test", "with `--throughput` latencies count from when records were due, not from when they were sent; failed records are counted instead of shown one by one")),
-    script("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", Serves("reassign-partitions", "an error is its sentence alone, without the stack trace that Kafka's tool prints behind it")),
-    script("kafka-replica-verification", "org.apache.kafka.tools.ReplicaVerificationTool", Serves("replica-verification", "a partition that has no record of the time of `--time` is read from its end, where Kafka\'s tool fails")),
-    script("kafka-run-class", "", Serves("", "runs the script of the class that is named; no other Java class")),
-    script("kafka-server-start", "kafka.Kafka", Serves("server-start", "settings of the Java process have no effect; a note says so")),
-    script("kafka-server-stop", "", Serves("server-stop", "stops the Ottla servers of the machine, not those of Kafka")),
-    script("kafka-share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance", Serves("share-consumer-perf-test", "goes on while records come; Kafka's is broken off once it has taken longer than `--timeout`")),
+    script("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", NotServed("use `ottla dump-log --cluster-metadata-decoder --files FILE` to read the metadata log")),
+    script("kafka-producer-perf-test", "org.apache.kafka.tools.ProducerPerformance", Serves("producer-perf-test", "with `--throughput`, latencies count from when records were due, not from when they were sent; failed records are counted instead of printed one by one")),
+    script("kafka-reassign-partitions", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", Serves("reassign-partitions", "errors are printed without the stack trace of Kafka's tool")),
+    script("kafka-replica-verification", "org.apache.kafka.tools.ReplicaVerificationTool", Serves("replica-verification", "a partition without a record at or after `--time` is read from its end, where Kafka's tool fails")),
+    script("kafka-run-class", "", Serves("", "runs the script that belongs to the given class; no other Java class")),
+    script("kafka-server-start", "kafka.Kafka", Serves("server-start", "JVM settings have no effect; a message says so")),
+    script("kafka-server-stop", "", Serves("server-stop", "stops the Ottla servers on this machine, not Kafka's")),
+    script("kafka-share-consumer-perf-test", "org.apache.kafka.tools.ShareConsumerPerformance", Serves("share-consumer-perf-test", "continues while records arrive; Kafka's stops once it has run longer than `--timeout`")),
     script("kafka-share-groups", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", Serves("share-groups", "")),
     script("kafka-storage", "kafka.tools.StorageTool", Serves("storage", "")),
-    script("kafka-streams-application-reset", "org.apache.kafka.tools.StreamsResetter", NotServed("it is a tool of the Java library Kafka Streams; run Kafka's own against this broker")),
+    script("kafka-streams-application-reset", "org.apache.kafka.tools.StreamsResetter", NotServed("it is a tool of the Java library Kafka Streams; run Kafka's own script against this broker")),
     script("kafka-streams-groups", "org.apache.kafka.tools.streams.StreamsGroupCommand", Serves("streams-groups", "")),
     script("kafka-topics", "org.apache.kafka.tools.TopicCommand", Serves("topics", "")),
     script("kafka-transactions", "org.apache.kafka.tools.TransactionsCommand", Serves("transactions", "")),
     script("kafka-verifiable-consumer", "org.apache.kafka.tools.VerifiableConsumer", NotServed(VERIFIABLE)),
     script("kafka-verifiable-producer", "org.apache.kafka.tools.VerifiableProducer", NotServed(VERIFIABLE)),
     script("kafka-verifiable-share-consumer", "org.apache.kafka.tools.VerifiableShareConsumer", Serves("verifiable-share-consumer", "")),
-    script("trogdor", "org.apache.kafka.trogdor.Trogdor", NotServed("it is Kafka's own test framework, a Java program; run Kafka's own against this broker")),
+    script("trogdor", "org.apache.kafka.trogdor.Trogdor", NotServed("it is Kafka's test framework, a Java program; run Kafka's own script against this broker")),
 ];
 
 /// The table for `COMPATIBILITY.md`.
 pub fn markdown() -> String {
-    let mut table =
-        String::from("| script | command | what is to be known |\n| --- | --- | --- |\n");
+    let mut table = String::from("| script | command | remarks |\n| --- | --- | --- |\n");
     for script in SCRIPTS {
         let (command, note) = match script.outcome {
             Outcome::Serves("", note) => ("yes".to_owned(), note.to_owned()),
             Outcome::Serves(command, note) => (format!("`ottla {command}`"), note.to_owned()),
-            Outcome::NotServed(reason) => ("–".to_owned(), format!("not served: {reason}")),
+            Outcome::NotServed(reason) => ("–".to_owned(), format!("not supported: {reason}")),
         };
         let _ = writeln!(table, "| `{}.sh` | {command} | {note} |", script.name);
     }

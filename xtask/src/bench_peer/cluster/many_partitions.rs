@@ -79,7 +79,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<()> {
     bench.cluster.brokers[RESTARTED].start()?;
     wait_until_known(bench, all).context("restart")?;
     let restarted = began.elapsed();
-    bench.add(name("restart, orderly stop, ms"), ms(stopped));
+    bench.add(name("restart, clean stop, ms"), ms(stopped));
     bench.add(name("restart, stop to all in sync, ms"), ms(restarted));
 
     fail_over(bench, &topics, &name)

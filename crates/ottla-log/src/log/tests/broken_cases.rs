@@ -223,7 +223,7 @@ fn the_documented_table_is_this_one() {
         String::from("| found | after | decision | Kafka |\n| --- | --- | --- | --- |\n");
     for case in cases::CASES {
         let after = match case.after {
-            Stop::Orderly => "orderly stop",
+            Stop::Orderly => "clean stop",
             Stop::Crash => "crash",
         };
         let Case {

@@ -82,21 +82,21 @@ impl Files {
 const CASES: &[Case] = &[
     Case {
         found: "`quorum-state` missing",
-        decision: "the epoch is that of the log",
+        decision: "the epoch of the log is used",
         kafka: SAME,
         damage: |files| fs::remove_file(files.metadata(QUORUM_STATE_FILE)).unwrap(),
         expected: Topics(&["a", "b", "c"]),
     },
     Case {
-        found: "`quorum-state` that is no JSON, or lacks a field",
-        decision: "the start is refused with the file's name",
+        found: "`quorum-state` is not JSON, or lacks a field",
+        decision: "the start is refused, naming the file",
         kafka: SAME,
         damage: |files| fs::write(files.metadata(QUORUM_STATE_FILE), "{").unwrap(),
         expected: Refused(&[QUORUM_STATE_FILE]),
     },
     Case {
-        found: "`quorum-state` with an older epoch than the log's",
-        decision: "the epoch is that of the log",
+        found: "`quorum-state` with an older epoch than the log",
+        decision: "the epoch of the log is used",
         kafka: SAME,
         damage: |files| {
             let path = files.metadata(QUORUM_STATE_FILE);
@@ -106,9 +106,9 @@ const CASES: &[Case] = &[
         expected: Topics(&["a", "b", "c"]),
     },
     Case {
-        found: "`quorum-state` with an epoch that is negative or the last there is",
-        decision: "the start is refused with the file's name",
-        kafka: "goes on, and counts past the end",
+        found: "`quorum-state` with an epoch that is negative or the largest possible",
+        decision: "the start is refused, naming the file",
+        kafka: "starts, and the next epoch overflows",
         damage: |files| {
             let path = files.metadata(QUORUM_STATE_FILE);
             let text = fs::read_to_string(&path).unwrap();
@@ -120,22 +120,22 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "the metadata log ends with a torn batch",
-        decision: "cut off",
+        decision: "truncated",
         kafka: SAME,
         damage: |files| files.edit(&files.log(), |bytes| bytes.truncate(bytes.len() - 5)),
         expected: Topics(&["a", "b"]),
     },
     Case {
         found: "the metadata log ends with a batch whose checksum is wrong",
-        decision: "cut off: a write that did not reach the disk whole looks like that",
+        decision: "truncated: an incomplete write looks the same",
         kafka: SAME,
         damage: |files| files.edit(&files.log(), |bytes| *bytes.last_mut().unwrap() ^= 1),
         expected: Topics(&["a", "b"]),
     },
     Case {
-        found: "the metadata log is damaged, and whole batches come behind",
-        decision: "the start is refused with file and position: recovery would lose what was decided behind that",
-        kafka: "cuts the log there, with a warning",
+        found: "the metadata log is damaged, and valid batches follow the damage",
+        decision: "the start is refused with file and position: recovery would lose the decisions after that position",
+        kafka: "truncates the log there, with a warning",
         damage: |files| {
             files.edit(&files.log(), |bytes| {
                 let middle = bytes.len() / 2;
@@ -145,14 +145,14 @@ const CASES: &[Case] = &[
         expected: Refused(&["00000000000000000000.log", "damaged at byte"]),
     },
     Case {
-        found: "the metadata log holds a record of a type, or in a version, that came after 4.3.1",
-        decision: "the start is refused with the record's type and version: what it means is not known",
+        found: "the metadata log contains a record type or version newer than 4.3.1",
+        decision: "the start is refused with the record's type and version, because its meaning is unknown",
         kafka: SAME,
         damage: |files| files.append(b"\x01\x63\x00"),
         expected: Refused(&["99"]),
     },
     Case {
-        found: "the metadata log raises `metadata.version` to a level that came after 4.3.1",
+        found: "the metadata log raises `metadata.version` to a level newer than 4.3.1",
         decision: "the start is refused with the level",
         kafka: SAME,
         damage: |files| {
@@ -167,21 +167,21 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "the metadata log ends before its newest snapshot",
-        decision: "it goes on behind the snapshot, with a warning",
+        decision: "the log continues after the snapshot, with a warning",
         kafka: SAME,
         damage: |files| files.edit(&files.log(), |bytes| bytes.truncate(100)),
         expected: Topics(&["a", "b"]),
     },
     Case {
         found: "the metadata log has no segment, and there is a snapshot",
-        decision: "it goes on behind the snapshot, with a warning",
+        decision: "the log continues after the snapshot, with a warning",
         kafka: SAME,
         damage: |files| fs::remove_file(files.log()).unwrap(),
         expected: Topics(&["a", "b"]),
     },
     Case {
-        found: "the newest snapshot of the metadata is damaged or torn",
-        decision: "the start is refused with the file's name",
+        found: "the newest metadata snapshot is damaged or torn",
+        decision: "the start is refused, naming the file",
         kafka: SAME,
         damage: |files| {
             let newest = files.snapshots().pop().unwrap();
@@ -190,9 +190,9 @@ const CASES: &[Case] = &[
         expected: Refused(&[".checkpoint"]),
     },
     Case {
-        found: "the newest snapshot of the metadata ends before its footer",
-        decision: "the start is refused with the file's name",
-        kafka: "loads what there is",
+        found: "the newest metadata snapshot ends before its footer",
+        decision: "the start is refused, naming the file",
+        kafka: "loads what is there",
         damage: |files| {
             let newest = files.snapshots().pop().unwrap();
             files.edit(&newest, |bytes| {
@@ -209,9 +209,9 @@ const CASES: &[Case] = &[
         expected: Refused(&[".checkpoint", "footer"]),
     },
     Case {
-        found: "an older snapshot of the metadata is damaged",
-        decision: "left alone, with a warning: a newer one holds what was in it",
-        kafka: "left alone",
+        found: "an older metadata snapshot is damaged",
+        decision: "ignored, with a warning: a newer snapshot contains its records",
+        kafka: "ignored",
         damage: |files| {
             let older = files.snapshots().remove(0);
             fs::write(older, [7; 80]).unwrap();
@@ -219,7 +219,7 @@ const CASES: &[Case] = &[
         expected: Topics(&["a", "b", "c"]),
     },
     Case {
-        found: "a `.checkpoint.part` file: a snapshot that was not finished",
+        found: "a `.checkpoint.part` file: an unfinished snapshot",
         decision: "deleted",
         kafka: SAME,
         damage: |files| {
@@ -229,15 +229,15 @@ const CASES: &[Case] = &[
         expected: Topics(&["a", "b", "c"]),
     },
     Case {
-        found: "`bootstrap.checkpoint` missing or damaged, in a node that has been started before",
-        decision: "not looked at",
-        kafka: "the start fails where it is damaged",
+        found: "`bootstrap.checkpoint` missing or damaged, on a node that has been started before",
+        decision: "not read",
+        kafka: "if damaged, the start fails",
         damage: |files| fs::write(files.0.join(BOOTSTRAP_FILE), [7; 80]).unwrap(),
         expected: Topics(&["a", "b", "c"]),
     },
     Case {
-        found: "`bootstrap.checkpoint` damaged, in a node that has not been started yet",
-        decision: "the start is refused with the file's name",
+        found: "`bootstrap.checkpoint` damaged, on a node that has never been started",
+        decision: "the start is refused, naming the file",
         kafka: SAME,
         damage: |files| {
             fs::remove_dir_all(files.0.join(METADATA_DIR)).unwrap();

@@ -70,8 +70,8 @@ const CASES: &[Case] = &[
         check: |start| start.has_log(0),
     },
     Case {
-        found: "`.kafka_cleanshutdown` that is no JSON",
-        decision: "counts as an orderly stop whose broker epoch is not known",
+        found: "`.kafka_cleanshutdown` is not JSON",
+        decision: "treated as a clean stop with an unknown broker epoch",
         kafka: SAME,
         damage: |paths| fs::write(paths[0].join(CLEAN_SHUTDOWN_FILE), [0xff; 9]).unwrap(),
         check: |start| {
@@ -91,7 +91,7 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "`recovery-point-offset-checkpoint` malformed",
-        decision: "taken for empty, with a warning",
+        decision: "treated as empty, with a warning",
         kafka: SAME,
         damage: |paths| {
             fs::remove_file(paths[0].join(CLEAN_SHUTDOWN_FILE)).unwrap();
@@ -101,14 +101,14 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "`log-start-offset-checkpoint` malformed",
-        decision: "taken for empty, with a warning: logs start with their first segment",
+        decision: "treated as empty, with a warning: each log starts at its first segment",
         kafka: SAME,
         damage: |paths| fs::write(paths[0].join(LOG_START_OFFSET_CHECKPOINT), [0; 40]).unwrap(),
         check: |start| start.has_log(0),
     },
     Case {
-        found: "`log-start-offset-checkpoint` names an offset behind the end of a log",
-        decision: "believed, with a warning: the segments are deleted, and the log goes on there",
+        found: "`log-start-offset-checkpoint` names an offset after the end of a log",
+        decision: "used, with a warning: the segments are deleted, and the log continues from that offset",
         kafka: SAME,
         damage: |paths| {
             let text = "0\n1\ntopic 0 9\n";
@@ -122,14 +122,14 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "`cleaner-offset-checkpoint` malformed",
-        decision: "taken for empty, with an error: compacted logs are cleaned from their starts",
+        decision: "treated as empty, with an error: compacted logs are cleaned from their start",
         kafka: "the directory goes offline",
         damage: |paths| fs::write(paths[0].join(CLEANER_OFFSET_CHECKPOINT), b"1\n").unwrap(),
         check: |start| start.has_log(0),
     },
     Case {
         found: "`replication-offset-checkpoint` malformed",
-        decision: "taken for empty, with a warning: high watermarks begin at the start of the logs",
+        decision: "treated as empty, with a warning: high watermarks begin at the log start offsets",
         kafka: "the directory goes offline",
         damage: |paths| fs::write(paths[0].join(REPLICATION_OFFSET_CHECKPOINT), b"1\n").unwrap(),
         check: |start| {
@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "a checkpoint's `.tmp` file",
-        decision: "left alone, and overwritten by the next checkpoint",
+        decision: "ignored, and overwritten by the next checkpoint",
         kafka: SAME,
         damage: |paths| {
             let name = format!("{RECOVERY_POINT_CHECKPOINT}.tmp");
@@ -148,15 +148,15 @@ const CASES: &[Case] = &[
         check: |start| start.has_log(0),
     },
     Case {
-        found: "a directory of a foreign name",
-        decision: "the start is refused with its name: `log.dirs` may be set to the wrong place",
+        found: "a directory with an unexpected name",
+        decision: "the start is refused, naming the directory: `log.dirs` may point to the wrong place",
         kafka: SAME,
         damage: |paths| fs::create_dir(paths[0].join("holiday pictures")).unwrap(),
         check: |start| start.is_refused(&["holiday pictures", "move it away"]),
     },
     Case {
-        found: "a file of a foreign name",
-        decision: "left alone",
+        found: "a file with an unexpected name",
+        decision: "ignored",
         kafka: SAME,
         damage: |paths| fs::write(paths[0].join("notes.txt"), b"x").unwrap(),
         check: |start| {
@@ -165,7 +165,7 @@ const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "`-delete`: a partition's directory whose deletion was not ended",
+        found: "`-delete`: a partition directory whose deletion was not finished",
         decision: "deleted",
         kafka: SAME,
         damage: |paths| {
@@ -181,8 +181,8 @@ const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "`-stray`: a partition's directory that was set aside",
-        decision: "left alone",
+        found: "`-stray`: a partition directory that was set aside",
+        decision: "ignored",
         kafka: SAME,
         damage: |paths| {
             copy_dir(
@@ -196,9 +196,9 @@ const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "`-future` without a `partition.metadata`: a move between directories that had hardly begun",
-        decision: "left alone, with a warning",
-        kafka: "loaded as the copy of a replica that is being moved",
+        found: "`-future` without a `partition.metadata`: a move between directories that had just begun",
+        decision: "ignored, with a warning",
+        kafka: "loaded as the copy of a replica that is moving",
         damage: |paths| {
             let future = paths[0].join("topic-1.0123456789abcdef0123456789abcdef-future");
             fs::create_dir(future).unwrap();
@@ -207,15 +207,15 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "one partition in two directories",
-        decision: "the one that the metadata does not name is set aside as `-stray`; the start is refused with both names where the metadata names neither",
+        decision: "the copy that the metadata does not name is set aside as `-stray`; if the metadata names neither, the start is refused with both names",
         kafka: "the start is refused",
         damage: |paths| copy_dir(&paths[1].join("topic-1"), &paths[0].join("topic-1")),
         check: |start| start.is_refused(&["lies in both", "d0/topic-1", "d1/topic-1"]),
     },
     Case {
         found: "`partition.metadata` missing",
-        decision: "the log is taken for that of the topic of this name, and gets the topic's id",
-        kafka: "the log is set aside as `-stray`, and the partition begins anew",
+        decision: "the log is assigned to the topic of this name, and gets the topic's ID",
+        kafka: "the log is set aside as `-stray`, and the partition starts empty",
         damage: |paths| {
             fs::remove_file(paths[0].join("topic-0").join(PARTITION_METADATA)).unwrap();
         },
@@ -223,7 +223,7 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "`partition.metadata` malformed",
-        decision: "the directory goes offline; the others go on",
+        decision: "the directory goes offline; the others stay online",
         kafka: SAME,
         damage: |paths| {
             fs::write(
@@ -235,8 +235,8 @@ const CASES: &[Case] = &[
         check: |start| start.first_is_offline(),
     },
     Case {
-        found: "`partition.metadata` with the id of another topic",
-        decision: "the log is set aside as `-stray`, and the partition begins anew",
+        found: "`partition.metadata` with the ID of another topic",
+        decision: "the log is set aside as `-stray`, and the partition starts empty",
         kafka: SAME,
         damage: |paths| {
             let other = PartitionMetadata {
@@ -260,7 +260,7 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "`leader-epoch-checkpoint` malformed",
-        decision: "the directory goes offline; the others go on",
+        decision: "the directory goes offline; the others stay online",
         kafka: SAME,
         damage: |paths| {
             fs::write(paths[0].join("topic-0/leader-epoch-checkpoint"), b"7\n").unwrap();
@@ -268,30 +268,30 @@ const CASES: &[Case] = &[
         check: |start| start.first_is_offline(),
     },
     Case {
-        found: "a log that cannot be opened: its name is no offset",
-        decision: "the directory goes offline; the others go on",
+        found: "a log that cannot be opened: a `.log` file whose name is not an offset",
+        decision: "the directory goes offline; the others stay online",
         kafka: "the broker stops",
         damage: |paths| fs::write(paths[0].join("topic-0/first.log"), b"x").unwrap(),
         check: |start| start.first_is_offline(),
     },
     Case {
-        found: "`meta.properties` missing in a directory that is not the metadata's",
-        decision: "the directory is formatted anew, and its logs are used",
+        found: "`meta.properties` missing in a directory without the metadata log",
+        decision: "the directory is formatted again, and its logs are used",
         kafka: SAME,
         damage: |paths| fs::remove_file(paths[1].join(META_PROPERTIES)).unwrap(),
         check: |start| start.has_log(1),
     },
     Case {
-        found: "`meta.properties` missing in the metadata's directory",
-        decision: "the start is refused: it is restored, or the directory formatted",
+        found: "`meta.properties` missing in the metadata log directory",
+        decision: "the start is refused: restore the file, or format the directory",
         kafka: SAME,
         damage: |paths| fs::remove_file(paths[0].join(META_PROPERTIES)).unwrap(),
         check: |start| start.is_refused(&["d0", "meta.properties"]),
     },
     Case {
         found: "`meta.properties` malformed",
-        decision: "the start is refused with the file's name",
-        kafka: "the directory counts as failed",
+        decision: "the start is refused, naming the file",
+        kafka: "the directory is treated as failed",
         damage: |paths| fs::write(paths[0].join(META_PROPERTIES), b"version=1\n").unwrap(),
         check: |start| start.is_refused(&["meta.properties"]),
     },

@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "offset index missing",
         after: Orderly,
-        decision: "the segment's indexes are built again; its batches stay as they are",
+        decision: "the segment's indexes are rebuilt; its batches are unchanged",
         kafka: SAME,
         damage: |site| site.remove(site.path(1, "index")),
         check: |log| log.is_whole_and_has_rebuilt(1),
@@ -23,47 +23,47 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "time index missing",
         after: Orderly,
-        decision: "the segment's indexes are built again",
-        kafka: "goes on with an empty time index; searches by time read the segment from its start",
+        decision: "the segment's indexes are rebuilt",
+        kafka: "continues with an empty time index; searches by time read the segment from its start",
         damage: |site| site.remove(site.path(1, "timeindex")),
         check: |log| log.is_whole_and_has_rebuilt(1),
     },
     Case {
-        found: "offset index torn: its size is no multiple of 8",
+        found: "offset index torn: its size is not a multiple of 8",
         after: Orderly,
-        decision: "the segment's indexes are built again",
-        kafka: "trusts indexes after an orderly stop",
+        decision: "the segment's indexes are rebuilt",
+        kafka: "trusts indexes after a clean stop",
         damage: |site| append_to_file(&site.path(0, "index"), &[0, 0, 1]),
         check: |log| log.is_whole_and_has_rebuilt(1),
     },
     Case {
-        found: "time index torn: its size is no multiple of 12",
+        found: "time index torn: its size is not a multiple of 12",
         after: Orderly,
-        decision: "the segment's indexes are built again",
-        kafka: "trusts indexes after an orderly stop",
+        decision: "the segment's indexes are rebuilt",
+        kafka: "trusts indexes after a clean stop",
         damage: |site| append_to_file(&site.path(0, "timeindex"), &[0, 0, 1]),
         check: |log| log.is_whole_and_has_rebuilt(1),
     },
     Case {
-        found: "offset index that ends with zeros, as one that was sized ahead",
+        found: "offset index ends with zeros, like a preallocated one",
         after: Orderly,
-        decision: "the segment's indexes are built again",
-        kafka: "trusts indexes after an orderly stop, and searches them past the zeros",
+        decision: "the segment's indexes are rebuilt",
+        kafka: "trusts indexes after a clean stop, and searches the zeros too",
         damage: |site| append_to_file(&site.path(0, "index"), &[0; 80]),
         check: |log| log.is_whole_and_has_rebuilt(1),
     },
     Case {
-        found: "offset index whose last entry points behind the segment",
+        found: "offset index whose last entry points after the end of the segment",
         after: Orderly,
-        decision: "the segment's indexes are built again",
-        kafka: "trusts indexes after an orderly stop",
+        decision: "the segment's indexes are rebuilt",
+        kafka: "trusts indexes after a clean stop",
         damage: |site| append_to_file(&site.path(0, "index"), &[0, 0, 0, 6, 0, 1, 0, 0]),
         check: |log| log.is_whole_and_has_rebuilt(1),
     },
     Case {
         found: "transaction index torn",
         after: Orderly,
-        decision: "the segment's indexes are built again",
+        decision: "the segment's indexes are rebuilt",
         kafka: SAME,
         damage: |site| site.edit(&site.path(1, "txnindex"), |bytes| bytes.truncate(20)),
         check: |log| log.is_whole_and_has_rebuilt(1),
@@ -71,7 +71,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "transaction index missing",
         after: Orderly,
-        decision: "the segment counts as one without aborted transactions: most have none, and no file",
+        decision: "the segment is treated as having no aborted transactions: most segments have none, and no file",
         kafka: SAME,
         damage: |site| site.remove(site.path(1, "txnindex")),
         check: |log| {
@@ -82,7 +82,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "all indexes missing",
         after: Crash,
-        decision: "all are built again",
+        decision: "all are rebuilt",
         kafka: SAME,
         damage: |site| {
             for segment in 0..site.bases.len() {
@@ -98,7 +98,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the last batch is torn",
         after: Crash,
-        decision: "cut off",
+        decision: "truncated",
         kafka: SAME,
         damage: |site| {
             site.edit(&site.path(site.last(), "log"), |bytes| {
@@ -113,8 +113,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the last batch is torn",
         after: Orderly,
-        decision: "the log is recovered as after a crash, and the batch cut off",
-        kafka: "trusts the marker of the stop; the next append follows the torn batch",
+        decision: "the log is recovered as after a crash, and the batch truncated",
+        kafka: "trusts the clean-shutdown marker; the next append follows the torn batch",
         damage: |site| {
             site.edit(&site.path(site.last(), "log"), |bytes| {
                 bytes.truncate(bytes.len() - 7)
@@ -125,7 +125,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the log ends with zeros",
         after: Crash,
-        decision: "cut off",
+        decision: "truncated",
         kafka: SAME,
         damage: |site| append_to_file(&site.path(site.last(), "log"), &[0; 5000]),
         check: |log| {
@@ -134,17 +134,17 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "the log ends with bytes that are no batch",
+        found: "the log ends with bytes that are not a batch",
         after: Crash,
-        decision: "cut off",
+        decision: "truncated",
         kafka: SAME,
         damage: |site| append_to_file(&site.path(site.last(), "log"), &[0xa5; 300]),
         check: |log| log.ends_at(log.site.end),
     },
     Case {
-        found: "behind the recovery point, a batch whose checksum is wrong",
+        found: "after the recovery point, a batch whose checksum is wrong",
         after: Crash,
-        decision: "the log is cut in front of it, with a warning",
+        decision: "the log is truncated before it, with a warning",
         kafka: SAME,
         damage: |site| {
             site.edit(&site.path(site.last(), "log"), |bytes| {
@@ -155,18 +155,18 @@ pub(super) const CASES: &[Case] = &[
         check: |log| log.ends_at(log.site.end - 1),
     },
     Case {
-        found: "behind the recovery point, a whole batch whose offsets do not follow",
+        found: "after the recovery point, a complete batch whose offsets do not follow",
         after: Crash,
-        decision: "the log is cut in front of it, with a warning",
+        decision: "the log is truncated before it, with a warning",
         kafka: SAME,
         damage: |site| append_to_file(&site.path(site.last(), "log"), &batch_bytes(1, 1)),
         check: |log| log.ends_at(log.site.end),
     },
     Case {
-        found: "below the recovery point and in its segment, a batch whose checksum is wrong",
+        found: "before the recovery point, in the same segment, a batch whose checksum is wrong",
         after: Crash,
-        decision: "the log is cut in front of it, with an error: records that were on disk are lost",
-        kafka: "cuts with a warning",
+        decision: "the log is truncated before it, with an error: records that were on disk are lost",
+        kafka: "truncates with a warning",
         damage: |site| site.edit(&site.path(site.last(), "log"), |bytes| bytes[70] ^= 1),
         check: |log| {
             log.ends_at(log.site.bases[log.site.last()]);
@@ -174,18 +174,18 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "in a segment below the recovery point, a batch whose checksum is wrong",
+        found: "in a segment before the recovery point, a batch whose checksum is wrong",
         after: Crash,
-        decision: "kept; whoever reads it finds the checksum wrong",
+        decision: "kept; a reader finds that the checksum is wrong",
         kafka: SAME,
         damage: |site| site.edit(&site.path(0, "log"), |bytes| bytes[70] ^= 1),
         check: |log| assert_eq!(log.log().log_end_offset(), Offset(log.site.end)),
     },
     Case {
-        found: "in a segment below the recovery point whose index is missing, bytes that are no batch",
+        found: "in a segment before the recovery point whose index is missing, bytes that are not a batch",
         after: Crash,
-        decision: "the index is built for what is in front of them, with an error; they are kept, and reads of them fail",
-        kafka: "cuts the segment there",
+        decision: "the index is rebuilt for the batches before them, with an error; the bytes are kept, and reads of them fail",
+        kafka: "truncates the segment there",
         damage: |site| {
             site.remove(site.path(0, "index"));
             site.edit(&site.path(0, "log"), |bytes| bytes[16] = 9);
@@ -198,7 +198,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "a segment is missing between two others",
         after: Orderly,
-        decision: "kept as it is: compaction leaves such gaps, and reads go on behind it",
+        decision: "kept as it is: compaction leaves such gaps, and reads continue after it",
         kafka: SAME,
         damage: |site| {
             for suffix in ["log", "index", "timeindex", "txnindex"] {
@@ -215,10 +215,10 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "the log ends before its recovery point, where a batch ends",
+        found: "the log ends before its recovery point, at a batch boundary",
         after: Crash,
-        decision: "kept, with an error: records that were on disk are gone, or a truncation came just before the stop",
-        kafka: "says nothing",
+        decision: "kept, with an error: records that were on disk are gone, or the log was truncated just before the stop",
+        kafka: "logs nothing",
         damage: |site| {
             for suffix in ["log", "index", "timeindex"] {
                 site.remove(site.path(site.last(), suffix));
@@ -232,8 +232,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the last segment is empty",
         after: Orderly,
-        decision: "the log ends where it begins, with an error",
-        kafka: "says nothing",
+        decision: "the log ends at the base offset of that segment, with an error",
+        kafka: "logs nothing",
         damage: |site| {
             fs::write(site.path(site.last(), "log"), b"").unwrap();
             fs::write(site.path(site.last(), "index"), b"").unwrap();
@@ -244,7 +244,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "no segment at all",
         after: Orderly,
-        decision: "an empty one where the log starts",
+        decision: "an empty segment is created at the log start offset",
         kafka: SAME,
         damage: |site| {
             fs::remove_dir_all(&site.dir).unwrap();
@@ -259,7 +259,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the newest producer snapshot is missing",
         after: Orderly,
-        decision: "an older one is taken, and the records behind it are read",
+        decision: "an older snapshot is loaded, and the records after it are read",
         kafka: SAME,
         damage: |site| site.remove(site.at(site.end, "snapshot")),
         check: |log| log.is_whole(),
@@ -267,7 +267,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the newest producer snapshot is corrupt",
         after: Orderly,
-        decision: "deleted with a warning, and an older one is taken",
+        decision: "deleted with a warning, and an older snapshot is loaded",
         kafka: SAME,
         damage: |site| site.edit(&site.at(site.end, "snapshot"), |bytes| bytes[12] ^= 1),
         check: |log| log.is_whole(),
@@ -275,7 +275,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "the newest producer snapshot is torn",
         after: Orderly,
-        decision: "deleted with a warning, and an older one is taken",
+        decision: "deleted with a warning, and an older snapshot is loaded",
         kafka: SAME,
         damage: |site| site.edit(&site.at(site.end, "snapshot"), |bytes| bytes.truncate(8)),
         check: |log| log.is_whole(),
@@ -283,7 +283,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "all producer snapshots are missing",
         after: Crash,
-        decision: "the producers are found from all records",
+        decision: "producer state is rebuilt from all records",
         kafka: SAME,
         damage: |site| remove_snapshots(site),
         check: |log| log.is_whole(),
@@ -291,7 +291,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "all producer snapshots are missing",
         after: Orderly,
-        decision: "there were no producers: an orderly stop leaves a snapshot",
+        decision: "treated as a log without producers: a clean stop leaves a snapshot",
         kafka: SAME,
         damage: |site| remove_snapshots(site),
         check: |log| {
@@ -300,9 +300,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "a producer snapshot behind the end of the log",
+        found: "a producer snapshot after the end of the log",
         after: Crash,
-        decision: "deleted: what it tells of is not in the log",
+        decision: "deleted: it describes records that are not in the log",
         kafka: SAME,
         damage: |site| {
             fs::copy(
@@ -317,9 +317,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "a producer snapshot where no segment starts",
+        found: "a producer snapshot at an offset where no segment starts",
         after: Orderly,
-        decision: "deleted, but for the newest",
+        decision: "deleted, except the newest",
         kafka: SAME,
         damage: |site| {
             fs::copy(
@@ -335,7 +335,7 @@ pub(super) const CASES: &[Case] = &[
     },
     // What interrupted work leaves.
     Case {
-        found: "`.deleted` files: a deletion that was not ended, or a spare segment",
+        found: "`.deleted` files: an unfinished deletion, or a spare segment",
         after: Crash,
         decision: "deleted",
         kafka: SAME,
@@ -353,9 +353,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "`.cleaned` files: the cleaner had not ended",
+        found: "`.cleaned` files: an unfinished cleaning",
         after: Crash,
-        decision: "deleted; the segments that were being cleaned are there",
+        decision: "deleted; the original segments are still there",
         kafka: SAME,
         damage: |site| {
             fs::write(site.at(site.bases[1], "log.cleaned"), b"x").unwrap();
@@ -367,7 +367,7 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "`.swap` files and `.cleaned` files at or below their offset: a split that had not ended",
+        found: "`.swap` files, and `.cleaned` files at or below their offset: an unfinished split",
         after: Crash,
         decision: "both deleted",
         kafka: SAME,
@@ -381,9 +381,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "a `.log.swap` file, and what it covers still there",
+        found: "a `.log.swap` file, and the segments that it replaces still exist",
         after: Crash,
-        decision: "what it covers is deleted, and it takes its place",
+        decision: "the old segments are deleted, and the file is renamed into place",
         kafka: SAME,
         damage: |site| {
             let swap = [batch_bytes(0, 2), batch_bytes(site.bases[1], 2)].concat();
@@ -401,9 +401,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "a `.log.swap` file, and what it covers renamed to `.deleted`",
+        found: "a `.log.swap` file, and the segments that it replaces renamed to `.deleted`",
         after: Crash,
-        decision: "it takes its place",
+        decision: "the file is renamed into place",
         kafka: SAME,
         damage: |site| {
             for suffix in ["log", "index", "timeindex"] {
@@ -423,9 +423,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "an `.index.swap` file whose `.log.swap` has been renamed already",
+        found: "an `.index.swap` file whose `.log.swap` is already renamed",
         after: Crash,
-        decision: "it takes its place",
+        decision: "the file is renamed into place",
         kafka: SAME,
         damage: |site| fs::rename(site.path(0, "index"), site.at(0, "index.swap")).unwrap(),
         check: |log| {
@@ -450,9 +450,9 @@ pub(super) const CASES: &[Case] = &[
     },
     // Other files.
     Case {
-        found: "a file of an unknown name",
+        found: "a file with an unknown name",
         after: Orderly,
-        decision: "left alone",
+        decision: "ignored",
         kafka: SAME,
         damage: |site| fs::write(site.dir.join("notes.txt"), b"x").unwrap(),
         check: |log| {
@@ -461,9 +461,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "a `.log` file whose name is no offset",
+        found: "a `.log` file whose name is not an offset",
         after: Orderly,
-        decision: "refused with the file's name; the log directory goes offline",
+        decision: "refused, naming the file; the log directory goes offline",
         kafka: "fails with a number format error; the broker stops",
         damage: |site| fs::write(site.dir.join("copy of 0.log"), b"x").unwrap(),
         check: |log| assert!(log.refused().contains("copy of 0.log"), "{}", log.refused()),
@@ -471,7 +471,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "`leader-epoch-checkpoint` missing",
         after: Crash,
-        decision: "the epochs of what recovery reads are found again; those below are unknown",
+        decision: "the epochs of the records that recovery reads are restored; older ones are unknown",
         kafka: SAME,
         damage: |site| {
             let _ = fs::remove_file(site.dir.join("leader-epoch-checkpoint"));
@@ -484,7 +484,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         found: "`leader-epoch-checkpoint` malformed",
         after: Orderly,
-        decision: "refused with file and line; the log directory goes offline",
+        decision: "refused, naming file and line; the log directory goes offline",
         kafka: SAME,
         damage: |site| {
             fs::write(site.dir.join("leader-epoch-checkpoint"), b"0\n2\n0 0\n").unwrap();
@@ -495,9 +495,9 @@ pub(super) const CASES: &[Case] = &[
         },
     },
     Case {
-        found: "`leader-epoch-checkpoint` names epochs behind the end of the log",
+        found: "`leader-epoch-checkpoint` names epochs after the end of the log",
         after: Crash,
-        decision: "those are dropped",
+        decision: "these epochs are dropped",
         kafka: SAME,
         damage: |site| {
             fs::write(
