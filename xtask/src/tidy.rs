@@ -3,6 +3,7 @@
 //! A check is a function from what it reads to a list of complaints, so that its test can show that it complains.
 
 mod architecture;
+mod circles;
 mod dependencies;
 mod licence;
 mod purity;
@@ -61,8 +62,9 @@ pub fn run_all() -> Result<Tally> {
         "--no-deps",
         "--locked",
     ]))?;
-    let checks: [(&str, Vec<Complaint>); 9] = [
+    let checks: [(&str, Vec<Complaint>); 10] = [
         ("crate dependencies", dependencies::check(&metadata)?),
+        ("circles between modules", circles::check(&files)),
         ("pure crates", purity::check(&files)),
         ("file lengths", sources::lengths(&files)),
         ("file names", sources::names(&files)),

@@ -10,7 +10,7 @@ use rdkafka::bindings;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use crate::{Interface, config_of, report};
+use crate::measurement::{Interface, config_of, report};
 
 #[derive(Args)]
 pub struct Options {

@@ -12,7 +12,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 
-use crate::{Interface, config_of, report};
+use crate::measurement::{Interface, config_of, report};
 
 #[derive(Args)]
 pub struct Options {

@@ -2,7 +2,11 @@
 //!
 //! MB are 2^20 bytes of record values unless the label says otherwise, as Kafka's tools count.
 
+use indexmap::IndexMap;
 use serde::Serialize;
+
+/// Figures by their names below.
+pub type Figures = IndexMap<String, f64>;
 
 /// Which way is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -14,4 +14,5 @@ pub mod prepared;
 pub mod process_usage;
 pub mod produce;
 pub mod report;
+pub mod topic;
 pub mod wire;

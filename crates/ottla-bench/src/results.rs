@@ -12,15 +12,13 @@ use anyhow::{Context, Result, ensure};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::figures::Figures;
 use crate::machine::Machine;
 use crate::statistics::{Ratio, Summary, Verdict};
 pub use curve::{Curve, Quantiles};
 
 pub const SCHEMA: &str = "ottla-bench-result";
 pub const VERSION: u32 = 1;
-
-/// Figures by their names in `figures.rs`.
-pub type Figures = IndexMap<String, f64>;
 
 /// The whole file.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,6 +9,7 @@
 
 mod clients;
 mod consuming;
+mod context;
 mod counting;
 mod death;
 mod interruption;
@@ -25,7 +26,7 @@ mod watch;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use indexmap::IndexMap;
 use ottla_client::properties;
 
@@ -40,9 +41,9 @@ use crate::scenario::{Changes, Point, Scenario};
 use crate::target::local_cluster::Needs;
 use crate::target::{RunningTarget, TargetSpec};
 
+use context::{Context, Distributions, RoundOutcome, Topic};
 pub use interruption::Interruption;
 pub use progress::Progress;
-use round::{RoundOutcome, Topic};
 
 /// What is to be run, on what, and how.
 #[derive(Clone, Debug)]
@@ -358,9 +359,9 @@ impl Running<'_> {
         of_point: &mut PointResult,
         of_scenario: &mut ScenarioResult,
     ) -> Result<()> {
-        let mut curves: Vec<round::Distributions> = Vec::new();
+        let mut curves: Vec<Distributions> = Vec::new();
         for target in &self.targets {
-            curves.push(round::Distributions::default());
+            curves.push(Distributions::default());
             of_point.runs.push(TargetRuns {
                 target: target.spec.name(),
                 ..TargetRuns::default()
@@ -437,7 +438,10 @@ impl Running<'_> {
         label: &str,
     ) -> Result<RoundOutcome> {
         if let crate::scenario::Load::Search { .. } = point.spec.load {
-            return searching::search(self, scenario, point, target, label).await;
+            let run_round = async |point: &Point, label: &str| {
+                self.run_on_new_topic(scenario, point, target, label).await
+            };
+            return searching::search(point, label, self.interruption, run_round).await;
         }
         match filled {
             Some(topic) => round::run(&self.context(scenario, point, target, topic, label)).await,
@@ -466,7 +470,7 @@ impl Running<'_> {
         target: &'a RunningTarget,
         topic: &'a Topic,
         label: &str,
-    ) -> round::Context<'a> {
+    ) -> Context<'a> {
         let mut title = scenario.name.clone();
         if !point.at.is_empty() {
             title.push_str(&format!(" [{}]", shown_at(&point.at)));
@@ -475,7 +479,7 @@ impl Running<'_> {
             let name = TargetSpec::short_name(&target.spec.name());
             title.push_str(&format!(", {name}"));
         }
-        round::Context {
+        Context {
             spec: &point.spec,
             target,
             topic,

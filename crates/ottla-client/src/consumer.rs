@@ -12,11 +12,15 @@ mod classic;
 mod commits;
 mod config;
 mod fetch;
+mod fetched;
 mod interceptor;
 mod metrics;
 mod modern;
 pub(crate) mod offline;
+mod offset_commits;
 mod offsets;
+mod partition;
+mod pattern;
 mod position;
 mod rebalance;
 mod records;
@@ -36,27 +40,25 @@ use crate::error::ClientError;
 use crate::metrics::Metrics;
 use crate::producer::ConsumerGroupMetadata;
 use classic::{Joined, Membership, Place};
-use commits::Commits;
-use fetch::Fetched;
+use fetched::Fetched;
 use modern::ModernMembership;
+use offset_commits::Commits;
+use pattern::Pattern;
 use position::Position;
-use rebalance::Pattern;
 use session::FetchSession;
 
 pub use assignors::Assignor;
-pub use commits::{CommitCallback, CommitOffset};
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use interceptor::ConsumerInterceptor;
 pub use metrics::ConsumerMetricsReader;
 pub(crate) use metrics::ConsumerSensors;
+pub use offset_commits::{CommitCallback, CommitOffset};
+pub(crate) use partition::Partition;
 pub(crate) use records::CompletedFetch;
 pub use records::{ConsumerRecord, FetchedBatch};
 
 /// Room for so many records is made at once, if so many are wanted: `max.poll.records` by default.
 const MAX_POLL_RESERVED: usize = 500;
-
-/// A partition by topic name and number.
-pub(crate) type Partition = (String, i32);
 
 /// Is told when partitions come and go (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`).
 /// Called from within `poll`.
@@ -181,6 +183,11 @@ impl Consumer {
     pub fn assign(&mut self, partitions: &[Partition]) {
         self.subscription.clear();
         self.replace_assignment(partitions);
+    }
+
+    /// Adds an interceptor behind those that there are. It stays as long as the consumer.
+    pub fn add_interceptor(&mut self, interceptor: Box<dyn ConsumerInterceptor>) {
+        self.interceptors.push(interceptor);
     }
 
     pub fn config(&self) -> &ConsumerConfig {

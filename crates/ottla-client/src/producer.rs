@@ -15,13 +15,16 @@ mod config;
 mod delivery;
 mod metrics;
 pub(crate) mod offline;
+mod queue_state;
 mod record;
 mod send;
 mod sender;
 mod sequences;
+mod shared;
 mod sticky;
 mod topics;
 mod transaction;
+mod transaction_state;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,11 +36,12 @@ use tokio::sync::Notify;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::metrics::Metrics;
-use accumulator::{Accumulator, BatchRules};
+use accumulator::Accumulator;
 use buffer_pool::BufferPool;
 use metrics::{Call, ProducerSensors};
-use sequences::Identity;
-use transaction::TransactionState;
+use queue_state::BatchRules;
+use shared::Shared;
+use transaction_state::TransactionState;
 
 pub use config::ProducerConfig;
 pub use delivery::{
@@ -52,25 +56,6 @@ pub use transaction::{ConsumerGroupMetadata, OffsetToCommit};
 pub struct Producer {
     shared: Arc<Shared>,
     _owner: Arc<LastOwner>,
-}
-
-/// What a producer's handles and its sender share.
-struct Shared {
-    client: Client,
-    config: ProducerConfig,
-    accumulator: Accumulator,
-    sensors: ProducerSensors,
-    listener: Option<Arc<dyn DeliveryListener>>,
-    interceptors: Vec<Arc<dyn ProducerInterceptor>>,
-    /// Who this producer is to the brokers, once it has asked, if it is idempotent.
-    identity: Mutex<Option<Identity>>,
-    transaction: Option<Mutex<TransactionState>>,
-    /// Something may be ready to be sent.
-    wake_sender: Notify,
-    is_closed: AtomicBool,
-    /// What is left is refused instead of sent.
-    is_aborted: AtomicBool,
-    sender_ended: tokio::sync::SetOnce<()>,
 }
 
 /// When the last handle goes, the sender sends what there is and ends.
@@ -205,7 +190,9 @@ impl Producer {
 
     /// What this producer measures of itself, and of the connections of its client.
     pub fn metrics(&self) -> Metrics {
-        self.shared.metrics()
+        self.shared
+            .sensors
+            .read(&self.shared.client, &self.shared.accumulator.pool)
     }
 
     /// How many partitions a topic has; a topic that does not exist is created if the broker does that.
@@ -214,15 +201,5 @@ impl Producer {
         self.shared.wait_for_topic(topic, deadline).await?;
         let found = self.shared.accumulator.topics.get(topic);
         Ok(found.map_or(0, |topic| topic.partitions.len()))
-    }
-}
-
-impl Shared {
-    async fn flush(&self) {
-        let (_guard, incomplete) = self.accumulator.begin_flush();
-        self.wake_sender.notify_one();
-        for completion in incomplete {
-            completion.wait().await;
-        }
     }
 }

@@ -12,6 +12,8 @@ mod acquired;
 mod config;
 mod member;
 mod membership;
+mod node;
+mod record;
 mod requests;
 mod session;
 
@@ -24,36 +26,26 @@ use ottla_types::{ErrorCode, Uuid};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Owner};
-use crate::consumer::{ConsumerRecord, ConsumerWaker, Partition};
+use crate::consumer::{ConsumerWaker, Partition};
 use crate::error::ClientError;
 use crate::heartbeats::new_member_id;
 use crate::metrics::{Metrics, Sheet};
 use acknowledgements::InHand;
 use acquired::Acquired;
 use membership::ShareMembership;
-use requests::{Finished, Node, Purpose};
+use node::{Finished, Node, Purpose};
+use record::Source;
 use session::TopicIdAndPartition;
 
 pub use acknowledgements::AcknowledgeType;
 pub use config::{AcknowledgementMode, AcquireMode, ShareConsumerConfig};
+pub use record::ShareRecord;
 
 /// Closing takes no longer (`KafkaShareConsumer.DEFAULT_CLOSE_TIMEOUT_MS`).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A new assignment is noticed, and a broker asked again after a failure, in between.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The broker that has given a record, and of what.
-type Source = (i32, TopicIdAndPartition);
-
-/// A record that is locked for this member until it says what has become of it, or the lock runs out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ShareRecord {
-    pub record: ConsumerRecord,
-    /// How often it has been delivered to anybody, this time included.
-    pub delivery_count: i16,
-    source: Source,
-}
 
 /// Is told of a partition which offsets were acknowledged, and whether that came to pass: those of the records, and
 /// those that have none. Called from within `poll`, `commit` and `close`.

@@ -8,6 +8,7 @@
 //! Where Kafka does the same: `kafka.server.KafkaConfig`, `AbstractKafkaConfig`.
 
 mod dynamic;
+mod error;
 mod examine;
 mod listeners;
 mod unknown_keys;
@@ -15,11 +16,11 @@ mod validate;
 mod values;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use crate::config_def::{InvalidValue, parse_host_port, parse_voter};
-use crate::properties::{Properties, PropertiesError};
+use crate::config_def::{parse_host_port, parse_voter};
+use crate::properties::Properties;
 use crate::topic_config::TopicConfig;
+pub use error::{ConfigError, Warning};
 pub use examine::Examined;
 pub use listeners::{Listener, SecurityProtocol};
 pub(crate) use values::Values;
@@ -37,82 +38,6 @@ pub struct QuorumVoter {
     pub id: i32,
     pub host: String,
     pub port: u16,
-}
-
-/// A refused configuration. The message is one sentence that names the place, the key, the value and
-/// what to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ConfigError {
-    /// The file cannot be read as properties.
-    Properties(PropertiesError),
-    /// A value that its setting does not accept.
-    Value {
-        place: String,
-        error: Box<InvalidValue>,
-    },
-    /// A value that asks for something that Ottla does not have.
-    Refused {
-        place: String,
-        key: String,
-        value: String,
-        reason: String,
-    },
-    /// Settings that do not go together, or one that is missing.
-    Conflict { place: String, message: String },
-}
-
-impl ConfigError {
-    /// The line of the file, or what was given on the command line.
-    pub fn place(&self) -> String {
-        match self {
-            ConfigError::Properties(_) => String::new(),
-            ConfigError::Value { place, .. }
-            | ConfigError::Refused { place, .. }
-            | ConfigError::Conflict { place, .. } => place.clone(),
-        }
-    }
-
-    /// What is wrong and what to do, without the place.
-    pub fn message(&self) -> String {
-        match self {
-            ConfigError::Properties(error) => error.to_string(),
-            ConfigError::Value { error, .. } => error.to_string(),
-            ConfigError::Refused {
-                key, value, reason, ..
-            } => format!("{key}={value} is refused: {reason}"),
-            ConfigError::Conflict { message, .. } => message.clone(),
-        }
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Properties(error) => error.fmt(f),
-            _ => write!(f, "{}: {}", self.place(), self.message()),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-impl From<PropertiesError> for ConfigError {
-    fn from(error: PropertiesError) -> Self {
-        ConfigError::Properties(error)
-    }
-}
-
-/// Something in a configuration that is probably not meant, but harms nothing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Warning {
-    pub place: String,
-    pub message: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
 }
 
 /// Declares the fields that are one setting each; their names are Kafka's keys with underscores.
@@ -399,30 +324,6 @@ broker_config! {
 }
 
 impl BrokerConfig {
-    /// Reads the configuration of a node out of its properties; the error is the first of its problems.
-    pub fn from_properties(
-        properties: &Properties,
-    ) -> Result<(BrokerConfig, Vec<Warning>), ConfigError> {
-        let Examined {
-            config,
-            problems,
-            warnings,
-        } = BrokerConfig::examine(properties);
-        match (problems.into_iter().next(), config) {
-            (Some(problem), _) => Err(problem),
-            (None, Some(config)) => Ok((config, warnings)),
-            (None, None) => unreachable!("a configuration without problems can be built"),
-        }
-    }
-
-    fn build(values: &Values<'_>) -> Result<BrokerConfig, ConfigError> {
-        let config = BrokerConfig::build_unchecked(values)?;
-        match validate::problems(&config, values).into_iter().next() {
-            Some(problem) => Err(problem),
-            None => Ok(config),
-        }
-    }
-
     /// The settings of the file.
     pub fn static_settings(&self) -> &BTreeMap<String, String> {
         &self.static_settings

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use bytestring::ByteString;
 use ottla_types::Uuid;
 
-use crate::{EncodeError, FileRegion, Message, Records};
+use crate::{EncodeError, FileRegion, Records};
 
 /// Records smaller than this are copied: a separate chunk costs more than the copy.
 const SPLICE_FROM: usize = 4 * 1024;
@@ -320,51 +320,6 @@ impl Encoder {
         values: Option<&[ByteString]>,
     ) -> Result<(), EncodeError> {
         self.nullable_array(flexible, values, |w, value| w.string(flexible, value))
-    }
-
-    pub(crate) fn structs<T: Message>(
-        &mut self,
-        flexible: bool,
-        values: &[T],
-        version: i16,
-    ) -> Result<(), EncodeError> {
-        self.array(flexible, values, |w, value| value.encode(w, version))
-    }
-
-    pub(crate) fn nullable_structs<T: Message>(
-        &mut self,
-        flexible: bool,
-        values: Option<&[T]>,
-        version: i16,
-    ) -> Result<(), EncodeError> {
-        self.nullable_array(flexible, values, |w, value| value.encode(w, version))
-    }
-
-    pub(crate) fn nullable_struct<T: Message>(
-        &mut self,
-        value: Option<&T>,
-        version: i16,
-    ) -> Result<(), EncodeError> {
-        match value {
-            Some(value) => {
-                self.i8(1);
-                value.encode(self, version)
-            }
-            None => {
-                self.i8(-1);
-                Ok(())
-            }
-        }
-    }
-
-    /// A struct in a tagged field marks null otherwise than one among the fields does.
-    pub(crate) fn nullable_tagged_struct<T: Message>(
-        &mut self,
-        value: Option<&T>,
-        version: i16,
-    ) -> Result<(), EncodeError> {
-        self.unsigned_varint(u32::from(value.is_some()));
-        value.map_or(Ok(()), |value| value.encode(self, version))
     }
 
     /// Writes the size of what `write` writes, then that. Tagged fields are small and hold no records,

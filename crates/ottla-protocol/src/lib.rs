@@ -27,6 +27,7 @@ mod header;
 mod hostile;
 mod message;
 mod metadata_record;
+mod nested;
 mod reader;
 mod records;
 #[cfg(any(test, feature = "samples"))]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_types::Uuid;
 
-use crate::{DecodeError, Message, Records};
+use crate::{DecodeError, Records};
 
 /// A position in a buffer.
 #[derive(Clone, Debug)]
@@ -330,48 +330,6 @@ impl Reader {
         self.nullable_array(flexible, least_string_size(flexible), |r| {
             r.string(flexible)
         })
-    }
-
-    pub(crate) fn structs<T: Message>(
-        &mut self,
-        flexible: bool,
-        least_size: usize,
-        version: i16,
-    ) -> Result<Vec<T>, DecodeError> {
-        self.array(flexible, least_size, |r| T::decode(r, version))
-    }
-
-    pub(crate) fn nullable_structs<T: Message>(
-        &mut self,
-        flexible: bool,
-        least_size: usize,
-        version: i16,
-    ) -> Result<Option<Vec<T>>, DecodeError> {
-        self.nullable_array(flexible, least_size, |r| T::decode(r, version))
-    }
-
-    /// A struct in a tagged field, behind a number that says whether it is there: zero for null.
-    pub(crate) fn nullable_tagged_struct<T: Message>(
-        &mut self,
-        version: i16,
-    ) -> Result<Option<T>, DecodeError> {
-        if self.unsigned_varint()? == 0 {
-            Ok(None)
-        } else {
-            T::decode(self, version).map(Some)
-        }
-    }
-
-    /// A struct behind a byte that says whether it is there: negative for null.
-    pub(crate) fn nullable_struct<T: Message>(
-        &mut self,
-        version: i16,
-    ) -> Result<Option<T>, DecodeError> {
-        if self.i8()? < 0 {
-            Ok(None)
-        } else {
-            T::decode(self, version).map(Some)
-        }
     }
 }
 

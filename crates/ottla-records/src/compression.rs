@@ -4,6 +4,7 @@
 //! batch that claims to be gigabytes is given up at the caller's limit, whatever its headers say. Each
 //! codec's file says what Kafka writes and what it reads besides.
 
+mod block;
 mod gzip;
 mod lz4;
 mod snappy;
@@ -259,38 +260,6 @@ impl<'a> Decompressor<'a> {
             });
         }
         Ok(read)
-    }
-}
-
-fn broken(codec: CompressionType, reason: impl fmt::Display) -> BatchError {
-    BatchError::Decompression {
-        codec,
-        reason: reason.to_string(),
-    }
-}
-
-/// One decompressed block of a codec that works in blocks, and how much of it was handed out.
-struct Block<'a> {
-    bytes: &'a mut Vec<u8>,
-    given: usize,
-}
-
-impl<'a> Block<'a> {
-    fn new(bytes: &'a mut Vec<u8>) -> Block<'a> {
-        bytes.clear();
-        Block { bytes, given: 0 }
-    }
-
-    fn is_used_up(&self) -> bool {
-        self.given == self.bytes.len()
-    }
-
-    fn give(&mut self, out: &mut [u8]) -> usize {
-        let rest = &self.bytes[self.given..];
-        let length = rest.len().min(out.len());
-        out[..length].copy_from_slice(&rest[..length]);
-        self.given += length;
-        length
     }
 }
 

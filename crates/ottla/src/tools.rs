@@ -18,6 +18,8 @@ mod offset_deletion;
 mod offset_reset;
 mod performance;
 mod retired_flags;
+mod running;
+mod settings;
 mod simple_date_format;
 mod tabbed_table;
 mod topic_filter;
@@ -52,12 +54,13 @@ mod topics;
 mod transactions;
 mod verifiable_share_consumer;
 
-use std::collections::BTreeMap;
-use std::future::Future;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use ottla_client::ClientError;
+
+use running::{block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout};
+use settings::{key_values, load_properties};
+use topic_filter::is_internal_topic;
 
 pub use retired_flags::advice as advice_for_retired_flags;
 
@@ -134,89 +137,4 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::Transactions(args) => transactions::run(args),
         Tool::VerifiableShareConsumer(args) => verifiable_share_consumer::run(args),
     }
-}
-
-/// Runs a tool that talks to a cluster.
-fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    run_on(runtime.enable_all().build(), tool)
-}
-
-/// Runs a tool that has much to do with what it receives: the next answers are received on another thread meanwhile.
-fn block_on_while_receiving<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    run_on(runtime.worker_threads(1).enable_all().build(), tool)
-}
-
-fn run_on<F: Future<Output = ExitCode>>(
-    runtime: std::io::Result<tokio::runtime::Runtime>,
-    tool: F,
-) -> ExitCode {
-    match runtime {
-        Ok(runtime) => runtime.block_on(tool),
-        Err(error) => {
-            eprintln!("the runtime cannot be started: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Ends a tool of those that print their errors to standard output, behind a text of their own, where
-/// scripts find them.
-fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("{prefix}{}", message_of(&error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Ends a tool of those that print their errors to standard error.
-fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            match error.downcast_ref::<ClientError>() {
-                Some(cluster) if cluster.code().is_some() => {
-                    eprintln!("{}", java_exceptions::shown(cluster));
-                }
-                _ => eprintln!("{error:#}"),
-            }
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// What an error says: of a cluster's error the cluster's own words, as Kafka's tools have them.
-fn message_of(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<ClientError>() {
-        Some(cluster) => cluster.broker_message(),
-        None => format!("{error:#}"),
-    }
-}
-
-/// Reads a properties file given on the command line.
-fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| anyhow::anyhow!("{path} cannot be read: {error}; check the path"))?;
-    Ok(ottla_config::Properties::parse_bytes(&bytes, path)?.into_map())
-}
-
-/// `key=value` arguments; a missing value is an empty one, as in Kafka's tools.
-fn key_values(arguments: &[String]) -> BTreeMap<String, String> {
-    let split = |argument: &String| match argument.split_once('=') {
-        Some((key, value)) => (key.to_owned(), value.to_owned()),
-        None => (argument.clone(), String::new()),
-    };
-    arguments.iter().map(split).collect()
-}
-
-/// Whether Kafka keeps a topic for itself (`Topic.isInternal`).
-fn is_internal_topic(name: &str) -> bool {
-    matches!(
-        name,
-        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
-    )
 }

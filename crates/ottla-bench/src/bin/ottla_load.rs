@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use ottla_bench::load::bare_loop::{self, BareLoopOptions};
-use ottla_bench::load::cluster::{self, Topic};
+use ottla_bench::load::cluster;
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
 use ottla_bench::load::latency::{self, EndToEndOptions};
@@ -15,6 +15,7 @@ use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
 use ottla_bench::load::produce::{self, ProduceOptions, Produced, Timed, Until};
 use ottla_bench::load::report::Report;
+use ottla_bench::load::topic::Topic;
 use ottla_records::{Compression, CompressionType};
 
 /// Puts load on a broker that speaks Kafka's protocol and measures what comes of it.

@@ -8,48 +8,16 @@ use ottla_protocol::messages::create_topics_request::{
 };
 use ottla_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTopicsRequest};
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
-use ottla_types::{ErrorCode, Uuid};
+use ottla_types::ErrorCode;
 
 use super::fetch::FetchRequests;
+use super::topic::{Partition, Topic};
 use super::wire::{Connection, check};
 
 /// How long a new topic may take to get its leaders.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 const CREATE_TIMEOUT_MS: i32 = 30_000;
-
-/// A topic and where its partitions are led.
-#[derive(Clone, Debug)]
-pub struct Topic {
-    pub name: String,
-    pub id: Uuid,
-    /// In the order of their numbers.
-    pub partitions: Vec<Partition>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Partition {
-    pub index: i32,
-    /// `host:port` of the leader.
-    pub leader: String,
-}
-
-impl Topic {
-    /// The partitions that the brokers lead, broker by broker, for connections to be spread over.
-    pub fn by_leader(&self) -> Vec<(String, Vec<i32>)> {
-        let mut leaders: Vec<(String, Vec<i32>)> = Vec::new();
-        for partition in &self.partitions {
-            match leaders
-                .iter_mut()
-                .find(|(leader, _)| *leader == partition.leader)
-            {
-                Some((_, led)) => led.push(partition.index),
-                None => leaders.push((partition.leader.clone(), vec![partition.index])),
-            }
-        }
-        leaders
-    }
-}
 
 /// Creates the topic with that many partitions unless it is there, and waits until it is served.
 pub fn create_topic(

@@ -11,7 +11,7 @@ use ottla_protocol::messages::fetch_response::{FetchResponse, PartitionData};
 use ottla_records::BatchHeader;
 use ottla_types::ErrorCode;
 
-use super::cluster::Topic;
+use super::topic::Topic;
 use super::wire::{Connection, check, frame};
 use crate::workload::latencies::Latencies;
 

@@ -28,8 +28,8 @@ use ottla_types::{ErrorCode, Uuid};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::cluster::Topic;
 use super::process_usage::ProcessUsage;
+use super::topic::Topic;
 use super::wire::{Connection, check};
 
 /// Between the first two heartbeats of a member that has been told nothing new.

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail, ensure};
 use ottla_records::Compression;
 use ottla_types::Timestamp;
 
-use super::cluster::Topic;
 use super::fetch::FetchRequests;
 use super::prepared::{BatchShape, prepare, produce_version};
 use super::produce::receive_acknowledgement;
+use super::topic::Topic;
 use super::wire::Connection;
 use crate::workload::latencies::Latencies;
 use crate::workload::values::{Content, ValueSizes, ValueSource};

@@ -10,8 +10,8 @@ use ottla_protocol::messages::offset_commit_request::{
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use ottla_protocol::messages::{OffsetCommitRequest, OffsetFetchRequest};
 
-use super::cluster::Topic;
 use super::groups::{coordinators, is_not_served_yet};
+use super::topic::Topic;
 use super::wire::{Connection, check};
 
 const PAUSE: Duration = Duration::from_millis(1);

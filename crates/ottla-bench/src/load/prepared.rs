@@ -8,7 +8,7 @@ use ottla_protocol::messages::produce_request::{
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::Timestamp;
 
-use super::cluster::Topic;
+use super::topic::Topic;
 use super::wire::{Connection, frame};
 use crate::workload::values::Values;
 

@@ -13,8 +13,8 @@ use anyhow::{Context, Result, ensure};
 use ottla_protocol::messages::produce_response::ProduceResponse;
 use ottla_types::Timestamp;
 
-use super::cluster::Topic;
 use super::prepared::{BatchShape, PreparedProduce, prepare, produce_version};
+use super::topic::Topic;
 use super::wire::{Connection, check};
 use crate::workload::latencies::Latencies;
 use crate::workload::pacing::{Pacer, RunClock, Schedule};

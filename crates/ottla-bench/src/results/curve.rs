@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Figures;
+use crate::figures::Figures;
 use crate::workload::latencies::Latencies;
 
 /// Quantile and microseconds, both rising.

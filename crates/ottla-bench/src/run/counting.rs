@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::context::{Context, RoundOutcome};
 use super::producing::RoundLoad;
-use super::round::{Context, RoundOutcome};
 use super::sampling::{Sampler, Used};
 use super::watch::{ProducerWatch, Watch};
 use crate::load::process_usage::ProcessUsage;

@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result};
 
-use super::round::Context;
+use super::context::Context;
 use super::watch::Window;
 use crate::workload::pacing::RunClock;
 

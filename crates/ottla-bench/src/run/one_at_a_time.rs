@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use super::clients::{BenchConsumer, BenchProducer, Share};
+use super::context::{Context, RoundOutcome};
 use super::producing::values_of;
 use super::progress;
-use super::round::{Context, RoundOutcome};
 use super::watch::{ProducerWatch, Watch, Window};
 use crate::workload::pacing::{Moment, RunClock};
 use crate::workload::stamp::{stamp, stamp_of};

@@ -9,87 +9,18 @@ use tokio::runtime::Handle;
 
 use super::clients::{BenchConsumer, BenchProducer, Share};
 use super::consuming::{Until, consume, partitions_of};
+use super::context::{Context, RoundOutcome};
 use super::counting::Counted;
 use super::death::Death;
+use super::one_at_a_time;
 use super::producing::{RoundLoad, produce};
 use super::rebalance::{Joining, Rebalance};
 use super::sampling::Sampler;
 use super::watch::{ProducerWatch, Watch, Window};
-use super::{Interruption, Progress, one_at_a_time};
 use crate::load::process_usage::ProcessUsage;
-use crate::results::curve::add_figures;
-use crate::results::{Figures, MarkKind, Round};
-use crate::scenario::{Load, PointSpec};
-use crate::target::RunningTarget;
-use crate::workload::latencies::Latencies;
+use crate::results::MarkKind;
+use crate::scenario::Load;
 use crate::workload::pacing::RunClock;
-
-/// The topic of a round.
-#[derive(Clone, Debug)]
-pub struct Topic {
-    pub name: String,
-    /// Made by the run, which deletes it.
-    pub is_ours: bool,
-}
-
-/// What a round needs.
-pub struct Context<'a> {
-    pub spec: &'a PointSpec,
-    pub target: &'a RunningTarget,
-    pub topic: &'a Topic,
-    pub interruption: &'a Interruption,
-    pub progress: &'a Progress,
-    /// What the progress line calls it.
-    pub title: String,
-}
-
-/// What came of a round.
-#[derive(Default)]
-pub struct RoundOutcome {
-    pub round: Round,
-    pub distributions: Distributions,
-    pub notes: Vec<String>,
-}
-
-/// The latencies of a round, or of all rounds of a point.
-#[derive(Clone, Default)]
-pub struct Distributions {
-    pub ack: Latencies,
-    pub ack_from_send: Latencies,
-    pub e2e: Latencies,
-    pub e2e_from_send: Latencies,
-    /// From when records were due to when they were sent.
-    pub send_delay: Latencies,
-}
-
-impl Distributions {
-    pub fn named(&self) -> [(&'static str, &Latencies); 5] {
-        [
-            ("ack", &self.ack),
-            ("ack_from_send", &self.ack_from_send),
-            ("e2e", &self.e2e),
-            ("e2e_from_send", &self.e2e_from_send),
-            ("send_delay", &self.send_delay),
-        ]
-    }
-
-    pub fn add(&mut self, other: &Distributions) {
-        self.ack.add(&other.ack);
-        self.ack_from_send.add(&other.ack_from_send);
-        self.e2e.add(&other.e2e);
-        self.e2e_from_send.add(&other.e2e_from_send);
-        self.send_delay.add(&other.send_delay);
-    }
-
-    pub fn figures(&self, figures: &mut Figures) {
-        for (name, latencies) in self.named() {
-            // The delay is in the latencies from due; by itself only its curve is kept.
-            if name != "send_delay" {
-                add_figures(latencies, name, figures);
-            }
-        }
-    }
-}
 
 /// Writes the records that consumers are to read, unmeasured.
 pub async fn fill(context: &Context<'_>) -> Result<Vec<String>> {

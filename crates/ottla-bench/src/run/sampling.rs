@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::context::Context;
 use super::periods::{Interval, Periods};
 use super::progress::{Moment, Progress};
-use super::round::Context;
 use super::watch::{ProducerWatch, Watch, Window};
 use crate::load::process_usage::ProcessUsage;
 use crate::results::curve::{max_ms, quantile_ms};

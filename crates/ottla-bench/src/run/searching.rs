@@ -2,19 +2,18 @@
 
 use anyhow::Result;
 
-use super::Running;
-use super::round::RoundOutcome;
+use super::Interruption;
+use super::context::RoundOutcome;
 use crate::results::AttemptResult;
-use crate::scenario::{Load, Point, Scenario};
+use crate::scenario::{Load, Point};
 use crate::search::{Attempt, Search};
-use crate::target::RunningTarget;
 
+/// `run_round` runs one at the load of a point, with the words for the progress line.
 pub async fn search(
-    running: &Running<'_>,
-    scenario: &Scenario,
     point: &Point,
-    target: &RunningTarget,
     label: &str,
+    interruption: &Interruption,
+    run_round: impl AsyncFn(&Point, &str) -> Result<RoundOutcome>,
 ) -> Result<RoundOutcome> {
     let Load::Search {
         from,
@@ -22,16 +21,14 @@ pub async fn search(
         p99_limit_ms,
     } = point.spec.load
     else {
-        return running
-            .run_on_new_topic(scenario, point, target, label)
-            .await;
+        return run_round(point, label).await;
     };
     let mut search = Search::new(from, step, p99_limit_ms);
     let mut best = RoundOutcome::default();
     let mut attempts = Vec::new();
     let mut notes = Vec::new();
     while let Some(offered) = search.next() {
-        if running.interruption.is_set() {
+        if interruption.is_set() {
             break;
         }
         let mut attempted = point.clone();
@@ -39,10 +36,8 @@ pub async fn search(
             records_per_second: offered,
         };
         let label = format!("{label}, offered {offered:.0}");
-        let outcome = running
-            .run_on_new_topic(scenario, &attempted, target, &label)
-            .await?;
-        if running.interruption.is_set() {
+        let outcome = run_round(&attempted, &label).await?;
+        if interruption.is_set() {
             break;
         }
         let figure = |name: &str| outcome.round.figures.get(name).copied();

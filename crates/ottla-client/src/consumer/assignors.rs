@@ -9,10 +9,13 @@ mod range;
 mod round_robin;
 mod sticky;
 pub(super) mod sticky_data;
+mod subscriber;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Partition;
+use subscriber::Assignment;
+pub(super) use subscriber::{Racks, Subscriber, Topics};
 
 /// Kafka's assignors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,28 +27,6 @@ pub enum Assignor {
     /// As `Sticky`; what moves is given up first and assigned in another round, while the rest is read on.
     CooperativeSticky,
 }
-
-/// A member that takes part: what orders it among the others, and the topics it wants.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Subscriber {
-    pub(super) member_id: String,
-    pub(super) instance_id: Option<String>,
-    /// Where it stands, if it says so.
-    pub(super) rack: Option<String>,
-    pub(super) topics: Vec<String>,
-    /// What it has, as it says itself.
-    pub(super) owned: Vec<Partition>,
-    /// In which generation it got that; -1 where it does not say.
-    pub(super) generation: i32,
-}
-
-/// Where the replicas of a partition stand.
-pub(super) type Racks = BTreeSet<String>;
-
-/// The topics that exist, with the partitions that each has.
-pub(super) type Topics = BTreeMap<String, Vec<Racks>>;
-
-pub(super) type Assignment = BTreeMap<String, Vec<Partition>>;
 
 impl Assignor {
     pub(super) const ACCEPTED: &str = "range, roundrobin, sticky or cooperative-sticky, or the Java \
@@ -106,19 +87,6 @@ impl Assignor {
     }
 }
 
-/// Static members come first, by their instance ids, so that they keep their place over restarts.
-fn ordered(members: &[Subscriber]) -> Vec<&Subscriber> {
-    let mut ordered: Vec<&Subscriber> = members.iter().collect();
-    ordered.sort_by_key(|member| {
-        (
-            member.instance_id.is_none(),
-            &member.instance_id,
-            &member.member_id,
-        )
-    });
-    ordered
-}
-
 /// Leaves out what another member still has, or two members say that they have: it is given up first.
 fn without_moving(members: &[Subscriber], assigned: Assignment) -> Assignment {
     let owners = sticky::owners(members);
@@ -133,10 +101,4 @@ fn without_moving(members: &[Subscriber], assigned: Assignment) -> Assignment {
             (member, partitions)
         })
         .collect()
-}
-
-/// The topics that exist and that a member wants.
-fn wanted<'a>(member: &'a Subscriber, counts: &BTreeMap<String, usize>) -> BTreeSet<&'a str> {
-    let topics = member.topics.iter().map(String::as_str);
-    topics.filter(|topic| counts.contains_key(*topic)).collect()
 }

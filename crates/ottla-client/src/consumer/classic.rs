@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::assignors::{Assignor, Racks, Subscriber, Topics, sticky_data};
-use super::commits::commit_topics;
 use super::metrics::ConsumerSensors;
+use super::offset_commits::commit_topics;
 use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::admin::groups::decode_assignment;
 use crate::client::{Client, CoordinatorKind, Owner};

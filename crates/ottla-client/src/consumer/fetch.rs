@@ -15,6 +15,7 @@ use ottla_protocol::messages::fetch_request::{
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_types::{ErrorCode, Uuid};
 
+use super::fetched::{Answer, Fetched, HeldFetch};
 use super::metrics::RequestTally;
 use super::position::Position;
 use super::records::{CompletedFetch, Extent};
@@ -23,34 +24,6 @@ use super::{Consumer, Partition};
 use crate::client::{Client, Owner};
 use crate::error::ClientError;
 use crate::metadata::Metadata;
-
-/// What a request brought back.
-pub(super) struct Fetched {
-    leader: i32,
-    /// The partitions asked for, with the offsets asked for and the generations of their positions.
-    asked: BTreeMap<Partition, (i64, u64)>,
-    result: Result<Answer, ClientError>,
-}
-
-pub(super) struct Answer {
-    session_id: i32,
-    throttle_time_ms: i32,
-    latency: Duration,
-    partitions: Vec<(Partition, PartitionData)>,
-}
-
-/// What a fetch of one partition brought back, as far as it has been handed out; counted when it is done with.
-pub(super) struct HeldFetch {
-    pub(super) fetch: CompletedFetch,
-    pub(super) topic: Arc<str>,
-    pub(super) tally: Arc<RequestTally>,
-}
-
-impl Drop for HeldFetch {
-    fn drop(&mut self) {
-        self.tally.on_drained(&self.topic, self.fetch.handed_out());
-    }
-}
 
 /// What there is to ask a node for.
 #[derive(Default)]

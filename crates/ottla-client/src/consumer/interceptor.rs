@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CommitOffset, Consumer, ConsumerRecord, FetchedBatch, Partition};
+use super::{CommitOffset, ConsumerRecord, FetchedBatch, Partition};
 
 /// Sees everything that polls hand out, and what is committed. Called on the owner's thread, from within
 /// `poll`, a commit or `close`. Of several each gets what the one before has made of the records.
@@ -11,12 +11,12 @@ use super::{CommitOffset, Consumer, ConsumerRecord, FetchedBatch, Partition};
 /// Positions move by what was read, whatever becomes of the records here. Kafka catches what an interceptor
 /// throws; a panic here is the caller's.
 pub trait ConsumerInterceptor: Send {
-    /// Before [`Consumer::poll`] returns: records may be changed, left out and added.
+    /// Before [`Consumer::poll`](super::Consumer::poll) returns: records may be changed, left out and added.
     fn on_consume(&mut self, records: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
         records
     }
 
-    /// Before [`Consumer::poll_batches`] returns. Records are looked at where they are, and batches may be
+    /// Before [`Consumer::poll_batches`](super::Consumer::poll_batches) returns. Records are looked at where they are, and batches may be
     /// left out; to change records, poll for records.
     fn on_consume_batches(&mut self, batches: Vec<FetchedBatch>) -> Vec<FetchedBatch> {
         batches
@@ -24,20 +24,4 @@ pub trait ConsumerInterceptor: Send {
 
     /// The group has these offsets now.
     fn on_commit(&mut self, _offsets: &BTreeMap<Partition, CommitOffset>) {}
-}
-
-impl Consumer {
-    /// Adds an interceptor behind those that there are. It stays as long as the consumer.
-    pub fn add_interceptor(&mut self, interceptor: Box<dyn ConsumerInterceptor>) {
-        self.interceptors.push(interceptor);
-    }
-
-    pub(super) fn tell_committed(&mut self, offsets: &BTreeMap<Partition, CommitOffset>) {
-        if offsets.is_empty() {
-            return;
-        }
-        for interceptor in &mut self.interceptors {
-            interceptor.on_commit(offsets);
-        }
-    }
 }

@@ -13,8 +13,8 @@ use ottla_types::ErrorCode;
 use tokio::sync::Notify;
 
 use self::member::{Member, MemberSettings, Reconciliation, Subscription};
-use super::commits::commit_topics;
 use super::metrics::ConsumerSensors;
+use super::offset_commits::commit_topics;
 use super::{CommitOffset, ConsumerConfig, Partition};
 use crate::client::Client;
 use crate::error::ClientError;

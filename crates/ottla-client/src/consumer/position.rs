@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ottla_records::BatchError;
 
-use super::fetch::HeldFetch;
+use super::fetched::HeldFetch;
 use super::records::{CompletedFetch, ConsumerRecord, FetchedBatch};
 
 #[derive(Default)]

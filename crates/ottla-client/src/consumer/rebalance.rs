@@ -14,16 +14,10 @@ use super::classic::Membership;
 use super::metrics::Told;
 use super::modern::ModernMembership;
 use super::modern::member::{Partitions, Reconciliation, Subscription};
+use super::pattern::Pattern;
 use super::{Consumer, GroupProtocol, Partition, RebalanceListener};
 use crate::error::ClientError;
 use crate::metadata::Metadata;
-
-/// Topics chosen by their names.
-pub(super) struct Pattern {
-    regex: Regex,
-    /// The metadata that was last looked through.
-    seen: Option<Arc<Metadata>>,
-}
 
 impl Consumer {
     /// Shares these topics with the other members of the group.

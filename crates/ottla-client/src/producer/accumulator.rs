@@ -5,52 +5,24 @@
 //! partition for the time that it takes to encode a record. One task takes batches out, and puts back
 //! those that have to be sent again. Nothing here knows connections; time is an argument.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_records::RecordBatchBuilder;
 use parking_lot::Mutex;
 
 use super::batch::ProducerBatch;
 use super::buffer_pool::{BufferPool, Grant};
 use super::delivery::{Completion, Delivery, DeliveryCallback, Outcome};
+use super::queue_state::{BatchRules, QueueState};
 use super::record::RecordRef;
-use super::sequences::{Identity, Sequences};
-use super::sticky::{Load, Produced};
+use super::sequences::Identity;
+use super::sticky::Load;
 use super::topics::{PartitionQueue, TopicQueues, TopicTable};
 use crate::partitioner::partition_for_key;
-
-/// What of the producer's settings decides about batches.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BatchRules {
-    pub(super) batch_size: usize,
-    pub(super) linger: Duration,
-    pub(super) compression: Compression,
-    pub(super) ignore_keys: bool,
-    /// `partitioner.adaptive.partitioning.enable`.
-    pub(super) is_adaptive: bool,
-    /// Somebody wants the tags of the records.
-    pub(super) keeps_tags: bool,
-    pub(super) is_transactional: bool,
-    /// One batch of a partition at a time.
-    pub(super) one_in_flight: bool,
-}
-
-#[derive(Default)]
-pub(super) struct QueueState {
-    /// Those that have left before, in the order in which they did, then those that have not; the last
-    /// one takes records.
-    pub(super) batches: VecDeque<ProducerBatch>,
-    pub(super) sequences: Sequences,
-    /// Batches that are not in the queue because they are on the wire.
-    pub(super) on_wire: usize,
-    produced: Produced,
-    /// How many records the last full batch had: the next one is likely to have as many.
-    last_record_count: usize,
-}
 
 /// What a sender wants to hear of a record. A type each, so that of what nobody asked for nothing is left where every
 /// record comes by.
@@ -563,18 +535,6 @@ impl Accumulator {
         self.flushes.fetch_add(1, Ordering::AcqRel);
         let incomplete = self.incomplete.lock().values().cloned().collect();
         (FlushGuard(self), incomplete)
-    }
-}
-
-impl QueueState {
-    /// Where a batch that has left before belongs among those that wait.
-    fn place_of(&self, batch: &ProducerBatch) -> usize {
-        let position = |batch: &ProducerBatch| self.sequences.position(batch.ticket?);
-        let own = position(batch);
-        self.batches
-            .iter()
-            .take_while(|other| own.is_some() && position(other).is_some_and(|it| Some(it) < own))
-            .count()
     }
 }
 

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::Shared;
 use super::batch::ProducerBatch;
+use super::buffer_pool::BufferPool;
 use super::topics::PartitionQueue;
+use crate::client::Client;
 use crate::metrics::{Beginning, Metrics, Sensor, Sheet, Windows};
 
 const GROUP: &str = "producer-metrics";
@@ -217,15 +218,13 @@ impl ProducerSensors {
         let spent = since.elapsed();
         *self.state.lock().spent.entry(call).or_default() += spent;
     }
-}
 
-impl Shared {
-    pub(super) fn metrics(&self) -> Metrics {
-        let sensors = &self.sensors;
-        let mut sheet = Sheet::new(&self.client.config().client_id);
-        self.client.write_metrics(&mut sheet, GROUP, NODE_GROUP);
-        let now = sensors.beginning.elapsed_ms();
-        let mut state = sensors.state.lock();
+    /// All of it, with what the connections of the client and the pool of buffers have to say.
+    pub(super) fn read(&self, client: &Client, pool: &BufferPool) -> Metrics {
+        let mut sheet = Sheet::new(&client.config().client_id);
+        client.write_metrics(&mut sheet, GROUP, NODE_GROUP);
+        let now = self.beginning.elapsed_ms();
+        let mut state = self.state.lock();
         sheet.begin(GROUP, &[]);
         let batch_size = state.batch_size.measure(now);
         sheet.put("batch-size-avg", batch_size.avg);
@@ -257,10 +256,9 @@ impl Shared {
         let throttle = state.throttle_time.measure(now);
         sheet.put("produce-throttle-time-avg", throttle.avg);
         sheet.put("produce-throttle-time-max", throttle.max);
-        let age = self.client.metadata_age();
+        let age = client.metadata_age();
         sheet.put("metadata-age", age.as_secs_f64());
         sheet.put("requests-in-flight", state.requests_in_flight as f64);
-        let pool = &self.accumulator.pool;
         sheet.put("waiting-threads", pool.waiting() as f64);
         sheet.put("buffer-total-bytes", pool.total() as f64);
         sheet.put("buffer-available-bytes", pool.available() as f64);

@@ -6,6 +6,7 @@
 //! batches were taken, over connections of the producer's own.
 
 mod outcome;
+mod producer_id;
 mod request;
 
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ use ottla_protocol::messages::produce_response::ProduceResponse;
 use ottla_types::{ErrorCode, ProducerEpoch};
 use tokio::sync::mpsc;
 
-use super::Shared;
 use super::batch::ProducerBatch;
 use super::sequences::Identity;
+use super::shared::Shared;
 use super::topics::PartitionQueue;
 use crate::client::Owner;
 use crate::connection::Connection;
@@ -436,7 +437,7 @@ impl Sender {
         self.is_identifying = true;
         let events = self.event_sender.clone();
         tokio::spawn(async move {
-            let identified = request::init_producer_id(&shared.client).await;
+            let identified = producer_id::init_producer_id(&shared.client).await;
             let _ = events.send(Event::Identified(identified));
         });
         false

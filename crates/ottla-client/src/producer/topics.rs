@@ -11,9 +11,9 @@ use std::sync::{Arc, OnceLock};
 use ottla_records::Compression;
 use parking_lot::Mutex;
 
-use super::accumulator::{BatchRules, QueueState};
 use super::batch::{ProducerBatch, next_ratio};
 use super::brief_lock::BriefLock;
+use super::queue_state::{BatchRules, QueueState};
 use super::sticky::Sticky;
 
 const BUCKETS: usize = 256;

@@ -19,10 +19,12 @@ use ottla_protocol::messages::{AddOffsetsToTxnRequest, EndTxnRequest, InitProduc
 use ottla_protocol::{ApiKey, ApiRequest};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
+use super::Producer;
 use super::metrics::Call;
 use super::sequences::Identity;
+use super::shared::Shared;
 use super::topics::PartitionQueue;
-use super::{Producer, Shared};
+use super::transaction_state::{Phase, TopicPartition, TransactionState, is_fatal, misuse};
 use crate::client::CoordinatorKind;
 use crate::error::ClientError;
 
@@ -59,156 +61,6 @@ pub struct ConsumerGroupMetadata {
     pub generation_id: i32,
     pub member_id: String,
     pub group_instance_id: Option<String>,
-}
-
-#[derive(Clone, Debug, Default)]
-enum Phase {
-    #[default]
-    Uninitialized,
-    Ready,
-    InTransaction,
-    Committing,
-    Aborting,
-    /// The transaction can only be aborted.
-    Abortable(ClientError),
-    /// The producer can only be closed.
-    Fatal(ClientError),
-}
-
-type TopicPartition = (String, i32);
-
-/// Where the producer stands.
-#[derive(Default)]
-pub(super) struct TransactionState {
-    phase: Phase,
-    /// `transaction.version` of the cluster is 2 or more, as seen when the transaction began.
-    is_v2: bool,
-    /// Partitions and groups are in it, so that it has to be ended.
-    has_started: bool,
-    added: BTreeMap<TopicPartition, ()>,
-    pending: BTreeMap<TopicPartition, ()>,
-    is_adding: bool,
-    add_after: Option<Instant>,
-    /// Sequences are missing: the next transaction needs another epoch.
-    needs_new_epoch: bool,
-}
-
-impl TransactionState {
-    /// Whether records may be sent now.
-    pub(super) fn check_may_send(&self) -> Result<(), ClientError> {
-        match &self.phase {
-            Phase::InTransaction => Ok(()),
-            Phase::Abortable(error) | Phase::Fatal(error) => Err(error.clone()),
-            _ => Err(misuse("begin_transaction comes before send")),
-        }
-    }
-
-    /// Whether batches of a partition may leave; notes those that have to be added first.
-    fn may_leave(&mut self, topic: &str, partition: i32) -> bool {
-        if !matches!(self.phase, Phase::InTransaction | Phase::Committing) {
-            return false;
-        }
-        let key = (topic.to_owned(), partition);
-        if self.added.contains_key(&key) {
-            return true;
-        }
-        if self.is_v2 {
-            self.added.insert(key, ());
-            self.has_started = true;
-            return true;
-        }
-        self.pending.insert(key, ());
-        false
-    }
-
-    fn take_pending(&mut self, now: Instant) -> Option<Vec<TopicPartition>> {
-        let is_early = self.add_after.is_some_and(|after| after > now);
-        if self.is_adding || self.pending.is_empty() || is_early {
-            return None;
-        }
-        self.is_adding = true;
-        Some(std::mem::take(&mut self.pending).into_keys().collect())
-    }
-
-    fn on_added(&mut self, partitions: Vec<TopicPartition>, result: Result<(), ClientError>) {
-        self.is_adding = false;
-        match result {
-            Ok(()) => {
-                self.has_started = true;
-                self.added.extend(partitions.into_iter().map(|it| (it, ())));
-            }
-            Err(error) => self.on_error(error),
-        }
-    }
-
-    /// Something of the transaction has failed.
-    fn on_error(&mut self, error: ClientError) {
-        if matches!(self.phase, Phase::Fatal(_) | Phase::Aborting) && !is_fatal(&error) {
-            return;
-        }
-        if matches!(self.phase, Phase::Fatal(_)) {
-            return;
-        }
-        self.phase = match is_fatal(&error) {
-            true => Phase::Fatal(error),
-            false => Phase::Abortable(error),
-        };
-    }
-
-    fn begin(&mut self, is_v2: bool) -> Result<(), ClientError> {
-        match &self.phase {
-            Phase::Ready => {}
-            Phase::Uninitialized => {
-                return Err(misuse("init_transactions comes before begin_transaction"));
-            }
-            Phase::Abortable(error) | Phase::Fatal(error) => return Err(error.clone()),
-            _ => return Err(misuse("the last transaction has not been ended")),
-        }
-        *self = TransactionState {
-            phase: Phase::InTransaction,
-            is_v2,
-            needs_new_epoch: self.needs_new_epoch,
-            ..TransactionState::default()
-        };
-        Ok(())
-    }
-
-    fn begin_commit(&mut self) -> Result<(), ClientError> {
-        self.check_may_send()?;
-        self.phase = Phase::Committing;
-        Ok(())
-    }
-
-    fn begin_abort(&mut self) -> Result<(), ClientError> {
-        match &self.phase {
-            Phase::InTransaction | Phase::Abortable(_) | Phase::Committing => {
-                self.phase = Phase::Aborting;
-                Ok(())
-            }
-            Phase::Fatal(error) => Err(error.clone()),
-            _ => Err(misuse("there is no transaction to abort")),
-        }
-    }
-}
-
-fn misuse(text: &str) -> ClientError {
-    ClientError::Config(text.to_owned())
-}
-
-/// Whether a producer is of no more use after an error.
-fn is_fatal(error: &ClientError) -> bool {
-    matches!(
-        error.code(),
-        Some(
-            ErrorCode::ProducerFenced
-                | ErrorCode::TransactionCoordinatorFenced
-                | ErrorCode::ClusterAuthorizationFailed
-                | ErrorCode::TransactionalIdAuthorizationFailed
-                | ErrorCode::UnsupportedVersion
-                | ErrorCode::UnsupportedForMessageFormat
-                | ErrorCode::InvalidProducerIdMapping
-        )
-    ) || matches!(error, ClientError::Unsupported { .. })
 }
 
 impl Producer {
@@ -658,60 +510,5 @@ impl Shared {
                 last: Box::new(ClientError::Unsendable("max.block.ms is over".into())),
             }),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn begun(is_v2: bool) -> TransactionState {
-        let mut state = TransactionState {
-            phase: Phase::Ready,
-            ..TransactionState::default()
-        };
-        state.begin(is_v2).unwrap();
-        state
-    }
-
-    #[test]
-    fn partitions_are_added_before_they_are_written_to() {
-        let mut state = begun(false);
-        assert!(!state.may_leave("t", 1));
-        let partitions = state.take_pending(Instant::now()).unwrap();
-        assert_eq!(partitions, [("t".to_owned(), 1)]);
-        assert!(!state.may_leave("t", 2));
-        assert!(
-            state.take_pending(Instant::now()).is_none(),
-            "one request at a time"
-        );
-        state.on_added(partitions, Ok(()));
-        assert!(state.may_leave("t", 1) && !state.may_leave("t", 2));
-        // The newer protocol has the first batch announce its partition.
-        let mut state = begun(true);
-        assert!(state.may_leave("t", 1) && state.has_started);
-    }
-
-    #[test]
-    fn an_error_stops_sending_until_the_transaction_is_aborted() {
-        let error = |code: ErrorCode| ClientError::broker("x", code.code(), None::<&str>);
-        let mut state = begun(true);
-        state.on_error(error(ErrorCode::InvalidTxnState));
-        assert!(state.check_may_send().is_err() && state.begin_commit().is_err());
-        assert!(!state.may_leave("t", 1));
-        state.begin_abort().unwrap();
-        let mut state = begun(true);
-        state.on_error(error(ErrorCode::ProducerFenced));
-        assert!(state.begin_abort().is_err(), "fenced for good");
-    }
-
-    #[test]
-    fn calls_come_in_order() {
-        let mut state = TransactionState::default();
-        assert!(state.begin(true).is_err() && state.check_may_send().is_err());
-        let mut state = begun(true);
-        assert!(state.begin(true).is_err());
-        state.begin_commit().unwrap();
-        assert!(state.check_may_send().is_err());
     }
 }

@@ -15,88 +15,18 @@ use ottla_protocol::messages::share_fetch_request::{
     self, FetchPartition, FetchTopic, ForgottenTopic,
 };
 use ottla_protocol::messages::share_fetch_response::PartitionData;
-use ottla_protocol::messages::{
-    ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse,
-};
+use ottla_protocol::messages::{ShareAcknowledgeRequest, ShareFetchRequest};
 use ottla_types::{ErrorCode, Uuid};
 
 use super::acknowledgements::{Batch, InHand};
 use super::acquired::{Acquired, Ranges};
-use super::session::{FINAL_EPOCH, ShareSession, TopicIdAndPartition};
-use super::{AcquireMode, Partition, ShareConsumer, ShareRecord, Source};
+use super::node::{Answer, Answered, Finished, Node, Purpose, Request, Said};
+use super::session::{FINAL_EPOCH, TopicIdAndPartition};
+use super::{AcquireMode, Partition, ShareConsumer, Source};
 use crate::client::{Client, Owner};
 use crate::consumer::CompletedFetch;
 use crate::error::ClientError;
 use crate::metadata::Metadata;
-
-/// What a share consumer has to do with one broker.
-#[derive(Default)]
-pub(super) struct Node {
-    session: ShareSession,
-    request: Option<Request>,
-    /// After a failure it is not asked before.
-    asked_from: Option<Instant>,
-}
-
-/// One that is on its way.
-#[derive(Clone, Copy)]
-enum Request {
-    Fetch,
-    Acknowledge { purpose: Purpose, renews: bool },
-}
-
-/// What something is said for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
-    Poll,
-    /// What fails is said again until then, if that may help.
-    Commit {
-        until: Instant,
-    },
-    /// It is the last that is said.
-    Close,
-}
-
-impl Node {
-    pub(super) fn is_busy(&self) -> bool {
-        self.request.is_some()
-    }
-
-    pub(super) fn is_committing(&self) -> bool {
-        let purpose = match self.request {
-            Some(Request::Acknowledge { purpose, .. }) => Some(purpose),
-            _ => None,
-        };
-        matches!(purpose, Some(Purpose::Commit { .. }))
-    }
-
-    fn is_free(&self, now: Instant) -> bool {
-        !self.is_busy() && self.asked_from.is_none_or(|from| from <= now)
-    }
-}
-
-/// What a request said of a partition, and what is renewed by it.
-pub(super) struct Said {
-    partition: TopicIdAndPartition,
-    batches: Vec<Batch>,
-    renewed: Vec<ShareRecord>,
-}
-
-pub(super) enum Finished {
-    Answered(Answered),
-    Refreshed(Result<(), ClientError>),
-}
-
-pub(super) struct Answered {
-    node: i32,
-    said: Vec<Said>,
-    result: Result<Answer, ClientError>,
-}
-
-enum Answer {
-    Fetch(ShareFetchResponse),
-    Acknowledge(ShareAcknowledgeResponse),
-}
 
 /// What a broker answered of a partition: the code and its message.
 type Told = (i16, Option<ByteString>);

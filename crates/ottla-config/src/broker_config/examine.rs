@@ -21,6 +21,30 @@ pub struct Examined {
 }
 
 impl BrokerConfig {
+    /// Reads the configuration of a node out of its properties; the error is the first of its problems.
+    pub fn from_properties(
+        properties: &Properties,
+    ) -> Result<(BrokerConfig, Vec<Warning>), ConfigError> {
+        let Examined {
+            config,
+            problems,
+            warnings,
+        } = BrokerConfig::examine(properties);
+        match (problems.into_iter().next(), config) {
+            (Some(problem), _) => Err(problem),
+            (None, Some(config)) => Ok((config, warnings)),
+            (None, None) => unreachable!("a configuration without problems can be built"),
+        }
+    }
+
+    pub(super) fn build(values: &Values<'_>) -> Result<BrokerConfig, ConfigError> {
+        let config = BrokerConfig::build_unchecked(values)?;
+        match validate::problems(&config, values).into_iter().next() {
+            Some(problem) => Err(problem),
+            None => Ok(config),
+        }
+    }
+
     /// Reads the configuration of a node out of its properties, and finds all that is wrong with them.
     pub fn examine(properties: &Properties) -> Examined {
         let mut examined = Examined {

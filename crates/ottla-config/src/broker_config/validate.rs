@@ -7,6 +7,8 @@ mod groups;
 use super::{BrokerConfig, ConfigError, Listener, SecurityProtocol, Values, Warning};
 use groups::groups;
 
+use super::values::require;
+
 /// What keeps a configuration from being used: settings that contradict each other, or ask for what is not
 /// served. Of each check the first.
 pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<ConfigError> {
@@ -53,19 +55,6 @@ fn replication(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigE
             )
         },
     )
-}
-
-fn require(
-    values: &Values<'_>,
-    holds: bool,
-    key: &str,
-    message: impl FnOnce() -> String,
-) -> Result<(), ConfigError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(values.conflict(key, &message()))
-    }
 }
 
 fn identity(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {

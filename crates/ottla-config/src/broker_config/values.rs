@@ -258,3 +258,16 @@ impl<'a> Values<'a> {
         }
     }
 }
+
+pub(in crate::broker_config) fn require(
+    values: &Values<'_>,
+    holds: bool,
+    key: &str,
+    message: impl FnOnce() -> String,
+) -> Result<(), ConfigError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(values.conflict(key, &message()))
+    }
+}

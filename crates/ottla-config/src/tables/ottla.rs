@@ -1,7 +1,8 @@
 //! Settings that Apache Kafka does not have. Their names start with `ottla.`, so that Kafka, given the same
 //! file, warns of them and goes on.
 
-use super::*;
+use super::row::*;
+use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;

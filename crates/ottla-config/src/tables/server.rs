@@ -2,7 +2,8 @@
 //!
 //! Source of names, types, defaults and valid values: Kafka 4.3.1, `ServerConfigs`.
 
-use super::*;
+use super::row::*;
+use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;

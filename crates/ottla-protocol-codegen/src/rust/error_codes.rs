@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::fields::rust_type;
-use super::structs::condition;
+use super::place::condition;
 use crate::names;
 use crate::schema::{Field, Message, Struct, Type};
 
@@ -19,7 +19,7 @@ const UNCOUNTED: [&str; 3] = [
 
 /// Nothing where the struct has no error code: the trait's own method does nothing.
 pub(super) fn print(out: &mut String, message: &Message, shape: &Struct) {
-    let shapes = super::shapes_of(message);
+    let shapes = super::shapes::shapes_of(message);
     if !has_error_codes(shape, &shapes) {
         return;
     }

@@ -1,7 +1,7 @@
 //! One field: its Rust type and default, and the expressions that decode, encode and test it.
 
 use crate::names;
-use crate::rust::structs::{Place, condition};
+use crate::rust::place::{Place, condition};
 use crate::schema::{Field, Message, Struct, Type, Versions};
 
 /// The Rust type of the field, `Option` where any version has null.
@@ -287,7 +287,7 @@ fn primitive_method(kind: &Type) -> (&'static str, usize) {
 /// The fewest bytes that an element of this struct takes in any version: an array whose count says
 /// more elements than fit into what remains is refused before anything is allocated.
 fn least_size(message: &Message, name: &str) -> usize {
-    let shapes = super::shapes_of(message);
+    let shapes = super::shapes::shapes_of(message);
     let shape = shapes
         .iter()
         .find(|shape| shape.name == name)

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::fields::null_expression;
-use super::structs::condition;
+use super::place::condition;
 use crate::names::{field as field_name, snake_case};
 use crate::schema::{Message, Struct, Versions};
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
-use super::broken;
+use super::block::broken;
 use crate::{BatchError, CompressionType};
 
 pub(super) fn compress(data: &[u8], level: i32) -> Vec<u8> {

@@ -8,7 +8,7 @@
 //! Numbers are little-endian; the top bit of a block's size says that the block is stored. A content
 //! checksum is passed over without being verified, as Kafka does; block checksums are verified.
 
-use super::{Block, broken};
+use super::block::{Block, broken};
 use crate::{BatchError, CompressionType};
 
 /// The level that means lz4's fast compressor (KIP-390).

@@ -7,7 +7,7 @@
 //! Numbers are big-endian and both versions 1. A stream may be followed by another, header and all; data
 //! that does not start with the header is one raw block.
 
-use super::{Block, broken};
+use super::block::{Block, broken};
 use crate::{BatchError, CompressionType};
 
 const MAGIC: [u8; 8] = *b"\x82SNAPPY\0";

@@ -6,7 +6,7 @@ use std::io::Read;
 use zstd::stream::read::Decoder;
 use zstd::zstd_safe::{DCtx, ResetDirective};
 
-use super::broken;
+use super::block::broken;
 use crate::{BatchError, CompressionType};
 
 pub(super) fn compress(data: &[u8], level: i32) -> Vec<u8> {

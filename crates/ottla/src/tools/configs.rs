@@ -1,5 +1,6 @@
 //! `configs`: Kafka's `kafka-configs.sh`.
 
+mod entity_type;
 mod quotas;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,8 @@ use clap::{ArgGroup, Args};
 use ottla_client::admin::{ConfigOperation, ConfigResourceType};
 use ottla_client::{Admin, ClientError};
 use ottla_config::ConfigSource;
+
+use entity_type::EntityType;
 
 use super::{admin_client, block_on, java_exceptions, load_properties};
 
@@ -101,94 +104,6 @@ pub struct ConfigsArgs {
     /// All addresses.
     #[arg(long)]
     ip_defaults: bool,
-}
-
-/// What has settings, under Kafka's name for it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum EntityType {
-    Topics,
-    Brokers,
-    BrokerLoggers,
-    ClientMetrics,
-    Groups,
-    Users,
-    Clients,
-    Ips,
-}
-
-impl EntityType {
-    fn from_name(name: &str) -> anyhow::Result<EntityType> {
-        Ok(match name {
-            "topics" => EntityType::Topics,
-            "brokers" => EntityType::Brokers,
-            "broker-loggers" => EntityType::BrokerLoggers,
-            "client-metrics" => EntityType::ClientMetrics,
-            "groups" => EntityType::Groups,
-            "users" => EntityType::Users,
-            "clients" => EntityType::Clients,
-            "ips" => EntityType::Ips,
-            _ => bail!(
-                "Invalid entity type {name}, the entity type must be one of topics, clients, users, \
-                 brokers, ips, client-metrics, groups, broker-loggers with a --bootstrap-server or \
-                 --bootstrap-controller argument"
-            ),
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            EntityType::Topics => "topics",
-            EntityType::Brokers => "brokers",
-            EntityType::BrokerLoggers => "broker-loggers",
-            EntityType::ClientMetrics => "client-metrics",
-            EntityType::Groups => "groups",
-            EntityType::Users => "users",
-            EntityType::Clients => "clients",
-            EntityType::Ips => "ips",
-        }
-    }
-
-    /// One of them, as Kafka's tool has it: the name without its last letter, whatever that is.
-    fn singular(self) -> &'static str {
-        let name = self.name();
-        &name[..name.len() - 1]
-    }
-
-    /// Whether it has quotas instead of settings.
-    fn has_quotas(self) -> bool {
-        matches!(
-            self,
-            EntityType::Users | EntityType::Clients | EntityType::Ips
-        )
-    }
-
-    fn resource(self) -> ConfigResourceType {
-        match self {
-            EntityType::Users | EntityType::Clients | EntityType::Ips => {
-                unreachable!("quotas are shown and changed by requests of their own")
-            }
-            EntityType::Topics => ConfigResourceType::Topic,
-            EntityType::Brokers => ConfigResourceType::Broker,
-            EntityType::BrokerLoggers => ConfigResourceType::BrokerLogger,
-            EntityType::ClientMetrics => ConfigResourceType::ClientMetrics,
-            EntityType::Groups => ConfigResourceType::Group,
-        }
-    }
-
-    /// Where values come from that were set while the cluster runs; nothing where that is all of them.
-    fn dynamic_source(self, entity: &str) -> Option<ConfigSource> {
-        match self {
-            EntityType::Topics => Some(ConfigSource::Topic),
-            EntityType::Brokers if entity.is_empty() => Some(ConfigSource::DynamicDefaultBroker),
-            EntityType::Brokers => Some(ConfigSource::DynamicBroker),
-            EntityType::BrokerLoggers
-            | EntityType::Users
-            | EntityType::Clients
-            | EntityType::Ips => None,
-            EntityType::ClientMetrics => Some(ConfigSource::ClientMetrics),
-            EntityType::Groups => Some(ConfigSource::Group),
-        }
-    }
 }
 
 pub fn run(args: ConfigsArgs) -> ExitCode {

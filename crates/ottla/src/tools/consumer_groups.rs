@@ -1,99 +1,24 @@
 //! `consumer-groups`: Kafka's `kafka-consumer-groups.sh`.
 
+mod arguments;
 pub(super) mod describe;
+mod listing;
 pub(super) mod reset;
 pub(super) mod table;
+
+pub use arguments::ConsumerGroupsArgs;
+use listing::{chosen_groups, consumer_groups};
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::{ArgGroup, Args};
-use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
 
-use super::offset_reset::{ResetScenario, UsageError};
+use super::offset_reset::UsageError;
 use super::{admin_client, block_on, java_exceptions, offset_deletion};
+pub(super) use table::MISSING;
 use table::Table;
-
-/// List and describe consumer groups, delete them, and reset their offsets.
-#[derive(Args, Debug)]
-#[command(group = ArgGroup::new("action").required(true))]
-#[command(group = ArgGroup::new("aspect"))]
-pub struct ConsumerGroupsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(
-        long,
-        value_name = "SERVERS",
-        required_unless_present = "validate_regex"
-    )]
-    bootstrap_server: Option<String>,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
-    /// How long each operation may take.
-    #[arg(long, value_name = "MS", default_value_t = 30_000)]
-    timeout: u64,
-    /// List the groups.
-    #[arg(long, group = "action")]
-    list: bool,
-    /// Show groups: their offsets and lag, their --members or their --state.
-    #[arg(long, group = "action")]
-    describe: bool,
-    /// Delete groups without members.
-    #[arg(long, group = "action", conflicts_with = "topic")]
-    delete: bool,
-    /// Move the offsets of groups without members; nothing happens without --execute.
-    #[arg(long, group = "action")]
-    reset_offsets: bool,
-    /// Forget the offsets of a group for topics.
-    #[arg(long, group = "action", requires_all = ["group", "topic"])]
-    delete_offsets: bool,
-    /// Say whether a regular expression of topics is valid.
-    #[arg(long, value_name = "REGEX", group = "action")]
-    validate_regex: Option<String>,
-    /// A group; can be repeated.
-    #[arg(long, conflicts_with_all = ["all_groups", "list"])]
-    group: Vec<String>,
-    /// All groups.
-    #[arg(long)]
-    all_groups: bool,
-    /// A topic, or some of its partitions as topic:0,1,2; can be repeated.
-    #[arg(long)]
-    topic: Vec<String>,
-    /// All topics of which the group has offsets.
-    #[arg(long)]
-    all_topics: bool,
-    /// With --describe: show offsets, which is what is shown anyway.
-    #[arg(long, requires = "describe", group = "aspect")]
-    offsets: bool,
-    /// With --describe: show the members.
-    #[arg(long, requires = "describe", group = "aspect")]
-    members: bool,
-    /// With --describe: show the state. With --list: show states, of those given only.
-    #[arg(long, value_name = "STATES", num_args = 0..=1, default_missing_value = "", group = "aspect")]
-    state: Option<String>,
-    /// With --list: show types, of those given only (classic, consumer).
-    #[arg(long = "type", value_name = "TYPES", num_args = 0..=1, default_missing_value = "")]
-    kind: Option<String>,
-    /// With --describe: show more.
-    #[arg(long, requires = "describe")]
-    verbose: bool,
-    /// Show what would change.
-    #[arg(long, conflicts_with = "execute")]
-    dry_run: bool,
-    /// Do what would change.
-    #[arg(long)]
-    execute: bool,
-    /// Print the new offsets as CSV.
-    #[arg(long)]
-    export: bool,
-    #[command(flatten)]
-    scenario: ResetScenario,
-}
-
-/// What a column holds where there is nothing to say.
-pub(super) const MISSING: &str = "-";
 
 pub fn run(args: ConsumerGroupsArgs) -> ExitCode {
     if let Some(pattern) = &args.validate_regex {
@@ -182,36 +107,6 @@ async fn act(args: &ConsumerGroupsArgs) -> anyhow::Result<()> {
     } else {
         delete_offsets(args, &admin).await
     }
-}
-
-/// The groups of consumers: others, such as those of Kafka Connect, are not this tool's.
-async fn consumer_groups(
-    admin: &Admin,
-    states: &[String],
-    types: &[String],
-) -> anyhow::Result<Vec<GroupListing>> {
-    let mut groups = admin.list_groups(states, types).await?;
-    groups.retain(|group| {
-        let is_consumer = group.protocol_type.is_empty() || group.protocol_type == "consumer";
-        is_consumer
-            && !matches!(
-                group.group_type.to_ascii_lowercase().as_str(),
-                "share" | "streams"
-            )
-    });
-    Ok(groups)
-}
-
-/// The groups that the flags name.
-async fn chosen_groups(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<Vec<String>> {
-    if args.all_groups {
-        let groups = consumer_groups(admin, &[], &[]).await?;
-        return Ok(groups.into_iter().map(|group| group.group_id).collect());
-    }
-    let mut groups = args.group.clone();
-    groups.sort_unstable();
-    groups.dedup();
-    Ok(groups)
 }
 
 async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {

@@ -6,7 +6,6 @@
 mod arguments;
 mod stats;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -20,115 +19,11 @@ use super::connection_warnings;
 use super::performance::{
     self, CONFIG_EXCEPTION, ILLEGAL_ARGUMENT, Trouble, beside, show_latency, write_histogram,
 };
+pub use arguments::ProducerPerfTestArgs;
 use arguments::{Payload, Plan, Refusal};
 use stats::Stats;
 
 const SCRIPT: &str = "kafka-producer-perf-test";
-
-/// Measure how fast, and with what latency, records are produced.
-///
-/// What Kafka's tool prints is printed to standard output; what is known beyond that, to standard error: with a rate
-/// both latencies, from when records were due and from when they were sent, and how many could not be sent.
-///
-/// The form of Kafka 0.8 is understood as well: TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...
-#[derive(Args, Debug, Default)]
-#[command(args_override_self = true)]
-pub struct ProducerPerfTestArgs {
-    /// Brokers to connect to first; goes before bootstrap.servers of properties.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: Option<String>,
-    /// Produce records to this topic.
-    #[arg(long)]
-    topic: Option<String>,
-    /// How many records to produce.
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    num_records: Option<String>,
-    /// Bytes of each record; `0-1800` draws each record's size evenly from that range.
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
-    record_size: Option<String>,
-    /// A text file of which each record is a part, drawn at random.
-    #[arg(long, value_name = "FILE")]
-    payload_file: Option<String>,
-    /// Records are 0, 1, 2 and so on, in decimal.
-    #[arg(long)]
-    payload_monotonic: bool,
-    /// What separates the parts of --payload-file, a regular expression; the end of a line if not given.
-    #[arg(long, value_name = "REGEX", default_value = "\\n")]
-    payload_delimiter: String,
-    /// Records per second, of all threads together; -1 for no limit.
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    throughput: Option<String>,
-    /// Deprecated: write --command-property.
-    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., hide = true)]
-    producer_props: Option<Vec<String>>,
-    /// Settings of the producer; they go before those of --command-config.
-    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
-    command_property: Option<Vec<String>>,
-    /// Deprecated: write --command-config.
-    #[arg(long = "producer.config", value_name = "FILE", hide = true)]
-    producer_config: Option<String>,
-    /// Properties file with settings of the producer.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
-    /// Print the producer's metrics at the end.
-    #[arg(long)]
-    print_metrics: bool,
-    /// Produce in transactions under this id.
-    #[arg(long, value_name = "ID")]
-    transactional_id: Option<String>,
-    /// Commit each transaction after so long; 3000 if there are transactions and this is not given.
-    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
-    transaction_duration_ms: Option<String>,
-    /// Leave the first so many records out of a second summary.
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "0",
-        allow_hyphen_values = true
-    )]
-    warmup_records: String,
-    /// How often to print progress.
-    #[arg(
-        long,
-        value_name = "MS",
-        default_value = "5000",
-        allow_hyphen_values = true
-    )]
-    reporting_interval: String,
-    /// Send with so many threads over one producer (KAFKA-3554).
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "1",
-        allow_hyphen_values = true
-    )]
-    num_threads: String,
-    /// Fill records with 32-bit numbers below this instead of capital letters: the lower, the more there is to
-    /// compress (KAFKA-3554).
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    value_bound: Option<String>,
-    /// Which keys records get: none, range (0, 1 and so on, again and again) or random (KIP-1299).
-    #[arg(long, value_name = "DISTRIBUTION", default_value = "none")]
-    key_distribution: String,
-    /// How many keys there are.
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    record_key_range: Option<String>,
-    /// What random sizes, values and keys begin with.
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "0",
-        allow_hyphen_values = true
-    )]
-    random_seed: String,
-    /// Write the distribution of latencies there, in HdrHistogram's percentile format; with a rate a second file
-    /// beside it, `.sent`, counts from when records were sent.
-    #[arg(long, value_name = "FILE")]
-    histogram_out: Option<PathBuf>,
-    /// TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]..., as in Kafka 0.8.
-    #[arg(hide = true, allow_negative_numbers = true)]
-    positional: Vec<String>,
-}
 
 pub fn run(args: ProducerPerfTestArgs, has_arguments: bool) -> ExitCode {
     if !has_arguments {

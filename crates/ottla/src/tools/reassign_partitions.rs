@@ -23,6 +23,8 @@ mod assignment_file;
 mod log_dir_moves;
 mod throttles;
 
+use log_dir_moves::Terse;
+
 /// Move replicas of partitions to other brokers, or to other log directories of their brokers.
 ///
 /// --generate proposes an assignment and prints the present one; --execute starts the one in a file;
@@ -88,11 +90,6 @@ pub struct ReassignPartitionsArgs {
     #[arg(long, conflicts_with_all = ["generate", "list", "execute"])]
     preserve_throttles: bool,
 }
-
-/// What is printed as it stands, without `Error: `.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Terse(String);
 
 pub fn run(args: ReassignPartitionsArgs) -> ExitCode {
     block_on(async {

@@ -1,91 +1,23 @@
 //! `share-groups`: Kafka's `kafka-share-groups.sh`.
 
+mod arguments;
 mod describe;
+mod listing;
 mod reset;
 
-use std::collections::{BTreeMap, BTreeSet};
+pub use arguments::ShareGroupsArgs;
+use listing::{chosen_groups, share_groups};
+use std::collections::BTreeMap;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::{ArgGroup, Args};
 use ottla_client::Admin;
-use ottla_client::admin::GroupListing;
 use ottla_types::ErrorCode;
 
 use super::consumer_groups::{choices, ended, table::Table};
 use super::{admin_client, block_on, java_exceptions, java_maps};
-
-/// List and describe share groups, delete them, and reset or delete their offsets.
-#[derive(Args, Debug)]
-#[command(group = ArgGroup::new("action").required(true))]
-#[command(group = ArgGroup::new("scenario"))]
-#[command(group = ArgGroup::new("aspect"))]
-pub struct ShareGroupsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
-    /// How long each operation may take.
-    #[arg(long, value_name = "MS", default_value_t = 30_000)]
-    timeout: u64,
-    /// List the groups.
-    #[arg(long, group = "action")]
-    list: bool,
-    /// Show groups: their offsets and lag, their --members or their --state.
-    #[arg(long, group = "action")]
-    describe: bool,
-    /// Delete groups without members.
-    #[arg(long, group = "action", conflicts_with = "topic")]
-    delete: bool,
-    /// Move the offsets of a group without members; say --dry-run or --execute.
-    #[arg(long, group = "action", requires = "scenario")]
-    reset_offsets: bool,
-    /// Forget the offsets of a group for topics.
-    #[arg(long, group = "action", requires_all = ["group", "topic"])]
-    delete_offsets: bool,
-    /// A group; can be repeated with --describe and --delete.
-    #[arg(long, conflicts_with_all = ["all_groups", "list"])]
-    group: Vec<String>,
-    /// All share groups.
-    #[arg(long)]
-    all_groups: bool,
-    /// A topic, with --reset-offsets also some of its partitions as topic:0,1,2; can be repeated.
-    #[arg(long, conflicts_with_all = ["list", "describe"])]
-    topic: Vec<String>,
-    /// All topics of which the group has offsets.
-    #[arg(long)]
-    all_topics: bool,
-    /// With --describe: show offsets, which is what is shown anyway.
-    #[arg(long, requires = "describe", group = "aspect")]
-    offsets: bool,
-    /// With --describe: show the members.
-    #[arg(long, requires = "describe", group = "aspect")]
-    members: bool,
-    /// With --describe: show the state. With --list: show states, of those given only (Empty, Stable, Dead).
-    #[arg(long, value_name = "STATES", num_args = 0..=1, default_missing_value = "", group = "aspect")]
-    state: Option<String>,
-    /// With --describe: show more.
-    #[arg(long, requires = "describe")]
-    verbose: bool,
-    /// Show what would change.
-    #[arg(long, conflicts_with = "execute")]
-    dry_run: bool,
-    /// Do what would change.
-    #[arg(long)]
-    execute: bool,
-    /// To the first record from a time on: YYYY-MM-DDThh:mm:ss.sss.
-    #[arg(long, value_name = "TIME", group = "scenario")]
-    to_datetime: Option<String>,
-    /// To the first record there is.
-    #[arg(long, group = "scenario")]
-    to_earliest: bool,
-    /// Behind the last record.
-    #[arg(long, group = "scenario")]
-    to_latest: bool,
-}
 
 pub fn run(args: ShareGroupsArgs) -> ExitCode {
     block_on(async {
@@ -143,21 +75,6 @@ async fn act(args: &ShareGroupsArgs) -> anyhow::Result<()> {
     } else {
         delete_offsets(args, &admin).await
     }
-}
-
-async fn share_groups(admin: &Admin, states: &[String]) -> anyhow::Result<Vec<GroupListing>> {
-    Ok(admin.list_groups(states, &["share".to_owned()]).await?)
-}
-
-/// The groups that the flags name, each once.
-async fn chosen_groups(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<Vec<String>> {
-    if args.all_groups {
-        let groups = share_groups(admin, &[]).await?;
-        return Ok(groups.into_iter().map(|group| group.group_id).collect());
-    }
-    let mut seen = BTreeSet::new();
-    let groups = args.group.iter().filter(|group| seen.insert(*group));
-    Ok(groups.cloned().collect())
 }
 
 async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {

@@ -1,98 +1,26 @@
 //! `streams-groups`: Kafka's `kafka-streams-groups.sh`.
 
+mod arguments;
 mod delete;
 mod delete_offsets;
 mod describe;
 mod internal_topics;
+mod listing;
 mod offsets;
 mod reset;
+
+pub use arguments::StreamsGroupsArgs;
+use listing::{STREAMS, chosen_groups, print_error, streams_groups, wrapped};
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use clap::{ArgGroup, Args};
-use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
 
-use super::offset_reset::{ResetScenario, UsageError};
+use super::offset_reset::UsageError;
 use super::{admin_client, block_on, java_exceptions};
 
-/// List and describe streams groups, delete them with their internal topics, and reset their offsets.
-#[derive(Args, Debug)]
-#[command(group = ArgGroup::new("action").required(true))]
-#[command(group = ArgGroup::new("aspect"))]
-pub struct StreamsGroupsArgs {
-    /// Brokers to connect to first: host:port, separated by commas.
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
-    /// How long each operation may take.
-    #[arg(long, value_name = "MS", default_value_t = 30_000)]
-    timeout: u64,
-    /// List the groups.
-    #[arg(long, group = "action", conflicts_with_all = ["group", "input_topic"])]
-    list: bool,
-    /// Show groups: how far they lag behind, their --members or their --state.
-    #[arg(long, group = "action", conflicts_with = "input_topic")]
-    describe: bool,
-    /// Delete groups without members.
-    #[arg(long, group = "action", conflicts_with_all = ["input_topic", "all_input_topics"])]
-    delete: bool,
-    /// Move the offsets of groups without members: --dry-run shows what would be done, --execute does it.
-    #[arg(long, group = "action")]
-    reset_offsets: bool,
-    /// Forget the offsets of a group for its input topics.
-    #[arg(long, group = "action", requires = "group")]
-    delete_offsets: bool,
-    /// A group; can be repeated.
-    #[arg(long, conflicts_with = "all_groups")]
-    group: Vec<String>,
-    /// All streams groups.
-    #[arg(long)]
-    all_groups: bool,
-    /// An input topic, or some of its partitions as topic:0,1,2; can be repeated.
-    #[arg(long, value_name = "TOPIC")]
-    input_topic: Vec<String>,
-    /// All input topics of the group's topology.
-    #[arg(long)]
-    all_input_topics: bool,
-    /// With --describe: show offsets, which is what is shown anyway.
-    #[arg(long, requires = "describe", group = "aspect")]
-    offsets: bool,
-    /// With --describe: show the members.
-    #[arg(long, requires = "describe", group = "aspect")]
-    members: bool,
-    /// With --describe: show the state. With --list: show states, of those given only.
-    #[arg(long, value_name = "STATES", num_args = 0..=1, default_missing_value = "", group = "aspect")]
-    state: Option<String>,
-    /// With --describe: show more.
-    #[arg(long, requires = "describe")]
-    verbose: bool,
-    /// Show what would change.
-    #[arg(long, conflicts_with = "execute", requires = "reset_offsets")]
-    dry_run: bool,
-    /// Do what would change.
-    #[arg(long, requires = "reset_offsets")]
-    execute: bool,
-    /// Print the new offsets as CSV.
-    #[arg(long)]
-    export: bool,
-    /// With --reset-offsets --execute: delete this internal topic of the group; can be repeated.
-    #[arg(long, value_name = "TOPIC")]
-    delete_internal_topic: Vec<String>,
-    /// With --delete, or with --reset-offsets --execute: delete all internal topics of the group.
-    #[arg(long)]
-    delete_all_internal_topics: bool,
-    #[command(flatten)]
-    scenario: ResetScenario,
-}
-
-/// What a column holds where there is nothing to say.
-const MISSING: &str = "-";
-const STREAMS: &str = "streams";
 const STATES: [&str; 6] = [
     "Empty",
     "NotReady",
@@ -126,16 +54,6 @@ pub fn run(args: StreamsGroupsArgs) -> ExitCode {
             }
         }
     })
-}
-
-fn print_error(message: &str) {
-    println!("\nError: {message}");
-}
-
-/// An error as Java shows one that it met while it waited for something else.
-fn wrapped(error: ClientError) -> anyhow::Error {
-    let shown = java_exceptions::shown(&error);
-    anyhow::anyhow!("java.util.concurrent.ExecutionException: {shown}")
 }
 
 fn check(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
@@ -193,31 +111,6 @@ async fn act(args: &StreamsGroupsArgs) -> anyhow::Result<()> {
     } else {
         delete_offsets::delete_offsets(args, &admin).await
     }
-}
-
-async fn streams_groups(
-    admin: &Admin,
-    states: &[String],
-) -> Result<Vec<GroupListing>, ClientError> {
-    let mut groups = admin.list_groups(states, &[STREAMS.to_owned()]).await?;
-    // A broker that knows no types does not sort them out.
-    groups.retain(|group| group.group_type.eq_ignore_ascii_case(STREAMS));
-    Ok(groups)
-}
-
-/// The groups that the flags name.
-async fn chosen_groups(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<Vec<String>> {
-    if !args.all_groups {
-        let mut groups = Vec::new();
-        for group in &args.group {
-            if !groups.contains(group) {
-                groups.push(group.clone());
-            }
-        }
-        return Ok(groups);
-    }
-    let groups = streams_groups(admin, &[]).await.map_err(wrapped)?;
-    Ok(groups.into_iter().map(|group| group.group_id).collect())
 }
 
 async fn list(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {

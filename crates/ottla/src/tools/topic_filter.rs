@@ -2,8 +2,6 @@
 
 use regex::Regex;
 
-use super::is_internal_topic;
-
 /// A pattern that must match the whole name of a topic. Commas stand for alternatives, blanks and
 /// surrounding quotes are dropped, because patterns also come from properties files
 /// (`org.apache.kafka.server.util.TopicFilter`).
@@ -27,6 +25,14 @@ impl TopicFilter {
     pub(super) fn is_allowed(&self, topic: &str, exclude_internal: bool) -> bool {
         self.pattern.is_match(topic) && !(exclude_internal && is_internal_topic(topic))
     }
+}
+
+/// Whether Kafka keeps a topic for itself (`Topic.isInternal`).
+pub(super) fn is_internal_topic(name: &str) -> bool {
+    matches!(
+        name,
+        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
+    )
 }
 
 #[cfg(test)]

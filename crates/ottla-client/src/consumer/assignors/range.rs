@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Assignment, Racks, Subscriber, Topics, ordered};
+use super::subscriber::{Assignment, Racks, Subscriber, Topics, ordered};
 use crate::consumer::Partition;
 
 pub(super) fn assign(members: &[Subscriber], topics: &Topics) -> Assignment {

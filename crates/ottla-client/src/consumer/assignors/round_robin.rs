@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Assignment, Subscriber, ordered};
+use super::subscriber::{Assignment, Subscriber, ordered};
 
 pub(super) fn assign(members: &[Subscriber], counts: &BTreeMap<String, usize>) -> Assignment {
     let mut assigned: Assignment = members

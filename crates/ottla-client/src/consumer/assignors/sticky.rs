@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Assignment, Subscriber, wanted};
+use super::subscriber::{Assignment, Subscriber, wanted};
 use crate::consumer::Partition;
 
 pub(super) fn assign(members: &[Subscriber], counts: &BTreeMap<String, usize>) -> Assignment {

@@ -1,4 +1,5 @@
 use super::*;
+use ottla_records::Compression;
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
 use crate::producer::sequences::Refusal;

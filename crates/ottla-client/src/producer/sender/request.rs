@@ -5,20 +5,17 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use ottla_protocol::ApiKey;
-use ottla_protocol::messages::InitProducerIdRequest;
 use ottla_protocol::messages::produce_request::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
 };
 use ottla_protocol::messages::produce_response::{PartitionProduceResponse, ProduceResponse};
-use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Uuid};
+use ottla_types::{ErrorCode, Uuid};
 
 use super::{Event, InFlight, Sender};
-use crate::client::Client;
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::producer::batch::ProducerBatch;
 use crate::producer::delivery::Written;
-use crate::producer::sequences::Identity;
 use crate::producer::topics::PartitionQueue;
 use crate::producer::transaction::LAST_PRODUCE_VERSION_BEFORE_V2;
 
@@ -183,23 +180,4 @@ impl Sender {
             self.settle(&queue, batch, result);
         }
     }
-}
-
-/// Who a producer without transactions is.
-pub(super) async fn init_producer_id(client: &Client) -> Result<Identity, ClientError> {
-    client
-        .retrying("InitProducerId", async || {
-            let request = InitProducerIdRequest {
-                transactional_id: None,
-                transaction_timeout_ms: i32::MAX,
-                ..Default::default()
-            };
-            let response = client.any_node().await?.send(&request).await?;
-            ClientError::check("a producer id", response.error_code, None::<&str>)?;
-            Ok(Identity {
-                id: ProducerId(response.producer_id),
-                epoch: ProducerEpoch(response.producer_epoch),
-            })
-        })
-        .await
 }

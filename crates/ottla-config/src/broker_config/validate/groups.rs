@@ -3,7 +3,7 @@
 //! Where Kafka does the same: the constructor of `GroupCoordinatorConfig`, `ShareGroupConfig.validate`.
 
 use super::super::{BrokerConfig, ConfigError, Values};
-use super::require;
+use crate::broker_config::values::require;
 
 /// Pairs of which the first must not be more than the second, besides those of [`BOUNDED`].
 const IN_ORDER: &[(&str, &str)] = &[

@@ -7,6 +7,7 @@
 //! written to the file.
 
 mod reader;
+mod scene;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -14,57 +15,20 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use ottla_client::admin::NewTopic;
-use ottla_client::{Admin, Client, ClientConfig, ClientError};
-use ottla_testkit::client_histories::{self, Log, Operation, Outcome, Step};
+use ottla_client::{Admin, ClientError};
+use ottla_testkit::client_histories::{self, Operation, Outcome, Step};
 use ottla_testkit::simulation::Random;
 use tokio::task::LocalSet;
 
+use scene::{PARTITIONS, Scene, TOPICS};
+
 const WORKERS: u32 = 6;
-const TOPICS: [&str; 2] = ["histories-a", "histories-b"];
-const PARTITIONS: i32 = 2;
 /// How many sentences of each kind are printed.
 const TOLD: usize = 5;
-
-/// What all processes share.
-struct Scene {
-    bootstrap: String,
-    began: Instant,
-    is_over: AtomicBool,
-}
-
-impl Scene {
-    /// The clock of the history, in microseconds.
-    fn now(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    /// A client that gives up soon, since a broker that does not answer is what is looked for.
-    async fn client(&self) -> Result<Client> {
-        let mut config = ClientConfig::new(&self.bootstrap)?;
-        config.request_timeout = Duration::from_secs(5);
-        config.default_api_timeout = Duration::from_secs(10);
-        Ok(Client::connect(config).await?)
-    }
-
-    fn partitions() -> Vec<(String, i32)> {
-        let of = |topic: &'static str| (0..PARTITIONS).map(move |at| (topic.to_owned(), at));
-        TOPICS.into_iter().flat_map(of).collect()
-    }
-
-    /// The number that the history gives a partition.
-    fn log(topic: &str, partition: i32) -> Log {
-        let topic = TOPICS.iter().position(|known| *known == topic);
-        topic.unwrap_or_default() as Log * PARTITIONS as Log + partition as Log
-    }
-}
 
 fn main() -> ExitCode {
     // On one thread: a consumer's listeners and interceptors need not be such that several threads could look at them.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use ottla_client::{Consumer, ConsumerConfig};
 use ottla_testkit::client_histories::{Operation, Outcome, Step};
 
-use super::{Scene, worker};
+use super::scene::{self, Scene};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -15,7 +15,7 @@ pub(super) async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operati
     let partitions = Scene::partitions();
     let everything = Consumer::new(scene.client().await?, ConsumerConfig::default());
     let ends = everything.end_offsets(&partitions).await?;
-    let mut consumer = worker::consumer(scene).await?;
+    let mut consumer = scene::consumer(scene).await?;
     let mut steps = Vec::new();
     let deadline = Instant::now() + PATIENCE;
     let is_behind = |consumer: &Consumer| {
@@ -31,7 +31,7 @@ pub(super) async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operati
         let polled = consumer.poll(Duration::from_millis(100)).await?;
         steps.push(Step::Polled {
             at: scene.now(),
-            records: polled.iter().map(worker::seen).collect(),
+            records: polled.iter().map(scene::seen).collect(),
         });
     }
     let faults = is_behind(&consumer).into_iter().map(|((topic, at), end)| {

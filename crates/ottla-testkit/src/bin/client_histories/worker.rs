@@ -5,17 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use ottla_client::{
-    ClientError, Consumer, ConsumerConfig, Delivery, OffsetReset, Producer, ProducerConfig,
-    RecordRef,
-};
-use ottla_testkit::client_histories::{Operation, Outcome, Seen, Step, Value};
+use ottla_client::{ClientError, Consumer, Delivery, Producer, ProducerConfig, RecordRef};
+use ottla_testkit::client_histories::{Operation, Outcome, Step, Value};
 use ottla_testkit::simulation::Random;
 
-use super::Scene;
+use super::scene::{POLL, Scene, consumer, seen};
 
-/// How long a poll waits for something.
-const POLL: Duration = Duration::from_millis(20);
 /// How long a process tries to have a producer again once it is all over.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -51,20 +46,6 @@ pub(super) async fn work(
         worker.history,
         ended.err().map(|error| format!("{error:#}")),
     )
-}
-
-/// Reads what is committed from the beginning of each log.
-pub(super) async fn consumer(scene: &Scene) -> Result<Consumer> {
-    let config = ConsumerConfig {
-        offset_reset: OffsetReset::Earliest,
-        auto_commit: false,
-        read_committed: true,
-        fetch_max_wait: POLL,
-        ..ConsumerConfig::default()
-    };
-    let mut consumer = Consumer::new(scene.client().await?, config);
-    consumer.assign(&Scene::partitions());
-    Ok(consumer)
 }
 
 impl Worker {
@@ -276,15 +257,5 @@ async fn try_producer(scene: &Scene, process: u32) -> Result<Producer> {
             producer.close_within(Duration::ZERO).await;
             Err(error.into())
         }
-    }
-}
-
-pub(super) fn seen(record: &ottla_client::ConsumerRecord) -> Seen {
-    let value = record.value.as_deref().unwrap_or_default();
-    Seen {
-        log: Scene::log(&record.topic, record.partition),
-        offset: record.offset,
-        // What is not a value of ours is one that nobody has sent.
-        value: <[u8; 8]>::try_from(value).map_or(0, Value::from_be_bytes),
     }
 }

@@ -73,6 +73,9 @@ impl Table {
     }
 }
 
+/// What a column holds where there is nothing to say.
+pub(in crate::tools) const MISSING: &str = "-";
+
 #[cfg(test)]
 mod tests {
     use super::Table;

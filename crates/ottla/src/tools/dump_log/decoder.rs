@@ -10,7 +10,7 @@ use ottla_records::Record;
 use ottla_records::control::ControlRecordType;
 use serde_json::{Value, json};
 
-use super::DumpLogArgs;
+use super::arguments::DumpLogArgs;
 use super::java_json::to_json;
 use super::schema_json::{Schemas, decode, decode_versioned};
 use crate::tools::java_text;

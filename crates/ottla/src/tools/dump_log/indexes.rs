@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use ottla_records::legacy::AnyBatch;
 
-use super::segment::{Batches, absolute};
-use super::{DumpLogArgs, base_offset};
+use super::arguments::DumpLogArgs;
+use super::segment::{Batches, absolute, base_offset};
 
 /// The largest batch that is decompressed.
 const MAX_BATCH_BYTES: usize = 1 << 30;

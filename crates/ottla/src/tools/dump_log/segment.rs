@@ -11,7 +11,7 @@ use ottla_records::control::{ControlRecordType, EndTxnMarker};
 use ottla_records::legacy::AnyBatch;
 use ottla_records::{RecordBatch, TimestampType};
 
-use super::{SegmentOptions, base_offset};
+use super::decoder::Decoder;
 
 /// Offset and length of a batch; what follows is counted by the length.
 const LOG_OVERHEAD: u64 = 12;
@@ -286,6 +286,30 @@ fn control_record(key: &Option<Bytes>, value: &Option<Bytes>) -> anyhow::Result<
             None => format!(" controlType: {}({type_id})", kind.name()),
         },
         None => format!(" controlType: UNKNOWN({type_id})"),
+    })
+}
+
+/// What the flags say about printing segments.
+pub(super) struct SegmentOptions {
+    pub(super) is_deep: bool,
+    pub(super) prints_contents: bool,
+    pub(super) skips_metadata: bool,
+    pub(super) max_bytes: Option<u64>,
+    pub(super) decoder: Decoder,
+}
+
+/// The offset in the name of a segment's file.
+pub(super) fn base_offset(file: &Path) -> anyhow::Result<i64> {
+    let name = file
+        .file_name()
+        .map(|name| name.to_string_lossy())
+        .unwrap_or_default();
+    let number = name.split('.').next().unwrap_or_default();
+    number.parse().map_err(|_| {
+        anyhow::anyhow!(
+            "{} is not named after an offset, as the files of a segment are",
+            file.display()
+        )
     })
 }
 

@@ -1,13 +1,14 @@
 //! From the command line to what is to be done, with the words of Kafka's tool where something is wrong.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use ottla_bench::workload::keys::KeyDistribution;
 use ottla_bench::workload::values::{Content, ValueSizes};
 use regex::Regex;
 
-use super::ProducerPerfTestArgs;
 use crate::tools::performance::{ILLEGAL_ARGUMENT, Trouble, settings_of_file};
 
 /// What the records hold.
@@ -366,6 +367,111 @@ fn number<T: std::str::FromStr>(
             "argument {flag}: could not convert '{text}' to {kind} (For input string: \"{text}\")"
         )),
     }
+}
+
+/// Measure how fast, and with what latency, records are produced.
+///
+/// What Kafka's tool prints is printed to standard output; what is known beyond that, to standard error: with a rate
+/// both latencies, from when records were due and from when they were sent, and how many could not be sent.
+///
+/// The form of Kafka 0.8 is understood as well: TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]...
+#[derive(Args, Debug, Default)]
+#[command(args_override_self = true)]
+pub struct ProducerPerfTestArgs {
+    /// Brokers to connect to first; goes before bootstrap.servers of properties.
+    #[arg(long, value_name = "SERVERS")]
+    pub(super) bootstrap_server: Option<String>,
+    /// Produce records to this topic.
+    #[arg(long)]
+    pub(super) topic: Option<String>,
+    /// How many records to produce.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub(super) num_records: Option<String>,
+    /// Bytes of each record; `0-1800` draws each record's size evenly from that range.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub(super) record_size: Option<String>,
+    /// A text file of which each record is a part, drawn at random.
+    #[arg(long, value_name = "FILE")]
+    pub(super) payload_file: Option<String>,
+    /// Records are 0, 1, 2 and so on, in decimal.
+    #[arg(long)]
+    pub(super) payload_monotonic: bool,
+    /// What separates the parts of --payload-file, a regular expression; the end of a line if not given.
+    #[arg(long, value_name = "REGEX", default_value = "\\n")]
+    pub(super) payload_delimiter: String,
+    /// Records per second, of all threads together; -1 for no limit.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(super) throughput: Option<String>,
+    /// Deprecated: write --command-property.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., hide = true)]
+    pub(super) producer_props: Option<Vec<String>>,
+    /// Settings of the producer; they go before those of --command-config.
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
+    pub(super) command_property: Option<Vec<String>>,
+    /// Deprecated: write --command-config.
+    #[arg(long = "producer.config", value_name = "FILE", hide = true)]
+    pub(super) producer_config: Option<String>,
+    /// Properties file with settings of the producer.
+    #[arg(long, value_name = "FILE")]
+    pub(super) command_config: Option<String>,
+    /// Print the producer's metrics at the end.
+    #[arg(long)]
+    pub(super) print_metrics: bool,
+    /// Produce in transactions under this id.
+    #[arg(long, value_name = "ID")]
+    pub(super) transactional_id: Option<String>,
+    /// Commit each transaction after so long; 3000 if there are transactions and this is not given.
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(super) transaction_duration_ms: Option<String>,
+    /// Leave the first so many records out of a second summary.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "0",
+        allow_hyphen_values = true
+    )]
+    pub(super) warmup_records: String,
+    /// How often to print progress.
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value = "5000",
+        allow_hyphen_values = true
+    )]
+    pub(super) reporting_interval: String,
+    /// Send with so many threads over one producer (KAFKA-3554).
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1",
+        allow_hyphen_values = true
+    )]
+    pub(super) num_threads: String,
+    /// Fill records with 32-bit numbers below this instead of capital letters: the lower, the more there is to
+    /// compress (KAFKA-3554).
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub(super) value_bound: Option<String>,
+    /// Which keys records get: none, range (0, 1 and so on, again and again) or random (KIP-1299).
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "none")]
+    pub(super) key_distribution: String,
+    /// How many keys there are.
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub(super) record_key_range: Option<String>,
+    /// What random sizes, values and keys begin with.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "0",
+        allow_hyphen_values = true
+    )]
+    pub(super) random_seed: String,
+    /// Write the distribution of latencies there, in HdrHistogram's percentile format; with a rate a second file
+    /// beside it, `.sent`, counts from when records were sent.
+    #[arg(long, value_name = "FILE")]
+    pub(super) histogram_out: Option<PathBuf>,
+    /// TOPIC NUM-RECORDS RECORD-SIZE THROUGHPUT [PROP-NAME=PROP-VALUE]..., as in Kafka 0.8.
+    #[arg(hide = true, allow_negative_numbers = true)]
+    pub(super) positional: Vec<String>,
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use ottla_client::admin::ReplicaLogDirs;
 use ottla_client::{Admin, ClientError};
 use ottla_types::ErrorCode;
 
-use super::Terse;
 use super::assignment_file::{Partition, Replica, shown, shown_replica};
 
 /// Time between two attempts to start a move. A replica that goes to a broker that does not have it yet
@@ -153,6 +152,11 @@ pub(super) async fn start(
         tokio::time::sleep(PAUSE).await;
     }
 }
+
+/// What is printed as it stands, without `Error: `.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Terse(pub(super) String);
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,9 @@
 use ottla_client::Admin;
 use ottla_client::admin::{DescribedStreamsGroup, TaskAssignment};
 
+use super::listing::MISSING;
 use super::offsets::{OffsetsOfPartition, offsets};
-use super::{MISSING, STREAMS, StreamsGroupsArgs, chosen_groups, print_error};
+use super::{STREAMS, StreamsGroupsArgs, chosen_groups, print_error};
 
 pub(super) async fn describe(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     for group in chosen_groups(args, admin).await? {

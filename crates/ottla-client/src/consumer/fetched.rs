@@ -1,0 +1,40 @@
+//! What fetches bring back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_protocol::messages::fetch_response::PartitionData;
+
+use super::Partition;
+use super::metrics::RequestTally;
+use super::records::CompletedFetch;
+use crate::error::ClientError;
+
+/// What a request brought back.
+pub(super) struct Fetched {
+    pub(super) leader: i32,
+    /// The partitions asked for, with the offsets asked for and the generations of their positions.
+    pub(super) asked: BTreeMap<Partition, (i64, u64)>,
+    pub(super) result: Result<Answer, ClientError>,
+}
+
+pub(super) struct Answer {
+    pub(super) session_id: i32,
+    pub(super) throttle_time_ms: i32,
+    pub(super) latency: Duration,
+    pub(super) partitions: Vec<(Partition, PartitionData)>,
+}
+
+/// What a fetch of one partition brought back, as far as it has been handed out; counted when it is done with.
+pub(super) struct HeldFetch {
+    pub(super) fetch: CompletedFetch,
+    pub(super) topic: Arc<str>,
+    pub(super) tally: Arc<RequestTally>,
+}
+
+impl Drop for HeldFetch {
+    fn drop(&mut self) {
+        self.tally.on_drained(&self.topic, self.fetch.handed_out());
+    }
+}

@@ -1,0 +1,44 @@
+//! What a producer's handles and its sender share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::accumulator::Accumulator;
+use super::config::ProducerConfig;
+use super::delivery::{DeliveryListener, ProducerInterceptor};
+use super::metrics::ProducerSensors;
+use super::sequences::Identity;
+use super::transaction_state::TransactionState;
+use crate::client::Client;
+
+/// What a producer's handles and its sender share.
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) config: ProducerConfig,
+    pub(super) accumulator: Accumulator,
+    pub(super) sensors: ProducerSensors,
+    pub(super) listener: Option<Arc<dyn DeliveryListener>>,
+    pub(super) interceptors: Vec<Arc<dyn ProducerInterceptor>>,
+    /// Who this producer is to the brokers, once it has asked, if it is idempotent.
+    pub(super) identity: Mutex<Option<Identity>>,
+    pub(super) transaction: Option<Mutex<TransactionState>>,
+    /// Something may be ready to be sent.
+    pub(super) wake_sender: Notify,
+    pub(super) is_closed: AtomicBool,
+    /// What is left is refused instead of sent.
+    pub(super) is_aborted: AtomicBool,
+    pub(super) sender_ended: tokio::sync::SetOnce<()>,
+}
+
+impl Shared {
+    pub(super) async fn flush(&self) {
+        let (_guard, incomplete) = self.accumulator.begin_flush();
+        self.wake_sender.notify_one();
+        for completion in incomplete {
+            completion.wait().await;
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The notation of the tables, and what Ottla does with a setting, in words.
+
+use crate::config_def::*;
+
+/// Turns the lines of a table into [`ConfigDef`]s.
+macro_rules! configs {
+    ($vis:vis const $table:ident; $( $name:literal $kind:ident $default:tt $valid:tt
+        $importance:ident $mode:ident $support:ident $($internal:ident)?; )*) => {
+        $vis const $table: &[ConfigDef] = &[$( ConfigDef {
+            name: $name,
+            config_type: ConfigType::$kind,
+            default: configs!(@default $default),
+            validator: configs!(@valid $valid),
+            importance: Importance::$importance,
+            update_mode: UpdateMode::$mode,
+            support: $support,
+            internal: configs!(@internal $($internal)?),
+        }, )*];
+    };
+    (@default null) => { DefaultValue::Null };
+    (@default required) => { DefaultValue::Required };
+    (@default $text:literal) => { DefaultValue::Text($text) };
+    (@valid _) => { Validator::Any };
+    (@valid (at_least $min:literal)) => { Validator::AtLeast($min as f64) };
+    (@valid (between $min:literal, $max:literal)) => {
+        Validator::Between($min as f64, $max as f64)
+    };
+    (@valid (one_of $($value:literal),*)) => { Validator::OneOf(&[$($value),*]) };
+    (@valid (one_of_any_case $($value:literal),*)) => { Validator::OneOfAnyCase(&[$($value),*]) };
+    (@valid (list_of $($value:literal),*)) => { Validator::ListOf(&[$($value),*]) };
+    (@valid (non_empty_list_of $($value:literal),*)) => {
+        Validator::NonEmptyListOf(&[$($value),*])
+    };
+    (@valid (list)) => { Validator::List };
+    (@valid (non_empty_list)) => { Validator::NonEmptyList };
+    (@valid (non_empty)) => { Validator::NonEmpty };
+    (@valid (gzip_level)) => { Validator::GzipLevel };
+    (@valid (quorum_voters)) => { Validator::QuorumVoters };
+    (@valid (host_port)) => { Validator::HostPort };
+    (@valid (bootstrap_servers)) => { Validator::BootstrapServers };
+    (@valid (throttled_replicas)) => { Validator::ThrottledReplicas };
+    (@valid (share_offset_reset)) => { Validator::ShareOffsetReset };
+    (@internal) => { false };
+    (@internal internal) => { true };
+}
+
+pub(super) use configs;
+
+pub(super) const SUPPORTED: Support = Support::Supported;
+pub(super) const THREADS: Support =
+    Support::AcceptedWithoutEffect("the machine determines the number of threads, not the setting");
+pub(super) const PURGATORY: Support =
+    Support::AcceptedWithoutEffect("a waiting request is removed as soon as it is answered");
+pub(super) const APPENDS_AT_ONCE: Support = Support::AcceptedWithoutEffect(
+    "the controller writes everything that is waiting in one batch and does not wait for more",
+);
+pub(super) const REBALANCE: Support = Support::AcceptedWithoutEffect(
+    "the controller does not move leaders back automatically yet; use `leader-election`",
+);
+pub(super) const BY_CHANGE: Support =
+    Support::AcceptedWithoutEffect("elections are triggered by changes, not by time");
+pub(super) const STARTED_LISTENERS: Support = Support::AcceptedWithoutEffect(
+    "each listener opens as soon as the node can serve its requests",
+);
+pub(super) const CONNECTION_SETUP: Support = Support::AcceptedWithoutEffect(
+    "every attempt to connect to another node uses socket.connection.setup.timeout.ms",
+);
+pub(super) const KERNEL_BUFFER: Support =
+    Support::AcceptedWithoutEffect("the kernel sizes the buffers of connections to other nodes");
+pub(super) const COORDINATOR_BUFFERS: Support =
+    Support::AcceptedWithoutEffect("coordinators write without an additional buffer or delay");
+pub(super) const QUOTAS: Support = Support::AcceptedWithoutEffect("quotas are not enforced yet");
+pub(super) const METRICS: Support =
+    Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
+pub(super) const REMOTE: Support =
+    Support::AcceptedWithoutEffect("tiered storage is not supported yet");
+pub(super) const TLS: Support =
+    Support::AcceptedWithoutEffect("TLS is not supported yet; TLS listeners are refused");
+pub(super) const SASL: Support =
+    Support::AcceptedWithoutEffect("SASL is not supported yet; SASL listeners are refused");
+pub(super) const TOKENS: Support =
+    Support::AcceptedWithoutEffect("delegation tokens need SASL, which is not supported yet");
+pub(super) const IDLE: Support =
+    Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
+pub(super) const QUEUE: Support = Support::AcceptedWithoutEffect(
+    "there is no request queue: each connection is bounded, and queued.max.request.bytes bounds \
+     all of them together",
+);
+pub(super) const UNSTABLE: Support =
+    Support::AcceptedWithoutEffect("what Kafka marks as unstable is not supported");
+pub(super) const UNUSED: Support = Support::AcceptedWithoutEffect("nothing here depends on it");
+
+pub(super) const PLUGIN: Support = Support::Refused {
+    reason: "it names a Java class, which Ottla cannot load; remove the line",
+    except: &[],
+};
+pub(super) const AUTHORIZER: Support = Support::Refused {
+    reason: "ACLs are not enforced yet, and starting without them would leave the data open to \
+             everyone; if that is intended, remove the line",
+    except: &[],
+};
+pub(super) const REPORTERS: Support = Support::Refused {
+    reason: "a metrics reporter is a Java class, which Ottla cannot load; remove the line",
+    except: &["org.apache.kafka.common.metrics.JmxReporter"],
+};
+pub(super) const REPLICA_SELECTOR: Support = Support::Refused {
+    reason: "only org.apache.kafka.common.replica.RackAwareReplicaSelector and \
+             org.apache.kafka.common.replica.LeaderSelector are supported; others are Java \
+             classes, which Ottla cannot load",
+    except: &[
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "org.apache.kafka.common.replica.LeaderSelector",
+    ],
+};
+pub(super) const CONSUMER_ASSIGNORS: Support = Support::Refused {
+    reason: "only the assignors uniform and range are supported; others are Java classes, which \
+             Ottla cannot load",
+    except: &[
+        "uniform",
+        "range",
+        "range,uniform",
+        "uniform, range",
+        "range, uniform",
+    ],
+};
+pub(super) const SHARE_ASSIGNORS: Support = Support::Refused {
+    reason: "only the assignor simple is supported; others are Java classes, which Ottla cannot load",
+    except: &[],
+};
+pub(super) const REMOTE_ENABLE: Support = Support::Refused {
+    reason: "tiered storage is not supported yet; give false, or remove the line",
+    except: &["FALSE", "False"],
+};
+pub(super) const REMOTE_TOPIC: Support = Support::Refused {
+    reason: "tiered storage is not supported yet",
+    except: &["FALSE", "False"],
+};

@@ -1,0 +1,94 @@
+//! Structs among the fields of a message: one, or many of them, and where there may be none.
+
+use crate::{DecodeError, EncodeError, Encoder, Message, Reader};
+
+impl Encoder {
+    pub(crate) fn structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        values: &[T],
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        self.array(flexible, values, |w, value| value.encode(w, version))
+    }
+
+    pub(crate) fn nullable_structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        values: Option<&[T]>,
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        self.nullable_array(flexible, values, |w, value| value.encode(w, version))
+    }
+
+    pub(crate) fn nullable_struct<T: Message>(
+        &mut self,
+        value: Option<&T>,
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        match value {
+            Some(value) => {
+                self.i8(1);
+                value.encode(self, version)
+            }
+            None => {
+                self.i8(-1);
+                Ok(())
+            }
+        }
+    }
+
+    /// A struct in a tagged field marks null otherwise than one among the fields does.
+    pub(crate) fn nullable_tagged_struct<T: Message>(
+        &mut self,
+        value: Option<&T>,
+        version: i16,
+    ) -> Result<(), EncodeError> {
+        self.unsigned_varint(u32::from(value.is_some()));
+        value.map_or(Ok(()), |value| value.encode(self, version))
+    }
+}
+
+impl Reader {
+    pub(crate) fn structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        least_size: usize,
+        version: i16,
+    ) -> Result<Vec<T>, DecodeError> {
+        self.array(flexible, least_size, |r| T::decode(r, version))
+    }
+
+    pub(crate) fn nullable_structs<T: Message>(
+        &mut self,
+        flexible: bool,
+        least_size: usize,
+        version: i16,
+    ) -> Result<Option<Vec<T>>, DecodeError> {
+        self.nullable_array(flexible, least_size, |r| T::decode(r, version))
+    }
+
+    /// A struct in a tagged field, behind a number that says whether it is there: zero for null.
+    pub(crate) fn nullable_tagged_struct<T: Message>(
+        &mut self,
+        version: i16,
+    ) -> Result<Option<T>, DecodeError> {
+        if self.unsigned_varint()? == 0 {
+            Ok(None)
+        } else {
+            T::decode(self, version).map(Some)
+        }
+    }
+
+    /// A struct behind a byte that says whether it is there: negative for null.
+    pub(crate) fn nullable_struct<T: Message>(
+        &mut self,
+        version: i16,
+    ) -> Result<Option<T>, DecodeError> {
+        if self.i8()? < 0 {
+            Ok(None)
+        } else {
+            T::decode(self, version).map(Some)
+        }
+    }
+}

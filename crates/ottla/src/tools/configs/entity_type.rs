@@ -1,0 +1,93 @@
+//! What settings belong to.
+
+use anyhow::bail;
+use ottla_client::admin::ConfigResourceType;
+use ottla_config::ConfigSource;
+
+/// What has settings, under Kafka's name for it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum EntityType {
+    Topics,
+    Brokers,
+    BrokerLoggers,
+    ClientMetrics,
+    Groups,
+    Users,
+    Clients,
+    Ips,
+}
+
+impl EntityType {
+    pub(super) fn from_name(name: &str) -> anyhow::Result<EntityType> {
+        Ok(match name {
+            "topics" => EntityType::Topics,
+            "brokers" => EntityType::Brokers,
+            "broker-loggers" => EntityType::BrokerLoggers,
+            "client-metrics" => EntityType::ClientMetrics,
+            "groups" => EntityType::Groups,
+            "users" => EntityType::Users,
+            "clients" => EntityType::Clients,
+            "ips" => EntityType::Ips,
+            _ => bail!(
+                "Invalid entity type {name}, the entity type must be one of topics, clients, users, \
+                 brokers, ips, client-metrics, groups, broker-loggers with a --bootstrap-server or \
+                 --bootstrap-controller argument"
+            ),
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            EntityType::Topics => "topics",
+            EntityType::Brokers => "brokers",
+            EntityType::BrokerLoggers => "broker-loggers",
+            EntityType::ClientMetrics => "client-metrics",
+            EntityType::Groups => "groups",
+            EntityType::Users => "users",
+            EntityType::Clients => "clients",
+            EntityType::Ips => "ips",
+        }
+    }
+
+    /// One of them, as Kafka's tool has it: the name without its last letter, whatever that is.
+    pub(super) fn singular(self) -> &'static str {
+        let name = self.name();
+        &name[..name.len() - 1]
+    }
+
+    /// Whether it has quotas instead of settings.
+    pub(super) fn has_quotas(self) -> bool {
+        matches!(
+            self,
+            EntityType::Users | EntityType::Clients | EntityType::Ips
+        )
+    }
+
+    pub(super) fn resource(self) -> ConfigResourceType {
+        match self {
+            EntityType::Users | EntityType::Clients | EntityType::Ips => {
+                unreachable!("quotas are shown and changed by requests of their own")
+            }
+            EntityType::Topics => ConfigResourceType::Topic,
+            EntityType::Brokers => ConfigResourceType::Broker,
+            EntityType::BrokerLoggers => ConfigResourceType::BrokerLogger,
+            EntityType::ClientMetrics => ConfigResourceType::ClientMetrics,
+            EntityType::Groups => ConfigResourceType::Group,
+        }
+    }
+
+    /// Where values come from that were set while the cluster runs; nothing where that is all of them.
+    pub(super) fn dynamic_source(self, entity: &str) -> Option<ConfigSource> {
+        match self {
+            EntityType::Topics => Some(ConfigSource::Topic),
+            EntityType::Brokers if entity.is_empty() => Some(ConfigSource::DynamicDefaultBroker),
+            EntityType::Brokers => Some(ConfigSource::DynamicBroker),
+            EntityType::BrokerLoggers
+            | EntityType::Users
+            | EntityType::Clients
+            | EntityType::Ips => None,
+            EntityType::ClientMetrics => Some(ConfigSource::ClientMetrics),
+            EntityType::Groups => Some(ConfigSource::Group),
+        }
+    }
+}

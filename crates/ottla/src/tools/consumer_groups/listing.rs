@@ -1,0 +1,39 @@
+//! The groups that are there, and those that the command line chooses.
+
+use ottla_client::Admin;
+use ottla_client::admin::GroupListing;
+
+use super::arguments::ConsumerGroupsArgs;
+
+/// The groups of consumers: others, such as those of Kafka Connect, are not this tool's.
+pub(super) async fn consumer_groups(
+    admin: &Admin,
+    states: &[String],
+    types: &[String],
+) -> anyhow::Result<Vec<GroupListing>> {
+    let mut groups = admin.list_groups(states, types).await?;
+    groups.retain(|group| {
+        let is_consumer = group.protocol_type.is_empty() || group.protocol_type == "consumer";
+        is_consumer
+            && !matches!(
+                group.group_type.to_ascii_lowercase().as_str(),
+                "share" | "streams"
+            )
+    });
+    Ok(groups)
+}
+
+/// The groups that the flags name.
+pub(super) async fn chosen_groups(
+    args: &ConsumerGroupsArgs,
+    admin: &Admin,
+) -> anyhow::Result<Vec<String>> {
+    if args.all_groups {
+        let groups = consumer_groups(admin, &[], &[]).await?;
+        return Ok(groups.into_iter().map(|group| group.group_id).collect());
+    }
+    let mut groups = args.group.clone();
+    groups.sort_unstable();
+    groups.dedup();
+    Ok(groups)
+}

@@ -1,0 +1,69 @@
+//! How a tool is run to its end, and how it says what went wrong.
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use ottla_client::ClientError;
+
+use super::java_exceptions;
+
+/// Runs a tool that talks to a cluster.
+pub(super) fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    run_on(runtime.enable_all().build(), tool)
+}
+
+/// Runs a tool that has much to do with what it receives: the next answers are received on another thread meanwhile.
+pub(super) fn block_on_while_receiving<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    run_on(runtime.worker_threads(1).enable_all().build(), tool)
+}
+
+fn run_on<F: Future<Output = ExitCode>>(
+    runtime: std::io::Result<tokio::runtime::Runtime>,
+    tool: F,
+) -> ExitCode {
+    match runtime {
+        Ok(runtime) => runtime.block_on(tool),
+        Err(error) => {
+            eprintln!("the runtime cannot be started: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends a tool of those that print their errors to standard output, behind a text of their own, where
+/// scripts find them.
+pub(super) fn report_on_stdout(prefix: &str, result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{prefix}{}", message_of(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends a tool of those that print their errors to standard error.
+pub(super) fn report_on_stderr(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            match error.downcast_ref::<ClientError>() {
+                Some(cluster) if cluster.code().is_some() => {
+                    eprintln!("{}", java_exceptions::shown(cluster));
+                }
+                _ => eprintln!("{error:#}"),
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What an error says: of a cluster's error the cluster's own words, as Kafka's tools have them.
+pub(super) fn message_of(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<ClientError>() {
+        Some(cluster) => cluster.broker_message(),
+        None => format!("{error:#}"),
+    }
+}

@@ -1,0 +1,77 @@
+//! What `streams-groups` is asked for.
+
+use clap::{ArgGroup, Args};
+
+use crate::tools::offset_reset::ResetScenario;
+
+/// List and describe streams groups, delete them with their internal topics, and reset their offsets.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("action").required(true))]
+#[command(group = ArgGroup::new("aspect"))]
+pub struct StreamsGroupsArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    pub(super) bootstrap_server: String,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    pub(super) command_config: Option<String>,
+    /// How long each operation may take.
+    #[arg(long, value_name = "MS", default_value_t = 30_000)]
+    pub(super) timeout: u64,
+    /// List the groups.
+    #[arg(long, group = "action", conflicts_with_all = ["group", "input_topic"])]
+    pub(super) list: bool,
+    /// Show groups: how far they lag behind, their --members or their --state.
+    #[arg(long, group = "action", conflicts_with = "input_topic")]
+    pub(super) describe: bool,
+    /// Delete groups without members.
+    #[arg(long, group = "action", conflicts_with_all = ["input_topic", "all_input_topics"])]
+    pub(super) delete: bool,
+    /// Move the offsets of groups without members: --dry-run shows what would be done, --execute does it.
+    #[arg(long, group = "action")]
+    pub(super) reset_offsets: bool,
+    /// Forget the offsets of a group for its input topics.
+    #[arg(long, group = "action", requires = "group")]
+    pub(super) delete_offsets: bool,
+    /// A group; can be repeated.
+    #[arg(long, conflicts_with = "all_groups")]
+    pub(super) group: Vec<String>,
+    /// All streams groups.
+    #[arg(long)]
+    pub(super) all_groups: bool,
+    /// An input topic, or some of its partitions as topic:0,1,2; can be repeated.
+    #[arg(long, value_name = "TOPIC")]
+    pub(super) input_topic: Vec<String>,
+    /// All input topics of the group's topology.
+    #[arg(long)]
+    pub(super) all_input_topics: bool,
+    /// With --describe: show offsets, which is what is shown anyway.
+    #[arg(long, requires = "describe", group = "aspect")]
+    pub(super) offsets: bool,
+    /// With --describe: show the members.
+    #[arg(long, requires = "describe", group = "aspect")]
+    pub(super) members: bool,
+    /// With --describe: show the state. With --list: show states, of those given only.
+    #[arg(long, value_name = "STATES", num_args = 0..=1, default_missing_value = "", group = "aspect")]
+    pub(super) state: Option<String>,
+    /// With --describe: show more.
+    #[arg(long, requires = "describe")]
+    pub(super) verbose: bool,
+    /// Show what would change.
+    #[arg(long, conflicts_with = "execute", requires = "reset_offsets")]
+    pub(super) dry_run: bool,
+    /// Do what would change.
+    #[arg(long, requires = "reset_offsets")]
+    pub(super) execute: bool,
+    /// Print the new offsets as CSV.
+    #[arg(long)]
+    pub(super) export: bool,
+    /// With --reset-offsets --execute: delete this internal topic of the group; can be repeated.
+    #[arg(long, value_name = "TOPIC")]
+    pub(super) delete_internal_topic: Vec<String>,
+    /// With --delete, or with --reset-offsets --execute: delete all internal topics of the group.
+    #[arg(long)]
+    pub(super) delete_all_internal_topics: bool,
+    #[command(flatten)]
+    pub(super) scenario: ResetScenario,
+}

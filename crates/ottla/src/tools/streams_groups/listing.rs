@@ -1,0 +1,50 @@
+//! The groups that are there, those that the command line chooses, and how errors are shown.
+
+use ottla_client::admin::GroupListing;
+use ottla_client::{Admin, ClientError};
+
+use super::arguments::StreamsGroupsArgs;
+use crate::tools::java_exceptions;
+
+/// What a column holds where there is nothing to say.
+pub(super) const MISSING: &str = "-";
+
+pub(super) const STREAMS: &str = "streams";
+
+pub(super) fn print_error(message: &str) {
+    println!("\nError: {message}");
+}
+
+/// An error as Java shows one that it met while it waited for something else.
+pub(super) fn wrapped(error: ClientError) -> anyhow::Error {
+    let shown = java_exceptions::shown(&error);
+    anyhow::anyhow!("java.util.concurrent.ExecutionException: {shown}")
+}
+
+pub(super) async fn streams_groups(
+    admin: &Admin,
+    states: &[String],
+) -> Result<Vec<GroupListing>, ClientError> {
+    let mut groups = admin.list_groups(states, &[STREAMS.to_owned()]).await?;
+    // A broker that knows no types does not sort them out.
+    groups.retain(|group| group.group_type.eq_ignore_ascii_case(STREAMS));
+    Ok(groups)
+}
+
+/// The groups that the flags name.
+pub(super) async fn chosen_groups(
+    args: &StreamsGroupsArgs,
+    admin: &Admin,
+) -> anyhow::Result<Vec<String>> {
+    if !args.all_groups {
+        let mut groups = Vec::new();
+        for group in &args.group {
+            if !groups.contains(group) {
+                groups.push(group.clone());
+            }
+        }
+        return Ok(groups);
+    }
+    let groups = streams_groups(admin, &[]).await.map_err(wrapped)?;
+    Ok(groups.into_iter().map(|group| group.group_id).collect())
+}

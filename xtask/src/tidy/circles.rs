@@ -1,0 +1,288 @@
+//! No circle between the modules of a crate: what two modules need lies below both, or is passed in.
+//!
+//! An arrow runs from a file to the file that defines what it names. The code's own imports and paths are read, a
+//! re-export counts as what it re-exports, and `mod child;` and `pub use child::…` alone are no arrow: a facade does not
+//! use what is behind it. Tests are left out.
+
+mod graph;
+mod known;
+mod modules;
+mod paths;
+
+use std::collections::BTreeMap;
+
+use graph::{Arrows, Circle};
+use known::KNOWN;
+
+use super::{Complaint, SourceFile};
+
+/// Complains of each circle that is not known, and of each known one that is gone.
+pub fn check(files: &[SourceFile]) -> Vec<Complaint> {
+    unexpected(files, KNOWN)
+}
+
+fn unexpected(files: &[SourceFile], known: &[(&str, &[&[&str]])]) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    let manifests = files
+        .iter()
+        .filter_map(|file| file.path.strip_suffix("Cargo.toml"));
+    for folder in manifests {
+        let sources: BTreeMap<&str, &str> = files
+            .iter()
+            .filter_map(|file| Some((file.path.strip_prefix(folder)?, file.text.as_str())))
+            .collect();
+        let name = folder.trim_end_matches('/');
+        let (arrows, unread) = arrows_of(&sources);
+        complaints.extend(
+            unread
+                .into_iter()
+                .map(|(path, why)| Complaint::new(format!("{folder}{path}"), why)),
+        );
+        let known: &[&[&str]] = known
+            .iter()
+            .find(|(krate, _)| *krate == name)
+            .map_or(&[], |(_, circles)| circles);
+        let circles = graph::circles(&arrows);
+        for circle in &circles {
+            if !known.iter().any(|known| circle.files == *known) {
+                complaints.push(Complaint::new(name, described(circle, &arrows)));
+            }
+        }
+        for files in known {
+            if !circles.iter().any(|circle| circle.files == *files) {
+                complaints.push(Complaint::new(
+                    name,
+                    format!(
+                        "the known circle of {} is gone or has changed; correct the list in circles/known.rs",
+                        files.join(", ")
+                    ),
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// The arrows between the files of a crate, and the files that could not be read.
+fn arrows_of(sources: &BTreeMap<&str, &str>) -> (Arrows, Vec<(String, String)>) {
+    let tree = modules::read(sources);
+    (paths::arrows(&tree), tree.unread)
+}
+
+/// The circle, what ties it, and where it is cut most easily.
+fn described(circle: &Circle, arrows: &Arrows) -> String {
+    let inner = circle.arrows(arrows);
+    let mut text = format!("these modules form a circle: {}", circle.files.join(", "));
+    for (from, to, names) in &inner {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        text.push_str(&format!(
+            "\n        {from} uses {} of {to}",
+            names.join(", ")
+        ));
+    }
+    if let Some((from, to, names)) = inner.iter().min_by_key(|(_, _, names)| names.len()) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        text.push_str(&format!(
+            "\n        the thinnest tie: move {} from {to} to a file below both, or pass it in to {from}",
+            names.join(", ")
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(sources: &[(&str, &str)]) -> Vec<SourceFile> {
+        let manifest = ("Cargo.toml", "");
+        std::iter::once(&manifest)
+            .chain(sources)
+            .map(|(path, text)| SourceFile {
+                path: format!("crates/x/{path}"),
+                text: (*text).to_owned(),
+            })
+            .collect()
+    }
+
+    fn complaints(sources: &[(&str, &str)]) -> Vec<String> {
+        unexpected(&files(sources), &[])
+            .into_iter()
+            .map(|complaint| complaint.text)
+            .collect()
+    }
+
+    /// The arrows as `from -> to: names`, without the folder and the ending.
+    fn arrows(sources: &[(&str, &str)]) -> Vec<String> {
+        let (arrows, unread) = arrows_of(&sources.iter().copied().collect());
+        assert_eq!(unread, []);
+        arrows
+            .iter()
+            .map(|((from, to), names)| {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let short = |path: &str| path.replace("src/", "").replace(".rs", "");
+                format!("{} -> {}: {}", short(from), short(to), names.join(" "))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_circle_of_two_files_is_found_with_what_ties_it() {
+        let found = complaints(&[
+            ("src/lib.rs", "mod a; mod b;"),
+            ("src/a.rs", "use crate::b::Later; pub struct Sooner(Later);"),
+            (
+                "src/b.rs",
+                "pub struct Later; fn f(_: &super::a::Sooner) {}",
+            ),
+        ]);
+        assert_eq!(
+            found,
+            ["these modules form a circle: src/a.rs, src/b.rs\n        \
+             src/a.rs uses Later of src/b.rs\n        \
+             src/b.rs uses Sooner of src/a.rs\n        \
+             the thinnest tie: move Later from src/b.rs to a file below both, or pass it in to src/a.rs"]
+        );
+    }
+
+    #[test]
+    fn a_circle_of_three_files_through_a_re_export_is_found() {
+        let found = complaints(&[
+            ("src/lib.rs", "mod a; mod b;"),
+            ("src/a.rs", "mod inner; mod other; pub use inner::Inner;"),
+            (
+                "src/a/inner.rs",
+                "use crate::b::B; pub struct Inner { b: B }",
+            ),
+            ("src/a/other.rs", "pub fn other(_: super::Inner) {}"),
+            (
+                "src/b.rs",
+                "pub struct B; pub fn g() { crate::a::other::other(todo()) }",
+            ),
+        ]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains("circle: src/a/inner.rs, src/a/other.rs, src/b.rs\n"),
+            "{found:?}"
+        );
+        assert!(
+            found[0].contains("src/a/other.rs uses Inner of src/a/inner.rs"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_clean_tree_has_none() {
+        let found = complaints(&[
+            (
+                "src/lib.rs",
+                "mod a; mod b; mod c; pub use a::A; pub fn top() { b::b(); }",
+            ),
+            (
+                "src/a.rs",
+                "use crate::c::C; pub struct A(C); #[cfg(test)] mod tests { use crate::b; fn t() { b::b() } }",
+            ),
+            ("src/b.rs", "use crate::A; pub fn b() -> A { todo() }"),
+            ("src/c.rs", "pub struct C;"),
+        ]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_parent_and_a_child_that_use_each_other_are_a_circle() {
+        let parent = "mod child; pub struct P; pub fn f() { child::g(P) }";
+        let sources = [
+            ("src/lib.rs", "mod p;"),
+            ("src/p.rs", parent),
+            ("src/p/child.rs", "pub fn g(_: super::P) {}"),
+        ];
+        assert_eq!(
+            arrows(&sources),
+            ["p -> p/child: g", "p/child -> p: P"],
+            "as a facade it would be none"
+        );
+        assert_eq!(complaints(&sources).len(), 1);
+        let facade = "mod child; pub struct P; pub use child::g;";
+        assert_eq!(
+            arrows(&[sources[0], ("src/p.rs", facade), sources[2]]),
+            ["p/child -> p: P"]
+        );
+        let user = "mod child; pub struct P; pub use child::g; fn f() { g(P) }";
+        assert_eq!(
+            arrows(&[sources[0], ("src/p.rs", user), sources[2]]),
+            ["p -> p/child: g", "p/child -> p: P"]
+        );
+    }
+
+    #[test]
+    fn paths_are_found_wherever_they_stand() {
+        for text in [
+            "use crate::b::B;",
+            "use super::b::{self, B};",
+            "fn f() { use crate::b as other; other::B; }",
+            "use crate::*; fn f() -> b::B {}",
+            "use crate::b::*; fn f(_: Option<B>) {}",
+            "fn f() { assert!(x == crate::b::B); }",
+            "impl crate::b::B {}",
+            "mod inline { fn f(_: super::super::b::B) {} }",
+            "#[arg(value_parser = crate::b::B)] struct S;",
+            "macro_rules! m { () => { $crate::b::B } }",
+            "fn f(x: u8) { match x { crate::b::B => {} _ => {} } }",
+            "fn f(x: T) -> bool where T: crate::b::B {}",
+        ] {
+            let sources = [
+                ("src/lib.rs", "mod a; mod b;"),
+                ("src/a.rs", text),
+                ("src/b.rs", "pub struct B;"),
+            ];
+            assert_eq!(arrows(&sources), ["a -> b: B"], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_the_crate_or_only_of_its_tests_draws_no_arrow() {
+        for text in [
+            "use std::b::B; use ::b::B;",
+            "#[cfg(test)] use crate::b::B;",
+            "#[cfg(all(test, loom))] fn f(_: crate::b::B) {}",
+            "impl S { #[cfg(test)] fn f(_: crate::b::B) {} }",
+            "pub(in crate::b) struct S;",
+            "use crate::b;",
+        ] {
+            let sources = [
+                ("src/lib.rs", "mod a; mod b;"),
+                ("src/a.rs", text),
+                ("src/b.rs", "pub struct B;"),
+            ];
+            assert_eq!(arrows(&sources), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn programs_and_examples_of_a_crate_are_read_as_well() {
+        let program = [
+            ("src/bin/p.rs", "mod q; pub fn f() { q::g() }"),
+            ("src/bin/q.rs", "pub fn g() { crate::f() }"),
+        ];
+        assert_eq!(complaints(&program).len(), 1);
+    }
+
+    #[test]
+    fn a_module_whose_file_is_not_found_and_a_file_that_does_not_parse_are_complained_of() {
+        assert_eq!(complaints(&[("src/lib.rs", "mod a;")]).len(), 1);
+        assert_eq!(complaints(&[("src/lib.rs", "mod a {")]).len(), 1);
+    }
+
+    #[test]
+    fn a_known_circle_is_accepted_and_one_that_is_gone_is_not() {
+        let circle = files(&[
+            ("src/lib.rs", "mod a; mod b;"),
+            ("src/a.rs", "pub struct A(crate::b::B);"),
+            ("src/b.rs", "pub struct B(crate::a::A);"),
+        ]);
+        let known: &[(&str, &[&[&str]])] = &[("crates/x", &[&["src/a.rs", "src/b.rs"]])];
+        assert_eq!(unexpected(&circle, known), []);
+        let clean = files(&[("src/lib.rs", "")]);
+        assert!(unexpected(&clean, known)[0].text.contains("is gone"));
+    }
+}
