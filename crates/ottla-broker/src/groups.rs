@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_coordinator::WriteId;
 use ottla_coordinator::group::{
     Command, GroupCoordinator, GroupCoordinatorConfig, InitializeShareState, Outcome,
     ResolveRegexes, resolve,
@@ -16,9 +15,9 @@ use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
 use ottla_metadata::feature::{Feature, GROUP_VERSION, STREAMS_VERSION};
 use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
-use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicName};
+use ottla_types::{LeaderEpoch, Offset, TopicId, TopicName};
 
-use crate::coordination::{Coordinators, LogEntry, Served, Shard};
+use crate::coordination::{Coordinators, Served, Shard};
 use crate::share_groups::Persister;
 use crate::{Broker, Operation, RequestContext, ResourceType};
 
@@ -123,7 +122,6 @@ fn settings(broker: &Broker) -> Arc<GroupCoordinatorConfig> {
 impl Served for GroupCoordinator {
     const TOPIC: &'static str = OFFSETS_TOPIC;
     const WHAT: &'static str = "groups";
-    const AWAITS_COMMITTED_LOG: bool = false;
 
     fn coordinators(broker: &Broker) -> &Coordinators<Self> {
         &broker.groups.coordinators
@@ -135,30 +133,6 @@ impl Served for GroupCoordinator {
 
     fn new(broker: &Broker, _leader_epoch: LeaderEpoch) -> Self {
         GroupCoordinator::new(settings(broker))
-    }
-
-    fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset,
-                producer_id,
-                key,
-                value,
-            } => self
-                .replay(offset, producer_id, key, value, now)
-                .map_err(|error| error.to_string()),
-            LogEntry::EndTransaction {
-                producer_id,
-                is_commit,
-            } => {
-                self.replay_end_transaction_marker(producer_id, is_commit);
-                Ok(())
-            }
-        }
-    }
-
-    fn begin_uncommitted(&mut self) -> Option<WriteId> {
-        Some(self.begin_uncommitted())
     }
 
     /// `offsets.topic.compression.codec`, at the codec's default level.

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_coordinator::WriteId;
 use ottla_coordinator::share_session::{
     ConnectionId, Disconnected, ShareSessionKey, ShareSessions,
 };
@@ -26,11 +25,11 @@ use ottla_coordinator::share_state::{Command, ShareCoordinator, ShareCoordinator
 use ottla_metadata::MetadataDelta;
 use ottla_metadata::feature::SHARE_VERSION;
 use ottla_records::Compression;
-use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicIdPartition};
+use ottla_types::{LeaderEpoch, Offset, TopicId, TopicIdPartition};
 use parking_lot::Mutex;
 
 use crate::Broker;
-use crate::coordination::{Coordinators, LogEntry, Served, Shard};
+use crate::coordination::{Coordinators, Served, Shard};
 
 pub(crate) use deletion::delete_state;
 pub(crate) use latest_offsets::latest_offsets;
@@ -140,8 +139,6 @@ pub(crate) fn are_enabled(broker: &Broker) -> bool {
 impl Served for ShareCoordinator {
     const TOPIC: &'static str = SHARE_STATE_TOPIC;
     const WHAT: &'static str = "the state of share groups";
-    // A record that is delivered on the strength of what may not count could be settled already.
-    const AWAITS_COMMITTED_LOG: bool = true;
 
     fn coordinators(broker: &Broker) -> &Coordinators<Self> {
         &broker.share_groups.coordinators
@@ -153,26 +150,6 @@ impl Served for ShareCoordinator {
 
     fn new(broker: &Broker, _leader_epoch: LeaderEpoch) -> Self {
         ShareCoordinator::new(Arc::clone(&broker.share_groups.config))
-    }
-
-    fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset, key, value, ..
-            } => self
-                .replay(offset, key, value)
-                .map_err(|error| error.to_string()),
-            // The coordinator's own records are part of no transaction.
-            LogEntry::EndTransaction { .. } => Ok(()),
-        }
-    }
-
-    fn begin_uncommitted(&mut self) -> Option<WriteId> {
-        None
-    }
-
-    fn on_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
-        self.on_records_appended(first, last, base_offset);
     }
 
     /// `share.coordinator.state.topic.compression.codec`, at the codec's default level.

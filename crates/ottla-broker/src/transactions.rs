@@ -14,17 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_coordinator::WriteId;
 use ottla_coordinator::transaction::{
     Command, TransactionCoordinator, TransactionCoordinatorConfig,
 };
 use ottla_metadata::feature::TRANSACTION_VERSION;
 use ottla_metadata::{MetadataDelta, MetadataImage};
 use ottla_records::Compression;
-use ottla_types::{LeaderEpoch, Timestamp};
+use ottla_types::LeaderEpoch;
 
 use crate::Broker;
-use crate::coordination::{Coordinators, LogEntry, Served, Shard};
+use crate::coordination::{Coordinators, Served, Shard};
 
 pub(crate) use marker_sender::MarkerSender;
 pub(crate) use verifier::{AddedBy, AskedFor, ProducerTransaction, Verifier};
@@ -90,8 +89,6 @@ pub(crate) fn request_timeout(broker: &Broker) -> Duration {
 impl Served for TransactionCoordinator {
     const TOPIC: &'static str = TRANSACTION_TOPIC;
     const WHAT: &'static str = "transactions";
-    // An id whose last step might not count could be given to two producers.
-    const AWAITS_COMMITTED_LOG: bool = true;
 
     fn coordinators(broker: &Broker) -> &Coordinators<Self> {
         &broker.transactions.coordinators
@@ -106,24 +103,8 @@ impl Served for TransactionCoordinator {
         TransactionCoordinator::new(config, leader_epoch.0, version_of(&broker.metadata()))
     }
 
-    fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset, key, value, ..
-            } => self
-                .replay(offset, key, value)
-                .map_err(|error| error.to_string()),
-            // The coordinator's own records are part of no transaction.
-            LogEntry::EndTransaction { .. } => Ok(()),
-        }
-    }
-
     fn begin(&mut self, broker: &Broker) {
         self.set_transaction_version(version_of(&broker.metadata()));
-    }
-
-    fn begin_uncommitted(&mut self) -> Option<WriteId> {
-        None
     }
 
     fn compression(_broker: &Broker) -> Compression {
