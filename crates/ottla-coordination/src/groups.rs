@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
-use ottla_coordinator::WriteId;
 use ottla_coordinator::group::{
     Command, GroupCoordinator, GroupCoordinatorConfig, InitializeShareState, Outcome,
     ResolveRegexes, resolve,
@@ -17,9 +16,9 @@ use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
 use ottla_metadata::feature::{Feature, GROUP_VERSION, STREAMS_VERSION};
 use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
-use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicName};
+use ottla_types::{LeaderEpoch, Offset, TopicId, TopicName};
 
-use crate::runtime::{Coordinators, LogEntry, Served, Shard};
+use crate::runtime::{Coordinators, Served, Shard};
 use crate::share_groups::{Persister, ShareGroups};
 use crate::surroundings::Surroundings;
 use ottla_net::{Operation, RequestContext, ResourceType};
@@ -145,7 +144,6 @@ impl Served for GroupCoordinator {
     type Host = Groups;
     const TOPIC: &'static str = OFFSETS_TOPIC;
     const WHAT: &'static str = "groups";
-    const AWAITS_COMMITTED_LOG: bool = false;
 
     fn configured_partitions(config: &BrokerConfig) -> i32 {
         config.offsets_topic_num_partitions
@@ -153,30 +151,6 @@ impl Served for GroupCoordinator {
 
     fn new(groups: &Groups, _leader_epoch: LeaderEpoch) -> Self {
         GroupCoordinator::new(settings(groups))
-    }
-
-    fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset,
-                producer_id,
-                key,
-                value,
-            } => self
-                .replay(offset, producer_id, key, value, now)
-                .map_err(|error| error.to_string()),
-            LogEntry::EndTransaction {
-                producer_id,
-                is_commit,
-            } => {
-                self.replay_end_transaction_marker(producer_id, is_commit);
-                Ok(())
-            }
-        }
-    }
-
-    fn begin_uncommitted(&mut self) -> Option<WriteId> {
-        Some(self.begin_uncommitted())
     }
 
     /// `offsets.topic.compression.codec`, at the codec's default level.

@@ -16,15 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_coordinator::{Coordinator, WriteId, partition_for};
+use ottla_coordinator::{Coordinator, partition_for};
 use ottla_metadata::{LocalReplica, MetadataDelta};
 use ottla_records::Compression;
-use ottla_types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, Timestamp};
+use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 use crate::surroundings::Surroundings;
-pub use load::LogEntry;
 pub use shard::Shard;
 
 /// What the shell has to know of a kind of coordinator besides its state machine.
@@ -42,27 +41,14 @@ pub trait Served:
     /// What cannot be coordinated when a partition cannot be read: for people.
     const WHAT: &'static str;
 
-    /// Whether nobody is answered before all that is in the log at the election is committed.
-    const AWAITS_COMMITTED_LOG: bool;
-
     /// How many partitions the topic has when it is created.
     fn configured_partitions(config: &BrokerConfig) -> i32;
 
     /// A coordinator that knows nothing yet.
     fn new(host: &Self::Host, leader_epoch: LeaderEpoch) -> Self;
 
-    /// Takes in what stands in the log; the error is for people.
-    fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String>;
-
     /// The log has been read, and requests are going to come in.
     fn begin(&mut self, _host: &Self::Host) {}
-
-    /// What is replayed from here on is in the log and not committed: it counts to the write that is returned.
-    fn begin_uncommitted(&mut self) -> Option<WriteId>;
-
-    /// The records of the writes from `first` to `last` stand in the log from `base_offset` on, and may be committed or not:
-    /// for a coordinator that has to know.
-    fn on_appended(&mut self, _first: WriteId, _last: WriteId, _base_offset: Offset) {}
 
     fn compression(host: &Self::Host) -> Compression;
 

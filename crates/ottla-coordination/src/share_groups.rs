@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_coordinator::WriteId;
 use ottla_coordinator::share_session::{
     ConnectionId, Disconnected, ShareSessionKey, ShareSessions,
 };
@@ -26,10 +25,10 @@ use ottla_coordinator::share_state::{Command, ShareCoordinator, ShareCoordinator
 use ottla_metadata::MetadataDelta;
 use ottla_metadata::feature::SHARE_VERSION;
 use ottla_records::Compression;
-use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicIdPartition};
+use ottla_types::{LeaderEpoch, Offset, TopicId, TopicIdPartition};
 use parking_lot::Mutex;
 
-use crate::runtime::{Coordinators, LogEntry, Served, Shard};
+use crate::runtime::{Coordinators, Served, Shard};
 use crate::surroundings::Surroundings;
 
 pub use deletion::delete_state;
@@ -145,8 +144,6 @@ impl Served for ShareCoordinator {
     type Host = ShareGroups;
     const TOPIC: &'static str = SHARE_STATE_TOPIC;
     const WHAT: &'static str = "the state of share groups";
-    // A record that is delivered on the strength of what may not count could be settled already.
-    const AWAITS_COMMITTED_LOG: bool = true;
 
     fn configured_partitions(config: &BrokerConfig) -> i32 {
         config.share_coordinator_state_topic_num_partitions
@@ -154,26 +151,6 @@ impl Served for ShareCoordinator {
 
     fn new(share_groups: &ShareGroups, _leader_epoch: LeaderEpoch) -> Self {
         ShareCoordinator::new(Arc::clone(&share_groups.config))
-    }
-
-    fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset, key, value, ..
-            } => self
-                .replay(offset, key, value)
-                .map_err(|error| error.to_string()),
-            // The coordinator's own records are part of no transaction.
-            LogEntry::EndTransaction { .. } => Ok(()),
-        }
-    }
-
-    fn begin_uncommitted(&mut self) -> Option<WriteId> {
-        None
-    }
-
-    fn on_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
-        self.on_records_appended(first, last, base_offset);
     }
 
     /// `share.coordinator.state.topic.compression.codec`, at the codec's default level.

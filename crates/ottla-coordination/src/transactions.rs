@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_coordinator::WriteId;
 use ottla_coordinator::transaction::{
     Command, TransactionCoordinator, TransactionCoordinatorConfig,
 };
@@ -23,10 +22,10 @@ use ottla_metadata::{MetadataDelta, MetadataImage};
 use ottla_partition::partition::host::VerifyTransactions;
 use ottla_partition::partition::producer_transaction::ProducerTransaction;
 use ottla_records::Compression;
-use ottla_types::{ErrorCode, LeaderEpoch, Timestamp, TopicPartition};
+use ottla_types::{ErrorCode, LeaderEpoch, TopicPartition};
 
 use crate::groups::Groups;
-use crate::runtime::{Coordinators, LogEntry, Served, Shard};
+use crate::runtime::{Coordinators, Served, Shard};
 use crate::surroundings::Surroundings;
 
 pub use marker_sender::MarkerSender;
@@ -105,8 +104,6 @@ impl Served for TransactionCoordinator {
     type Host = Transactions;
     const TOPIC: &'static str = TRANSACTION_TOPIC;
     const WHAT: &'static str = "transactions";
-    // An id whose last step might not count could be given to two producers.
-    const AWAITS_COMMITTED_LOG: bool = true;
 
     fn configured_partitions(config: &BrokerConfig) -> i32 {
         config.transaction_state_log_num_partitions
@@ -121,27 +118,11 @@ impl Served for TransactionCoordinator {
         )
     }
 
-    fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
-        match entry {
-            LogEntry::Record {
-                offset, key, value, ..
-            } => self
-                .replay(offset, key, value)
-                .map_err(|error| error.to_string()),
-            // The coordinator's own records are part of no transaction.
-            LogEntry::EndTransaction { .. } => Ok(()),
-        }
-    }
-
     fn begin(&mut self, transactions: &Transactions) {
         self.set_transaction_version(version_of(&transactions.surroundings.context.metadata()));
     }
 
-    fn begin_uncommitted(&mut self) -> Option<WriteId> {
-        None
-    }
-
-    fn compression(_broker: &Transactions) -> Compression {
+    fn compression(_transactions: &Transactions) -> Compression {
         Compression::None
     }
 

@@ -44,7 +44,6 @@ pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
 pub use outcome::{
     Command, DeletedShareGroups, Outcome, Reply, Response, TimerChange, TimerKey, Write,
-    error_after_append,
 };
 pub use record::CoordinatorRecord;
 pub use replay::ReplayError;

@@ -2,9 +2,8 @@
 //!
 //! A coordinator is the state of one partition of an internal topic: `__consumer_offsets` for groups,
 //! `__transaction_state` for transactions, `__share_group_state` for how far share groups are. A request and the state give an [`Outcome`]: records to
-//! append to that partition, replies, and changes to timers. The shell around it (in `ottla-broker`)
-//! appends the records, tells the coordinator when they are committed or could not be written, and
-//! calls it when a timer is due.
+//! append to that partition, replies, and changes to timers. Around each is a [`CoordinatorRuntime`], which
+//! decides what is appended when and who is answered; its shell has the log, the clock and the threads.
 //!
 //! Nothing here knows a clock, a socket, a file or randomness: time and random numbers are arguments.
 //! Wire versions stay outside too; where an older version behaves differently, the caller says so by
@@ -18,21 +17,19 @@ compile_error!("planted-bugs are for simulations: no build with optimisations ma
 pub mod group;
 mod java_collections;
 mod java_hash;
-mod outcome;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod runtime;
 pub mod share_partition;
 pub mod share_session;
 pub mod share_state;
-mod timeline;
-mod timer_queue;
 pub mod transaction;
 
 pub use java_hash::partition_for;
-pub use outcome::{
-    Coordinator, EncodeRecord, Outcome, Reply, ReplyTo, TimerChange, TransactionEnd,
-    TransactionalProducer, Write, WriteId, WriteKind,
+pub use runtime::{
+    BATCH_HEADER_BYTES, Coordinator, CoordinatorRuntime, EncodeRecord, LogEntry, OutboundBatch,
+    Outcome, PendingWrite, Reply, ReplyTo, StepContext, TimerChange, TransactionEnd,
+    TransactionalProducer, Write, WriteId, WriteKind, error_after_append,
 };
-pub use timer_queue::TimerQueue;

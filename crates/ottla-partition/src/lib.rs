@@ -27,5 +27,5 @@ pub use partition::host::PartitionHost;
 pub use partitions::Partitions;
 pub use replication::Replication;
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, feature = "test-host"))]
+pub mod test_host;

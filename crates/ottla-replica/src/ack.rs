@@ -9,6 +9,9 @@ pub enum RequiredAcks {
     None,
     /// 1: once it is in the leader's log (and flushed there where `flush.messages` demands it).
     Leader,
+    /// As `Leader`, and refused as `All` where fewer replicas are in sync than `min.insync.replicas`: for a writer of this
+    /// broker that has to know where its records stand, and waits for the high watermark by itself.
+    LeaderWithMinIsr,
     /// -1: once every in-sync replica has it, that is, once the high watermark has passed it.
     All,
 }

@@ -220,7 +220,11 @@ impl<Ack> Leader<Ack> {
                 return;
             }
         }
-        if required_acks == RequiredAcks::All && self.is_under_min_isr() {
+        let needs_min_isr = matches!(
+            required_acks,
+            RequiredAcks::All | RequiredAcks::LeaderWithMinIsr
+        );
+        if needs_min_isr && self.is_under_min_isr() {
             effects.push(Effect::ReleaseAck {
                 ack,
                 outcome: AckOutcome::NotEnoughReplicas,

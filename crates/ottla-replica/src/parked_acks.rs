@@ -47,7 +47,9 @@ impl<Ack> ParkedAcks<Ack> {
     /// Puts an acknowledgement behind all that wait for the same end or an earlier one.
     pub(crate) fn park(&mut self, parked: Parked<Ack>) {
         let queue = match parked.required_acks {
-            RequiredAcks::None | RequiredAcks::Leader => &mut self.awaiting_settled,
+            RequiredAcks::None | RequiredAcks::Leader | RequiredAcks::LeaderWithMinIsr => {
+                &mut self.awaiting_settled
+            }
             RequiredAcks::All => &mut self.awaiting_high_watermark,
         };
         let place = queue.partition_point(|waiting| waiting.until <= parked.until);

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::group::{GroupCoordinator, Response, error_after_append};
+use ottla_coordinator::error_after_append;
+use ottla_coordinator::group::{GroupCoordinator, Response};
 use ottla_protocol::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
 use ottla_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,

@@ -1,8 +1,10 @@
 //! Share groups over the wire: state that is persisted and read, and records that are acquired, acknowledged, renewed,
 //! given back and delivered again. The group's membership plays no part: whoever fetches says who it is.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ottla_coordinator::share_state::{InitializeState, SharePartitionKey};
 use ottla_protocol::Records;
 use ottla_protocol::messages::alter_share_group_offsets_request::{
     AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
@@ -29,7 +31,7 @@ use ottla_protocol::messages::{
     ShareFetchResponse, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest,
 };
 use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord, PartitionChangeRecord};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, Offset};
 
 use super::client::Client;
 use super::produce_and_fetch::{batch, produce_to};
@@ -57,6 +59,35 @@ async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     let mut client = broker.connect().await;
     initialize(&broker, &mut client).await;
     (broker, client)
+}
+
+/// Threads that decide at the same time hand their writes to the log in turn. That a write is committed is never
+/// reported ahead of where it stands: the share coordinator asserts it, since it deletes what is before its snapshots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writes_of_many_threads_are_reported_in_order() {
+    let one_partition = ("share.coordinator.state.topic.num.partitions", "1");
+    let (broker, _client) = broker(&[one_partition]).await;
+    let writers = (0..32).map(|writer| {
+        let broker = Arc::clone(broker.broker());
+        tokio::spawn(async move {
+            for epoch in 1..1_000 {
+                let request = InitializeState {
+                    key: SharePartitionKey {
+                        group_id: format!("g{writer}").into(),
+                        topic_id: topic_id("t"),
+                        partition: 0,
+                    },
+                    state_epoch: epoch,
+                    start_offset: Offset(0),
+                };
+                let initialized = broker.share_groups.initialize_state(request);
+                initialized.await.expect("it is written");
+            }
+        })
+    });
+    for writer in Vec::from_iter(writers) {
+        writer.await.expect("no coordinator panics");
+    }
 }
 
 /// Sets the group's start offset as its coordinator does, which makes the topic of the state.

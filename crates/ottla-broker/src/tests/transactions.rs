@@ -3,6 +3,7 @@
 
 mod loading;
 mod markers;
+mod too_few_replicas;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ottla_coordinator::WriteId;
+use ottla_coordinator::{LogEntry, WriteId};
 use ottla_log::LogReader;
 use ottla_records::RecordBatch;
 use ottla_records::control::ControlRecordType;
@@ -22,21 +22,6 @@ const READ_BYTES: u64 = 1024 * 1024;
 pub(super) const CONCURRENT_LOADS: usize = 4;
 /// The most bytes that the records of one batch may decompress to.
 const MAX_DECOMPRESSED_BYTES: usize = 1024 * 1024 * 1024;
-
-/// What a coordinator is told of its log.
-pub enum LogEntry<'a> {
-    /// `producer_id` is that of a transactional batch, and `ProducerId::NONE` otherwise.
-    Record {
-        offset: Offset,
-        producer_id: ProducerId,
-        key: &'a Bytes,
-        value: Option<&'a Bytes>,
-    },
-    EndTransaction {
-        producer_id: ProducerId,
-        is_commit: bool,
-    },
-}
 
 /// A coordinator as the log of its partition describes it.
 pub(super) struct Loaded<C> {

@@ -1,23 +1,21 @@
-//! The coordinator of one partition of an internal topic, with everybody who waits for it.
+//! The coordinator of one partition of an internal topic, as threads share it.
 //!
-//! The state machine is behind a lock that is held for one decision and never while anything is appended
-//! or awaited. What it decides to write goes to the `outbox`, which appends in the order of the decisions.
-//! Invariants: a reply is sent at most once; after `close` every request is refused with
-//! `NOT_COORDINATOR`; timers run only while the shard is active.
+//! All that is decided is in [`CoordinatorRuntime`], behind a lock that is held for one step and never while anything is
+//! appended or awaited. Here are the log that it is read from, the thread that appends (`outbox`), and the task that waits
+//! for what is due: timers, the high watermark, and the patience of those who wait.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_coordinator::{Outcome, ReplyTo, TimerQueue};
-use ottla_types::{ErrorCode, LeaderEpoch, Timestamp};
+use ottla_coordinator::{CoordinatorRuntime, OutboundBatch, Outcome, ReplyTo, StepContext};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::Served;
 use super::load::{self, Loaded};
-use super::outbox::Outbox;
-use ottla_partition::partition::Partition;
+use super::outbox;
+use ottla_partition::partition::{Partition, Waiter};
 
 /// How many timers that are due a request fires before it waits for its reply. A first rebalance without a delay needs two; what is
 /// due again and again is left to `run_timers`.
@@ -26,29 +24,45 @@ const TURNS_FOR_TIMERS: usize = 8;
 pub struct Shard<C: Served> {
     pub(super) partition: Arc<Partition>,
     leader_epoch: LeaderEpoch,
-    pub(super) state: Mutex<State<C>>,
-    /// The next deadline has moved, or the shard was closed.
-    timers_changed: Notify,
+    state: Mutex<State<C>>,
+    /// Something is due earlier than `run_timers` knows, or the shard was closed.
+    due_changed: Notify,
 }
 
-pub(super) enum State<C: Served> {
-    /// The log is being read.
-    Loading,
-    Active(Box<Active<C>>),
-    /// The log could not be read. What is wrong with it was logged.
-    Failed,
-    /// Coordinated elsewhere, or the broker stops.
-    Closed,
+type Runtime<C> =
+    CoordinatorRuntime<C, oneshot::Sender<<C as ottla_coordinator::Coordinator>::Response>>;
+
+struct State<C: Served> {
+    runtime: Runtime<C>,
+    /// What `run_timers` waits for.
+    watched: Due,
 }
 
-pub(super) struct Active<C: Served> {
-    pub(super) coordinator: C,
-    timers: TimerQueue<C::TimerKey>,
-    waiting: HashMap<ReplyTo, oneshot::Sender<C::Response>>,
-    next_reply: u64,
-    pub(super) outbox: Outbox,
-    /// Asked for, and carried out when the state is not locked any more.
-    pub(super) commands: Vec<C::Command>,
+/// What there is to wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Due {
+    deadline_ms: Option<u64>,
+    /// That the log is committed up to here.
+    end: Option<Offset>,
+}
+
+impl<C: Served> State<C> {
+    fn due(&self) -> Due {
+        Due {
+            deadline_ms: self.runtime.next_deadline_ms(),
+            end: self.runtime.awaited_end(),
+        }
+    }
+
+    /// Whether nothing is due before what is waited for.
+    fn is_watched(&self) -> bool {
+        let due = self.due();
+        let is_earlier = |new: Option<u64>, known: Option<u64>| {
+            new.is_some_and(|new| known.is_none_or(|known| new < known))
+        };
+        !is_earlier(due.deadline_ms, self.watched.deadline_ms)
+            && (due.end.is_none() || self.watched.end.is_some())
+    }
 }
 
 impl<C: Served> Shard<C> {
@@ -56,8 +70,11 @@ impl<C: Served> Shard<C> {
         Arc::new(Shard {
             partition,
             leader_epoch,
-            state: Mutex::new(State::Loading),
-            timers_changed: Notify::new(),
+            state: Mutex::new(State {
+                runtime: CoordinatorRuntime::loading(),
+                watched: Due::default(),
+            }),
+            due_changed: Notify::new(),
         })
     }
 
@@ -80,41 +97,24 @@ impl<C: Served> Shard<C> {
     }
 
     fn on_loaded(self: &Arc<Self>, host: &Arc<C::Host>, loaded: Result<Loaded<C>, String>) {
-        let mut state = self.state.lock();
-        if !matches!(*state, State::Loading) {
-            return;
-        }
         let Loaded {
             mut coordinator,
             uncommitted,
         } = match loaded {
             Ok(loaded) => loaded,
             Err(error) => {
-                let partition = &self.partition.topic_partition;
-                tracing::error!(%partition, "{} cannot be coordinated: {error}", C::WHAT);
-                *state = State::Failed;
+                if self.state.lock().runtime.on_load_failed() {
+                    let partition = &self.partition.topic_partition;
+                    tracing::error!(%partition, "{} cannot be coordinated: {error}", C::WHAT);
+                }
                 return;
             }
         };
-        // Under the lock: a change of the metadata is either in this, or finds the shard active.
-        coordinator.begin(host);
-        let outcome = coordinator.on_loaded(host.surroundings.context.timestamp());
-        *state = State::Active(Box::new(Active {
-            coordinator,
-            timers: TimerQueue::default(),
-            waiting: HashMap::new(),
-            next_reply: 0,
-            outbox: Outbox::default(),
-            commands: Vec::new(),
-        }));
-        if let State::Active(active) = &mut *state {
-            self.enact(host, active, outcome);
-        }
-        drop(state);
-        if let Some((write, end)) = uncommitted {
-            let (shard, host) = (Arc::clone(self), Arc::clone(host));
-            tokio::spawn(async move { shard.await_commit(&host, write, write, end).await });
-        }
+        self.step(host, |runtime, at| {
+            // Under the lock: a change of the metadata is either in this, or finds the shard active.
+            coordinator.begin(host);
+            runtime.on_loaded(coordinator, uncommitted, at);
+        });
         self.run_outbox(host);
         tokio::spawn(Arc::clone(self).run_timers(Arc::clone(host)));
     }
@@ -126,25 +126,24 @@ impl<C: Served> Shard<C> {
         decide: impl FnOnce(&mut C, ReplyTo, Timestamp) -> Outcome<C>,
     ) -> Result<C::Response, ErrorCode> {
         let (reply, replied) = oneshot::channel();
-        self.step(host, |active| {
-            let to = ReplyTo(active.next_reply);
-            active.next_reply += 1;
-            active.waiting.insert(to, reply);
-            decide(
-                &mut active.coordinator,
-                to,
-                host.surroundings.context.timestamp(),
-            )
-        })?;
+        let asked = self.step(host, |runtime, at| {
+            runtime.request(reply, at, |coordinator, to| decide(coordinator, to, at.now))
+        });
+        asked.map_err(|(_, error)| error)?;
         self.run_outbox(host);
         // What was told to wait for no time at all, such as a first rebalance without a delay, waits for the requests that are
         // here already: each of their tasks has its turn before.
         for _ in 0..TURNS_FOR_TIMERS {
-            if !self.has_due_timer(host) {
+            if !self
+                .state
+                .lock()
+                .runtime
+                .has_due_timer(host.surroundings.context.now_ms())
+            {
                 break;
             }
             tokio::task::yield_now().await;
-            self.fire_due_timer(host);
+            self.step(host, |runtime, at| runtime.fire_due_timer(at));
             self.run_outbox(host);
         }
         replied.await.map_err(|_| ErrorCode::NotCoordinator)
@@ -152,11 +151,7 @@ impl<C: Served> Shard<C> {
 
     /// Looks at the coordinator.
     pub fn read<T>(&self, look: impl FnOnce(&C) -> T) -> Result<T, ErrorCode> {
-        match &*self.state.lock() {
-            State::Active(active) => Ok(look(&active.coordinator)),
-            State::Loading => Err(ErrorCode::CoordinatorLoadInProgress),
-            State::Failed | State::Closed => Err(ErrorCode::NotCoordinator),
-        }
+        self.state.lock().runtime.read(look)
     }
 
     /// Tells the coordinator that something has happened.
@@ -165,11 +160,8 @@ impl<C: Served> Shard<C> {
         host: &Arc<C::Host>,
         tell: impl FnOnce(&mut C, Timestamp) -> Outcome<C>,
     ) -> Result<(), ErrorCode> {
-        self.step(host, |active| {
-            tell(
-                &mut active.coordinator,
-                host.surroundings.context.timestamp(),
-            )
+        self.step(host, |runtime, at| {
+            runtime.tell(at, |coordinator| tell(coordinator, at.now))
         })?;
         self.run_outbox(host);
         Ok(())
@@ -177,130 +169,146 @@ impl<C: Served> Shard<C> {
 
     /// Answers everything that is parked, and refuses everything from now on.
     pub(super) fn close(&self) {
-        let before = std::mem::replace(&mut *self.state.lock(), State::Closed);
-        if let State::Active(mut active) = before {
-            let outcome = active.coordinator.on_unloaded();
-            active.send_replies(outcome);
-        }
-        self.timers_changed.notify_one();
+        let mut state = self.state.lock();
+        state.runtime.close();
+        send_replies(&mut state.runtime);
+        drop(state);
+        self.due_changed.notify_one();
         self.partition.waiters.wake_all();
     }
 
     pub fn is_closed(&self) -> bool {
-        matches!(*self.state.lock(), State::Closed)
+        self.state.lock().runtime.is_closed()
     }
 
-    /// Lets the coordinator take one step, and does what it asks for except for appending.
-    pub(super) fn step(
+    /// Takes one step, and sends the replies that it asks for.
+    pub(super) fn step<T>(
         &self,
         host: &C::Host,
-        take: impl FnOnce(&mut Active<C>) -> Outcome<C>,
-    ) -> Result<(), ErrorCode> {
-        match &mut *self.state.lock() {
-            State::Active(active) => {
-                let outcome = take(active);
-                self.enact(host, active, outcome);
-                Ok(())
-            }
-            State::Loading => Err(ErrorCode::CoordinatorLoadInProgress),
-            State::Failed | State::Closed => Err(ErrorCode::NotCoordinator),
+        take: impl FnOnce(&mut Runtime<C>, &StepContext<'_>) -> T,
+    ) -> T {
+        let (taken, is_watched) = self.with_runtime(host, |runtime, at| {
+            let taken = take(runtime, at);
+            send_replies(runtime);
+            taken
+        });
+        if !is_watched {
+            self.due_changed.notify_one();
         }
+        taken
     }
 
-    fn enact(&self, host: &C::Host, active: &mut Active<C>, mut outcome: Outcome<C>) {
-        let next_deadline = active.timers.next_deadline_ms();
-        loop {
-            let now_ms = host.surroundings.context.now_ms();
-            for change in outcome.timers.drain(..) {
-                active.timers.apply(change, now_ms);
-            }
-            let writes = std::mem::take(&mut outcome.writes);
-            active.commands.append(&mut outcome.commands);
-            active.send_replies(outcome);
-            // A write that can never be appended is refused before anything is decided on top of it.
-            let settings = self.partition.settings();
-            match active
-                .outbox
-                .accept::<C>(writes, settings.rules.max_message_bytes, host)
-            {
-                Ok(()) => break,
-                Err((write, error)) => {
-                    outcome = active.coordinator.on_write_failed(
-                        write,
-                        error,
-                        host.surroundings.context.timestamp(),
-                    );
-                }
-            }
+    /// The next batch that may be appended. What was asked for before it is carried out.
+    pub(super) fn next_append(self: &Arc<Self>, host: &Arc<C::Host>) -> Option<OutboundBatch> {
+        // Mostly the log answers at once: nobody is woken for the time that it may take.
+        let ((commands, batch), _) = self.with_runtime(host, |runtime, at| {
+            (runtime.take_commands(), runtime.next_append(at))
+        });
+        for command in commands {
+            C::execute(self, host, command);
         }
-        let is_earlier = match (active.timers.next_deadline_ms(), next_deadline) {
-            (Some(now), Some(before)) => now < before,
-            (now, before) => now != before,
+        batch
+    }
+
+    /// Also says whether `run_timers` waits for what is due next.
+    fn with_runtime<T>(
+        &self,
+        host: &C::Host,
+        take: impl FnOnce(&mut Runtime<C>, &StepContext<'_>) -> T,
+    ) -> (T, bool) {
+        let max_message_bytes = self.partition.settings().rules.max_message_bytes;
+        let mut state = self.state.lock();
+        let at = StepContext {
+            now_ms: host.surroundings.context.now_ms(),
+            now: host.surroundings.context.timestamp(),
+            commit_timeout_ms: C::commit_timeout(host).as_millis() as u64,
+            max_message_bytes,
+            fits: &|write| outbox::fits::<C>(write, max_message_bytes, host),
         };
-        if is_earlier {
-            self.timers_changed.notify_one();
+        (take(&mut state.runtime, &at), state.is_watched())
+    }
+
+    /// Has `run_timers` look at what is due, where it does not know.
+    pub(super) fn watch_deadlines(&self) {
+        if !self.state.lock().is_watched() {
+            self.due_changed.notify_one();
         }
     }
 
-    /// Calls the coordinator when a timer is due, until the shard is closed.
+    /// Does what is due, until the shard is closed.
     async fn run_timers(self: Arc<Self>, host: Arc<C::Host>) {
+        let waiter = Waiter::default();
         loop {
-            let next_deadline = match &*self.state.lock() {
-                State::Active(active) => active.timers.next_deadline_ms(),
-                State::Loading | State::Failed | State::Closed => return,
-            };
-            let changed = self.timers_changed.notified();
-            match next_deadline {
-                Some(deadline) => {
-                    let wait = Duration::from_millis(
-                        deadline.saturating_sub(host.surroundings.context.now_ms()),
-                    );
-                    tokio::select! {
-                        () = tokio::time::sleep(wait) => {}
-                        () = changed => {}
-                    }
+            let due = {
+                let mut state = self.state.lock();
+                if !state.runtime.is_active() {
+                    return;
                 }
-                None => changed.await,
+                state.watched = state.due();
+                state.watched
+            };
+            if let Some(end) = due.end {
+                // Wakes when the last record below `end` can be read, and when the shard is closed.
+                self.partition.waiters.register(end.plus(-1), &waiter);
             }
-            while self.fire_due_timer(&host) {}
+            let is_committed = |end| self.partition.reader().high_watermark() >= end;
+            if !due.end.is_some_and(is_committed) {
+                let wait = due.deadline_ms.map(|deadline| {
+                    Duration::from_millis(
+                        deadline.saturating_sub(host.surroundings.context.now_ms()),
+                    )
+                });
+                let is_due = async {
+                    match wait {
+                        Some(wait) => tokio::time::sleep(wait).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = is_due => {}
+                    () = self.due_changed.notified() => {}
+                    () = waiter.notified() => {}
+                }
+            }
+            if due.end.is_some() {
+                self.partition.waiters.take_out(&waiter);
+            }
+            self.do_what_is_due(&host);
             self.run_outbox(&host);
         }
     }
 
-    fn has_due_timer(&self, host: &C::Host) -> bool {
-        match &*self.state.lock() {
-            State::Active(active) => {
-                let next_deadline = active.timers.next_deadline_ms();
-                next_deadline.is_some_and(|deadline| deadline <= host.surroundings.context.now_ms())
-            }
-            State::Loading | State::Failed | State::Closed => false,
-        }
+    fn do_what_is_due(&self, host: &C::Host) {
+        let high_watermark = self.partition.reader().high_watermark();
+        self.step(host, |runtime, at| {
+            runtime.on_high_watermark(high_watermark, at)
+        });
+        // One step at a time, so that requests come in between.
+        while self.step(host, |runtime, at| {
+            runtime.fire_due_timer(at) || runtime.tell_of_delay(at)
+        }) {}
     }
 
-    fn fire_due_timer(&self, host: &C::Host) -> bool {
-        let mut state = self.state.lock();
-        let State::Active(active) = &mut *state else {
-            return false;
-        };
-        let Some(key) = active.timers.pop_due(host.surroundings.context.now_ms()) else {
-            return false;
-        };
-        let outcome = active
-            .coordinator
-            .on_timer(key, host.surroundings.context.timestamp());
-        self.enact(host, active, outcome);
-        true
+    /// Ends when everything below `end` is committed (`true`), or when the shard is closed.
+    pub(super) async fn await_high_watermark(&self, end: Offset) -> bool {
+        loop {
+            let waiter = Waiter::default();
+            // Wakes when the last record below `end` can be read, and when the shard is closed.
+            self.partition.waiters.register(end.plus(-1), &waiter);
+            let is_committed = self.partition.reader().high_watermark() >= end;
+            if is_committed || self.is_closed() {
+                self.partition.waiters.take_out(&waiter);
+                return is_committed;
+            }
+            waiter.notified().await;
+        }
     }
 }
 
-impl<C: Served> Active<C> {
-    fn send_replies(&mut self, outcome: Outcome<C>) {
-        for reply in outcome.replies {
-            if let Some(waiting) = self.waiting.remove(&reply.to) {
-                // Who does not wait any more has lost the connection.
-                drop(waiting.send(reply.response));
-            }
-        }
+fn send_replies<C: Served>(runtime: &mut Runtime<C>) {
+    for (waiting, response) in runtime.take_replies() {
+        // Who does not wait any more has lost the connection.
+        drop(waiting.send(response));
     }
 }
 

@@ -99,10 +99,11 @@ impl LedPartition {
         share_groups: &Arc<ShareGroups>,
         key: SharePartitionKey,
         partition: Arc<Partition>,
+        leader_epoch: LeaderEpoch,
     ) -> Arc<Self> {
         let led = Arc::new(LedPartition {
             key,
-            leader_epoch: partition.leader_epoch(),
+            leader_epoch,
             partition,
             state: Mutex::new(State::Loading),
             waiters: Waiters::default(),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use ottla_coordinator::share_state::SharePartitionKey;
 use ottla_metadata::MetadataDelta;
-use ottla_types::{ErrorCode, TopicIdPartition};
+use ottla_types::{ErrorCode, LeaderEpoch, TopicIdPartition};
 use parking_lot::RwLock;
 
-use super::LedPartition;
-use super::ShareGroups;
+use super::{LedPartition, ShareGroups};
+use ottla_partition::partition::Partition;
 
 #[derive(Debug, Default)]
 pub struct LedPartitions {
@@ -46,20 +46,29 @@ impl LedPartitions {
         if let Some(led) = self.by_key.read().get(&key) {
             return Ok(Arc::clone(led));
         }
-        let local = share_groups
-            .surroundings
-            .local_partition(topic, partition.partition.0)?;
-        if local.topic_id != partition.topic_id {
-            return Err(ErrorCode::UnknownTopicOrPartition);
-        }
-        if !local.is_leader() {
-            return Err(ErrorCode::NotLeaderOrFollower);
-        }
+        self.open(share_groups, key, || {
+            led_here(share_groups, topic, partition)
+        })
+    }
+
+    /// Whether the partition is led here is looked at under the lock that `close_if` takes. Were it looked at before, then
+    /// 1. a thread finds that this broker leads the partition,
+    /// 2. another puts the end of that in force, and closes all share partitions that there are,
+    /// 3. the first one takes up one more, which nobody closes.
+    fn open(
+        &self,
+        share_groups: &Arc<ShareGroups>,
+        key: SharePartitionKey,
+        led_here: impl FnOnce() -> Result<(Arc<Partition>, LeaderEpoch), ErrorCode>,
+    ) -> Result<Arc<LedPartition>, ErrorCode> {
         let mut by_key = self.by_key.write();
-        let led = by_key
-            .entry(key)
-            .or_insert_with_key(|key| LedPartition::open(share_groups, key.clone(), local));
-        Ok(Arc::clone(led))
+        if let Some(led) = by_key.get(&key) {
+            return Ok(Arc::clone(led));
+        }
+        let (local, leader_epoch) = led_here()?;
+        let led = LedPartition::open(share_groups, key.clone(), local, leader_epoch);
+        by_key.insert(key, Arc::clone(&led));
+        Ok(led)
     }
 
     /// It is closed, and loaded anew by whoever asks next.
@@ -113,5 +122,85 @@ impl LedPartitions {
         for led in over {
             led.close(ErrorCode::NotLeaderOrFollower.into());
         }
+    }
+}
+
+/// The partition and the epoch in which this broker leads it, by the image in force: that is replaced before
+/// `follow_leadership` is called, and a replica may hear of it later.
+fn led_here(
+    share_groups: &ShareGroups,
+    topic: &str,
+    partition: TopicIdPartition,
+) -> Result<(Arc<Partition>, LeaderEpoch), ErrorCode> {
+    let local = share_groups
+        .surroundings
+        .local_partition(topic, partition.partition.0)?;
+    if local.topic_id != partition.topic_id {
+        return Err(ErrorCode::UnknownTopicOrPartition);
+    }
+    let image = share_groups.surroundings.context.metadata();
+    let registration = image.topics.partition(topic, partition.partition);
+    let led = registration.filter(|it| it.leader == share_groups.surroundings.context.broker_id());
+    match led.map(|it| it.leader_epoch) {
+        Some(epoch) if local.is_leader() && local.leader_epoch() == epoch => Ok((local, epoch)),
+        _ => Err(ErrorCode::NotLeaderOrFollower),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use ottla_config::BrokerConfig;
+    use ottla_net::{Authorizer, BrokerPeers};
+    use ottla_node::auto_topic_creation::AutoTopicCreation;
+    use ottla_node::producer_id_blocks::ProducerIdBlocks;
+    use ottla_partition::test_host::{TOPIC, TOPIC_ID, TestHost};
+    use ottla_types::PartitionIndex;
+
+    use super::*;
+    use crate::surroundings::Surroundings;
+
+    fn share_groups_of(host: &TestHost) -> Arc<ShareGroups> {
+        let surroundings = Surroundings {
+            context: Arc::clone(&host.host.context),
+            host: Arc::clone(&host.host),
+            partitions: Arc::clone(&host.partitions),
+            producer_ids: Arc::new(ProducerIdBlocks::new(Arc::clone(&host.node))),
+            auto_topic_creation: Arc::new(AutoTopicCreation::new(Arc::clone(&host.node))),
+            peers: BrokerPeers::default(),
+            authorizer: Authorizer,
+        };
+        let config = BrokerConfig::clone(&host.host.context.config());
+        Arc::new(ShareGroups::new(Arc::new(surroundings), &config))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_taken_up_while_the_lead_is_given_up_is_closed() {
+        let host = TestHost::start();
+        host.lead(&[]);
+        let share_groups = share_groups_of(&host);
+        let partition = TopicIdPartition {
+            topic_id: TOPIC_ID,
+            partition: PartitionIndex(0),
+        };
+        let led = &share_groups.partitions;
+        let (closed, is_closed) = mpsc::channel();
+        let giving_up = Arc::clone(&share_groups);
+        let opened = led.open(&share_groups, key_of("g", partition), || {
+            let found = led_here(&share_groups, TOPIC, partition);
+            std::thread::spawn(move || {
+                giving_up.partitions.close_if(|_| true);
+                closed.send(()).expect("the test waits");
+            });
+            // It may come before this one has decided, or after it has taken the share partition up.
+            let _ = is_closed.recv_timeout(Duration::from_millis(100));
+            found
+        });
+        let opened = opened.expect("it is led here");
+        let _ = is_closed.recv_timeout(Duration::from_secs(20));
+        assert!(opened.failure().is_some(), "nobody else closes it");
+        assert_eq!(led.by_key.read().len(), 0);
     }
 }

@@ -24,15 +24,14 @@ use super::modern::GroupsMetadata;
 use super::offsets::{
     OffsetAndMetadata, Offsets, PendingOffset, PendingOffsets, TopicAndPartition,
 };
-use super::outcome::{
-    Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId, error_after_append,
-};
+use super::outcome::{Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
 use super::record::CoordinatorRecord;
 use super::share::{InitializeShareState, ShareGroup, share_group_of};
 use super::streams::{self, StreamsGroup, UnwrittenStates};
-use crate::outcome::{Coordinator, TransactionalProducer, WriteKind};
 use crate::planted::{self, Bug};
-use crate::timeline::Timeline;
+use crate::runtime::{
+    Coordinator, LogEntry, Timeline, TransactionalProducer, WriteKind, error_after_append,
+};
 
 pub(super) use super::effects::Effects;
 
@@ -130,16 +129,6 @@ impl GroupCoordinator {
             next_record_offset: 0,
         }
     }
-
-    /// What is replayed from here on is in the log and not committed, as after a fail-over while too few replicas are in
-    /// sync. Decisions are made on it, and nobody is told of it before `on_records_committed` for the write that is returned.
-    pub fn begin_uncommitted(&mut self) -> WriteId {
-        let write = self.next_write;
-        self.next_write = WriteId(write.0 + 1);
-        self.outstanding.push_back(write);
-        self.replaying = Some(write);
-        write
-    }
 }
 
 impl Coordinator for GroupCoordinator {
@@ -147,6 +136,40 @@ impl Coordinator for GroupCoordinator {
     type Response = Response;
     type TimerKey = TimerKey;
     type Command = Command;
+
+    const AWAITS_COMMITTED_LOG: bool = false;
+    // Kafka: `CoordinatorPartitionWriter.append` has the leader alone acknowledge.
+    const REQUIRES_MIN_ISR: bool = false;
+
+    fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String> {
+        match entry {
+            LogEntry::Record {
+                offset,
+                producer_id,
+                key,
+                value,
+            } => self
+                .replay(offset, producer_id, key, value, now)
+                .map_err(|error| error.to_string()),
+            LogEntry::EndTransaction {
+                producer_id,
+                is_commit,
+            } => {
+                self.replay_end_transaction_marker(producer_id, is_commit);
+                Ok(())
+            }
+        }
+    }
+
+    /// As after a fail-over while too few replicas are in sync: decisions are made on it, and nobody is told of it before
+    /// `on_records_committed` for the write that is returned.
+    fn begin_uncommitted(&mut self) -> Option<WriteId> {
+        let write = self.next_write;
+        self.next_write = WriteId(write.0 + 1);
+        self.outstanding.push_back(write);
+        self.replaying = Some(write);
+        Some(write)
+    }
 
     /// Sets the timers that the loaded groups need.
     fn on_loaded(&mut self, now: Timestamp) -> Outcome {

@@ -10,7 +10,7 @@ use ottla_types::ErrorCode;
 
 use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupState};
 use super::coordinator::{Group, GroupCoordinator};
-use crate::timeline::Timeline;
+use crate::runtime::Timeline;
 
 /// The state that clients are told of a group that does not exist.
 const DEAD: &str = "Dead";

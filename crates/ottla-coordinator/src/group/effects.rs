@@ -9,7 +9,7 @@ use super::outcome::{
     Command, Outcome, Reply, ReplyTo, Response, TimerChange, TimerKey, Write, WriteId,
 };
 use super::record::CoordinatorRecord;
-use crate::outcome::WriteKind;
+use crate::runtime::WriteKind;
 
 /// The outcome of one event, while it is being made.
 pub(super) struct Effects {

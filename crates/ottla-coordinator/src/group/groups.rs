@@ -15,7 +15,7 @@ use super::coordinator::{Change, Effects, Group, GroupCoordinator, refuse_parked
 use super::outcome::WriteId;
 use super::share::ShareGroup;
 use super::streams::{self, StreamsGroup};
-use crate::timeline::Timeline;
+use crate::runtime::Timeline;
 
 impl GroupCoordinator {
     /// What there is in the cluster, before `on_loaded`.

@@ -14,7 +14,7 @@ use ottla_types::TopicId;
 
 use super::member::owned;
 use super::outcome::WriteId;
-use crate::timeline::Timeline;
+use crate::runtime::Timeline;
 
 /// A committed offset with what was said about it.
 #[derive(Clone, PartialEq, Debug)]

@@ -16,15 +16,16 @@ use super::consumer::ResolveRegexes;
 use super::coordinator::GroupCoordinator;
 use super::record::CoordinatorRecord;
 use super::share::{InitializeShareState, PartitionsOfTopics};
-use crate::outcome;
+use crate::runtime;
+use crate::runtime::error_after_append;
 use crate::share_state::InitializeState;
 
-pub use crate::outcome::{ReplyTo, WriteId};
+pub use crate::runtime::{ReplyTo, WriteId};
 
-pub type Outcome = outcome::Outcome<GroupCoordinator>;
-pub type Write = outcome::Write<CoordinatorRecord>;
-pub type Reply = outcome::Reply<Response>;
-pub type TimerChange = outcome::TimerChange<TimerKey>;
+pub type Outcome = runtime::Outcome<GroupCoordinator>;
+pub type Write = runtime::Write<CoordinatorRecord>;
+pub type Reply = runtime::Reply<Response>;
+pub type TimerChange = runtime::TimerChange<TimerKey>;
 
 /// A response, without what only the connection knows (throttling, wire version).
 #[derive(Clone, PartialEq, Debug)]
@@ -156,23 +157,6 @@ impl Response {
                 Response::DeleteShareGroups(Err(ErrorCode::from_code(code)))
             }
         }
-    }
-}
-
-/// What a client is told when the records of its request could not be appended with `error`: the
-/// errors of a log mean something else to a client of a coordinator.
-/// Source: `CoordinatorOperationExceptionHelper.handleOperationException`.
-pub fn error_after_append(error: ErrorCode) -> ErrorCode {
-    match error {
-        ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
-        ErrorCode::UnknownTopicOrPartition
-        | ErrorCode::NotEnoughReplicas
-        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
-        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError => ErrorCode::NotCoordinator,
-        ErrorCode::MessageTooLarge
-        | ErrorCode::RecordListTooLarge
-        | ErrorCode::InvalidFetchSize => ErrorCode::UnknownServerError,
-        other => other,
     }
 }
 

@@ -16,7 +16,7 @@ use super::consumer::CONSUMER_GROUP_VALUE_VERSION;
 use super::offsets::OffsetAndMetadata;
 use super::share::SHARE_GROUP_VALUE_VERSION;
 use super::streams::STREAMS_GROUP_VALUE_VERSION;
-use crate::outcome::EncodeRecord;
+use crate::runtime::EncodeRecord;
 
 /// The version that 4.3.1 writes; 4 is known but held back, so that the way to older brokers stays open.
 const GROUP_METADATA_VALUE_VERSION: i16 = 3;

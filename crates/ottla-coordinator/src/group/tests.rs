@@ -42,8 +42,8 @@ use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId, Uuid};
 use super::coordinator::Group;
 use super::outcome::{Command, Outcome, ReplyTo, Response, TimerChange, TimerKey, WriteId};
 use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext};
-use crate::outcome::{Coordinator, EncodeRecord, WriteKind};
-use crate::timer_queue::TimerQueue;
+use crate::runtime::TimerQueue;
+use crate::runtime::{Coordinator, EncodeRecord, WriteKind};
 
 pub(super) struct Script {
     pub(super) coordinator: GroupCoordinator,

@@ -18,7 +18,7 @@ use super::offset_commit::is_metadata_too_large;
 use super::offsets::OffsetAndMetadata;
 use super::outcome::{Outcome, ReplyTo, Response};
 use super::record::CoordinatorRecord;
-use crate::outcome::{TransactionEnd, TransactionalProducer, WriteKind};
+use crate::runtime::{TransactionEnd, TransactionalProducer, WriteKind};
 
 impl GroupCoordinator {
     /// The topics and partitions in `request` exist, and the transaction coordinator knows that this

@@ -14,9 +14,10 @@ use super::config::ShareCoordinatorConfig;
 use super::outcome::{Command, Outcome, Response, StateError, TimerKey};
 use super::record::{Change, ShareStateRecord};
 use super::state::{SharePartitionKey, ShareState};
-use crate::group::error_after_append;
-use crate::outcome::{Coordinator, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind};
-use crate::timeline::Timeline;
+use crate::runtime::{
+    Coordinator, LogEntry, Reply, ReplyTo, Timeline, TimerChange, Write, WriteId, WriteKind,
+    error_after_append,
+};
 
 pub struct ShareCoordinator {
     pub(super) config: Arc<ShareCoordinatorConfig>,
@@ -172,10 +173,30 @@ fn refuse(replies: Vec<Reply<Response>>, error: ErrorCode) -> Vec<Reply<Response
     refused.collect()
 }
 
-impl ShareCoordinator {
-    /// The records of the writes from `first` to `last` stand in the log from `base_offset` on, one after the other.
-    /// Whether they are committed remains open; to be told of before that is.
-    pub fn on_records_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
+impl Coordinator for ShareCoordinator {
+    type Record = ShareStateRecord;
+    type Response = Response;
+    type TimerKey = TimerKey;
+    type Command = Command;
+
+    // A record that is delivered on the strength of what may not count could be settled already.
+    const AWAITS_COMMITTED_LOG: bool = true;
+    // Kafka: `CoordinatorPartitionWriter.append` has the leader alone acknowledge.
+    const REQUIRES_MIN_ISR: bool = false;
+
+    fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
+        match entry {
+            LogEntry::Record {
+                offset, key, value, ..
+            } => self
+                .replay(offset, key, value)
+                .map_err(|error| error.to_string()),
+            // The coordinator's own records are part of no transaction.
+            LogEntry::EndTransaction { .. } => Ok(()),
+        }
+    }
+
+    fn on_appended(&mut self, first: WriteId, last: WriteId, base_offset: Offset) {
         let mut next = base_offset;
         for write in &mut self.outstanding {
             if write.id < first || write.id > last {
@@ -185,13 +206,6 @@ impl ShareCoordinator {
             next = next.plus(write.changes.len() as i64);
         }
     }
-}
-
-impl Coordinator for ShareCoordinator {
-    type Record = ShareStateRecord;
-    type Response = Response;
-    type TimerKey = TimerKey;
-    type Command = Command;
 
     fn on_loaded(&mut self, _now: Timestamp) -> Outcome {
         let mut outcome = Outcome::default();
@@ -215,14 +229,14 @@ impl Coordinator for ShareCoordinator {
     fn on_records_committed(&mut self, write: WriteId, _now: Timestamp) -> Outcome {
         let mut outcome = Outcome::default();
         while let Some(write) = self.outstanding.pop_front_if(|first| first.id <= write) {
+            // Without it the next prune would go by an older snapshot, and may delete the newest.
+            let base_offset = write.base_offset.expect("appended before it is committed");
             for (index, (key, kind)) in write.changes.iter().enumerate() {
                 if let Some(state) = self.states.get_mut(key) {
                     state.commit(write.id);
                 }
                 self.drop_vacant(key);
-                if let Some(base_offset) = write.base_offset {
-                    self.note_offset(key, *kind, base_offset.plus(index as i64));
-                }
+                self.note_offset(key, *kind, base_offset.plus(index as i64));
             }
             outcome.replies.extend(write.replies);
         }

@@ -7,7 +7,7 @@ use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, Response, StateError};
 use super::record::{Change, ShareStateRecord};
 use super::state::SharePartitionKey;
-use crate::outcome::ReplyTo;
+use crate::runtime::ReplyTo;
 
 impl ShareCoordinator {
     /// `partition_count` is that of the topic, if there is one with this id. What is not there is deleted.

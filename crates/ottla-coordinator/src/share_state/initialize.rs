@@ -7,7 +7,7 @@ use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, Response, StateError};
 use super::record::{Change, ShareStateRecord};
 use super::state::{SharePartitionKey, Snapshot};
-use crate::outcome::ReplyTo;
+use crate::runtime::ReplyTo;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitializeState {

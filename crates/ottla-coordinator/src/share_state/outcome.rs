@@ -4,9 +4,9 @@ use ottla_types::{ErrorCode, Offset};
 
 use super::coordinator::ShareCoordinator;
 use super::read::{StateRead, StateSummary};
-use crate::outcome;
+use crate::runtime;
 
-pub type Outcome = outcome::Outcome<ShareCoordinator>;
+pub type Outcome = runtime::Outcome<ShareCoordinator>;
 
 /// What a handler is answered, for one share partition; how the wire says it is the shell's.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use super::coordinator::{ShareCoordinator, check_partition};
 use super::outcome::{Outcome, Response, StateError};
 use super::state::SharePartitionKey;
 use super::write::WriteState;
-use crate::outcome::ReplyTo;
+use crate::runtime::ReplyTo;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadState {

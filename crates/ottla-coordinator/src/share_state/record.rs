@@ -8,7 +8,7 @@ use ottla_protocol::coordinator_records::{
 };
 
 use super::state::{SharePartitionKey, Snapshot, Update};
-use crate::outcome::EncodeRecord;
+use crate::runtime::EncodeRecord;
 
 const VALUE_VERSION: i16 = 0;
 

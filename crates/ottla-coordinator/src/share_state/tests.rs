@@ -11,7 +11,7 @@ use super::{
     ShareCoordinatorConfig, SharePartitionKey, ShareStateRecord, StateBatch, StateError, StateRead,
     StateSummary, TimerKey, WriteState,
 };
-use crate::outcome::{Coordinator, EncodeRecord, ReplyTo, WriteId};
+use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, WriteId};
 
 const TOPIC: Uuid = Uuid::from_u128(7);
 const PARTITIONS: Option<i32> = Some(4);
@@ -58,7 +58,7 @@ impl Story {
         for write in outcome.writes {
             let base_offset = Offset(self.log.len() as i64);
             self.coordinator
-                .on_records_appended(write.id, write.id, base_offset);
+                .on_appended(write.id, write.id, base_offset);
             self.log.extend(write.records);
             let committed = self.coordinator.on_records_committed(write.id, self.now);
             replies.extend(committed.replies);
@@ -331,6 +331,7 @@ fn a_write_that_takes_long_is_given_up_by_those_who_wait_and_still_counts() {
     let late = story.coordinator.on_write_timed_out(id, now);
     let error = refused(ErrorCode::CoordinatorNotAvailable);
     assert_eq!(late.replies[0].response, Response::Written(Err(error)));
+    story.coordinator.on_appended(id, id, Offset(1));
     assert_eq!(
         story
             .coordinator

@@ -10,8 +10,8 @@ use super::coordinator::{Then, TransactionCoordinator};
 use super::metadata::{Transaction, TransactionMetadata};
 use super::outcome::{Outcome, Response};
 use super::state::TransactionState;
-use crate::outcome::{ReplyTo, TransactionalProducer};
 use crate::planted::{self, Bug};
+use crate::runtime::{ReplyTo, TransactionalProducer};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddPartitions {

@@ -20,7 +20,9 @@ use super::init_producer_id::InitProducerId;
 use super::metadata::{Transaction, TransactionMetadata};
 use super::outcome::{Command, Outcome, Response, TimerKey, error_after_append};
 use super::record::{FLEXIBLE_VALUES, TransactionLogRecord};
-use crate::outcome::{Coordinator, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind};
+use crate::runtime::{
+    Coordinator, LogEntry, Reply, ReplyTo, TimerChange, Write, WriteId, WriteKind,
+};
 
 /// How long the end of a transaction that could not be written waits before it is written again.
 const COMPLETION_RETRY_MS: u64 = 100;
@@ -316,6 +318,24 @@ impl Coordinator for TransactionCoordinator {
     type Response = Response;
     type TimerKey = TimerKey;
     type Command = Command;
+
+    // An id whose last step might not count could be given to two producers.
+    const AWAITS_COMMITTED_LOG: bool = true;
+    // Kafka: `TransactionLog.ENFORCED_REQUIRED_ACKS`. A step that cannot be replicated is refused at once, and not left pending
+    // until the replicas are back.
+    const REQUIRES_MIN_ISR: bool = true;
+
+    fn replay(&mut self, entry: LogEntry<'_>, _now: Timestamp) -> Result<(), String> {
+        match entry {
+            LogEntry::Record {
+                offset, key, value, ..
+            } => self
+                .replay(offset, key, value)
+                .map_err(|error| error.to_string()),
+            // The coordinator's own records are part of no transaction.
+            LogEntry::EndTransaction { .. } => Ok(()),
+        }
+    }
 
     /// What a transaction lacks that was about to end is done again.
     fn on_loaded(&mut self, now: Timestamp) -> Outcome {

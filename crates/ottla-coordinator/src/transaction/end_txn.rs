@@ -19,7 +19,7 @@ use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, Transacti
 use super::metadata::{EPOCH_RAISED_AT_END, TransactionMetadata};
 use super::outcome::{Outcome, Response};
 use super::state::TransactionState as State;
-use crate::outcome::{ReplyTo, TransactionalProducer};
+use crate::runtime::{ReplyTo, TransactionalProducer};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndTransaction {

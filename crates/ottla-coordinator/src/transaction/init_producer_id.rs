@@ -10,7 +10,7 @@ use super::coordinator::{AwaitingProducerId, Effects, EndAnswer, Then, Transacti
 use super::metadata::{Transaction, TransactionMetadata, is_epoch_exhausted};
 use super::outcome::{Outcome, Response};
 use super::state::TransactionState;
-use crate::outcome::{ReplyTo, TransactionalProducer};
+use crate::runtime::{ReplyTo, TransactionalProducer};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitProducerId {

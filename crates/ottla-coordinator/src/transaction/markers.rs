@@ -13,8 +13,8 @@ use super::coordinator::{Effects, EndAnswer, Then, TransactionCoordinator};
 use super::metadata::{EPOCH_RAISED_AT_END, Transaction, TransactionMetadata};
 use super::outcome::{Command, Markers, Outcome, Response};
 use super::state::TransactionState;
-use crate::outcome::{TransactionEnd, TransactionalProducer};
 use crate::planted::{self, Bug};
+use crate::runtime::{TransactionEnd, TransactionalProducer};
 
 impl TransactionCoordinator {
     /// The log has that the transaction is going to end. Whoever asked for that has the answer now: the

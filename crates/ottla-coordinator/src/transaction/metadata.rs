@@ -12,7 +12,7 @@ use bytestring::ByteString;
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 
 use super::state::TransactionState;
-use crate::outcome::TransactionalProducer;
+use crate::runtime::TransactionalProducer;
 
 /// The first `transaction.version` in which the end of every transaction raises the producer's epoch.
 pub(super) const EPOCH_RAISED_AT_END: i16 = 2;

@@ -4,10 +4,10 @@ use bytestring::ByteString;
 use ottla_types::{ErrorCode, TopicPartition};
 
 use super::coordinator::TransactionCoordinator;
-use crate::outcome;
-use crate::outcome::{TransactionEnd, TransactionalProducer};
+use crate::runtime;
+use crate::runtime::{TransactionEnd, TransactionalProducer};
 
-pub type Outcome = outcome::Outcome<TransactionCoordinator>;
+pub type Outcome = runtime::Outcome<TransactionCoordinator>;
 
 /// What a handler is answered; how the wire says it is the shell's.
 #[derive(Clone, PartialEq, Eq, Debug)]

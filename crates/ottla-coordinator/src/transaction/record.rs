@@ -14,7 +14,7 @@ use ottla_types::{ProducerEpoch, ProducerId, TopicName, TopicPartition};
 
 use super::metadata::Transaction;
 use super::state::TransactionState;
-use crate::outcome::EncodeRecord;
+use crate::runtime::EncodeRecord;
 
 /// From this `transaction.version` on, values are written in version 1, which has room for more.
 pub(super) const FLEXIBLE_VALUES: i16 = 1;

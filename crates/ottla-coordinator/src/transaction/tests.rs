@@ -19,7 +19,7 @@ use super::{
     AddPartitions, Command, EndTransaction, InitProducerId, Outcome, Response, TimerKey,
     Transaction, TransactionCoordinator, TransactionCoordinatorConfig, TransactionState,
 };
-use crate::outcome::{
+use crate::runtime::{
     Coordinator, EncodeRecord, ReplyTo, TimerChange, TransactionalProducer, WriteId,
 };
 

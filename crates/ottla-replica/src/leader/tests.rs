@@ -222,6 +222,19 @@ fn a_replica_out_of_sync_is_not_waited_for() {
 }
 
 #[test]
+fn a_writer_that_waits_for_the_high_watermark_itself_is_refused_under_min_isr() {
+    let mut story = Story::leader_with(&[1], 2, i64::MAX);
+    assert_eq!(
+        story.step(append(1, RequiredAcks::LeaderWithMinIsr, 1)),
+        [released(1, AckOutcome::NotEnoughReplicas)]
+    );
+    // And told where its records stand before anybody else has them.
+    let mut story = Story::leader_with(&[1, 2], 2, i64::MAX);
+    story.append(2, RequiredAcks::LeaderWithMinIsr, 1, 0);
+    assert_eq!(story.written(1), [appended(2, 0)]);
+}
+
+#[test]
 fn too_few_in_sync_replicas_refuse_acks_all_only() {
     let mut story = Story::leader_with(&[1], 2, i64::MAX);
     assert_eq!(

@@ -23,15 +23,18 @@ use ottla_protocol::messages::{
 };
 use ottla_records::RecordBatch;
 use ottla_replica::AckOutcome;
-use ottla_types::{ErrorCode, ProducerId, Timestamp, TopicIdPartition, TopicName, TopicPartition};
+use ottla_types::{
+    ErrorCode, Offset, ProducerId, Timestamp, TopicIdPartition, TopicName, TopicPartition,
+};
 
 use super::broker_shell::BrokerShell;
 use super::checkers::partition_owners::Heartbeat;
 use super::coordinator_shell::{
-    Coordinated, CoordinatorShell, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC,
+    Coordinated, CoordinatorShell, OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, at,
 };
 use super::message::{Body, BrokerResponse, ClientRequest, ClientResponse};
 use super::node::{Stopped, Surroundings};
+use super::partition_log::PartitionLog;
 use super::replica_shell::{Ack, ReplicaShell};
 use markers::{MarkerJob, marker_error};
 pub(crate) use share_states::ForShare;
@@ -204,8 +207,9 @@ impl BrokerShell {
                 }
             }
         }
+        let at = at(around.now_ms, around.timestamp());
         for shell in self.coordinators.groups.values_mut() {
-            shell.tell(around.now_ms, |groups| {
+            shell.tell(&at, |groups| {
                 groups.on_metadata_changed(delta.after.clone().into(), delta);
                 Outcome::default()
             });
@@ -222,24 +226,24 @@ impl BrokerShell {
         if **topic == *OFFSETS_TOPIC
             && let Some(mut shell) = self.coordinators.groups.remove(&index)
         {
-            shell.close();
-            for (waiting, response) in std::mem::take(&mut shell.replies) {
+            shell.runtime.close();
+            for (waiting, response) in shell.runtime.take_replies() {
                 self.on_groups_replied(waiting, response, &shell, around)?;
             }
         }
         if **topic == *TRANSACTION_TOPIC
             && let Some(mut shell) = self.coordinators.transactions.remove(&index)
         {
-            shell.close();
-            for (waiting, response) in shell.replies.drain(..) {
+            shell.runtime.close();
+            for (waiting, response) in shell.runtime.take_replies() {
                 self.on_transactions_replied(waiting, response, around)?;
             }
         }
         if **topic == *SHARE_STATE_TOPIC
             && let Some(mut shell) = self.coordinators.share_states.remove(&index)
         {
-            shell.close();
-            for (waiting, response) in shell.replies.drain(..) {
+            shell.runtime.close();
+            for (waiting, response) in shell.runtime.take_replies() {
                 self.on_share_states_replied(waiting, response, around)?;
             }
         }
@@ -310,27 +314,27 @@ impl BrokerShell {
                 Ack::Coordinator {
                     leader_epoch,
                     first,
-                    last,
-                    records,
                 } => {
-                    let (index, now) = (key.partition.0, around.timestamp());
-                    let (writes, now_ms) = ((first, last), around.now_ms);
+                    let index = key.partition.0;
+                    let at = at(around.now_ms, around.timestamp());
+                    let log = around.disk.partitions.get(&key);
+                    let end = log.map_or(Offset(0), PartitionLog::high_watermark);
                     let coordinators = &mut self.coordinators;
                     if let Some(shell) = coordinators.groups.get_mut(&index)
                         && shell.key == key
                         && shell.leader_epoch() == leader_epoch
                     {
-                        shell.on_written(writes, records, outcome, now_ms, now);
+                        shell.on_written(first, outcome, end, &at);
                     } else if let Some(shell) = coordinators.transactions.get_mut(&index)
                         && shell.key == key
                         && shell.leader_epoch() == leader_epoch
                     {
-                        shell.on_written(writes, records, outcome, now_ms, now);
+                        shell.on_written(first, outcome, end, &at);
                     } else if let Some(shell) = coordinators.share_states.get_mut(&index)
                         && shell.key == key
                         && shell.leader_epoch() == leader_epoch
                     {
-                        shell.on_written(writes, records, outcome, now_ms, now);
+                        shell.on_written(first, outcome, end, &at);
                     }
                 }
             }
@@ -343,10 +347,12 @@ impl BrokerShell {
             return Ok(false);
         };
         let ran = self.run(&mut shell, around);
-        for (waiting, response) in std::mem::take(&mut shell.replies) {
+        let (replies, commands) = (shell.runtime.take_replies(), shell.runtime.take_commands());
+        let has_asked = !replies.is_empty() || !commands.is_empty();
+        for (waiting, response) in replies {
             self.on_groups_replied(waiting, response, &shell, around)?;
         }
-        let (commands, epoch) = (std::mem::take(&mut shell.commands), shell.leader_epoch());
+        let epoch = shell.leader_epoch();
         self.coordinators.groups.insert(index, shell);
         for command in commands {
             match command {
@@ -358,7 +364,7 @@ impl BrokerShell {
                 }
             }
         }
-        ran
+        Ok(ran? || has_asked)
     }
 
     fn run_share_states(
@@ -370,13 +376,15 @@ impl BrokerShell {
             return Ok(false);
         };
         let ran = self.run(&mut shell, around);
-        let replies = std::mem::take(&mut shell.replies);
-        assert!(shell.commands.is_empty(), "{:?}", shell.commands);
+        let replies = shell.runtime.take_replies();
+        let commands = shell.runtime.take_commands();
+        assert!(commands.is_empty(), "{commands:?}");
+        let has_asked = !replies.is_empty();
         self.coordinators.share_states.insert(index, shell);
         for (waiting, response) in replies {
             self.on_share_states_replied(waiting, response, around)?;
         }
-        ran
+        Ok(ran? || has_asked)
     }
 
     fn run_transactions(
@@ -388,8 +396,9 @@ impl BrokerShell {
             return Ok(false);
         };
         let ran = self.run(&mut shell, around);
-        let replies = std::mem::take(&mut shell.replies);
-        let commands = std::mem::take(&mut shell.commands);
+        let replies = shell.runtime.take_replies();
+        let commands = shell.runtime.take_commands();
+        let has_asked = !replies.is_empty() || !commands.is_empty();
         self.coordinators.transactions.insert(index, shell);
         for (waiting, response) in replies {
             self.on_transactions_replied(waiting, response, around)?;
@@ -404,10 +413,10 @@ impl BrokerShell {
                 }
             }
         }
-        ran
+        Ok(ran? || has_asked)
     }
 
-    /// Whether anything came of it.
+    /// Whether anything has moved.
     fn run<C: Coordinated>(
         &mut self,
         shell: &mut CoordinatorShell<C, Waiting>,
@@ -422,11 +431,11 @@ impl BrokerShell {
         let mut has_moved =
             around.random.per_mille(200) && shell.load(log, &self.image, now_ms, now);
         has_moved |= shell.advance(log.high_watermark(), now_ms, now);
-        while let Some(arriving) = shell.next_append(now) {
+        while let Some(arriving) = shell.next_append(now_ms, now) {
             has_moved = true;
             replica.append(arriving, around)?;
         }
-        Ok(has_moved || !shell.replies.is_empty() || !shell.commands.is_empty())
+        Ok(has_moved)
     }
 
     // The requests of clients
@@ -522,8 +531,9 @@ impl BrokerShell {
         around: &mut Surroundings<'_>,
         decide: impl FnOnce(&mut GroupCoordinator, ReplyTo) -> Outcome<GroupCoordinator>,
     ) -> Result<(), Stopped> {
+        let at = at(around.now_ms, around.timestamp());
         let refused = match self.coordinators.groups.get_mut(&index) {
-            Some(shell) => shell.request(waiting, around.now_ms, decide),
+            Some(shell) => shell.runtime.request(waiting, &at, decide),
             None => Err((waiting, ErrorCode::NotCoordinator)),
         };
         match refused {
@@ -539,8 +549,9 @@ impl BrokerShell {
         around: &mut Surroundings<'_>,
         decide: impl FnOnce(&mut TransactionCoordinator, ReplyTo) -> Outcome<TransactionCoordinator>,
     ) -> Result<(), Stopped> {
+        let at = at(around.now_ms, around.timestamp());
         let refused = match self.coordinators.transactions.get_mut(&index) {
-            Some(shell) => shell.request(waiting, around.now_ms, decide),
+            Some(shell) => shell.runtime.request(waiting, &at, decide),
             None => Err((waiting, ErrorCode::NotCoordinator)),
         };
         match refused {
@@ -703,7 +714,9 @@ impl BrokerShell {
         now: Timestamp,
     ) {
         if let Some(shell) = self.coordinators.transactions.get_mut(&index) {
-            shell.tell(now_ms, |it| it.on_producer_id(Ok(producer_id), now));
+            shell.tell(&at(now_ms, now), |it| {
+                it.on_producer_id(Ok(producer_id), now)
+            });
         }
     }
 }

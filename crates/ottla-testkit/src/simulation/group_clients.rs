@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
-use ottla_coordinator::partition_for;
+use ottla_coordinator::{LogEntry, partition_for};
 use ottla_protocol::messages::OffsetCommitRequest;
 use ottla_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -17,7 +17,7 @@ use ottla_types::{BrokerId, Offset, ProducerId, TopicIdPartition};
 
 use super::checkers::Checkers;
 use super::clients::Asked;
-use super::coordinator_shell::{LogEntry, OFFSETS_TOPIC, TRANSACTION_TOPIC, for_each_entry};
+use super::coordinator_shell::{OFFSETS_TOPIC, TRANSACTION_TOPIC, for_each_entry};
 use super::membership::{Heard, Member};
 use super::message::{
     ClientRequest, ClientResponse, CommittedFetch, LedPartition, ShareAcknowledge, ShareFetch,

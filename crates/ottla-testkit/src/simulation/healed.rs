@@ -1,7 +1,7 @@
 //! What has to be so in the end, when nothing fails any more, of nodes and clients together.
 
 use ottla_coordinator::share_state::{ReadState, Response, ShareCoordinator};
-use ottla_coordinator::{ReplyTo, partition_for};
+use ottla_coordinator::{Coordinator, ReplyTo, partition_for};
 use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicIdPartition};
 
 use super::clients::Role;
@@ -100,7 +100,8 @@ impl World {
             let mut coordinator = <ShareCoordinator as Coordinated>::new(LeaderEpoch(0));
             for batch in state.batches_from(state.start()) {
                 for_each_entry(batch, |entry| {
-                    Coordinated::replay(&mut coordinator, entry, now);
+                    let replayed = Coordinator::replay(&mut coordinator, entry, now);
+                    replayed.expect("what a coordinator wrote can be read");
                 });
             }
             let read = ReadState {

@@ -46,8 +46,6 @@ pub(crate) enum Ack {
     Coordinator {
         leader_epoch: LeaderEpoch,
         first: WriteId,
-        last: WriteId,
-        records: i32,
     },
     /// Whoever has markers written, which of them.
     Marker { job: u64, partition: usize },

@@ -17,7 +17,7 @@ use super::record;
 use super::state_partitions::{PartitionsOfTopics, StatePartitions};
 use crate::group::coordinator::{Deferred, Group, GroupCoordinator};
 use crate::group::outcome::Outcome;
-use crate::timeline::Timeline;
+use crate::runtime::Timeline;
 
 /// What the share coordinator is to be asked.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! What goes away by itself.
 
-use crate::outcome::Coordinator;
+use crate::runtime::Coordinator;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::{Script, TOPIC_ID, check, committing, fetching, joining};

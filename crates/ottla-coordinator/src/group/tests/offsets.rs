@@ -1,6 +1,6 @@
 //! Committing and fetching offsets, and what is seen of them before they are committed.
 
-use crate::outcome::Coordinator;
+use crate::runtime::Coordinator;
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue, OffsetCommitValue};
 use ottla_types::{ErrorCode, Offset, ProducerId, TopicId, Uuid};
@@ -357,7 +357,7 @@ fn what_was_loaded_and_is_not_committed_is_shown_when_it_is() {
     replay(&mut script, 0, none, 5);
     let producer = ProducerId(9);
     replay(&mut script, 1, producer, 8);
-    let uncommitted = script.coordinator.begin_uncommitted();
+    let uncommitted = script.coordinator.begin_uncommitted().expect("a write");
     script
         .coordinator
         .replay_end_transaction_marker(producer, true);
@@ -392,7 +392,7 @@ fn a_group_that_a_tombstone_not_committed_has_ended_is_shown_until_it_is_committ
     coordinator
         .replay(Offset(0), none, &key, Some(&value), now)
         .unwrap();
-    let uncommitted = coordinator.begin_uncommitted();
+    let uncommitted = coordinator.begin_uncommitted().expect("a write");
     coordinator
         .replay(Offset(1), none, &key, None, now)
         .unwrap();

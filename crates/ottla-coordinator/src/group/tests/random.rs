@@ -19,8 +19,8 @@ use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 use super::{Joining, committing, joining};
 use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig, JoinContext};
-use crate::outcome::{Coordinator, EncodeRecord, TransactionEnd, TransactionalProducer, WriteKind};
-use crate::timer_queue::TimerQueue;
+use crate::runtime::TimerQueue;
+use crate::runtime::{Coordinator, EncodeRecord, TransactionEnd, TransactionalProducer, WriteKind};
 
 const GROUPS: [&str; 2] = ["g", "h"];
 

@@ -1,6 +1,6 @@
 //! A coordinator that starts from the log: what it knows, what it refuses, what it leaves alone.
 
-use crate::outcome::Coordinator;
+use crate::runtime::Coordinator;
 use bytes::Bytes;
 use ottla_protocol::coordinator_records::group_metadata_value::MemberMetadata;
 use ottla_protocol::coordinator_records::{

@@ -7,7 +7,7 @@ use ottla_protocol::messages::txn_offset_commit_request::{
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId};
 
 use super::{Script, check, committing, fetching, full, joining};
-use crate::outcome::{TransactionEnd, TransactionalProducer};
+use crate::runtime::{TransactionEnd, TransactionalProducer};
 
 fn request(offset: i64) -> TxnOffsetCommitRequest {
     TxnOffsetCommitRequest {

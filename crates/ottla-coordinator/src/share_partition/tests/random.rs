@@ -13,7 +13,7 @@ use super::super::{
     PersistedBatch, PersistedState, SharePartition, SharePartitionSettings, StateWrite,
 };
 use super::fetched;
-use crate::outcome::{Coordinator, ReplyTo};
+use crate::runtime::{Coordinator, ReplyTo};
 use crate::share_state::{
     InitializeState, Outcome, ReadState, Response, ShareCoordinator, SharePartitionKey, StateBatch,
     WriteState,
@@ -115,9 +115,9 @@ impl World {
     fn persist(&mut self, outcome: Outcome) -> Response {
         let mut replies = outcome.replies;
         for write in outcome.writes {
-            let committed = self
-                .coordinator
-                .on_records_committed(write.id, Timestamp(0));
+            let coordinator = &mut self.coordinator;
+            coordinator.on_appended(write.id, write.id, Offset(0));
+            let committed = coordinator.on_records_committed(write.id, Timestamp(0));
             replies.extend(committed.replies);
         }
         replies.pop().expect("an answer").response

@@ -12,7 +12,7 @@ use super::super::{
     ShareCoordinatorConfig, SharePartitionKey, ShareStateRecord, TimerKey, WriteState,
 };
 use super::{PARTITIONS, batch, key};
-use crate::outcome::{Coordinator, EncodeRecord, ReplyTo, Write};
+use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, Write};
 
 struct World {
     config: Arc<ShareCoordinatorConfig>,
@@ -148,7 +148,7 @@ impl World {
         };
         let base_offset = Offset(self.next_offset);
         self.coordinator
-            .on_records_appended(write.id, write.id, base_offset);
+            .on_appended(write.id, write.id, base_offset);
         for record in write.records {
             self.log.insert(self.next_offset, record);
             self.next_offset += 1;

@@ -11,8 +11,8 @@ use super::super::{
     TransactionCoordinator, TransactionCoordinatorConfig, TransactionState,
 };
 use super::{partition, producer};
-use crate::outcome::{Coordinator, EncodeRecord, ReplyTo, TransactionalProducer, Write};
-use crate::timer_queue::TimerQueue;
+use crate::runtime::TimerQueue;
+use crate::runtime::{Coordinator, EncodeRecord, ReplyTo, TransactionalProducer, Write};
 use crate::transaction::TransactionLogRecord;
 
 const IDS: [&str; 3] = ["a", "b", "c"];

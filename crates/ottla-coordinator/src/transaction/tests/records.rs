@@ -8,7 +8,7 @@ use ottla_types::{Offset, ProducerId};
 
 use super::super::{TransactionLogRecord, TransactionState as State};
 use super::{ID, Script, expect, producer, transaction};
-use crate::outcome::EncodeRecord;
+use crate::runtime::EncodeRecord;
 
 fn key() -> Bytes {
     let key = TransactionLogKey {

@@ -3,11 +3,14 @@
 use std::io::ErrorKind;
 use std::time::Instant;
 
+use ottla_coordinator::TransactionalProducer;
+use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_records::{Compression, RecordBatchBuilder};
-use ottla_types::Timestamp;
+use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::*;
-use crate::tests::TestHost;
+use crate::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
+use crate::test_host::TestHost;
 use ottla_testkit::said::Said;
 
 fn error(kind: ErrorKind) -> StorageError {
@@ -128,6 +131,104 @@ async fn a_batch_larger_than_a_segment_is_refused_alone() {
             },
         ]
     );
+}
+
+const PRODUCER: TransactionalProducer = TransactionalProducer {
+    id: ProducerId(7),
+    epoch: ProducerEpoch(0),
+};
+
+/// The first batch of a transaction, of which the coordinator is to be asked, or the marker that aborts it.
+fn append_of_transaction(
+    host: &TestHost,
+    partition: &Arc<Partition>,
+    of_transaction: OfTransaction,
+) -> tokio::sync::oneshot::Receiver<AckOutcome> {
+    let (id, epoch) = (PRODUCER.id, PRODUCER.epoch);
+    let batch = match of_transaction {
+        OfTransaction::Marker(_) => {
+            let marker = EndTxnMarker {
+                coordinator_epoch: 1,
+            };
+            end_txn_batch(id, epoch, ControlRecordType::Abort, marker, Timestamp(0))
+        }
+        _ => {
+            let builder = RecordBatchBuilder::new(Compression::None);
+            let mut builder = builder.producer(id, epoch, Sequence(0)).transactional(true);
+            builder.append(Timestamp(0), None, Some(b"x"), &[]);
+            builder.build()
+        }
+    };
+    let (released, outcome) = tokio::sync::oneshot::channel();
+    let append = PendingAppend {
+        batch,
+        required_acks: ottla_replica::RequiredAcks::Leader,
+        expected_leader_epoch: None,
+        of_transaction,
+        deadline_ms: u64::MAX,
+        ack: Ack::Internal(released),
+    };
+    partition.append(&host.host, append);
+    outcome
+}
+
+fn to_verify() -> OfTransaction {
+    OfTransaction::ToVerify(Arc::new(ProducerTransaction {
+        transactional_id: "payments".into(),
+        producer: PRODUCER,
+        added_by: AddedBy::ClientThatMayAbort,
+        asked_for: AskedFor::Produce,
+    }))
+}
+
+/// The client has given a batch up and aborted its transaction, of which the marker came meanwhile. That the first batch
+/// of the next one may be written, nobody has asked yet.
+#[tokio::test]
+async fn an_answer_is_for_the_batches_that_waited_for_it() {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    // Appends are held until the file with the topic's id is written.
+    let held = append_to(&host, &partition, b"x");
+    held.await.expect("it is released");
+    // The verifier is a task of this thread: without an `await`, its answers do not come.
+    let mut first = append_of_transaction(&host, &partition, to_verify());
+    let mut marker = append_of_transaction(&host, &partition, OfTransaction::Marker(1));
+    assert!(marker.try_recv().is_ok());
+    let mut second = append_of_transaction(&host, &partition, to_verify());
+    let answer = |guard, result| {
+        partition.on_transaction_verified(&host.host, PRODUCER, guard, result);
+    };
+    answer(1, Err(ErrorCode::TransactionAbortable));
+    let refused = AckOutcome::RefusedForProducer(ErrorCode::TransactionAbortable);
+    assert_eq!(first.try_recv(), Ok(refused));
+    assert!(second.try_recv().is_err(), "it waits for its own answer");
+    answer(2, Ok(()));
+    let appended = AckOutcome::Appended {
+        base_offset: Offset(2),
+    };
+    assert_eq!(second.try_recv(), Ok(appended));
+}
+
+/// What another connection wrote has begun the transaction here, and batches of it that come now wait for their order only.
+#[tokio::test]
+async fn a_refusal_is_not_for_batches_whose_transaction_has_begun() {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    let held = append_to(&host, &partition, b"x");
+    held.await.expect("it is released");
+    let mut first = append_of_transaction(&host, &partition, to_verify());
+    let mut other = append_of_transaction(&host, &partition, OfTransaction::Unverified);
+    assert!(other.try_recv().is_ok());
+    let mut second = append_of_transaction(&host, &partition, to_verify());
+    assert!(second.try_recv().is_err(), "it waits for the first");
+    let error = ErrorCode::NotCoordinator;
+    partition.on_transaction_verified(&host.host, PRODUCER, 1, Err(error));
+    let refused = AckOutcome::RefusedForProducer(error);
+    assert_eq!(first.try_recv(), Ok(refused));
+    let appended = AckOutcome::Appended {
+        base_offset: Offset(2),
+    };
+    assert_eq!(second.try_recv(), Ok(appended));
 }
 
 /// Set for the process that is to panic.

@@ -84,15 +84,13 @@ impl Stepped {
             OfTransaction::ToVerify(transaction) => {
                 let sequence = header.base_sequence;
                 let producer = transaction.producer;
-                let is_asked = self.unverified.is_waiting(producer);
                 let raises_epoch = transaction.adds_partitions();
                 match self.begin_verification(host, producer, sequence, raises_epoch) {
                     // The batches ahead of it wait as well.
-                    Ok(None) if !is_asked => Some(append),
+                    Ok(None) if self.unverified.newest(producer).is_none() => Some(append),
                     Ok(guard) => {
                         partition.inbox.count(append.bytes());
-                        self.unverified.wait(producer, append);
-                        if let Some(guard) = guard.filter(|_| !is_asked) {
+                        if let Some(guard) = self.unverified.wait(producer, guard, append) {
                             ask(partition, host, transaction, guard);
                         }
                         None
@@ -117,7 +115,7 @@ impl Stepped {
         let _ = done.send(begun);
     }
 
-    /// What was set aside goes on, in its order.
+    /// What was set aside until this answer goes on, in its order.
     pub(super) fn on_verified(&mut self, verified: Verified) {
         let Verified {
             producer,
@@ -127,10 +125,11 @@ impl Stepped {
         if let Err(error) = result {
             self.verifications.on_refused(producer.id, guard, error);
         }
-        for mut append in self.unverified.take_waiting(producer) {
+        for (guard, mut append) in self.unverified.take_waiting(producer, guard) {
             append.of_transaction = match result {
-                Ok(()) => OfTransaction::Verified(Some(guard)),
-                Err(error) => OfTransaction::Refused(error),
+                Err(error) if guard.is_some() => OfTransaction::Refused(error),
+                // Of a transaction that has begun here the answer says nothing.
+                Ok(()) | Err(_) => OfTransaction::Verified(guard),
             };
             self.held.push(PartitionEvent::Append(append));
         }

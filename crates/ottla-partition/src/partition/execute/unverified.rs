@@ -1,6 +1,9 @@
 //! Batches that wait for the answer of a transaction's coordinator.
 //!
-//! Invariant: those of one producer and epoch wait for one answer, and go on in the order in which they came.
+//! A batch waits for what was asked under the guard that is in force when it comes. What was asked before, under a guard
+//! that a marker has voided since, was asked about another transaction, and says nothing of it.
+//! Invariant: the batches of one producer and epoch lie in the order in which they came, and the guards that they wait for
+//! only grow.
 
 use hashbrown::HashMap;
 use ottla_coordinator::TransactionalProducer;
@@ -9,24 +12,61 @@ use crate::partition::PendingAppend;
 
 #[derive(Default)]
 pub(super) struct Unverified {
-    waiting: HashMap<TransactionalProducer, Vec<PendingAppend>>,
+    waiting: HashMap<TransactionalProducer, Vec<SetAside>>,
+}
+
+struct SetAside {
+    /// Under which the coordinator was asked.
+    awaited: u64,
+    append: PendingAppend,
+    /// `None` where the transaction has begun in this log: then it waits only for those ahead of it.
+    guard: Option<u64>,
 }
 
 impl Unverified {
-    /// Whether the producer's transaction is being asked about; then the batch waits with the others.
-    pub(super) fn is_waiting(&self, producer: TransactionalProducer) -> bool {
-        self.waiting.contains_key(&producer)
+    /// Under which guard the newest batch of the producer waits, if any does.
+    pub(super) fn newest(&self, producer: TransactionalProducer) -> Option<u64> {
+        let waiting = self.waiting.get(&producer)?;
+        waiting.last().map(|last| last.awaited)
     }
 
-    pub(super) fn wait(&mut self, producer: TransactionalProducer, append: PendingAppend) {
-        self.waiting.entry(producer).or_default().push(append);
+    /// Puts a batch after the others of its producer. Returns the guard under which the coordinator is to be asked, if
+    /// nobody has asked under it yet. `guard` may be `None` only where others wait.
+    pub(super) fn wait(
+        &mut self,
+        producer: TransactionalProducer,
+        guard: Option<u64>,
+        append: PendingAppend,
+    ) -> Option<u64> {
+        let newest = self.newest(producer);
+        let awaited = guard.or(newest).expect("others wait");
+        self.waiting.entry(producer).or_default().push(SetAside {
+            awaited,
+            append,
+            guard,
+        });
+        Some(awaited).filter(|_| newest != Some(awaited))
     }
 
-    pub(super) fn take_waiting(&mut self, producer: TransactionalProducer) -> Vec<PendingAppend> {
-        self.waiting.remove(&producer).unwrap_or_default()
+    /// Those that wait for what was asked under `awaited`, each with its own guard.
+    pub(super) fn take_waiting(
+        &mut self,
+        producer: TransactionalProducer,
+        awaited: u64,
+    ) -> Vec<(Option<u64>, PendingAppend)> {
+        let Some(waiting) = self.waiting.get_mut(&producer) else {
+            return Vec::new();
+        };
+        let answered = waiting.extract_if(.., |it| it.awaited == awaited);
+        let answered = answered.map(|it| (it.guard, it.append)).collect();
+        if waiting.is_empty() {
+            self.waiting.remove(&producer);
+        }
+        answered
     }
 
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = PendingAppend> {
-        self.waiting.drain().flat_map(|(_, appends)| appends)
+        let waiting = self.waiting.drain().flat_map(|(_, waiting)| waiting);
+        waiting.map(|it| it.append)
     }
 }

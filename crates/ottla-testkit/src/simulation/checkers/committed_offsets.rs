@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use bytestring::ByteString;
+use ottla_coordinator::LogEntry;
 use ottla_protocol::coordinator_records::{GroupRecordKey, GroupRecordValue};
 use ottla_records::RecordBatch;
 use ottla_types::{Offset, ProducerId, TopicIdPartition};
 
 use super::Finding;
-use crate::simulation::coordinator_shell::{LogEntry, for_each_entry};
+use crate::simulation::coordinator_shell::for_each_entry;
 
 /// A group, and the partition that it reads.
 type Of = (ByteString, ByteString, i32);

@@ -7,7 +7,6 @@
 
 use bytestring::ByteString;
 use ottla_coordinator::TransactionalProducer;
-use ottla_coordinator::group;
 use ottla_coordinator::transaction::AddPartitions;
 use ottla_protocol::messages::TxnOffsetCommitRequest;
 use ottla_records::RecordBatch;
@@ -79,7 +78,7 @@ impl BrokerShell {
             None => Err(ErrorCode::NotCoordinator),
             Some(replica) => replica
                 .begin_verification(producer, Sequence::NONE, around)
-                .map_err(group::error_after_append),
+                .map_err(ottla_coordinator::error_after_append),
         };
         match guard {
             Err(error) => {
@@ -293,7 +292,7 @@ impl BrokerShell {
                 if let Some(replica) = key.and_then(|key| self.replicas.get_mut(&key)) {
                     replica.on_verification_refused(producer, guard, error);
                 }
-                let error = group::error_after_append(error);
+                let error = ottla_coordinator::error_after_append(error);
                 answer(
                     caller,
                     ClientResponse::CommittedInTransaction(error),

@@ -12,7 +12,7 @@ use ottla_types::{BrokerId, ErrorCode, TopicPartition};
 
 use super::{MARKER_RETRY_MS, Question, TIMEOUT_MS, Waiting};
 use crate::simulation::broker_shell::BrokerShell;
-use crate::simulation::coordinator_shell::OFFSETS_TOPIC;
+use crate::simulation::coordinator_shell::{OFFSETS_TOPIC, at};
 use crate::simulation::message::{Body, BrokerRequest, BrokerResponse};
 use crate::simulation::node::{Stopped, Surroundings};
 use crate::simulation::replica_shell::{Ack, Arriving, OfTransaction};
@@ -210,7 +210,7 @@ impl BrokerShell {
         let shell = self.coordinators.transactions.get_mut(&index);
         let shell = shell.filter(|shell| shell.leader_epoch().0 == markers.end.coordinator_epoch);
         if let Some(shell) = shell {
-            shell.tell(around.now_ms, |it| {
+            shell.tell(&at(around.now_ms, around.timestamp()), |it| {
                 it.on_markers_answered(&markers.transactional_id, markers.producer, answers, now)
             });
         }

@@ -14,7 +14,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, PartitionIndex, TopicId};
 
 use super::{Question, Waiting};
 use crate::simulation::broker_shell::BrokerShell;
-use crate::simulation::coordinator_shell::SHARE_STATE_TOPIC;
+use crate::simulation::coordinator_shell::{SHARE_STATE_TOPIC, at};
 use crate::simulation::message::{Body, BrokerRequest, BrokerResponse, ShareStateRequest};
 use crate::simulation::node::{Stopped, Surroundings};
 
@@ -203,12 +203,12 @@ impl BrokerShell {
         };
         let (group_id, done, refused) = (&ended.group_id, &ended.done, &ended.refused);
         if !done.is_empty() {
-            shell.tell(now_ms, |it| {
+            shell.tell(&at(now_ms, now), |it| {
                 it.on_share_state_initialized(group_id, done, now)
             });
         }
         if !refused.is_empty() {
-            shell.tell(now_ms, |it| {
+            shell.tell(&at(now_ms, now), |it| {
                 it.on_share_state_not_initialized(group_id, refused, now)
             });
         }
@@ -232,7 +232,9 @@ impl BrokerShell {
             ShareStateRequest::Write(request) => it.write_state(to, request, count, now),
         };
         let refused = match self.coordinators.share_states.get_mut(&index) {
-            Some(shell) => shell.request(waiting, around.now_ms, decide),
+            Some(shell) => shell
+                .runtime
+                .request(waiting, &at(around.now_ms, now), decide),
             None => Err((waiting, ErrorCode::NotCoordinator)),
         };
         match refused {

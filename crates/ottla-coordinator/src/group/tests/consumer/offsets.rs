@@ -84,7 +84,7 @@ fn an_empty_group_and_its_offsets_go_when_they_are_old() {
     script.send(alive("m1", -1));
     script.send(alive("m2", -1));
     let now = script.now();
-    let outcome = crate::outcome::Coordinator::on_loaded(&mut script.coordinator, now);
+    let outcome = crate::runtime::Coordinator::on_loaded(&mut script.coordinator, now);
     script.render(outcome);
     let text = script.pass(8 * 24 * 60 * 60 * 1000);
     assert!(text.contains("offset g t-0 tombstone"), "{text}");

@@ -13,8 +13,8 @@ use crate::group::consumer::{HeartbeatContext, Requester};
 use crate::group::modern::test_image::TestImage;
 use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig};
-use crate::outcome::{Coordinator, EncodeRecord};
-use crate::timer_queue::TimerQueue;
+use crate::runtime::TimerQueue;
+use crate::runtime::{Coordinator, EncodeRecord};
 
 const TOPICS: [&str; 3] = ["a", "b", "c"];
 

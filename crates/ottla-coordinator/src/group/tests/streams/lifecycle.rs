@@ -6,7 +6,7 @@ use super::{beat, joining, ready, subtopology};
 use crate::group::TimerKey;
 use crate::group::modern::test_image::TestImage;
 use crate::group::tests::{Script, check};
-use crate::outcome::Coordinator;
+use crate::runtime::Coordinator;
 
 #[test]
 fn internal_topics_are_asked_for_until_they_are_there() {

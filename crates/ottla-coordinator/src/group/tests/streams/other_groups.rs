@@ -13,7 +13,7 @@ use ottla_protocol::messages::streams_group_describe_response::DescribedGroup;
 use super::{beat, joining, ready};
 use crate::group::modern::test_image::{TestImage, topic_id};
 use crate::group::tests::{Script, check, committing, consumer, joining as classic};
-use crate::outcome::Coordinator;
+use crate::runtime::Coordinator;
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
 

@@ -14,8 +14,8 @@ use crate::group::modern::test_image::TestImage;
 use crate::group::outcome::{Outcome, ReplyTo, Response, TimerKey, Write};
 use crate::group::streams::StreamsHeartbeatContext;
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig};
-use crate::outcome::{Coordinator, EncodeRecord};
-use crate::timer_queue::TimerQueue;
+use crate::runtime::TimerQueue;
+use crate::runtime::{Coordinator, EncodeRecord};
 
 const PROCESSES: [&str; 3] = ["p1", "p2", "p3"];
 /// Of both subtopologies; those of the first keep state.

@@ -5,7 +5,7 @@
 //! entry is dropped; when it fails, the entry puts the old value back. Undo entries are ordered by
 //! write, oldest first. Kafka does the same with `TimelineHashMap` and `SnapshotRegistry`.
 
-use crate::outcome::WriteId;
+use super::outcome::WriteId;
 
 /// One slot of a map: absent or present, now and as last committed.
 #[derive(Debug)]
@@ -93,8 +93,8 @@ impl<V> Timeline<V> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::WriteId;
     use super::Timeline;
-    use crate::outcome::WriteId;
 
     fn state(slot: &Timeline<i32>) -> (Option<i32>, Option<i32>) {
         (slot.latest().copied(), slot.committed().copied())

@@ -1,16 +1,15 @@
 //! Timers by key, in the order in which they are due.
 //!
-//! The coordinator says which timers to set and cancel; the shell keeps them here and asks for what
-//! is due. Setting a key again replaces its deadline, as Kafka's `CoordinatorTimerImpl` does. Time is
+//! The coordinator says which timers to set and cancel; they are kept here until they are due. Setting a key again replaces its deadline, as Kafka's `CoordinatorTimerImpl` does. Time is
 //! whatever monotonic milliseconds the caller counts in.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-use crate::outcome::TimerChange;
+use super::outcome::TimerChange;
 
 #[derive(Debug)]
-pub struct TimerQueue<K> {
+pub(crate) struct TimerQueue<K> {
     deadlines: HashMap<K, u64>,
     /// Deadline first, so that the head is the next one due. Holds each key of `deadlines` once.
     by_deadline: BTreeSet<(u64, K)>,
@@ -26,7 +25,7 @@ impl<K> Default for TimerQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> TimerQueue<K> {
-    pub fn apply(&mut self, change: TimerChange<K>, now_ms: u64) {
+    pub(crate) fn apply(&mut self, change: TimerChange<K>, now_ms: u64) {
         match change {
             TimerChange::Set { key, after_ms } => {
                 let deadline = now_ms.saturating_add(after_ms);
@@ -49,12 +48,12 @@ impl<K: Clone + Eq + Hash + Ord> TimerQueue<K> {
     }
 
     /// When the next timer is due, if any is set.
-    pub fn next_deadline_ms(&self) -> Option<u64> {
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
     /// Takes out one timer that is due.
-    pub fn pop_due(&mut self, now_ms: u64) -> Option<K> {
+    pub(crate) fn pop_due(&mut self, now_ms: u64) -> Option<K> {
         if self.next_deadline_ms()? > now_ms {
             return None;
         }
@@ -62,58 +61,38 @@ impl<K: Clone + Eq + Hash + Ord> TimerQueue<K> {
         self.deadlines.remove(&key);
         Some(key)
     }
-
-    pub fn clear(&mut self) {
-        self.deadlines.clear();
-        self.by_deadline.clear();
-    }
-
-    pub fn len(&self) -> usize {
-        self.deadlines.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.deadlines.is_empty()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::TimerQueue;
-    use crate::group::{TimerChange, TimerKey};
+    use super::{TimerChange, TimerQueue};
 
-    fn join(group: &'static str) -> TimerKey {
-        TimerKey::Join {
-            group_id: group.into(),
-        }
-    }
-
-    fn set(key: TimerKey, after_ms: u64) -> TimerChange {
+    fn set(key: &'static str, after_ms: u64) -> TimerChange<&'static str> {
         TimerChange::Set { key, after_ms }
     }
 
     #[test]
     fn timers_come_out_in_the_order_of_their_deadlines() {
         let mut timers = TimerQueue::default();
-        timers.apply(set(join("late"), 30), 100);
-        timers.apply(set(join("early"), 10), 100);
+        timers.apply(set("late", 30), 100);
+        timers.apply(set("early", 10), 100);
         assert_eq!(timers.next_deadline_ms(), Some(110));
         assert_eq!(timers.pop_due(109), None);
-        assert_eq!(timers.pop_due(200), Some(join("early")));
-        assert_eq!(timers.pop_due(200), Some(join("late")));
+        assert_eq!(timers.pop_due(200), Some("early"));
+        assert_eq!(timers.pop_due(200), Some("late"));
         assert_eq!(timers.pop_due(200), None);
-        assert!(timers.is_empty());
+        assert_eq!(timers.next_deadline_ms(), None);
     }
 
     #[test]
     fn setting_again_moves_the_deadline_and_cancelling_forgets_it() {
         let mut timers = TimerQueue::default();
-        timers.apply(set(join("g"), 10), 0);
-        timers.apply(set(join("g"), 50), 5);
-        assert_eq!(timers.len(), 1);
+        timers.apply(set("g", 10), 0);
+        timers.apply(set("g", 50), 5);
         assert_eq!(timers.pop_due(54), None);
-        timers.apply(TimerChange::Cancel { key: join("g") }, 54);
+        assert_eq!(timers.next_deadline_ms(), Some(55));
+        timers.apply(TimerChange::Cancel { key: "g" }, 54);
         assert_eq!(timers.pop_due(100), None);
-        assert!(timers.is_empty());
+        assert_eq!(timers.next_deadline_ms(), None);
     }
 }

@@ -14,31 +14,47 @@ use ottla_protocol::metadata_records::{
 };
 use ottla_storage::format::{format_standalone, read_identity};
 use ottla_storage::log_dirs::{DirLocks, LoadSettings, Loading, LogDirs};
-use ottla_types::{Timestamp, TopicPartition, Uuid};
+use ottla_types::{ErrorCode, Timestamp, TopicPartition, Uuid};
 use parking_lot::Mutex;
 
 use crate::local_replicas::LocalReplicas;
 use crate::partition::Partition;
-use crate::partition::host::PartitionHost;
+use crate::partition::host::{PartitionHost, VerifyTransactions};
+use crate::partition::producer_transaction::ProducerTransaction;
 use crate::partitions::Partitions;
 use crate::replication::Replication;
 
-const TOPIC: &str = "orders";
-const TOPIC_ID: Uuid = Uuid([7; 16]);
+pub const TOPIC: &str = "orders";
+pub const TOPIC_ID: Uuid = Uuid([7; 16]);
 
-pub(crate) struct TestHost {
-    pub(crate) host: Arc<PartitionHost>,
-    partitions: Arc<Partitions>,
+/// Never answers.
+struct NobodyVerifies;
+
+impl VerifyTransactions for NobodyVerifies {
+    fn verify(
+        self: Arc<Self>,
+        _: Arc<ProducerTransaction>,
+        _: TopicPartition,
+        _: Box<dyn FnOnce(Result<(), ErrorCode>) + Send>,
+    ) {
+    }
+}
+
+pub struct TestHost {
+    pub host: Arc<PartitionHost>,
+    pub partitions: Arc<Partitions>,
+    pub node: Arc<Node>,
     replicas: LocalReplicas,
     loader: Mutex<MetadataLoader>,
     /// Fetchers and proposals, which nobody answers.
     _replication: Arc<Replication>,
+    _verifier: Arc<dyn VerifyTransactions>,
     _data: tempfile::TempDir,
 }
 
 impl TestHost {
     /// Within a tokio runtime.
-    pub(crate) fn start() -> TestHost {
+    pub fn start() -> TestHost {
         let data = tempfile::tempdir().expect("a directory");
         let config = config_in(data.path());
         format_standalone(&config).expect("formats");
@@ -60,25 +76,29 @@ impl TestHost {
         let host = Arc::new(PartitionHost::new(context));
         host.set_log_dirs(log_dirs);
         let replication = Arc::new(Replication::new(Arc::clone(&host), Arc::clone(&node)));
+        let verifier: Arc<dyn VerifyTransactions> = Arc::new(NobodyVerifies);
+        host.set_verifier(Arc::downgrade(&verifier));
         let partitions = Arc::new(Partitions::default());
         let replicas = LocalReplicas::new(
             Arc::clone(&host),
             Arc::clone(&partitions),
             Arc::clone(&replication),
-            Arc::new(DirAssignments::new(node)),
+            Arc::new(DirAssignments::new(Arc::clone(&node))),
         );
         TestHost {
             host,
             partitions,
+            node,
             replicas,
             loader: Mutex::default(),
             _replication: replication,
+            _verifier: verifier,
             _data: data,
         }
     }
 
     /// The only partition of a topic, led here; settings are `key=value`.
-    pub(crate) fn lead(&self, settings: &[(&'static str, &'static str)]) -> Arc<Partition> {
+    pub fn lead(&self, settings: &[(&'static str, &'static str)]) -> Arc<Partition> {
         let mut records = vec![
             MetadataRecord::FeatureLevel(FeatureLevelRecord {
                 name: MetadataVersion::FEATURE_NAME.into(),
@@ -118,7 +138,7 @@ impl TestHost {
     }
 
     /// Nobody leads the partition any more.
-    pub(crate) fn take_leader_away(&self) {
+    pub fn take_leader_away(&self) {
         self.apply(vec![MetadataRecord::PartitionChange(
             PartitionChangeRecord {
                 partition_id: 0,

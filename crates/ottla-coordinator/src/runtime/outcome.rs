@@ -12,7 +12,7 @@ use std::hash::Hash;
 
 use bytes::Bytes;
 use ottla_protocol::EncodeError;
-use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Timestamp};
+use ottla_types::{ErrorCode, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 /// The state machine of one partition of an internal topic, as far as its shell has to know it. Its
 /// requests are its own.
@@ -23,11 +23,31 @@ pub trait Coordinator: Sized {
     /// What is asked of the shell besides writes, replies and timers.
     type Command: Debug;
 
+    /// Whether nobody is answered before all that is in the log at the election is committed.
+    const AWAITS_COMMITTED_LOG: bool;
+
+    /// Whether the log refuses records while fewer replicas are in sync than `min.insync.replicas`. Where it does not, they
+    /// are appended and count when enough replicas have them.
+    const REQUIRES_MIN_ISR: bool;
+
+    /// Takes in what stands in the log; the error is for people.
+    fn replay(&mut self, entry: LogEntry<'_>, now: Timestamp) -> Result<(), String>;
+
+    /// What is replayed from here on is in the log and not committed: it counts to the write that is returned. There is none
+    /// where the committed log is awaited.
+    fn begin_uncommitted(&mut self) -> Option<WriteId> {
+        None
+    }
+
     /// The log has been replayed up to its end.
     fn on_loaded(&mut self, now: Timestamp) -> Outcome<Self>;
 
     /// The partition is led elsewhere now, or the broker stops. Answers everything that is parked.
     fn on_unloaded(&mut self) -> Outcome<Self>;
+
+    /// The records of the writes from `first` to `last` stand in the log from `base_offset` on, one after the other, and may be
+    /// committed or not: for a coordinator that has to know. Comes before they are reported as committed.
+    fn on_appended(&mut self, _first: WriteId, _last: WriteId, _base_offset: Offset) {}
 
     /// The records of `write` and of all writes before it are committed.
     fn on_records_committed(&mut self, write: WriteId, now: Timestamp) -> Outcome<Self>;
@@ -47,6 +67,21 @@ pub trait Coordinator: Sized {
 
     /// A timer that this coordinator set is due.
     fn on_timer(&mut self, key: Self::TimerKey, now: Timestamp) -> Outcome<Self>;
+}
+
+/// What a coordinator reads of its log.
+pub enum LogEntry<'a> {
+    /// `producer_id` is that of a transactional batch, and `ProducerId::NONE` otherwise.
+    Record {
+        offset: Offset,
+        producer_id: ProducerId,
+        key: &'a Bytes,
+        value: Option<&'a Bytes>,
+    },
+    EndTransaction {
+        producer_id: ProducerId,
+        is_commit: bool,
+    },
 }
 
 /// A record as it stands in the log.

@@ -1,0 +1,218 @@
+//! Writes on their way into the log: waiting, in the batch that is being appended, appended but not committed.
+//!
+//! Writes are appended in the order of the decisions, one batch at a time: the next batch is handed out when the log has
+//! answered for the one before, so that a write that the log refuses never has a successor in the log that was decided
+//! on top of it. Decisions that pile up meanwhile share a batch, as with Kafka's adaptive
+//! `group.coordinator.append.linger.ms`, except for those of a transaction, whose batches are its producer's.
+//! Nothing waits until a batch is committed; its replies do.
+//!
+//! Invariants: at most one batch is being appended; `uncommitted` is in the order of writes and of offsets, and each of its
+//! batches, as the one that is being appended, has one deadline in `delays`.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use ottla_types::{ErrorCode, Offset};
+
+use super::outcome::{EncodeRecord, TimerChange, Write, WriteId, WriteKind};
+use super::timer_queue::TimerQueue;
+
+/// What a record costs in a batch besides key and value, at most: seven variable-length numbers.
+const RECORD_OVERHEAD_BYTES: usize = 35;
+/// What a batch costs besides its records. The shell that builds batches checks that it is so.
+pub const BATCH_HEADER_BYTES: usize = 61;
+/// Decisions share a batch only up to this size; Kafka's largest buffer by default.
+const SHARED_BATCH_BYTES: usize = 1024 * 1024;
+
+/// A write as it goes into the log.
+#[derive(Debug)]
+pub struct PendingWrite {
+    pub id: WriteId,
+    pub kind: WriteKind,
+    /// Key and value of each.
+    pub records: Vec<(Bytes, Option<Bytes>)>,
+    /// An upper bound of the records' size in a batch, before compression.
+    size: usize,
+}
+
+impl PendingWrite {
+    /// # Errors
+    /// `UnknownServerError` for a string that is too long for its field, which no request can carry.
+    pub(super) fn encode<R: EncodeRecord>(write: &Write<R>) -> Result<Self, ErrorCode> {
+        let mut records = Vec::with_capacity(write.records.len());
+        let mut size = 0;
+        for record in &write.records {
+            let (key, value) = record.encode().map_err(|_| ErrorCode::UnknownServerError)?;
+            size += RECORD_OVERHEAD_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len);
+            records.push((key, value));
+        }
+        Ok(PendingWrite {
+            id: write.id,
+            kind: write.kind,
+            records,
+            size,
+        })
+    }
+
+    /// Of a batch of its own, before compression, at most.
+    pub(super) fn batch_bytes(&self) -> usize {
+        BATCH_HEADER_BYTES + self.size
+    }
+}
+
+/// Writes that go to the log in one batch: one write of a transaction, or plain ones.
+#[derive(Debug)]
+pub struct OutboundBatch {
+    /// Never empty.
+    writes: Vec<PendingWrite>,
+}
+
+impl OutboundBatch {
+    pub fn writes(&self) -> &[PendingWrite] {
+        &self.writes
+    }
+
+    /// By which the log's answer finds it.
+    pub fn first(&self) -> WriteId {
+        self.writes[0].id
+    }
+
+    pub fn kind(&self) -> WriteKind {
+        self.writes[0].kind
+    }
+
+    fn span(&self) -> BatchSpan {
+        let of_write = |write: &PendingWrite| match write.kind {
+            // The marker itself.
+            WriteKind::EndTransaction { .. } => 1,
+            WriteKind::Plain | WriteKind::Transactional { .. } => write.records.len(),
+        };
+        BatchSpan {
+            first: self.first(),
+            last: self.writes[self.writes.len() - 1].id,
+            records: self.writes.iter().map(of_write).sum::<usize>() as i64,
+        }
+    }
+}
+
+/// What is kept of a batch that the log has or is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BatchSpan {
+    pub(super) first: WriteId,
+    /// Inclusive.
+    pub(super) last: WriteId,
+    pub(super) records: i64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct AppendQueue {
+    waiting: VecDeque<PendingWrite>,
+    appending: Option<BatchSpan>,
+    /// In the log of the leader up to this offset, exclusive.
+    uncommitted: VecDeque<(BatchSpan, Offset)>,
+    /// When those who wait for a batch are told that it takes long, by its first write.
+    delays: TimerQueue<WriteId>,
+}
+
+impl AppendQueue {
+    pub(super) fn push(&mut self, write: PendingWrite) {
+        self.waiting.push_back(write);
+    }
+
+    /// What was decided on top of a write that was refused goes with it.
+    pub(super) fn drop_waiting(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// The next batch, where none is being appended. It is from here on.
+    pub(super) fn next_batch(
+        &mut self,
+        max_message_bytes: usize,
+        (now_ms, commit_timeout_ms): (u64, u64),
+    ) -> Option<OutboundBatch> {
+        if self.appending.is_some() || self.waiting.is_empty() {
+            return None;
+        }
+        let limit = max_message_bytes.min(SHARED_BATCH_BYTES);
+        let mut size = BATCH_HEADER_BYTES;
+        let shared = self.waiting.iter().take_while(|write| {
+            size += write.size;
+            write.kind == WriteKind::Plain && size <= limit
+        });
+        let count = shared.count().max(1);
+        let batch = OutboundBatch {
+            writes: self.waiting.drain(..count).collect(),
+        };
+        let span = batch.span();
+        self.appending = Some(span);
+        self.await_settlement(span.first, now_ms, commit_timeout_ms);
+        Some(batch)
+    }
+
+    /// The log has answered for the batch that begins with `first`: nothing is being appended any more.
+    pub(super) fn end_append(&mut self, first: WriteId) -> BatchSpan {
+        let batch = self.appending.take().expect("the log answers once");
+        assert_eq!(batch.first, first, "the log answers for what it was given");
+        self.delays.apply(TimerChange::Cancel { key: first }, 0);
+        batch
+    }
+
+    /// The batch is in the log up to `end`.
+    pub(super) fn await_commit(
+        &mut self,
+        batch: BatchSpan,
+        end: Offset,
+        (now_ms, commit_timeout_ms): (u64, u64),
+    ) {
+        self.uncommitted.push_back((batch, end));
+        self.await_settlement(batch.first, now_ms, commit_timeout_ms);
+    }
+
+    /// The newest write that is committed now and was not before.
+    pub(super) fn on_high_watermark(&mut self, high_watermark: Offset) -> Option<WriteId> {
+        let mut newest = None;
+        while let Some((batch, _)) = self
+            .uncommitted
+            .pop_front_if(|(_, end)| *end <= high_watermark)
+        {
+            let key = batch.first;
+            self.delays.apply(TimerChange::Cancel { key }, 0);
+            newest = Some(batch.last);
+        }
+        newest
+    }
+
+    /// Where the high watermark has to be for the next commit.
+    pub(super) fn awaited_end(&self) -> Option<Offset> {
+        self.uncommitted.front().map(|(_, end)| *end)
+    }
+
+    /// The writes, first and last, of a batch that takes long. Those who come later are told as well, when as much time
+    /// has passed again.
+    pub(super) fn take_delayed(
+        &mut self,
+        now_ms: u64,
+        commit_timeout_ms: u64,
+    ) -> Option<(WriteId, WriteId)> {
+        let first = self.delays.pop_due(now_ms)?;
+        self.await_settlement(first, now_ms, commit_timeout_ms);
+        let found = self
+            .uncommitted
+            .binary_search_by_key(&first, |(batch, _)| batch.first);
+        let batch = match found {
+            Ok(index) => self.uncommitted[index].0,
+            Err(_) => self.appending.expect("it is appended or being appended"),
+        };
+        Some((batch.first, batch.last))
+    }
+
+    pub(super) fn next_delay_ms(&self) -> Option<u64> {
+        self.delays.next_deadline_ms()
+    }
+
+    fn await_settlement(&mut self, first: WriteId, now_ms: u64, after_ms: u64) {
+        let key = first;
+        self.delays
+            .apply(TimerChange::Set { key, after_ms }, now_ms);
+    }
+}

@@ -1,0 +1,375 @@
+//! The coordinator of one partition of an internal topic, with everybody who waits for it, as one machine.
+//!
+//! A shell drives it: it reads the log and gives the coordinator, hands in requests and events, appends the batches that
+//! it is given one after the other, says what the log has answered and how far the log is committed, and sends the replies.
+//! A shell with threads keeps it behind one lock. What must not be apart is one method: that a batch is answered for and
+//! what follows from it is [`CoordinatorRuntime::on_written`], so that no other thread is given a batch in between.
+//!
+//! Invariants: a reply is sent at most once; after `close` every request is refused with `NOT_COORDINATOR`; a write is
+//! reported as appended before it is reported as committed, and each in the order of the decisions.
+//! Source: `CoordinatorRuntime`, `TransactionStateManager.appendTransactionToLog`.
+
+use std::collections::HashMap;
+
+use ottla_types::{ErrorCode, Offset, Timestamp};
+
+use super::append_queue::{AppendQueue, BatchSpan, OutboundBatch, PendingWrite};
+use super::outcome::{Coordinator, Outcome, ReplyTo, WriteId};
+use super::timer_queue::TimerQueue;
+
+/// What the shell knows at a step.
+pub struct StepContext<'a> {
+    /// Monotonic; timers count in it.
+    pub now_ms: u64,
+    pub now: Timestamp,
+    /// How long whoever waits for a record is kept waiting.
+    pub commit_timeout_ms: u64,
+    /// Of the log.
+    pub max_message_bytes: usize,
+    /// Whether the batch of a write is no larger than the log takes, as it is when it is compressed. Looked at where it may
+    /// be larger.
+    pub fits: &'a dyn Fn(&PendingWrite) -> bool,
+}
+
+impl StepContext<'_> {
+    fn delay(&self) -> (u64, u64) {
+        (self.now_ms, self.commit_timeout_ms)
+    }
+}
+
+/// `W` is who waits for a reply.
+pub struct CoordinatorRuntime<C: Coordinator, W> {
+    state: State<C, W>,
+    replies: Vec<(W, C::Response)>,
+    commands: Vec<C::Command>,
+}
+
+enum State<C: Coordinator, W> {
+    /// The log is being read.
+    Loading,
+    Active(Box<Active<C, W>>),
+    /// The log could not be read.
+    Failed,
+    /// Coordinated elsewhere, or the broker stops.
+    Closed,
+}
+
+struct Active<C: Coordinator, W> {
+    coordinator: C,
+    timers: TimerQueue<C::TimerKey>,
+    waiting: HashMap<ReplyTo, W>,
+    next_reply: u64,
+    queue: AppendQueue,
+}
+
+impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
+    /// One whose log is to be read.
+    pub fn loading() -> Self {
+        CoordinatorRuntime {
+            state: State::Loading,
+            replies: Vec::new(),
+            commands: Vec::new(),
+        }
+    }
+
+    // What it is
+
+    /// Looks at the coordinator.
+    ///
+    /// # Errors
+    /// As of every request: `CoordinatorLoadInProgress`, or `NotCoordinator` where none is here.
+    pub fn read<T>(&self, look: impl FnOnce(&C) -> T) -> Result<T, ErrorCode> {
+        match &self.state {
+            State::Active(active) => Ok(look(&active.coordinator)),
+            _ => Err(self.refusal()),
+        }
+    }
+
+    pub fn is_loading(&self) -> bool {
+        matches!(self.state, State::Loading)
+    }
+
+    pub fn is_active(&self) -> bool {
+        matches!(self.state, State::Active(_))
+    }
+
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// Whether a timer is due that the coordinator has set.
+    pub fn has_due_timer(&self, now_ms: u64) -> bool {
+        let timers = self.active().map(|active| &active.timers);
+        let next = timers.and_then(TimerQueue::next_deadline_ms);
+        next.is_some_and(|deadline| deadline <= now_ms)
+    }
+
+    /// When `fire_due_timer` or `tell_of_delay` has something to do next.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        let active = self.active()?;
+        let deadlines = [
+            active.timers.next_deadline_ms(),
+            active.queue.next_delay_ms(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Where the high watermark has to be for `on_high_watermark` to have something to do.
+    pub fn awaited_end(&self) -> Option<Offset> {
+        self.active()?.queue.awaited_end()
+    }
+
+    // What happens to it
+
+    /// The log has been read up to its end. What of it is not committed counts to a write, and is committed when the high
+    /// watermark is at the offset that comes with it. Nothing happens where the shell has closed it meanwhile.
+    pub fn on_loaded(
+        &mut self,
+        coordinator: C,
+        uncommitted: Option<(WriteId, Offset)>,
+        at: &StepContext<'_>,
+    ) {
+        if !self.is_loading() {
+            return;
+        }
+        let mut queue = AppendQueue::default();
+        if let Some((write, end)) = uncommitted {
+            let batch = BatchSpan {
+                first: write,
+                last: write,
+                records: 0,
+            };
+            queue.await_commit(batch, end, at.delay());
+        }
+        self.state = State::Active(Box::new(Active {
+            coordinator,
+            timers: TimerQueue::default(),
+            waiting: HashMap::new(),
+            next_reply: 0,
+            queue,
+        }));
+        let _ = self.step(at, |active| active.coordinator.on_loaded(at.now));
+    }
+
+    /// The log cannot be read. Whether anybody was to be served from it still.
+    pub fn on_load_failed(&mut self) -> bool {
+        let is_loading = self.is_loading();
+        if is_loading {
+            self.state = State::Failed;
+        }
+        is_loading
+    }
+
+    /// Has the coordinator decide on a request; the reply is for `waiting`.
+    ///
+    /// # Errors
+    /// Gives back who waits where nobody can be asked, and why.
+    pub fn request(
+        &mut self,
+        waiting: W,
+        at: &StepContext<'_>,
+        decide: impl FnOnce(&mut C, ReplyTo) -> Outcome<C>,
+    ) -> Result<(), (W, ErrorCode)> {
+        let State::Active(active) = &mut self.state else {
+            return Err((waiting, self.refusal()));
+        };
+        let to = ReplyTo(active.next_reply);
+        active.next_reply += 1;
+        active.waiting.insert(to, waiting);
+        let outcome = decide(&mut active.coordinator, to);
+        self.enact(outcome, at);
+        Ok(())
+    }
+
+    /// Tells the coordinator that something has happened.
+    ///
+    /// # Errors
+    /// As of every request.
+    pub fn tell(
+        &mut self,
+        at: &StepContext<'_>,
+        tell: impl FnOnce(&mut C) -> Outcome<C>,
+    ) -> Result<(), ErrorCode> {
+        self.step(at, |active| tell(&mut active.coordinator))
+    }
+
+    /// The next batch that is to be appended. There is none until the log has answered for the one before.
+    pub fn next_append(&mut self, at: &StepContext<'_>) -> Option<OutboundBatch> {
+        let active = self.active_mut()?;
+        active.queue.next_batch(at.max_message_bytes, at.delay())
+    }
+
+    /// The log has answered for the batch that begins with `first`: it stands there from an offset on, or is not there.
+    ///
+    /// That the next batch may be appended, and what this answer makes of the coordinator, is one step. Were the first to
+    /// come before the second, then
+    /// 1. a thread takes the answer for W, and lets go,
+    /// 2. another is given W+1, appends it, and reports it as committed, and with it W, whose offset nobody knows; or W+1
+    ///    is in the log, decided on top of W,
+    /// 3. the first one reports that W was appended, or was refused: too late.
+    pub fn on_written(
+        &mut self,
+        first: WriteId,
+        written: Result<Offset, ErrorCode>,
+        high_watermark: Offset,
+        at: &StepContext<'_>,
+    ) {
+        // One that was closed has answered everybody.
+        let Some(active) = self.active_mut() else {
+            return;
+        };
+        let batch = active.queue.end_append(first);
+        match written {
+            Ok(base_offset) => {
+                let end = base_offset.plus(batch.records);
+                let coordinator = &mut active.coordinator;
+                coordinator.on_appended(batch.first, batch.last, base_offset);
+                active.queue.await_commit(batch, end, at.delay());
+                self.on_high_watermark(high_watermark, at);
+            }
+            Err(error) => {
+                active.queue.drop_waiting();
+                let _ = self.step(at, |active| {
+                    active.coordinator.on_write_failed(first, error, at.now)
+                });
+            }
+        }
+    }
+
+    /// The log is committed up to here. Whether anything came of it.
+    pub fn on_high_watermark(&mut self, high_watermark: Offset, at: &StepContext<'_>) -> bool {
+        let active = self.active_mut();
+        let Some(write) = active.and_then(|it| it.queue.on_high_watermark(high_watermark)) else {
+            return false;
+        };
+        let _ = self.step(at, |active| {
+            active.coordinator.on_records_committed(write, at.now)
+        });
+        true
+    }
+
+    /// Calls the coordinator for one timer that is due, if there is one.
+    pub fn fire_due_timer(&mut self, at: &StepContext<'_>) -> bool {
+        let active = self.active_mut();
+        let Some(key) = active.and_then(|it| it.timers.pop_due(at.now_ms)) else {
+            return false;
+        };
+        let _ = self.step(at, |active| active.coordinator.on_timer(key, at.now));
+        true
+    }
+
+    /// Tells those who wait for a batch that takes long, if there is one. Its records stay in the log, or on their way into it:
+    /// as long as the log has not refused them they are not taken back, and count when they are committed.
+    pub fn tell_of_delay(&mut self, at: &StepContext<'_>) -> bool {
+        let active = self.active_mut();
+        let delayed = active.and_then(|it| it.queue.take_delayed(at.now_ms, at.commit_timeout_ms));
+        let Some((first, last)) = delayed else {
+            return false;
+        };
+        for id in first.0..=last.0 {
+            let _ = self.step(at, |active| {
+                active.coordinator.on_write_timed_out(WriteId(id), at.now)
+            });
+        }
+        true
+    }
+
+    /// Answers everybody who waits, and refuses everything from now on.
+    pub fn close(&mut self) {
+        let before = std::mem::replace(&mut self.state, State::Closed);
+        if let State::Active(mut active) = before {
+            let outcome = active.coordinator.on_unloaded();
+            active.answer(outcome, &mut self.replies);
+        }
+    }
+
+    // What it asks for
+
+    /// To be sent.
+    pub fn take_replies(&mut self) -> Vec<(W, C::Response)> {
+        std::mem::take(&mut self.replies)
+    }
+
+    /// To be carried out, once nobody has to wait for this machine.
+    pub fn take_commands(&mut self) -> Vec<C::Command> {
+        std::mem::take(&mut self.commands)
+    }
+
+    // Within
+
+    fn active(&self) -> Option<&Active<C, W>> {
+        match &self.state {
+            State::Active(active) => Some(active),
+            _ => None,
+        }
+    }
+
+    fn active_mut(&mut self) -> Option<&mut Active<C, W>> {
+        match &mut self.state {
+            State::Active(active) => Some(active),
+            _ => None,
+        }
+    }
+
+    fn refusal(&self) -> ErrorCode {
+        match self.state {
+            State::Loading => ErrorCode::CoordinatorLoadInProgress,
+            _ => ErrorCode::NotCoordinator,
+        }
+    }
+
+    fn step(
+        &mut self,
+        at: &StepContext<'_>,
+        take: impl FnOnce(&mut Active<C, W>) -> Outcome<C>,
+    ) -> Result<(), ErrorCode> {
+        let active = self.active_mut();
+        let outcome = active.map(take).ok_or_else(|| self.refusal())?;
+        self.enact(outcome, at);
+        Ok(())
+    }
+
+    fn enact(&mut self, mut outcome: Outcome<C>, at: &StepContext<'_>) {
+        let State::Active(active) = &mut self.state else {
+            return;
+        };
+        loop {
+            for change in outcome.timers.drain(..) {
+                active.timers.apply(change, at.now_ms);
+            }
+            let writes = std::mem::take(&mut outcome.writes);
+            self.commands.append(&mut outcome.commands);
+            active.answer(outcome, &mut self.replies);
+            let refused = writes.iter().find_map(|write| {
+                let pending = PendingWrite::encode(write).and_then(|pending| {
+                    let is_small = pending.batch_bytes() <= at.max_message_bytes;
+                    match is_small || (at.fits)(&pending) {
+                        true => Ok(pending),
+                        false => Err(ErrorCode::RecordListTooLarge),
+                    }
+                });
+                pending
+                    .map(|pending| active.queue.push(pending))
+                    .map_err(|error| (write.id, error))
+                    .err()
+            });
+            // A write that can never be appended is refused before anything is decided on top of it.
+            let Some((write, error)) = refused else {
+                return;
+            };
+            outcome = active.coordinator.on_write_failed(write, error, at.now);
+        }
+    }
+}
+
+impl<C: Coordinator, W> Active<C, W> {
+    fn answer(&mut self, outcome: Outcome<C>, replies: &mut Vec<(W, C::Response)>) {
+        for reply in outcome.replies {
+            let waiting = self.waiting.remove(&reply.to);
+            replies.extend(waiting.map(|waiting| (waiting, reply.response)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
