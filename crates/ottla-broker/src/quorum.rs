@@ -2,8 +2,8 @@
 //! that takes part in it.
 //!
 //! The state machine is `ottla-raft`; the thread that drives it is `controller::controller_thread`. Here are its
-//! edges: `open` is what it begins with, `outgoing` and `network` are its requests to other nodes, `served` is
-//! what it gives to them, `work`, `handle` and `status` are how the node asks it.
+//! edges: `open` is what it begins with, `network` sends its requests and `outgoing` decodes what comes back, `served` is
+//! what it gives to other nodes, `work`, `handle` and `status` are how the node asks it.
 //!
 //! In Kafka: `KafkaRaftManager`, `KafkaNetworkChannel`, `RaftUtil`.
 

@@ -10,9 +10,9 @@ use ottla_protocol::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,
 };
 use ottla_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
+use ottla_raft::wire::METADATA_TOPIC;
 use ottla_types::{ErrorCode, Offset};
 
-use crate::quorum::outgoing::METADATA_TOPIC;
 use crate::quorum::served::QuorumDescription;
 use crate::{Broker, RequestContext};
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
+use ottla_raft::wire::Unusable;
 use ottla_raft::{Event, ReplicaState, Request, RequestId, Response};
 use ottla_types::{ErrorCode, Offset};
 use tokio::sync::oneshot;
@@ -12,7 +13,7 @@ use super::{Controller, timestamp};
 use crate::metadata::metadata_log::MetadataLogError;
 use crate::quorum::bootstrap_servers;
 use crate::quorum::network::{Answered, Failure};
-use crate::quorum::outgoing::{Payload, Received, Unusable};
+use crate::quorum::outgoing::{self, Payload, Received};
 use crate::quorum::served::{QuorumDescription, ServedData};
 use crate::quorum::status::QuorumStatus;
 
@@ -62,7 +63,7 @@ impl Controller {
         let listener_name = self.quorum.listener_name().clone();
         let address = format!("{}:{}", from.host, from.port);
         let received = match outcome {
-            Ok(response) => response.read(&listener_name).map_err(|unusable| {
+            Ok(response) => outgoing::read(response, &listener_name).map_err(|unusable| {
                 let reason = match &unusable {
                     Unusable::Refused(ErrorCode::InconsistentClusterId) => format!(
                         "{address} belongs to another cluster than {}",
