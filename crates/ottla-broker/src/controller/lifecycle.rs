@@ -138,6 +138,7 @@ impl Membership {
     /// Publishes the image, and every change from here on, and has clients sent to this broker.
     pub(crate) async fn serve(
         &self,
+        broker: &Broker,
         heartbeats: &Heartbeats,
         log_dirs: &LogDirs,
     ) -> Result<(), String> {
@@ -161,7 +162,17 @@ impl Membership {
             log_dirs.offline_directory_ids(),
             log_dirs.cordoned_directory_ids(),
         );
-        heartbeats.unfence().await
+        heartbeats.unfence().await?;
+        // The first clients find their leaders here: a heartbeat is answered before this node acts by what it led to.
+        let is_unfenced = || {
+            let image = broker.metadata();
+            let registration = image.cluster.broker(broker.broker_id());
+            registration.is_some_and(|registration| !registration.fenced)
+        };
+        tokio::select! {
+            () = self.controller.quorum().published_when(is_unfenced) => Ok(()),
+            reason = heartbeats.failed() => Err(reason),
+        }
     }
 
     /// Ends a start that has failed.
