@@ -70,7 +70,6 @@ pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod push_telemetry;
-mod raft_responses;
 pub(crate) mod read_share_group_state;
 pub(crate) mod read_share_group_state_summary;
 pub(crate) mod remove_raft_voter;

@@ -258,7 +258,7 @@ fn load_and_serve(
         // and this broker were given while they ran.
         let config = apply_dynamic_settings(broker, file_config, &image);
         load_logs(broker, &config, &image, log_dirs)?;
-        runtime.block_on(membership.serve(heartbeats, log_dirs))
+        runtime.block_on(membership.serve(&broker.context, heartbeats, log_dirs))
     })();
     if served.is_err() {
         runtime.block_on(membership.abandon());

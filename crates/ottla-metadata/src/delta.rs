@@ -123,6 +123,51 @@ impl MetadataDelta {
         delta
     }
 
+    /// This change and the next one as a single change: what is between the two images is passed over, as with a snapshot.
+    /// Takes time by what changed, not by the size of the cluster.
+    pub fn then(self, next: MetadataDelta) -> MetadataDelta {
+        assert_eq!(
+            self.after.provenance.last_contained_offset,
+            next.before.provenance.last_contained_offset,
+            "a change follows another where that one ends"
+        );
+        let (before, after) = (self.before, next.after);
+        let mut topics = TopicsDelta::default();
+        let gone = self.topics.deleted.keys().chain(next.topics.deleted.keys());
+        for id in gone {
+            // As it was before both: that is what this broker has of it.
+            if let Some(topic) = before.topics.by_id(*id) {
+                topics.deleted.insert(*id, Arc::clone(topic));
+            }
+        }
+        let changed = self.topics.changed.into_iter().chain(next.topics.changed);
+        for (id, indexes) in changed.filter(|(id, _)| after.topics.by_id(*id).is_some()) {
+            topics.changed.entry(id).or_default().extend(indexes);
+            if before.topics.by_id(id).is_none() {
+                topics.created.insert(id);
+            }
+        }
+        let (mut configs, mut brokers) = (self.configs, self.brokers);
+        let mut controllers = self.controllers;
+        configs.extend(next.configs);
+        brokers.extend(next.brokers);
+        controllers.extend(next.controllers);
+        MetadataDelta {
+            before,
+            after,
+            topics,
+            configs,
+            brokers,
+            controllers,
+            features: self.features || next.features,
+            producer_ids: self.producer_ids || next.producer_ids,
+            client_quotas: self.client_quotas || next.client_quotas,
+            acls: self.acls || next.acls,
+            scram: self.scram || next.scram,
+            delegation_tokens: self.delegation_tokens || next.delegation_tokens,
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.topics.is_empty()
             && self.configs.is_empty()
@@ -228,3 +273,6 @@ impl LocalReplicaChanges {
         self.deleted.is_empty() && self.leaders.is_empty() && self.followers.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

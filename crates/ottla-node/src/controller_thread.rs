@@ -3,10 +3,14 @@
 //!
 //! Events come in through a channel: requests to decide, answers of other nodes, their requests, and time.
 //! The effects of each are carried out before the next is looked at (`effects`). What is committed is folded
-//! into the image and published (`committed`). While this node leads, requests that wait together share one
+//! into the image (`committed`). While this node leads, requests that wait together share one
 //! fsync: each is decided on the image that includes the records of those before it, and all are answered
 //! when all are committed (`deciding`). A response therefore never tells of something that a crash could take
 //! back.
+//!
+//! This thread waits for the metadata log and for nothing else: the other nodes hold an election when it does not answer.
+//! What is committed is put in force on a thread beside it (`publishing`), and written down as a snapshot on another
+//! (`snapshots`).
 //!
 //! A full disk refuses requests and nothing else: what was decided and is not on disk is taken back, and
 //! the controller goes on, and what it follows waits for space (`disk_space`). Any other error of the log ends the thread for good, and the node with it:
@@ -25,11 +29,11 @@ use arc_swap::ArcSwap;
 use ottla_config::BrokerConfig;
 use ottla_context::time_of_day;
 use ottla_controller::BrokerSessions;
-use ottla_metadata::{MetadataDelta, MetadataImage, MetadataLoader};
+use ottla_metadata::{MetadataImage, MetadataLoader};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
 use ottla_types::{BrokerId, ErrorCode, Offset};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::quorum::network::QuorumNetwork;
 use crate::quorum::outgoing::Payload;
@@ -44,20 +48,22 @@ mod deciding;
 mod disk_space;
 mod effects;
 mod peers;
+mod publishing;
+mod snapshots;
 
 #[cfg(test)]
 mod tests;
 
 use deciding::Deciding;
 use peers::Trouble;
+pub use publishing::Publish;
+use publishing::Publisher;
+use snapshots::SnapshotWriter;
 
 /// Requests that share one fsync at most.
 const MAX_REQUESTS_PER_FLUSH: usize = 256;
 /// How often an idle thread looks whether a snapshot is due by time.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
-
-/// Told of every committed change, one after the other, on this thread.
-pub type Publish = Box<dyn FnMut(&MetadataDelta) + Send>;
 
 /// What the thread begins with.
 pub struct Opened {
@@ -101,16 +107,16 @@ pub struct Controller {
     image: MetadataImage,
     /// Where in the log it ends.
     image_end_offset: Offset,
-    /// Committed changes that are not published yet.
-    unpublished: VecDeque<MetadataDelta>,
+    publisher: Publisher,
     is_publishing: bool,
     /// What the leader last called committed.
     leader_high_watermark: Option<Offset>,
     is_caught_up: bool,
     waiting_to_catch_up: Vec<oneshot::Sender<MetadataImage>>,
     /// Whoever begins to publish when the record at that offset is in the image.
-    waiting_to_publish: Vec<(Offset, oneshot::Sender<()>)>,
+    waiting_to_publish: Vec<(Offset, oneshot::Sender<Offset>)>,
     snapshot_progress: SnapshotProgress,
+    snapshot_writer: SnapshotWriter,
     sessions: BrokerSessions,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
@@ -187,13 +193,14 @@ impl Controller {
             cluster_id,
             bootstrap,
             deciding: None,
-            unpublished: VecDeque::new(),
+            publisher: Publisher::new(),
             is_publishing: false,
             leader_high_watermark: None,
             is_caught_up: false,
             waiting_to_catch_up: Vec::new(),
             waiting_to_publish: Vec::new(),
             snapshot_progress,
+            snapshot_writer: SnapshotWriter::default(),
             is_shut_down: false,
             stop_requested: Arc::default(),
         }
@@ -215,9 +222,16 @@ impl Controller {
         }
     }
 
-    /// How the thread reaches other nodes, made from the configuration and the cluster's id.
-    pub fn set_network(&mut self, network: impl FnOnce(&BrokerConfig, &str) -> QuorumNetwork) {
-        self.network = Some(network(&self.file_config, &self.cluster_id));
+    /// Where in the log the metadata ends that this node acts by.
+    pub fn published(&self) -> watch::Receiver<Offset> {
+        self.publisher.published()
+    }
+
+    /// How the thread reaches other nodes, and where it hears of what others do for it.
+    pub fn connect(&mut self, work: &Arc<mpsc::Sender<Work>>) {
+        let network = QuorumNetwork::new(&self.file_config, &self.cluster_id, work);
+        self.network = Some(network);
+        self.snapshot_writer = SnapshotWriter::new(Arc::downgrade(work));
     }
 
     /// Works until it is told to stop. `on_failure` is told why the log cannot be used any more; the node
@@ -226,14 +240,19 @@ impl Controller {
     pub fn run(
         mut self,
         work: &mpsc::Receiver<Work>,
-        mut publish: Publish,
+        publish: Publish,
         on_failure: impl FnOnce(String),
     ) {
         if let Err(error) = self.log.write_partition_metadata() {
             tracing::error!("{error}");
         }
         let mut stop = None;
-        let outcome = self.work(work, &mut publish, &mut stop);
+        let started = self.publisher.start(publish);
+        let outcome = started
+            .map_err(|error| self.log.error(format!("no thread to follow it: {error}")))
+            .and_then(|()| self.work(work, &mut stop));
+        self.snapshot_writer.finish();
+        let publisher = std::mem::replace(&mut self.publisher, Publisher::new());
         match outcome {
             Ok(()) => self.close(),
             Err(error) => {
@@ -248,7 +267,7 @@ impl Controller {
                 stop = refuse_all(work, stop);
             }
         }
-        drop(publish);
+        publisher.stop();
         if let Some(stopped) = stop {
             let _ = stopped.send(());
         }
@@ -257,39 +276,34 @@ impl Controller {
     fn work(
         &mut self,
         work: &mpsc::Receiver<Work>,
-        publish: &mut Publish,
         stop: &mut Option<oneshot::Sender<()>>,
     ) -> Result<(), MetadataLogError> {
         if self.deciding.is_none() {
             self.step(Event::Started)?;
         }
-        self.settle(publish)?;
+        self.settle()?;
         while !self.is_shut_down {
+            if self.publisher.has_failed() {
+                return Err(self.log.error("it cannot be followed any more".to_owned()));
+            }
             let next = work.recv_timeout(self.idle_time());
             let began = Instant::now();
             match next {
-                Ok(first) => self.serve(first, work, publish, stop)?,
-                Err(RecvTimeoutError::Timeout) => self.look_for_snapshot(),
+                Ok(first) => self.serve(first, work, stop)?,
+                Err(RecvTimeoutError::Timeout) => self.begin_snapshot_if_due(),
                 // Nobody can ask any more.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             let held_up_ms = began.elapsed().as_millis() as u64;
             self.sessions.on_held_up(held_up_ms, self.now_ms());
             self.fence_silent_brokers()?;
-            self.settle_or_refuse(publish)?;
+            self.settle_or_refuse()?;
             if self.now_ms() >= self.quorum.wake_at_ms() {
                 self.step(Event::Ticked)?;
-                self.settle_or_refuse(publish)?;
+                self.settle_or_refuse()?;
             }
         }
         Ok(())
-    }
-
-    /// A snapshot that fails costs nothing but a longer log: the node goes on.
-    fn look_for_snapshot(&mut self) {
-        if let Err(error) = self.write_snapshot_if_due() {
-            tracing::error!("{error}");
-        }
     }
 
     /// For how long there is nothing to do unless somebody asks.
@@ -305,17 +319,16 @@ impl Controller {
         &mut self,
         first: Work,
         work: &mpsc::Receiver<Work>,
-        publish: &mut Publish,
         stop: &mut Option<oneshot::Sender<()>>,
     ) -> Result<(), MetadataLogError> {
         let waiting = std::iter::once(first).chain(std::iter::from_fn(|| work.try_recv().ok()));
         for item in waiting.take(MAX_REQUESTS_PER_FLUSH) {
             if let Work::Decide(decide) = item {
-                self.decide(decide, publish)?;
+                self.decide(decide)?;
                 continue;
             }
             // The state machine has to know where the log ends before it is told anything else.
-            self.settle_or_refuse(publish)?;
+            self.settle_or_refuse()?;
             match item {
                 Work::Decide(_) => {}
                 Work::Answered(answered) => self.on_answered(answered)?,
@@ -323,6 +336,7 @@ impl Controller {
                 Work::Describe(sender) => {
                     let _ = sender.send(self.describe());
                 }
+                Work::SnapshotWritten(written) => self.on_snapshot_written(written)?,
                 Work::CatchUp(sender) => self.waiting_to_catch_up.push(sender),
                 Work::BeginPublishing(offset, sender) => {
                     self.waiting_to_publish.push((offset, sender));
@@ -335,13 +349,13 @@ impl Controller {
                     self.step(Event::ShutdownRequested { timeout_ms })?;
                 }
             }
-            self.settle_or_refuse(publish)?;
+            self.settle_or_refuse()?;
             if self.is_shut_down {
                 return Ok(());
             }
         }
-        self.settle_or_refuse(publish)?;
-        self.look_for_snapshot();
+        self.settle_or_refuse()?;
+        self.begin_snapshot_if_due();
         Ok(())
     }
 

@@ -135,7 +135,12 @@ impl Membership {
     }
 
     /// Publishes the image, and every change from here on, and has clients sent to this broker.
-    pub async fn serve(&self, heartbeats: &Heartbeats, log_dirs: &LogDirs) -> Result<(), String> {
+    pub async fn serve(
+        &self,
+        context: &NodeContext,
+        heartbeats: &Heartbeats,
+        log_dirs: &LogDirs,
+    ) -> Result<(), String> {
         // Before that, another process may be this broker: logs are not made for its partitions, and those that
         // are here stay as they were left.
         heartbeats.registered().await?;
@@ -156,7 +161,17 @@ impl Membership {
             log_dirs.offline_directory_ids(),
             log_dirs.cordoned_directory_ids(),
         );
-        heartbeats.unfence().await
+        heartbeats.unfence().await?;
+        // The first clients find their leaders here: a heartbeat is answered before this node acts by what it led to.
+        let is_unfenced = || {
+            let image = context.metadata();
+            let registration = image.cluster.broker(context.broker_id());
+            registration.is_some_and(|registration| !registration.fenced)
+        };
+        tokio::select! {
+            () = self.controller.quorum().published_when(is_unfenced) => Ok(()),
+            reason = heartbeats.failed() => Err(reason),
+        }
     }
 
     /// Ends a start that has failed.

@@ -9,12 +9,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytestring::ByteString;
 use ottla_metadata::MetadataImage;
+use ottla_raft::wire::{AnswerParts, QuorumApi};
 use ottla_raft::{Request, Response};
-use ottla_types::Offset;
-use tokio::sync::oneshot;
+use ottla_types::{ErrorCode, Offset};
+use tokio::sync::{oneshot, watch};
 
 use crate::controller_thread::{Controller, Publish};
-use crate::quorum::network::QuorumNetwork;
 use crate::quorum::served::{QuorumDescription, ServedData};
 use crate::quorum::status::QuorumStatus;
 use crate::quorum::work::Work;
@@ -25,6 +25,8 @@ pub struct QuorumHandle {
     work: Arc<mpsc::Sender<Work>>,
     status: Arc<ArcSwap<QuorumStatus>>,
     cluster_id: ByteString,
+    /// Where in the log the metadata ends that this node acts by.
+    published: watch::Receiver<Offset>,
     /// The thread looks at it while it waits for something else than work.
     stop_requested: Arc<AtomicBool>,
     /// The thread does nothing any more.
@@ -49,11 +51,12 @@ pub fn start(
         work: Arc::clone(&work),
         status: controller.status(),
         cluster_id: ByteString::from(controller.cluster_id()),
+        published: controller.published(),
         stop_requested: controller.stop_requested(),
         has_ended: Arc::default(),
     };
     let has_ended = Arc::clone(&handle.has_ended);
-    controller.set_network(|config, cluster_id| QuorumNetwork::new(config, cluster_id, &work));
+    controller.connect(&work);
     drop(work);
     thread::Builder::new()
         .name("controller".to_owned())
@@ -114,9 +117,24 @@ impl QuorumHandle {
     /// of it from then on. Returns when the first is published, or the thread has ended.
     pub async fn begin_publishing(&self, offset: Offset) {
         let (sender, published) = oneshot::channel();
-        if self.send(Work::BeginPublishing(offset, sender)).is_ok() {
-            let _ = published.await;
+        if self.send(Work::BeginPublishing(offset, sender)).is_ok()
+            && let Ok(end) = published.await
+        {
+            self.published(end).await;
         }
+    }
+
+    /// Returns when this node acts by the metadata up to `end`, exclusive, or never will, since it ends.
+    pub async fn published(&self, end: Offset) {
+        let mut published = self.published.clone();
+        // An error means that nothing is published any more.
+        let _ = published.wait_for(|published| *published >= end).await;
+    }
+
+    /// Returns when a change is published that makes this true, or nothing is published any more.
+    pub async fn published_when(&self, is_there: impl Fn() -> bool) {
+        let mut published = self.published.clone();
+        while !is_there() && published.changed().await.is_ok() {}
     }
 
     /// Ends the thread; returns when its log is closed and what is published to has been let go. A leader tries for so long to
@@ -133,6 +151,33 @@ impl QuorumHandle {
             let _ = stopped.await;
         }
     }
+}
+
+/// Has this node's part in the quorum answer a request. `has_endpoints` says whether the version that is spoken can carry
+/// the leader's endpoint at the listener that was asked.
+pub async fn answer<R: QuorumApi>(
+    quorum: Option<&QuorumHandle>,
+    request: R,
+    listener_name: &str,
+    has_endpoints: bool,
+) -> R::Answer {
+    let Some(quorum) = quorum else {
+        return R::refuse(ErrorCode::BrokerNotAvailable);
+    };
+    let request = match request.read(quorum.cluster_id()) {
+        Ok(request) => request,
+        Err(refusal) => return refusal,
+    };
+    let answered = quorum.ask(request).await;
+    let answer = answered.and_then(|(response, data)| {
+        let parts = AnswerParts {
+            listener_name,
+            has_endpoints,
+            records: data.into_records(),
+        };
+        R::answer(response, parts)
+    });
+    answer.unwrap_or_else(|| R::refuse(ErrorCode::BrokerNotAvailable))
 }
 
 impl fmt::Debug for QuorumHandle {
@@ -152,6 +197,7 @@ impl QuorumHandle {
             work: Arc::new(work),
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of_nobody())),
             cluster_id: ByteString::new(),
+            published: watch::channel(Offset::ZERO).1,
             stop_requested: Arc::default(),
             has_ended: Arc::default(),
         }

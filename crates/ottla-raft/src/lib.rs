@@ -8,7 +8,7 @@
 //! To read it in one direction: `event` and `message` say what goes in and out, `epoch_state` and
 //! `leader_state` what a role remembers, and below `quorum` each file is one concern: `transitions` between
 //! roles, `polling` by time, `elections`, the `leader`'s and the `follower`'s side of replication, and
-//! `voter_changes`.
+//! `voter_changes`. `wire` turns the messages into Kafka's requests and responses, and back.
 //!
 //! In Kafka: `org.apache.kafka.raft`.
 
@@ -19,6 +19,7 @@ compile_error!("planted-bugs are for simulations: no build with optimisations ma
 
 mod event;
 mod message;
+pub mod wire;
 
 mod quorum;
 

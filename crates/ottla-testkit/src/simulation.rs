@@ -30,6 +30,7 @@ mod node;
 
 mod deciding;
 mod quorum_shell;
+mod quorum_wire;
 
 mod broker_shell;
 mod controller_calls;

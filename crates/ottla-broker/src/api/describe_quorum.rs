@@ -10,10 +10,10 @@ use ottla_protocol::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,
 };
 use ottla_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse};
+use ottla_raft::wire::METADATA_TOPIC;
 use ottla_types::{ErrorCode, Offset};
 
 use ottla_net::RequestContext;
-use ottla_node::quorum::outgoing::METADATA_TOPIC;
 use ottla_node::quorum::served::QuorumDescription;
 
 use crate::Broker;

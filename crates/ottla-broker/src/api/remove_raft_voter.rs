@@ -6,11 +6,10 @@
 use std::sync::Arc;
 
 use ottla_protocol::messages::{RemoveRaftVoterRequest, RemoveRaftVoterResponse};
-use ottla_raft::ReplicaKey;
-use ottla_types::{BrokerId, ErrorCode};
+use ottla_raft::wire::QuorumApi;
 
-use super::raft_responses::{check_cluster_id_in_words, error_message};
 use ottla_net::RequestContext;
+use ottla_node::quorum_handle::answer;
 
 use crate::Broker;
 
@@ -19,32 +18,19 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: RemoveRaftVoterRequest,
 ) -> RemoveRaftVoterResponse {
-    let answered = |error: ErrorCode, message: Option<String>| RemoveRaftVoterResponse {
-        error_code: error.code(),
-        error_message: error_message(error, message),
-        ..Default::default()
-    };
-    if let Some(channel) = broker.node.controller_elsewhere(context) {
-        let answer = channel.forward(context, &request).await;
-        return answer.unwrap_or_else(|error| answered(error, None));
-    }
-    let Some(quorum) = broker.node.quorum() else {
-        return answered(ErrorCode::BrokerNotAvailable, None);
-    };
-    let requested = request.cluster_id.as_ref();
-    if let Err((error, message)) = check_cluster_id_in_words(requested, quorum.cluster_id()) {
-        return answered(error, Some(message));
-    }
-    match quorum.ask(read(&request)).await {
-        Some((ottla_raft::Response::RemoveVoter(answer), _)) => {
-            answered(answer.error, answer.message)
+    match broker.node.controller_elsewhere(context) {
+        Some(channel) => {
+            let answer = channel.forward(context, &request).await;
+            answer.unwrap_or_else(RemoveRaftVoterRequest::refuse)
         }
-        Some(_) | None => answered(ErrorCode::BrokerNotAvailable, None),
+        None => {
+            answer(
+                broker.node.quorum(),
+                request,
+                &context.listener().name,
+                true,
+            )
+            .await
+        }
     }
-}
-
-pub(crate) fn read(request: &RemoveRaftVoterRequest) -> ottla_raft::Request {
-    ottla_raft::Request::RemoveVoter(ottla_raft::RemoveVoterRequest {
-        voter: ReplicaKey::new(BrokerId(request.voter_id), request.voter_directory_id),
-    })
 }

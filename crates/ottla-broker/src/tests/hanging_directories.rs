@@ -8,8 +8,8 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_protocol::messages::ListOffsetsRequest;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::{BrokerHeartbeatRequest, ListOffsetsRequest};
 use ottla_types::{ErrorCode, Offset, TopicPartition};
 
 use super::client::Client;
@@ -256,4 +256,47 @@ async fn searches_by_time_in_a_directory_that_hangs_keep_no_others_waiting() {
     assert!(!waiting.is_finished(), "it waits for the disk");
     drop(hung);
     assert_eq!(waiting.await.unwrap(), 0);
+}
+
+/// Opens and deletes logs as slowly as a disk that hangs, until what it returns is dropped.
+async fn hang_opening(node: &Node) -> std::sync::mpsc::Sender<()> {
+    let broker = Arc::clone(node.broker());
+    let (release, released) = std::sync::mpsc::channel();
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _changing = broker.partitions.changing.lock();
+        let _ = begun.send(());
+        let _ = released.recv();
+    });
+    has_begun.await.unwrap();
+    release
+}
+
+/// Kafka's brokers follow the metadata on the thread of their `MetadataLoader`, beside that of the quorum.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_open_its_logs_goes_on_in_the_quorum() {
+    let (node, mut client) = start(&[]).await;
+    let hung = hang_opening(&node).await;
+    let mut of_hung = node.connect().await;
+    let creating = tokio::spawn(async move { create_topic(&mut of_hung, "late", 1).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let broker = node.broker();
+    let in_time = Duration::from_secs(2);
+    let quorum = broker.node.quorum().unwrap();
+    let described = tokio::time::timeout(in_time, quorum.describe()).await;
+    assert!(described.expect("it answers").is_some());
+    let heartbeat = BrokerHeartbeatRequest {
+        broker_id: broker.broker_id().value(),
+        broker_epoch: broker.node.membership().unwrap().broker_epoch().value(),
+        current_metadata_offset: i64::MAX,
+        ..Default::default()
+    };
+    let heard = tokio::time::timeout(in_time, broker.node.ask_controller(heartbeat)).await;
+    assert!(!heard.expect("it decides").unwrap().is_fenced);
+    assert!(!creating.is_finished(), "the topic is not here yet");
+    drop(hung);
+    creating.await.unwrap();
+    // Whoever is told that the topic is created finds it.
+    let produced = produce_into(&mut client, "late", 0, "a").await;
+    assert_eq!(produced, ErrorCode::None);
 }

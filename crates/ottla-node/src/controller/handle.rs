@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_controller::{ControllerContext, Decision};
-use ottla_types::{BrokerId, ErrorCode};
+use ottla_types::{BrokerId, ErrorCode, Offset};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::channel::ControllerChannel;
 use super::requests::{ControllerRequest, Facts};
@@ -21,6 +21,8 @@ const MAX_PENDING: usize = 1024;
 /// For how long a request is tried while this node has the lead and may not decide yet, or has just lost it.
 const LEAD_CHANGE: Duration = Duration::from_secs(60);
 const LEAD_CHANGE_BACKOFF: Duration = Duration::from_millis(20);
+/// How long the answer to a client waits until this node acts by it: less than clients wait for an answer.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Sends requests to the controller, in this process or in another: whoever asks does not see the difference. Cheap to
 /// clone.
@@ -69,7 +71,8 @@ impl ControllerHandle {
     }
 
     /// Has a request decided by this node, for whoever looks for the active controller himself: `NOT_CONTROLLER` where
-    /// that is another. Returns when what was decided is committed, and this node acts by it.
+    /// that is another. Returns when what was decided is committed; and where a client asks, who looks for it with its next
+    /// request, when this node acts by it.
     pub async fn decide_here<R: ControllerRequest>(
         &self,
         request: Arc<R>,
@@ -77,8 +80,13 @@ impl ControllerHandle {
     where
         R::Response: Send + 'static,
     {
-        self.decide(move |context, facts| request.decide(context, facts))
-            .await
+        let (response, end) = self
+            .commit(move |context, facts| request.decide(context, facts))
+            .await?;
+        if !R::IS_CLUSTER_ACTION {
+            self.published(end).await;
+        }
+        Ok(response)
     }
 
     /// The lead may come to this node and go from it while a request looks for it. With the context of the client who
@@ -126,24 +134,48 @@ impl ControllerHandle {
         &self.quorum
     }
 
-    /// As [`submit`](Self::submit) at the controller of this process, with the decision itself.
+    /// As [`submit`](Self::submit) at the controller of this process, with the decision itself. Returns when this node acts by
+    /// what was decided.
     pub async fn decide<T: Send + 'static>(
         &self,
         decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decision<T> + Send + 'static,
     ) -> Result<T, ErrorCode> {
+        let (response, end) = self.commit(decide).await?;
+        self.published(end).await;
+        Ok(response)
+    }
+
+    /// Waits until this node acts by what was committed up to there. Where a disk hangs that may be never: a client is told
+    /// after a while all the same that the change is made, which it is.
+    async fn published(&self, end: Option<Offset>) {
+        if let Some(end) = end {
+            let _ = timeout(PUBLISHED_WITHIN, self.quorum.published(end)).await;
+        }
+    }
+
+    /// Has something decided by the controller of this process. Returns when it is committed, with where its records end in
+    /// the log; `None` without records.
+    async fn commit<T: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut ControllerContext<'_>, &Facts<'_>) -> Decision<T> + Send + 'static,
+    ) -> Result<(T, Option<Offset>), ErrorCode> {
         let Ok(permit) = Arc::clone(&self.pending).acquire_owned().await else {
             return Err(ErrorCode::NotController);
         };
         let (sender, receiver) = oneshot::channel();
         let decide: Decide = Box::new(move |context, facts| {
             let decision = decide(context, facts);
+            let has_records = !decision.records.is_empty();
             Decided {
                 kraft_version: decision.kraft_version,
                 records: decision.records,
                 reply: Box::new(move |outcome| {
                     drop(permit);
                     // Whoever asked may have gone.
-                    let _ = sender.send(outcome.map(|()| decision.response));
+                    let _ = sender.send(outcome.map(|end| {
+                        let end = has_records.then_some(end);
+                        (decision.response, end)
+                    }));
                 }),
             }
         });

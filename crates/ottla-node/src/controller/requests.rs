@@ -29,6 +29,10 @@ pub struct Facts<'a> {
 
 /// A request to the controller.
 pub trait ControllerRequest: ApiRequest + Send + Sync + 'static {
+    /// Whether the nodes of the cluster ask it of each other: they are answered when it is committed, and learn the rest from
+    /// the metadata log. A client expects to see with its next request what it was answered.
+    const IS_CLUSTER_ACTION: bool = false;
+
     fn decide(
         &self,
         context: &mut ControllerContext<'_>,
@@ -38,8 +42,10 @@ pub trait ControllerRequest: ApiRequest + Send + Sync + 'static {
 
 /// A request that needs nothing but the context.
 macro_rules! decided_by {
-    ($($request:ty => $function:ident),* $(,)?) => {
+    (IS_CLUSTER_ACTION = $is_cluster_action:literal: $($request:ty => $function:ident),* $(,)?) => {
         $(impl ControllerRequest for $request {
+            const IS_CLUSTER_ACTION: bool = $is_cluster_action;
+
             fn decide(
                 &self,
                 context: &mut ControllerContext<'_>,
@@ -51,25 +57,30 @@ macro_rules! decided_by {
     };
 }
 
-decided_by! {
+decided_by! { IS_CLUSTER_ACTION = false:
     CreateTopicsRequest => create_topics,
     DeleteTopicsRequest => delete_topics,
     CreatePartitionsRequest => create_partitions,
     AlterConfigsRequest => alter_configs,
     IncrementalAlterConfigsRequest => incremental_alter_configs,
     UpdateFeaturesRequest => update_features,
-    AllocateProducerIdsRequest => allocate_producer_ids,
-    AlterPartitionRequest => alter_partition,
-    AssignReplicasToDirsRequest => assign_replicas_to_dirs,
     ElectLeadersRequest => elect_leaders,
     AlterPartitionReassignmentsRequest => alter_partition_reassignments,
     AlterClientQuotasRequest => alter_client_quotas,
     AlterUserScramCredentialsRequest => alter_user_scram_credentials,
     UnregisterBrokerRequest => unregister_broker,
+}
+
+decided_by! { IS_CLUSTER_ACTION = true:
+    AllocateProducerIdsRequest => allocate_producer_ids,
+    AlterPartitionRequest => alter_partition,
+    AssignReplicasToDirsRequest => assign_replicas_to_dirs,
     ControllerRegistrationRequest => register_controller,
 }
 
 impl ControllerRequest for BrokerRegistrationRequest {
+    const IS_CLUSTER_ACTION: bool = true;
+
     fn decide(
         &self,
         context: &mut ControllerContext<'_>,
@@ -83,6 +94,8 @@ impl ControllerRequest for BrokerRegistrationRequest {
 }
 
 impl ControllerRequest for BrokerHeartbeatRequest {
+    const IS_CLUSTER_ACTION: bool = true;
+
     fn decide(
         &self,
         context: &mut ControllerContext<'_>,

@@ -14,7 +14,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use ottla_context::time_of_day;
 
-use super::{Controller, Publish};
+use super::Controller;
 use crate::controller::requests::Facts;
 use crate::quorum::work::{Decide, Decided, Reply};
 use ottla_storage::metadata::metadata_log::{MetadataLog, MetadataLogError};
@@ -84,11 +84,7 @@ impl Controller {
     }
 
     /// Decides a request, if this node is the active controller.
-    pub(super) fn decide(
-        &mut self,
-        decide: Decide,
-        publish: &mut Publish,
-    ) -> Result<(), MetadataLogError> {
+    pub(super) fn decide(&mut self, decide: Decide) -> Result<(), MetadataLogError> {
         let Some(decided) = self.with_context(decide) else {
             return Ok(());
         };
@@ -98,7 +94,7 @@ impl Controller {
             reply,
         } = decided;
         if let Some(level) = kraft_version
-            && !self.raise_kraft_version(level, publish)?
+            && !self.raise_kraft_version(level)?
         {
             reply(Err(ErrorCode::KafkaStorageError));
             return Ok(());
@@ -126,14 +122,10 @@ impl Controller {
 
     /// Has the quorum raise `kraft.version`. Returns whether what was decided before is still there: where a full disk
     /// took it back, the decision that wants this was made on what is gone.
-    fn raise_kraft_version(
-        &mut self,
-        level: i16,
-        publish: &mut Publish,
-    ) -> Result<bool, MetadataLogError> {
+    fn raise_kraft_version(&mut self, level: i16) -> Result<bool, MetadataLogError> {
         let decided_end = self.log.log_end_offset();
         // The state machine has to know where the log ends before it appends to it.
-        self.settle_or_refuse(publish)?;
+        self.settle_or_refuse()?;
         if self.log.log_end_offset() < decided_end {
             return Ok(false);
         }
@@ -276,9 +268,9 @@ impl Controller {
         Ok(())
     }
 
-    /// Forces everything to disk, publishes what is committed, and answers, up to where nothing more follows
+    /// Forces everything to disk, has what is committed published, and answers, up to where nothing more follows
     /// from it.
-    pub(super) fn settle(&mut self, publish: &mut Publish) -> Result<(), MetadataLogError> {
+    pub(super) fn settle(&mut self) -> Result<(), MetadataLogError> {
         let mut has_flushed = false;
         loop {
             if self
@@ -308,9 +300,8 @@ impl Controller {
             deciding.pending.push_back((end_offset, flushed));
             self.step(Event::LogFlushed { end_offset })?;
         }
-        self.publish_committed(publish);
-        self.release(publish);
-        self.answer_caught_up(publish);
+        self.release();
+        self.answer_caught_up();
         match has_flushed {
             true => self.log.maintain(),
             false => Ok(()),
@@ -318,15 +309,12 @@ impl Controller {
     }
 
     /// As `settle`; a full disk refuses what was decided and is not on it.
-    pub(super) fn settle_or_refuse(
-        &mut self,
-        publish: &mut Publish,
-    ) -> Result<(), MetadataLogError> {
-        match self.settle(publish) {
+    pub(super) fn settle_or_refuse(&mut self) -> Result<(), MetadataLogError> {
+        match self.settle() {
             Err(error) if error.is_disk_full && self.can_roll_back() => {
                 tracing::warn!("requests to the controller are refused: {error}");
                 self.roll_back()?;
-                self.release(publish);
+                self.release();
                 Ok(())
             }
             outcome => outcome,
@@ -339,8 +327,9 @@ impl Controller {
             .is_some_and(|it| it.is_unflushed && !it.has_unflushed_control)
     }
 
-    /// Publishes and answers what is committed, in the order in which it was decided.
-    fn release(&mut self, publish: &mut Publish) {
+    /// Answers what is committed, and has it published, in the order in which it was decided. Who needs this node to act by it
+    /// waits for that outside of this thread.
+    fn release(&mut self) {
         let Some(high_watermark) = self.quorum.high_watermark() else {
             return;
         };
@@ -356,12 +345,14 @@ impl Controller {
                 return;
             };
             match pending {
-                Pending::Delta(delta) => {
-                    if self.take_committed(end, &delta) {
-                        publish(&delta);
-                    }
+                Pending::Delta(delta) => self.take_committed(end, *delta),
+                Pending::Reply(reply) => {
+                    let published_at = match self.is_publishing {
+                        true => end,
+                        false => Offset::ZERO,
+                    };
+                    reply(Ok(published_at));
                 }
-                Pending::Reply(reply) => reply(Ok(())),
                 Pending::Flushed(loader, bytes) => {
                     self.committed = (*loader, end);
                     self.count_committed(bytes);

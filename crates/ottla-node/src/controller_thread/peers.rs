@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
+use ottla_raft::wire::Unusable;
 use ottla_raft::{Event, ReplicaState, Request, RequestId, Response};
 use ottla_types::{ErrorCode, Offset};
 use tokio::sync::oneshot;
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 use ottla_context::time_of_day;
 
 use super::Controller;
-use crate::quorum::outgoing::{Payload, Received, Unusable};
+use crate::quorum::outgoing::{self, Payload, Received};
 use crate::quorum::served::{QuorumDescription, ServedData};
 use crate::quorum::status::QuorumStatus;
 use crate::quorum::work::{Answered, Failure};
@@ -64,7 +65,7 @@ impl Controller {
         let listener_name = self.quorum.listener_name().clone();
         let address = format!("{}:{}", from.host, from.port);
         let received = match outcome {
-            Ok(response) => response.read(&listener_name).map_err(|unusable| {
+            Ok(response) => outgoing::read(response, &listener_name).map_err(|unusable| {
                 let reason = match &unusable {
                     Unusable::Refused(ErrorCode::InconsistentClusterId) => format!(
                         "{address} belongs to another cluster than {}",

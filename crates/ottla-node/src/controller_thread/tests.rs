@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use ottla_config::Properties;
 use ottla_protocol::metadata_records::TopicRecord;
-use ottla_types::Uuid;
+use ottla_raft::{LogEnd, ReplicaKey, Request};
+use ottla_types::{LeaderEpoch, Uuid};
 use parking_lot::Mutex;
 
 use super::*;
@@ -37,8 +38,7 @@ impl Story {
             .expect("reads")
             .expect("is formatted");
         let mut controller = crate::open::open(&config, &identity).expect("leads");
-        let mut publish: Publish = Box::new(|_| {});
-        controller.settle(&mut publish).expect("commits");
+        controller.settle().expect("commits");
         controller.is_publishing = true;
         Story {
             controller,
@@ -57,28 +57,43 @@ impl Story {
                 topic_id: Uuid([name.as_bytes()[0]; 16]),
                 ..Default::default()
             })],
-            reply: Box::new(move |outcome| answers.lock().push((name, outcome))),
+            reply: Box::new(move |outcome| answers.lock().push((name, outcome.map(drop)))),
         }))
     }
 
-    /// Serves requests that share one flush; returns their answers.
+    /// Serves requests that share one flush, up to where nothing more follows from them; returns their answers.
     fn serve(&mut self, names: &[&'static str]) -> Vec<(&'static str, Result<(), ErrorCode>)> {
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = channel_to(&mut self.controller);
         for name in &names[1..] {
             sender.send(self.create(name)).expect("is received");
         }
         let published = Arc::new(Mutex::new(Vec::new()));
-        let mut publish: Publish = {
+        let publish: Publish = {
             let published = Arc::clone(&published);
             Box::new(move |delta| published.lock().push(topics(&delta.after)))
         };
-        let first = self.create(names[0]);
-        self.controller
-            .serve(first, &receiver, &mut publish, &mut None)
-            .expect("the controller goes on");
+        self.controller.publisher.start(publish).expect("a thread");
+        let mut next = self.create(names[0]);
+        loop {
+            let served = self.controller.serve(next, &receiver, &mut None);
+            served.expect("the controller goes on");
+            if !self.controller.snapshot_writer.is_writing() {
+                break;
+            }
+            next = receiver.recv().expect("the snapshot is written");
+        }
+        std::mem::replace(&mut self.controller.publisher, Publisher::new()).stop();
         self.published = published.lock().last().cloned().unwrap_or_default();
         std::mem::take(&mut self.answers.lock())
     }
+}
+
+/// A way to the controller, also for the threads that work for it.
+fn channel_to(controller: &mut Controller) -> (Arc<mpsc::Sender<Work>>, mpsc::Receiver<Work>) {
+    let (sender, receiver) = mpsc::channel();
+    let sender = Arc::new(sender);
+    controller.snapshot_writer = SnapshotWriter::new(Arc::downgrade(&sender));
+    (sender, receiver)
 }
 
 fn properties_of(data: &Path, settings: &[(&str, &str)]) -> Properties {
@@ -214,6 +229,131 @@ fn whoever_waits_for_the_end_may_take_the_directories() {
         assert!(is_let_go.load(Ordering::Acquire), "{fault:?}");
         serving.join().expect("joins");
     }
+}
+
+/// What another node of the quorum waits for.
+fn requests_of_the_quorum() -> [Request; 2] {
+    let log_end = LogEnd {
+        offset: Offset(0),
+        epoch: LeaderEpoch(0),
+    };
+    let replica = ReplicaKey::new(BrokerId(9), Uuid::from_u128(9));
+    [
+        Request::Vote(ottla_raft::VoteRequest {
+            epoch: LeaderEpoch(1),
+            candidate: replica,
+            voter: None,
+            log_end,
+            pre_vote: false,
+        }),
+        Request::Fetch(ottla_raft::FetchRequest {
+            replica,
+            current_leader_epoch: LeaderEpoch(0),
+            log_end,
+            high_watermark: Offset(0),
+            max_bytes: 1000,
+            max_wait_ms: 0,
+        }),
+    ]
+}
+
+/// Has the thread answer requests of the quorum and decide, within the time after which others would hold an election.
+fn assert_takes_part(sender: &mpsc::Sender<Work>, decide: Work, has_answered: impl Fn() -> bool) {
+    let begun = Instant::now();
+    let in_time = || begun.elapsed() < Duration::from_secs(2);
+    sender.send(decide).expect("is received");
+    for request in requests_of_the_quorum() {
+        let (respond, mut answer) = oneshot::channel();
+        let asked = Work::Asked { request, respond };
+        sender.send(asked).expect("is received");
+        while answer.try_recv().is_err() {
+            assert!(in_time(), "a request of the quorum waits");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    while !has_answered() {
+        assert!(in_time(), "a request to the controller waits");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn stop(sender: &mpsc::Sender<Work>) -> oneshot::Receiver<()> {
+    let (stopped, is_stopped) = oneshot::channel();
+    let stop = Work::Stop {
+        timeout_ms: 0,
+        stopped,
+    };
+    sender.send(stop).expect("is received");
+    is_stopped
+}
+
+#[test]
+fn the_quorum_is_answered_while_metadata_is_put_in_force() {
+    let mut story = Story::begin();
+    let (sender, receiver) = channel_to(&mut story.controller);
+    let (first, second) = (story.create("a"), story.create("b"));
+    let answers = Arc::clone(&story.answers);
+    let disk = Arc::new(Mutex::new(()));
+    let published = Arc::new(Mutex::new(Vec::new()));
+    let hanging = disk.lock();
+    let publish: Publish = {
+        let (disk, published) = (Arc::clone(&disk), Arc::clone(&published));
+        Box::new(move |delta| {
+            drop(disk.lock());
+            published.lock().push(topics(&delta.after));
+        })
+    };
+    let serving = std::thread::spawn(move || {
+        story.controller.is_publishing = true;
+        story.controller.run(&receiver, publish, |_| {});
+    });
+    assert_takes_part(&sender, first, || answers.lock().len() == 1);
+    assert_takes_part(&sender, second, || answers.lock().len() == 2);
+    assert_eq!(*answers.lock(), [("a", Ok(())), ("b", Ok(()))]);
+    assert!(published.lock().is_empty());
+    let stopped = stop(&sender);
+    drop(hanging);
+    stopped.blocking_recv().expect("is told");
+    serving.join().expect("joins");
+    // Nothing that was committed is left out at the end.
+    assert_eq!(published.lock().last().expect("some"), &["a", "b"]);
+}
+
+#[test]
+fn the_quorum_is_answered_while_a_snapshot_is_written() {
+    let mut story = Story::begin_with(broken_cases::SNAPSHOTS_ALWAYS);
+    let (sender, receiver) = channel_to(&mut story.controller);
+    let works = [story.create("a"), story.create("b")];
+    let answers = Arc::clone(&story.answers);
+    let dir = story.data.path().join("__cluster_metadata-0");
+    let snapshots = || {
+        let entries = std::fs::read_dir(&dir).expect("is there");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        names
+            .filter(|name| name.to_string_lossy().ends_with(".checkpoint"))
+            .count()
+    };
+    let before = snapshots();
+    let disk = Arc::new(Mutex::new(()));
+    let hanging = disk.lock();
+    story.controller.log.snapshot_gate = Some(Arc::clone(&disk));
+    let controller = story.controller;
+    let serving = std::thread::spawn(move || {
+        let publish: Publish = Box::new(|_| {});
+        controller.run(&receiver, publish, |_| {});
+    });
+    for (index, work) in works.into_iter().enumerate() {
+        assert_takes_part(&sender, work, || answers.lock().len() == index + 1);
+    }
+    assert_eq!(snapshots(), before);
+    drop(hanging);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while snapshots() == before {
+        assert!(Instant::now() < deadline, "a snapshot is written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stop(&sender).blocking_recv().expect("is told");
+    serving.join().expect("joins");
 }
 
 #[test]

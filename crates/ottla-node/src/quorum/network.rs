@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
+use ottla_raft::wire::{WireRequest, WireResponse};
 use ottla_raft::{Node, Request};
 use ottla_types::ErrorCode;
 use tokio::sync::Mutex;
 
-use super::outgoing::{WireRequest, WireResponse};
 use super::work::{Answered, Failure, Work};
 use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 

@@ -60,6 +60,9 @@ pub struct MetadataLog {
     /// With what the disk answers the next append, and the next flush.
     #[cfg(any(test, feature = "fault-injection"))]
     pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
+    /// Held by a test while the disk hangs when a snapshot is written.
+    #[cfg(any(test, feature = "fault-injection"))]
+    pub snapshot_gate: Option<Arc<parking_lot::Mutex<()>>>,
 }
 
 /// What log and snapshots say.
@@ -111,6 +114,8 @@ impl MetadataLog {
             partial_snapshot: None,
             #[cfg(any(test, feature = "fault-injection"))]
             faults: (None, None),
+            #[cfg(any(test, feature = "fault-injection"))]
+            snapshot_gate: None,
         };
         let log_start_offset = metadata_log.log.log_start_offset();
         snapshots.retain(|id| id.end_offset >= log_start_offset);
@@ -386,27 +391,31 @@ impl MetadataLog {
         }
     }
 
-    /// Writes a snapshot of what is committed.
-    pub fn write_snapshot(
-        &mut self,
-        id: SnapshotId,
-        snapshot: &Snapshot,
+    /// What writes a snapshot beside the log, on a thread that may wait for the disk, and returns its size in bytes. The log
+    /// has it when it is [added](Self::add_snapshot).
+    pub fn snapshot_write(
+        &self,
         now: Timestamp,
-    ) -> Result<(), MetadataLogError> {
-        if self.snapshots.contains_key(&id) {
-            return Ok(());
+    ) -> impl FnOnce(&Snapshot, SnapshotId) -> io::Result<u64> + Send + 'static {
+        let dir = self.dir.clone();
+        #[cfg(any(test, feature = "fault-injection"))]
+        let gate = self.snapshot_gate.clone();
+        move |snapshot, id| {
+            #[cfg(any(test, feature = "fault-injection"))]
+            drop(gate.as_ref().map(|gate| gate.lock()));
+            snapshot.write(&dir, id, now)
         }
-        let size_bytes = snapshot
-            .write(&self.dir, id, now)
-            .map_err(|error| self.error(format!("cannot write snapshot {id}: {error}")))?;
-        self.snapshots.insert(
-            id,
-            StoredSnapshot {
-                id,
-                size_bytes,
-                last_contained_log_time: snapshot.last_contained_log_time,
-            },
-        );
+    }
+
+    /// Adds a snapshot of what is committed that is on disk. One that the log has passed meanwhile, since it was replaced by
+    /// a snapshot of the leader's, is deleted.
+    pub fn add_snapshot(&mut self, stored: StoredSnapshot) -> Result<(), MetadataLogError> {
+        let id = stored.id;
+        if id.end_offset < self.log.log_start_offset() {
+            return fs::remove_file(self.dir.join(id.file_name()))
+                .map_err(|error| self.error(format!("cannot delete snapshot {id}: {error}")));
+        }
+        self.snapshots.insert(id, stored);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use ottla_protocol::messages::{
     CreateTopicsRequest, CreateTopicsResponse, ElectLeadersRequest, OffsetCommitRequest,
     ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, TxnOffsetCommitRequest,
 };
-use ottla_raft::{Request, Response};
+use ottla_raft::wire::{WireRequest, WireResponse};
 use ottla_records::RecordBatch;
 use ottla_replica::{FetchPosition, FetchRefusal, LeaderOffsets};
 use ottla_types::{
@@ -100,9 +100,10 @@ pub(crate) enum Body {
 
 #[derive(Clone, Debug)]
 pub(crate) enum QuorumPayload {
-    Request(Request),
+    Request(WireRequest),
+    /// With what would be bytes in it.
     Response {
-        response: Response,
+        response: WireResponse,
         batches: Vec<MetadataBatch>,
         snapshot: Option<SnapshotContent>,
     },

@@ -23,6 +23,7 @@ use super::deciding::Deciding;
 use super::message::{Body, QuorumPayload};
 use super::metadata_log::{Content, MetadataBatch, SnapshotContent};
 use super::node::{Disk, Stopped, Surroundings, is_broker};
+use super::quorum_wire;
 
 pub(crate) const LISTENER: &str = "CONTROLLER";
 /// Batches that one Fetch brings at most.
@@ -167,6 +168,7 @@ impl QuorumShell {
         self.settle(around)?;
         let event = match payload {
             QuorumPayload::Request(request) => {
+                let request = quorum_wire::read(request);
                 let request_id = RequestId(self.next_request_id);
                 self.next_request_id += 1;
                 let votes_for = match &request {
@@ -187,22 +189,28 @@ impl QuorumShell {
                 }
             }
             QuorumPayload::Response {
-                mut response,
+                response,
                 batches,
                 snapshot,
             } => {
-                if let Response::Fetch(fetch) = &mut response {
-                    if fetch.error == ErrorCode::None && fetch.high_watermark.is_some() {
-                        self.leader_high_watermark = fetch.high_watermark;
-                    }
-                    if let FetchData::ReadFrom { .. } = fetch.data {
-                        let described = batches.iter().map(MetadataBatch::described).collect();
-                        fetch.data = FetchData::Batches(described);
+                let described = batches.iter().map(MetadataBatch::described).collect();
+                let (mut response, _) = response
+                    .read(self.quorum.listener_name(), |_| Ok(described))
+                    .expect("a response of a node of this cluster");
+                match &mut response {
+                    Response::Fetch(fetch) => {
+                        if fetch.error == ErrorCode::None && fetch.high_watermark.is_some() {
+                            self.leader_high_watermark = fetch.high_watermark;
+                        }
                         self.incoming = Incoming::Batches(batches);
                     }
-                }
-                if let Some(snapshot) = snapshot {
-                    self.incoming = Incoming::Snapshot(snapshot);
+                    Response::FetchSnapshot(part) => {
+                        if let Some(snapshot) = snapshot {
+                            part.length_bytes = part_length(&snapshot, part.position);
+                            self.incoming = Incoming::Snapshot(snapshot);
+                        }
+                    }
+                    _ => {}
                 }
                 Event::ResponseReceived {
                     from: known_as,
@@ -356,7 +364,7 @@ impl QuorumShell {
                 let body = Body::Quorum {
                     known_as: to.id,
                     correlation_id,
-                    payload: QuorumPayload::Request(request),
+                    payload: QuorumPayload::Request(quorum_wire::request(request)),
                 };
                 around.send(id_of(&to.host), body);
             }
@@ -393,8 +401,6 @@ impl QuorumShell {
                     match around.disk.metadata.snapshots.get(&id) {
                         Some(content) if part.position < content.size_bytes() => {
                             part.size_bytes = content.size_bytes();
-                            let left = part.size_bytes - part.position;
-                            part.length_bytes = left.min(MAX_SNAPSHOT_BYTES);
                             snapshot = Some(content.clone());
                         }
                         Some(_) => {
@@ -423,7 +429,7 @@ impl QuorumShell {
             known_as: asked.known_as,
             correlation_id: asked.correlation_id,
             payload: QuorumPayload::Response {
-                response,
+                response: quorum_wire::response(response, LISTENER),
                 batches,
                 snapshot,
             },
@@ -604,6 +610,11 @@ pub(super) fn control_batch(
         epoch,
         content: Content::Control(records),
     }
+}
+
+/// How many bytes of a snapshot one FetchSnapshot brings.
+fn part_length(snapshot: &SnapshotContent, position: i64) -> i64 {
+    (snapshot.size_bytes() - position).min(MAX_SNAPSHOT_BYTES)
 }
 
 fn provenance_of(snapshot: SnapshotId) -> Provenance {

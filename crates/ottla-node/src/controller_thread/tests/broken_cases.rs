@@ -270,7 +270,7 @@ fn killed() -> (tempfile::TempDir, Vec<u8>) {
     (story.data, log)
 }
 
-const SNAPSHOTS_ALWAYS: &[(&str, &str)] =
+pub(super) const SNAPSHOTS_ALWAYS: &[(&str, &str)] =
     &[("metadata.log.max.record.bytes.between.snapshots", "1")];
 /// A quorum of voters in the properties file: no snapshot names them.
 const STATIC: &[(&str, &str)] = &[("controller.quorum.voters", "1@127.0.0.1:9093")];

@@ -29,8 +29,7 @@ fn static_quorum(data: &Path) -> BrokerConfig {
 fn open(config: &BrokerConfig) -> Controller {
     let identity = read_identity(config).expect("reads").expect("is formatted");
     let mut controller = crate::open::open(config, &identity).expect("leads");
-    let mut publish: Publish = Box::new(|_| {});
-    controller.settle(&mut publish).expect("commits");
+    controller.settle().expect("commits");
     controller
 }
 
@@ -69,8 +68,7 @@ fn serve(controller: &mut Controller, works: Vec<Work>) {
     for work in works {
         sender.send(work).expect("is received");
     }
-    let mut publish: Publish = Box::new(|_| {});
-    let served = controller.serve(first, &receiver, &mut publish, &mut None);
+    let served = controller.serve(first, &receiver, &mut None);
     served.expect("the controller goes on");
 }
 
@@ -82,7 +80,7 @@ fn create(name: &'static str) -> Work {
             topic_id: Uuid([name.as_bytes()[0]; 16]),
             ..Default::default()
         })],
-        reply: Box::new(|outcome| outcome.expect("is committed")),
+        reply: Box::new(|outcome| assert!(outcome.is_ok(), "is committed")),
     }))
 }
 
@@ -134,7 +132,7 @@ fn a_full_disk_before_it_leaves_it_where_it_is() {
             unreachable!("only decisions are made here");
         };
         Work::Decide(Box::new(move |context, facts| Decided {
-            reply: Box::new(move |outcome| outcomes.lock().push(outcome)),
+            reply: Box::new(move |outcome| outcomes.lock().push(outcome.map(drop))),
             ..decide(context, facts)
         }))
     };

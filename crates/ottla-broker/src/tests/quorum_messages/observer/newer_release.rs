@@ -6,17 +6,19 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use ottla_protocol::messages::{self, FetchSnapshotRequest};
 use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord, TopicRecord};
 use ottla_protocol::raft_records::{SnapshotFooterRecord, SnapshotHeaderRecord};
 use ottla_protocol::{ApiKey, Records};
-use ottla_raft::{CurrentLeader, FetchData, FetchRequest, Request, SnapshotId, VoterEndpoint};
+use ottla_raft::wire::{AnswerParts, QuorumApi};
+use ottla_raft::{
+    CurrentLeader, FetchData, FetchRequest, Request, Response, SnapshotId, VoterEndpoint,
+};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Timestamp, Uuid};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::api::{fetch_metadata_log, fetch_snapshot};
-use ottla_node::quorum::served::ServedData;
 use ottla_storage::metadata::record_batches::{ControlValue, control_batch};
 use ottla_testkit::peer::{Asked, peer};
 
@@ -92,19 +94,24 @@ async fn controller(log: &Log) -> u16 {
                 port: port_of_leader.load(Ordering::Relaxed),
             }],
         };
-        let version = asked.header.request_api_version;
+        let parts = |bytes: Bytes| AnswerParts {
+            listener_name: "CONTROLLER",
+            has_endpoints: true,
+            records: Records::from(bytes),
+        };
         let frame = match asked.api {
             ApiKey::Fetch => {
-                let read = fetch_metadata_log::read(asked.request(), &CLUSTER_ID);
+                let read = asked.request::<messages::FetchRequest>().read(&CLUSTER_ID);
                 let Ok(Request::Fetch(request)) = read else {
                     panic!("{read:?}");
                 };
-                let (answer, data) = fetched(&log, &request, current_leader);
-                let response = fetch_metadata_log::write(&answer, data, "CONTROLLER", version);
-                asked.answer(&response)
+                let (answer, bytes) = fetched(&log, &request, current_leader);
+                let answer = Response::Fetch(answer);
+                let response = messages::FetchRequest::answer(answer, parts(bytes));
+                asked.answer(&response.expect("a Fetch"))
             }
             ApiKey::FetchSnapshot => {
-                let read = fetch_snapshot::read(asked.request(), &CLUSTER_ID);
+                let read = asked.request::<FetchSnapshotRequest>().read(&CLUSTER_ID);
                 let Ok(Request::FetchSnapshot(request)) = read else {
                     panic!("{read:?}");
                 };
@@ -118,9 +125,9 @@ async fn controller(log: &Log) -> u16 {
                     position: 0,
                     length_bytes: bytes.len() as i64,
                 };
-                let data = ServedData::Records(Records::from(bytes.clone()));
-                let response = fetch_snapshot::write(&answer, data, "CONTROLLER", version);
-                asked.answer(&response)
+                let answer = Response::FetchSnapshot(answer);
+                let response = FetchSnapshotRequest::answer(answer, parts(bytes.clone()));
+                asked.answer(&response.expect("a FetchSnapshot"))
             }
             other => panic!("an observer only fetches, and sends {other:?}"),
         };
@@ -135,7 +142,7 @@ fn fetched(
     log: &Led,
     request: &FetchRequest,
     current_leader: CurrentLeader,
-) -> (ottla_raft::FetchResponse, ServedData) {
+) -> (ottla_raft::FetchResponse, Bytes) {
     let snapshot = log.snapshot.as_ref().map(|(id, _)| *id);
     let start = snapshot.map_or(Offset::ZERO, |id| id.end_offset);
     let mut answer = ottla_raft::FetchResponse {
@@ -145,16 +152,16 @@ fn fetched(
         high_watermark: Some(log.batches.last().map_or(start, |(_, end, _)| *end)),
         data: FetchData::Empty,
     };
-    let mut data = ServedData::None;
+    let mut bytes = Bytes::new();
     let mut batches = log.batches.iter();
     if request.current_leader_epoch != EPOCH {
         answer.error = ErrorCode::FencedLeaderEpoch;
     } else if let Some(id) = snapshot.filter(|id| request.log_end.offset < id.end_offset) {
         answer.data = FetchData::Snapshot(id);
     } else if let Some((.., batch)) = batches.find(|(base, ..)| *base == request.log_end.offset) {
-        data = ServedData::Records(Records::from(batch.clone()));
+        bytes = batch.clone();
     }
-    (answer, data)
+    (answer, bytes)
 }
 
 fn level(feature_level: i16) -> Bytes {

@@ -1,0 +1,201 @@
+//! What the messages of all APIs share: for which cluster and partition they are, how they name the leader and the
+//! endpoints of a voter, and why one cannot be used.
+
+use bytestring::ByteString;
+use ottla_protocol::Records;
+use ottla_types::{BrokerId, DirectoryId, ErrorCode, Uuid};
+
+use crate::message::{CurrentLeader, Request, Response};
+
+pub const METADATA_TOPIC: &str = "__cluster_metadata";
+pub const METADATA_PARTITION: i32 = 0;
+
+/// One API of the quorum, as the node that is asked serves it. Implemented by its request.
+pub trait QuorumApi: Sized {
+    type Answer;
+
+    /// What the state machine is asked, or the answer to a request that is for another cluster or partition.
+    fn read(self, cluster_id: &ByteString) -> Result<Request, Self::Answer>;
+
+    /// The answer that is an error as a whole.
+    fn refuse(error: ErrorCode) -> Self::Answer;
+
+    /// The answer that says what the state machine responded; `None` for a response of another API.
+    fn answer(response: Response, parts: AnswerParts<'_>) -> Option<Self::Answer>;
+}
+
+/// What an answer needs beside the response of the state machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AnswerParts<'a> {
+    /// The listener that was asked: the leader's endpoint is given at this one.
+    pub listener_name: &'a str,
+    /// Whether the version that is spoken can carry the leader's endpoint.
+    pub has_endpoints: bool,
+    /// Whole batches of which the last may be cut off, or a part of a snapshot.
+    pub records: Records,
+}
+
+/// Why a response cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unusable {
+    /// The response as a whole is an error.
+    #[error("{0}")]
+    Refused(ErrorCode),
+    #[error("it answers for another topic or partition")]
+    OtherPartition,
+    #[error("its records cannot be read: {0}")]
+    Corrupt(String),
+    /// Whole batches that this release cannot decode: what they say must not be skipped.
+    #[error(
+        "{0}; it was written by a newer release, or metadata.version is above what is known here"
+    )]
+    Undecodable(String),
+}
+
+impl Unusable {
+    /// With which error the request failed, for the state machine.
+    pub fn error_code(&self) -> ErrorCode {
+        match self {
+            Unusable::Refused(error) => *error,
+            Unusable::OtherPartition => ErrorCode::InvalidRequest,
+            Unusable::Corrupt(_) | Unusable::Undecodable(_) => ErrorCode::CorruptMessage,
+        }
+    }
+}
+
+/// Whether a request is meant for this cluster; one that names none is.
+pub(super) fn check_cluster_id(
+    requested: Option<&ByteString>,
+    cluster_id: &ByteString,
+) -> Result<(), ErrorCode> {
+    match requested {
+        Some(requested) if requested != cluster_id => Err(ErrorCode::InconsistentClusterId),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The error of a whole response.
+pub(super) fn check_response(error_code: i16) -> Result<(), Unusable> {
+    match ErrorCode::from_code(error_code) {
+        ErrorCode::None => Ok(()),
+        error => Err(Unusable::Refused(error)),
+    }
+}
+
+/// A directory ID in a message: zero where it is not known.
+pub(super) fn directory(id: Option<DirectoryId>) -> Uuid {
+    id.unwrap_or_default()
+}
+
+/// The only element of a list.
+pub(super) fn only<T>(mut list: Vec<T>) -> Option<T> {
+    list.pop().filter(|_| list.is_empty())
+}
+
+/// The leader as an answer names it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct NamedLeader {
+    /// -1 for none.
+    pub id: i32,
+    pub epoch: i32,
+    /// Its address at the listener that was asked.
+    pub address: Option<(ByteString, u16)>,
+}
+
+impl NamedLeader {
+    pub fn at(listener_name: &str, leader: &CurrentLeader) -> NamedLeader {
+        let endpoint = leader
+            .endpoints
+            .iter()
+            .find(|endpoint| &*endpoint.name == listener_name)
+            .filter(|_| leader.leader.is_some());
+        NamedLeader {
+            id: leader.leader.map_or(-1, BrokerId::value),
+            epoch: leader.epoch.value(),
+            address: endpoint.map(|endpoint| (endpoint.host.clone(), endpoint.port)),
+        }
+    }
+}
+
+/// The only partition of the only topic of a list, if they are those of the metadata log.
+macro_rules! only_partition {
+    ($topics:expr, $name:ident, $partitions:ident, $index:ident) => {
+        $crate::wire::envelope::only($topics)
+            .filter(|topic| &*topic.$name == $crate::wire::METADATA_TOPIC)
+            .and_then(|topic| $crate::wire::envelope::only(topic.$partitions))
+            .filter(|partition| partition.$index == $crate::wire::METADATA_PARTITION)
+    };
+}
+
+/// The leader that a response names. It gives the leader's address at the listener that was asked.
+macro_rules! current_leader {
+    ($leader_id:expr, $epoch:expr, $nodes:expr, $listener:expr) => {{
+        let leader = ($leader_id >= 0).then_some(ottla_types::BrokerId($leader_id));
+        let endpoints = $nodes
+            .iter()
+            .filter(|node| leader == Some(ottla_types::BrokerId(node.node_id)))
+            .filter_map(|node| {
+                Some($crate::VoterEndpoint {
+                    name: $listener.clone(),
+                    host: node.host.clone(),
+                    port: u16::try_from(node.port).ok()?,
+                })
+            })
+            .take(1)
+            .collect();
+        $crate::message::CurrentLeader {
+            leader,
+            epoch: ottla_types::LeaderEpoch($epoch),
+            endpoints,
+        }
+    }};
+}
+
+/// The endpoint of a [`NamedLeader`] in one of the generated types: none where it is not known, or the version has no place
+/// for it.
+macro_rules! node_endpoints {
+    ($leader:ident, $endpoint:ident, $has_endpoints:expr) => {
+        $leader
+            .address
+            .filter(|_| $has_endpoints)
+            .map(|(host, port)| $endpoint {
+                node_id: $leader.id,
+                host,
+                port: port.into(),
+                ..Default::default()
+            })
+            .into_iter()
+            .collect()
+    };
+}
+
+/// The endpoints of a voter from one of the generated types.
+macro_rules! voter_endpoints {
+    ($endpoints:expr) => {
+        $endpoints
+            .into_iter()
+            .map(|endpoint| $crate::VoterEndpoint {
+                name: endpoint.name,
+                host: endpoint.host,
+                port: endpoint.port,
+            })
+            .collect()
+    };
+}
+
+/// The endpoints of a voter in one of the generated types.
+macro_rules! wire_endpoints {
+    ($endpoints:expr, $endpoint:ident) => {
+        $endpoints
+            .into_iter()
+            .map(|endpoint| $endpoint {
+                name: endpoint.name,
+                host: endpoint.host,
+                port: endpoint.port,
+                ..Default::default()
+            })
+            .collect()
+    };
+}
+
+pub(super) use {current_leader, node_endpoints, only_partition, voter_endpoints, wire_endpoints};
