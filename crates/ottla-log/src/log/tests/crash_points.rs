@@ -78,6 +78,18 @@ fn producers_and_transactions() {
     crash_everywhere(small_segments(|_| {}), &steps, 3);
 }
 
+/// The recovery point passes an aborted transaction while its segment is active, and the next segment begins there.
+#[test]
+fn aborted_transactions() {
+    #[rustfmt::skip]
+    let steps = [
+        Transactional(1), Append(1), EndTransaction(1, true), Flush, Checkpoint, Append(9), Checkpoint, Append(1), RunJobs,
+        Transactional(2), Idempotent(1), EndTransaction(2, true), Flush, Append(9), Checkpoint, Transactional(1), Flush,
+        EndTransaction(1, true), Checkpoint, Truncate(900), Append(3), Flush, Checkpoint, Append(9), RunJobs, Checkpoint,
+    ];
+    crash_everywhere(small_segments(|_| {}), &steps, 8);
+}
+
 #[test]
 fn truncations() {
     #[rustfmt::skip]
