@@ -17,7 +17,8 @@ use bytes::Bytes;
 use ottla_config::{BrokerConfig, CleanupPolicy, TopicConfig};
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::{
-    AppendError, AppendErrorReason, Job, JobOutcome, Log, OpenParams, StorageError, whole_segments,
+    AppendError, AppendErrorReason, Job, JobOutcome, Log, LogError, OpenParams, StorageError,
+    whole_segments,
 };
 use ottla_metadata::{MetadataLoader, Provenance};
 use ottla_raft::{
@@ -60,6 +61,8 @@ pub(crate) struct MetadataLog {
     /// With what the disk answers the next append, and the next flush.
     #[cfg(test)]
     pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
+    #[cfg(test)]
+    pub truncation_fault: Option<io::ErrorKind>,
 }
 
 /// What log and snapshots say.
@@ -111,6 +114,8 @@ impl MetadataLog {
             partial_snapshot: None,
             #[cfg(test)]
             faults: (None, None),
+            #[cfg(test)]
+            truncation_fault: None,
         };
         let log_start_offset = metadata_log.log.log_start_offset();
         snapshots.retain(|id| id.end_offset >= log_start_offset);
@@ -305,12 +310,21 @@ impl MetadataLog {
         job.run().map_err(|error| self.storage_error(&error))
     }
 
-    /// Takes back what no flush has forced to disk.
+    /// Takes back what no flush has forced to disk. Needs no space for that.
     pub fn truncate_to(&mut self, end: Offset, now: Timestamp) -> Result<(), MetadataLogError> {
-        self.log
-            .truncate_to(end, now)
-            .map(drop)
-            .map_err(|error| self.error(error.to_string()))
+        #[cfg(test)]
+        if let Some(kind) = self.truncation_fault.take() {
+            return Err(self.storage_error(&fault(kind)));
+        }
+        match self.log.truncate_to(end, now) {
+            Ok(_) => Ok(()),
+            // The log is as it was, whatever was lacking.
+            Err(LogError::Storage(error)) if error.is_out_of_resources() => Err(MetadataLogError {
+                is_disk_full: true,
+                ..self.error(error.to_string())
+            }),
+            Err(error) => Err(self.error(error.to_string())),
+        }
     }
 
     /// Runs what has come up beside the records: spare files, the deletion of old segments. Nothing that

@@ -192,7 +192,13 @@ impl SegmentScan<'_> {
         };
         let mut max_timestamp: Option<TimestampOffset> = None;
         let mut last_index_entry = 0;
+        let end_offset = self.next_base_offset.unwrap_or(Offset(i64::MAX));
         loop {
+            // What a truncation has replaced may be torn, and damages nothing.
+            if outcome.next_offset >= end_offset {
+                outcome.is_overlapped = outcome.valid_bytes < size;
+                break;
+            }
             let base_offset = self.segment.base_offset;
             let batch = match next_valid(&mut scanner, base_offset, outcome.next_offset) {
                 Ok(Some(batch)) => batch,
@@ -205,10 +211,7 @@ impl SegmentScan<'_> {
             };
             let (location, batch) = batch;
             let last_offset = location.last_offset;
-            if self
-                .next_base_offset
-                .is_some_and(|next| last_offset >= next)
-            {
+            if last_offset >= end_offset {
                 outcome.is_overlapped = true;
                 break;
             }

@@ -176,7 +176,7 @@ impl LogDirs {
         let topic_partition = &partition.topic_partition;
         match cleaned {
             Ok((end, stats)) => {
-                self.set_clean_offset(reader, end);
+                self.set_clean_offset(reader, end, to_clean.truncations);
                 last.stats = stats;
                 *state.last.lock() = last;
                 self.show(broker);
@@ -235,7 +235,8 @@ impl LogDirs {
                 }
             };
             if to_clean.is_checkpoint_invalid {
-                self.set_clean_offset(reader, to_clean.first_dirty_offset);
+                let offset = to_clean.first_dirty_offset;
+                self.set_clean_offset(reader, offset, to_clean.truncations);
             }
             last.compaction_delay_ms = last.compaction_delay_ms.max(to_clean.compaction_delay_ms);
             dirtiest = dirtiest.max(to_clean.cleanable_ratio());

@@ -3,6 +3,9 @@
 use std::io::ErrorKind;
 use std::time::Instant;
 
+use ottla_log::checkpoint::{
+    CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT,
+};
 use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::Timestamp;
@@ -199,4 +202,86 @@ async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
     // What is left is committed, and all of it stays.
     cut_to(1);
     assert_eq!(said.text().matches("WARN").count(), 1, "{}", said.text());
+}
+
+fn cut(broker: &TestBroker, partition: &Arc<Partition>, to: i64) {
+    let cut = Truncation::To(Offset(to));
+    let mut stepped = partition.stepped.lock();
+    stepped.truncate(partition, broker.broker(), cut);
+}
+
+async fn with_three_records() -> (TestBroker, Arc<Partition>) {
+    let broker = TestBroker::start().await;
+    broker.create_topic("orders", 1, &[]).await;
+    let partition = broker.partition("orders", 0);
+    for _ in 0..3 {
+        let acknowledged = append_to(&broker, &partition, b"x");
+        acknowledged.await.expect("it is released");
+    }
+    (broker, partition)
+}
+
+#[tokio::test]
+async fn a_cut_lowers_what_the_checkpoints_say_first() {
+    let (broker, partition) = with_three_records().await;
+    let reader = partition.reader();
+    let flush = partition.stepped.lock().log.flush_job();
+    flush.expect("there is something to flush").run().unwrap();
+    assert_eq!(reader.recovery_point(), Offset(3));
+    let dir = reader.dir();
+    let dir = dir.parent().expect("a log directory");
+    let log_dirs = broker.broker().log_dirs().expect("there are directories");
+    log_dirs.checkpoint_all_recovery_points();
+    let offsets = [(partition.topic_partition.clone(), Offset(3))].into();
+    let cleaned = OffsetCheckpoint { offsets };
+    cleaned.write(&dir.join(CLEANER_OFFSET_CHECKPOINT)).unwrap();
+    let written = |file| {
+        let checkpoint = OffsetCheckpoint::read(&dir.join(file)).unwrap();
+        checkpoint.offsets[&partition.topic_partition].0
+    };
+    let written = || [RECOVERY_POINT_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT].map(written);
+    // Where nothing is cut off, nothing is written.
+    cut(&broker, &partition, 3);
+    assert_eq!(written(), [3, 3]);
+    cut(&broker, &partition, 2);
+    assert_eq!(written(), [1, 2]);
+    // Also where the cut is not made in the end.
+    let fault = std::io::Error::from_raw_os_error(28);
+    partition.stepped.lock().replicating.truncation_fault = Some(fault);
+    cut(&broker, &partition, 1);
+    assert_eq!(written(), [0, 1]);
+    assert_eq!(reader.log_end_offset(), Offset(2));
+}
+
+#[tokio::test]
+async fn a_cut_for_which_something_is_lacking_loses_no_replica() {
+    const ENOSPC: i32 = 28;
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    const ENOMEM: i32 = 12;
+    const EINTR: i32 = 4;
+    let (broker, partition) = with_three_records().await;
+    let log_dirs = broker.broker().log_dirs().expect("there are directories");
+    for lacking in [ENOSPC, EMFILE, ENFILE, ENOMEM, EINTR] {
+        let fault = std::io::Error::from_raw_os_error(lacking);
+        partition.stepped.lock().replicating.truncation_fault = Some(fault);
+        cut(&broker, &partition, 1);
+        assert!(!partition.stepped.lock().replica.is_lost(), "{lacking}");
+        assert_eq!(partition.reader().log_end_offset(), Offset(3));
+        assert!(log_dirs.is_online(&partition.reader()), "{lacking}");
+    }
+    cut(&broker, &partition, 1);
+    assert_eq!(partition.reader().log_end_offset(), Offset(1));
+}
+
+#[tokio::test]
+async fn a_cut_that_fails_takes_the_directory_offline() {
+    const EIO: i32 = 5;
+    let (broker, partition) = with_three_records().await;
+    let log_dirs = broker.broker().log_dirs().expect("there are directories");
+    let fault = std::io::Error::from_raw_os_error(EIO);
+    partition.stepped.lock().replicating.truncation_fault = Some(fault);
+    cut(&broker, &partition, 1);
+    assert!(partition.stepped.lock().replica.is_lost());
+    assert!(!log_dirs.is_online(&partition.reader()));
 }

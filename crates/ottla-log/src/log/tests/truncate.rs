@@ -159,6 +159,29 @@ fn a_truncation_that_lacks_a_file_handle_changes_nothing() {
     assert_eq!(test.read_all(0).last(), Some(&(30, 39)));
 }
 
+/// A crash between the name of the new segment and the cut of the one before, or a disk that has lost the cut.
+#[test]
+fn a_segment_is_cut_where_the_next_begins() {
+    for torn in [0, 7] {
+        let mut test = log();
+        test.flush();
+        let path = test.path().join("00000000000000000060.log");
+        let uncut = std::fs::read(&path).unwrap();
+        test.log().truncate_to(Offset(80), Timestamp(0)).unwrap();
+        test.append(5);
+        let recovery_point = test.reader().recovery_point();
+        test.log = None;
+        std::fs::write(&path, &uncut[..uncut.len() - torn]).unwrap();
+        let report = test.open(recovery_point.0, false);
+        let size = (uncut.len() / 3) as u64;
+        assert_eq!(report.bytes_truncated, size - torn as u64);
+        assert_eq!(report.segments_deleted, 0);
+        assert_eq!(test.read_all(60), [(60, 69), (70, 79), (80, 84)]);
+        test.reopen();
+        assert_eq!(test.read_all(60), [(60, 69), (70, 79), (80, 84)]);
+    }
+}
+
 /// A segment of a GiB: batches of 256 KiB with one record each, whose value is a hole in the file.
 fn gibibyte() -> TestLog {
     const BATCHES: u32 = 4_096;
