@@ -61,8 +61,6 @@ pub(crate) struct MetadataLog {
     /// With what the disk answers the next append, and the next flush.
     #[cfg(test)]
     pub faults: (Option<io::ErrorKind>, Option<io::ErrorKind>),
-    #[cfg(test)]
-    pub truncation_fault: Option<io::ErrorKind>,
 }
 
 /// What log and snapshots say.
@@ -114,8 +112,6 @@ impl MetadataLog {
             partial_snapshot: None,
             #[cfg(test)]
             faults: (None, None),
-            #[cfg(test)]
-            truncation_fault: None,
         };
         let log_start_offset = metadata_log.log.log_start_offset();
         snapshots.retain(|id| id.end_offset >= log_start_offset);
@@ -312,10 +308,6 @@ impl MetadataLog {
 
     /// Takes back what no flush has forced to disk. Needs no space for that.
     pub fn truncate_to(&mut self, end: Offset, now: Timestamp) -> Result<(), MetadataLogError> {
-        #[cfg(test)]
-        if let Some(kind) = self.truncation_fault.take() {
-            return Err(self.storage_error(&fault(kind)));
-        }
         match self.log.truncate_to(end, now) {
             Ok(_) => Ok(()),
             // The log is as it was, whatever was lacking.
