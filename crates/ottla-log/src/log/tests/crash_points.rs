@@ -83,11 +83,17 @@ fn producers_and_transactions() {
 fn aborted_transactions() {
     #[rustfmt::skip]
     let steps = [
-        Transactional(1), Append(1), EndTransaction(1, true), Flush, Checkpoint, Append(9), Checkpoint, Append(1), RunJobs,
-        Transactional(2), Idempotent(1), EndTransaction(2, true), Flush, Append(9), Checkpoint, Transactional(1), Flush,
-        EndTransaction(1, true), Checkpoint, Truncate(900), Append(3), Flush, Checkpoint, Append(9), RunJobs, Checkpoint,
+        Transactional(1), EndTransaction(1, true), Flush, Checkpoint, Append(1), RunJobs, Checkpoint, Append(3),
+        Transactional(2), Idempotent(1), EndTransaction(2, true), Flush, Append(2), Checkpoint, RunJobs, Transactional(1),
+        Flush, EndTransaction(1, true), Flush, Checkpoint, Append(1), RunJobs, Truncate(800), Append(3), Flush, Checkpoint,
+        Transactional(1), EndTransaction(1, true), Flush, Checkpoint, Append(2), RunJobs, Checkpoint,
     ];
-    crash_everywhere(small_segments(|_| {}), &steps, 8);
+    // A transaction with its marker fills a segment.
+    crash_everywhere(
+        small_segments(|config| config.segment_bytes = 250),
+        &steps,
+        8,
+    );
 }
 
 #[test]

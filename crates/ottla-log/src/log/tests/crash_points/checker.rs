@@ -100,6 +100,19 @@ fn state(log: &Log) -> String {
     let reader = log.reader();
     let mut producers: Vec<_> = log.producers().producers().collect();
     producers.sort_by_key(|entry| entry.producer_id);
+    // A snapshot has one timestamp, for a producer's last batch and for a marker behind that.
+    let producers = producers.iter().map(|entry| {
+        let batches = entry.batches().map(|it| (it.last_sequence, it.last_offset));
+        (
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.coordinator_epoch,
+            entry.last_timestamp,
+            entry.current_txn_first_offset,
+            batches.collect::<Vec<_>>(),
+        )
+    });
+    let producers: Vec<_> = producers.collect();
     format!(
         "{} {} {} {} {:?} {:?} {producers:?}",
         reader.log_start_offset(),
